@@ -104,11 +104,11 @@ def create_rows(
         folder = call.context.fetch(statement("find_default_folder"), ())[0][0]
         write = records.plan_create(call, [_in_folder(row, folder) for row in rows])
 
-        def within(transaction: Transaction) -> bytes | None:
+        def run(transaction: Transaction) -> bytes | None:
             transaction.after_commit.append(lambda _: is_committed.set())
             return records.response_body(write(transaction), many=len(rows) > 1)
 
-        return within
+        return run
 
     body = records.run_write(library.store, request, collection=FILES, action="create", plan=plan)
     # A repeated call gets the answer of the first one, and no file has the new contents.
@@ -168,7 +168,7 @@ def _delete(
     library: Library, request: WriteRequest, payload: object, *, key: str | None = None
 ) -> None:
     def plan(call: WriteCall) -> TransactionWork[list[Content]]:
-        def within(transaction: Transaction) -> list[Content]:
+        def run(transaction: Transaction) -> list[Content]:
             if key is not None:
                 records.check_match(request, call, transaction, key)
             write_context = call.write_context(transaction)
@@ -178,7 +178,7 @@ def _delete(
             records.delete(write_context, call.collection, keys)
             return contents
 
-        return within
+        return run
 
     contents = records.run_write(
         library.store, request, collection=FILES, action="delete", plan=plan
@@ -233,11 +233,11 @@ def _replace_content(
         update = records.plan_update(request, call, key=key, changes=changes, owned=owned)
         row_key = parse_key(call.collection, key)
 
-        def within(transaction: Transaction) -> tuple[WrittenItems, list[Content]]:
+        def run(transaction: Transaction) -> tuple[WrittenItems, list[Content]]:
             rows = transaction.execute(statement("lock_files"), ([row_key],))
             return update(transaction), contents_of(rows)
 
-        return within
+        return run
 
     written, replaced_contents = records.run_write(
         library.store, request, collection=FILES, action="update", plan=plan

@@ -69,12 +69,12 @@ def _delete(
     library: Library, request: WriteRequest, payload: object, *, key: str | None = None
 ) -> None:
     def plan(call: WriteCall) -> TransactionWork[list[Content]]:
-        def within(transaction: Transaction) -> list[Content]:
+        def run(transaction: Transaction) -> list[Content]:
             if key is not None:
                 records.check_match(request, call, transaction, key)
             return _delete_trees(call, transaction, payload)
 
-        return within
+        return run
 
     library.contents.remove(_with_tree_lock(library, request, "delete", plan))
 
@@ -119,12 +119,12 @@ def _write(
     def plan_with_check(call: WriteCall) -> TransactionWork[bytes | None]:
         work = plan(call)
 
-        def within(transaction: Transaction) -> bytes | None:
+        def run(transaction: Transaction) -> bytes | None:
             written = work(transaction)
             _refuse_cycle(transaction)
             return records.response_body(written, many=many)
 
-        return within
+        return run
 
     return _with_tree_lock(library, request, action, plan_with_check)
 
@@ -140,12 +140,12 @@ def _with_tree_lock(
     def plan_with_lock(call: WriteCall) -> TransactionWork[T]:
         work = plan(call)
 
-        def within(transaction: Transaction) -> T:
+        def run(transaction: Transaction) -> T:
             # Two moves at once could each put a folder into the other.
             transaction.execute(statement("lock_folder_tree"))
             return work(transaction)
 
-        return within
+        return run
 
     return records.run_write(
         library.store, request, collection=FOLDERS, action=action, plan=plan_with_lock

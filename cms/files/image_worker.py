@@ -17,7 +17,7 @@ import traceback
 from dataclasses import asdict
 
 from cms.files.image_job import ImageError, RenderAnswer, RenderJob
-from cms.files.imaging import render
+from cms.files.image_rendering import render
 
 IDLE_SECONDS = 60.0
 

@@ -136,11 +136,11 @@ def plan_update(
         plans.write_items, call, parser, plans.complete_update(call, parser, root, keys)
     )
 
-    def within(transaction: Transaction) -> WrittenItems:
+    def run(transaction: Transaction) -> WrittenItems:
         check_match(request, call, transaction, key)
         return write(transaction)
 
-    return within
+    return run
 
 
 def plan_update_many(call: WriteCall, payload: object) -> TransactionWork[WrittenItems]:

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageCms
 
 from cms.files.image_job import ImageError, RenderJob
-from cms.files.imaging import render
+from cms.files.image_rendering import render
 from cms.transforms.transform import (
     ImageLimits,
     Transform,
