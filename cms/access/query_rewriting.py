@@ -35,7 +35,9 @@ def back_reference_mask(link: Link | None, target: View) -> Filter | None:
 
 def search_fields(view: View) -> list[Field]:
     """Return the fields that a search of this caller looks into."""
-    return [field for field in view.collection.columns if field.searched and view.sees(field.name)]
+    return [
+        field for field in view.collection.columns if field.is_searchable and view.sees(field.name)
+    ]
 
 
 def with_star_fields(pick: Pick, star: Pick) -> Pick:

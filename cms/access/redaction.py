@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from cms.schema.model import Catalogue, Collection, Column, Field, Json, Relation
 from cms.schema.references import parse_step, placeholders, without_hidden
-from cms.schema.types import Family
+from cms.schema.types.field_type import Trait
 
 _PATH = re.compile(r"[\w$():]+(\.[\w$():]+)*")
 _FILTER_MEMBERS = frozenset({"filter", "rule", "validation", "permissions"})
@@ -152,7 +152,7 @@ class Redaction:
             if target is not None and ":" in step and target not in collections:
                 return False
             # The rest of a path behind a JSON field lies in its value.
-            if field.type.family is Family.JSON:
+            if Trait.JSON in field.type.traits:
                 return True
             collection = target
         return True

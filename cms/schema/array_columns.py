@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
 
-from cms.schema.bounds import is_bounded, is_within_bounds
+from cms.schema.bounds import bounded
 from cms.schema.model import Column
-from cms.schema.types import TYPES, OutOfRange, TooLong, type_name_of
-
-Parse = Callable[[object], str]
+from cms.schema.types import type_of_base_type
+from cms.schema.types.field_type import Parse
 
 _LENGTH_OF_ELEMENTS = re.compile(r"character(?: varying)?\((\d+)\)\[")
 
@@ -32,21 +29,14 @@ def parse_list(column: Column) -> Parse:
 
 def _element_parser(column: Column) -> Parse:
     """Return a function that parses one element as a column of the element's type would take it."""
-    element_column = replace(column, base_type=str(column.element), precision=None, scale=None)
-    element_type = TYPES[type_name_of(element_column.base_type, element_column.data_type, ())]
-    has_bounds = is_bounded(element_column)
+    element_type = type_of_base_type(str(column.element))
     length = _LENGTH_OF_ELEMENTS.match(column.data_type)
-    max_length = int(length[1]) if length else None
-
-    def parse(value: object) -> str:
-        text = element_type.parse(value)
-        if max_length and len(text) > max_length:
-            raise TooLong(f"an element takes at most {max_length} characters")
-        if has_bounds and not is_within_bounds(element_column, text):
-            raise OutOfRange("an element is out of range")
-        return text
-
-    return parse
+    return bounded(
+        element_type.parse,
+        int(length[1]) if length else None,
+        element_type.range_test(None, None),
+        subject="an element",
+    )
 
 
 def _print_element(item: object, parse_element: Parse) -> str:

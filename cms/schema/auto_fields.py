@@ -11,7 +11,6 @@ from cms.errors import Problem
 from cms.schema.archive import archive_defaults
 from cms.schema.model import Collection, Field
 from cms.schema.payload import Values, invalid_item
-from cms.schema.types import Family
 
 PENDING_KEY = ""
 """Stands in a row for the key of a related item that is not written yet."""
@@ -203,7 +202,7 @@ def _auto_value(field: Field, kind: str, writer: Writer) -> str | None:
 
 
 def _moment(field: Field, moment: datetime) -> str:
-    return field.type.parse(moment if field.type.family is Family.MOMENT else moment.isoformat())
+    return field.type.parse(moment if field.type.now_sql else moment.isoformat())
 
 
 # Required fields

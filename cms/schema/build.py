@@ -20,24 +20,16 @@ from cms.schema.system import (
     SYSTEM_SPECIALS,
     UNLISTED_TABLES,
 )
-from cms.schema.types import Family, type_name_of
+from cms.schema.types import ALIAS, ALIAS_SPECIALS, type_of_base_type, type_of_column
+from cms.schema.types.field_type import FieldType, Trait
+from cms.schema.types.structures import LIST
+from cms.schema.types.texts import ENUM, INET, UNKNOWN
 
 CatalogueRow = Mapping[str, Any]
 
 SYSTEM_PREFIX = "system_"
 QUEUE_PREFIX = "procrastinate_"
-ALIAS_SPECIALS = frozenset(
-    {"alias", "o2m", "m2m", "m2a", "files", "translations", "group", "no-data"}
-)
 _NULL = re.compile(r"NULL(?:::[\w \".,()\[\]]+)?")
-_OPAQUE_ELEMENTS = frozenset({"json", "jsonb", "bytea", "box", "geometry", "geography"})
-"""Types whose arrays are read and written as text: their elements hold lists, or are written in
-another way.
-"""
-_KEY_FAMILIES = frozenset(
-    {Family.TEXT, Family.NUMBER, Family.MOMENT, Family.BOOLEAN, Family.UUID, Family.CSV}
-)
-"""Families that a key may have: their values have an order and can be compared."""
 _ACTIONS = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 
 
@@ -164,7 +156,7 @@ def _column(row: CatalogueRow) -> Column:
 
 def _element(base_type: str | None) -> str | None:
     """Return the type of an array's elements; None where clients cannot write them as JSON."""
-    if base_type is None or base_type in _OPAQUE_ELEMENTS:
+    if base_type is None or not type_of_base_type(base_type).has_list_elements:
         return None
     return base_type
 
@@ -256,7 +248,7 @@ def _can_be_key(field: Field) -> bool:
     column = field.column
     return (
         column is not None
-        and field.type.family in _KEY_FAMILIES
+        and Trait.SORTING in field.type.traits
         and not column.base_type.startswith("_")
     )
 
@@ -279,21 +271,24 @@ def _fields(
     for name, column in columns.items():
         meta = meta_by_name.get(name)
         special = tuple((meta or {}).get("special") or ())
-        type_name = _type_name(column, special)
-        yield Field(collection, name, type_name, special, column, meta)
+        yield Field(collection, name, _field_type(column, special), special, column, meta)
     for name, row in meta_by_name.items():
         special = tuple(row.get("special") or ())
         # Another record without a column is that of a column that is gone.
         if name not in columns and ALIAS_SPECIALS.intersection(special):
-            yield Field(collection, name, "alias", special, None, row)
+            yield Field(collection, name, ALIAS, special, None, row)
 
 
-def _type_name(column: Column, special: tuple[str, ...]) -> str:
+def _field_type(column: Column, special: tuple[str, ...]) -> FieldType:
     if column.choices:
-        return "string"
+        return ENUM
     if column.element:
-        return "json"
-    return type_name_of(column.base_type, column.data_type, special)
+        return LIST
+    field_type = type_of_column(column.base_type, column.data_type, special)
+    # Items are named by the text of their address with its mask.
+    if field_type is INET and (column.primary_key or column.foreign_table):
+        return UNKNOWN
+    return field_type
 
 
 # Relations

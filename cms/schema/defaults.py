@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from types import MappingProxyType
 
-from cms import jsontext
 from cms.schema.model import Column, Field
-from cms.schema.types import TYPES, Family, parse_datetime
+from cms.schema.types import TYPES
+from cms.schema.types.field_type import FieldType
 
-_NOW: Mapping[str, str] = MappingProxyType(
-    {
-        "date": "CURRENT_DATE",
-        "time": "LOCALTIME",
-        "datetime": "LOCALTIMESTAMP",
-        "timestamp": "CURRENT_TIMESTAMP",
-    }
+_NOW_WORDS = frozenset(
+    {"now()", *(field_type.now_sql.lower() for field_type in TYPES.values() if field_type.now_sql)}
 )
-_NOW_WORDS = frozenset({"now()", *(expression.lower() for expression in _NOW.values())})
-_NEW_UUID = "gen_random_uuid()"
 
 # Without quotes and operators, because 'a'::text || 'b'::text is no literal.
 _CAST = r"(?:::[\w \".,()\[\]]+)?"
@@ -38,12 +27,12 @@ def default_of(field: Field, column: Column) -> object:
     expression = _expression(column)
     if expression is None:
         return None
-    if field.type.family is Family.MOMENT and expression.lower() in _NOW_WORDS:
+    if field.type.now_sql and expression.lower() in _NOW_WORDS:
         return "now()"
     literal = _literal(expression)
-    if field.is_list:
+    if column.element:
         return [] if literal == "{}" else expression
-    return expression if literal is None else _typed(literal, field.type_name)
+    return expression if literal is None else _typed(literal, field.type)
 
 
 def is_computed(column: Column) -> bool:
@@ -54,17 +43,15 @@ def is_computed(column: Column) -> bool:
 
 def is_database_expression(field: Field, column: Column) -> bool:
     """Whether the default is an expression that no client can set."""
-    return is_computed(column) and computed_default(field.type_name, _expression(column)) is None
+    return is_computed(column) and computed_default(field.type, _expression(column)) is None
 
 
-def computed_default(type_name: str, value: object) -> str | None:
+def computed_default(field_type: FieldType, value: object) -> str | None:
     """Return the expression for a word such as `now()` as a default, or None for a plain value."""
-    word = value.lower() if isinstance(value, str) else None
+    word = value.lower() if isinstance(value, str) else ""
     if word in _NOW_WORDS:
-        return _NOW.get(type_name)
-    if word == _NEW_UUID and type_name == "uuid":
-        return _NEW_UUID
-    return None
+        return field_type.now_sql or None
+    return word if word and word == field_type.key_default else None
 
 
 def _expression(column: Column) -> str | None:
@@ -81,28 +68,9 @@ def _literal(expression: str) -> str | None:
     return bare[1] if bare else None
 
 
-def _typed(literal: str, type_name: str) -> object:
+def _typed(literal: str, field_type: FieldType) -> object:
     """Return a literal as a value; one that JSON cannot show, such as infinity, stays as it is."""
     try:
-        return _value(literal, type_name)
+        return field_type.read_default(literal)
     except ValueError:
         return literal
-
-
-def _value(literal: str, type_name: str) -> object:
-    match TYPES[type_name].family:
-        case Family.NUMBER | Family.JSON:
-            return jsontext.loads_stored(literal)
-        case Family.BOOLEAN:
-            return TYPES["boolean"].parse(literal) == "true"
-        case Family.CSV:
-            return literal.split(",") if literal else []
-        case Family.BINARY:
-            return base64.b64encode(bytes.fromhex(literal.removeprefix("\\x"))).decode()
-        case Family.MOMENT if type_name == "datetime":
-            return parse_datetime(literal)
-        case Family.MOMENT if type_name == "timestamp":
-            moment = datetime.fromisoformat(literal).astimezone(UTC)
-            return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        case _:
-            return literal

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from cms.errors import Problem, Refused, abbreviated, invalid_payload
 from cms.schema import names
-from cms.schema.build import ALIAS_SPECIALS
 from cms.schema.meta_settings import (
     COLLECTION_KEYS,
     COLLECTION_META,
@@ -21,46 +20,39 @@ from cms.schema.meta_settings import (
     parse_settings,
     unknown_keys,
 )
-from cms.schema.types import TYPES, Family
+from cms.schema.types import ALIAS, ALIAS_SPECIALS, KEY_TYPES, TYPES
+from cms.schema.types.field_type import FieldType
+from cms.schema.types.texts import HASH
 
-KEY_TYPES = ("integer", "bigInteger", "string", "uuid")
-
-IMPLIED_SPECIALS = {
-    "json": "cast-json",
-    "csv": "cast-csv",
-    "boolean": "cast-boolean",
-    "hash": "hash",
-}
-_LENGTH_TYPES = frozenset({"string", "hash"})
 _MAX_PRECISION = 1000
 _MIN_HASH_LENGTH = 128
 """The characters of an argon2 hash, with room for stronger settings."""
 
-_TEXT_FAMILIES = frozenset({Family.TEXT, Family.CSV, Family.HASH})
-_ID_FAMILIES = frozenset({Family.UUID, Family.TEXT})
-_SPECIAL_FAMILIES = {
-    "uuid": _ID_FAMILIES,
-    "hash": _TEXT_FAMILIES,
-    "cast-csv": _TEXT_FAMILIES,
-    "cast-json": _TEXT_FAMILIES | {Family.JSON},
-    "cast-boolean": frozenset({Family.BOOLEAN, Family.NUMBER}),
-    "geometry": frozenset({Family.GEOMETRY}),
-    "date-created": frozenset({Family.MOMENT}),
-    "date-updated": frozenset({Family.MOMENT}),
-    "cast-timestamp": frozenset({Family.MOMENT}),
-    "cast-datetime": frozenset({Family.MOMENT}),
-    "user-created": _ID_FAMILIES,
-    "user-updated": _ID_FAMILIES,
-    "role-created": _ID_FAMILIES,
-    "role-updated": _ID_FAMILIES,
-    **dict.fromkeys(ALIAS_SPECIALS, frozenset({Family.ALIAS})),
-}
-"""The families of types that a special marker fits; a marker that is not here fits every type.
-
-`cast-timestamp` and `cast-datetime` do nothing: Directus writes them into the records of its
-fields.
-"""
-KNOWN_SPECIALS = (*_SPECIAL_FAMILIES, "conceal", "m2o", "file")
+KNOWN_SPECIALS = (
+    "uuid",
+    "hash",
+    "cast-csv",
+    "cast-json",
+    "cast-boolean",
+    "geometry",
+    "date-created",
+    "date-updated",
+    "cast-timestamp",
+    "cast-datetime",
+    "user-created",
+    "user-updated",
+    "role-created",
+    "role-updated",
+    *ALIAS_SPECIALS,
+    "conceal",
+    "m2o",
+    "file",
+)
+_NEW_TYPES = tuple(name for name, field_type in TYPES.items() if field_type.is_known)
+_SPECIALS_OF_TYPES = frozenset(
+    marker for field_type in TYPES.values() for marker in field_type.markers
+)
+"""The special markers that fit some types only."""
 
 
 class Inconsistency(NamedTuple):
@@ -80,8 +72,12 @@ class FieldDefinition:
     schema: MetaSettings = attribute(default_factory=MetaSettings)
 
     @property
+    def type(self) -> FieldType:
+        return TYPES[self.type_name]
+
+    @property
     def is_alias(self) -> bool:
-        return self.type_name == "alias"
+        return self.type is ALIAS
 
     @property
     def is_key(self) -> bool:
@@ -172,8 +168,8 @@ def _parse_field(payload: object, prefix: str, problems: list[Problem]) -> Field
     type_name = payload.get("type")
     if type_name == "dateTime":
         type_name = "datetime"
-    if not isinstance(type_name, str) or type_name not in TYPES or type_name == "unknown":
-        allowed = ", ".join(known for known in TYPES if known != "unknown")
+    if not isinstance(type_name, str) or type_name not in _NEW_TYPES:
+        allowed = ", ".join(_NEW_TYPES)
         problems.append(_problem(f"{prefix}type", f"it must be one of {allowed}", type_name))
     meta = parse_settings(payload.get("meta"), FIELD_META, f"{prefix}meta", problems)
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, f"{prefix}schema", problems)
@@ -196,15 +192,15 @@ def _setting_value(field: FieldDefinition, setting: str) -> object:
 
 def _inconsistencies(field: FieldDefinition) -> list[Inconsistency]:
     """Return the settings of a definition that do not fit together."""
-    type_name = field.type_name
+    field_type = field.type
     special = field.meta.get("special")
     return [
         *_key_inconsistencies(field),
-        *_column_inconsistencies(type_name, field.schema),
-        *hash_inconsistencies(type_name, special, field.schema),
-        *precision_inconsistencies(type_name, field.schema),
+        *_column_inconsistencies(field_type, field.schema),
+        *hash_inconsistencies(field_type, special, field.schema),
+        *precision_inconsistencies(field_type, field.schema),
         *_alias_inconsistencies(field),
-        *special_inconsistencies(type_name, special),
+        *special_inconsistencies(field_type, special),
     ]
 
 
@@ -214,25 +210,24 @@ def _key_inconsistencies(field: FieldDefinition) -> list[Inconsistency]:
     return []
 
 
-def _column_inconsistencies(type_name: str, schema: MetaSettings) -> list[Inconsistency]:
+def _column_inconsistencies(field_type: FieldType, schema: MetaSettings) -> list[Inconsistency]:
     inconsistencies: list[tuple[str, str]] = []
     if schema.get("has_auto_increment"):
-        if type_name not in ("integer", "bigInteger"):
+        if not field_type.is_whole_number:
             reason = "only whole numbers count up by themselves"
             inconsistencies.append(("schema.has_auto_increment", reason))
         if schema.get("default_value") is not None:
             reason = "a field that counts up has no default of its own"
             inconsistencies.append(("schema.default_value", reason))
-    if schema.get("max_length") is not None and type_name not in _LENGTH_TYPES:
+    if schema.get("max_length") is not None and "max_length" not in field_type.size_settings:
         inconsistencies.append(("schema.max_length", "only strings have a length"))
-    if type_name == "hash" and schema.get("default_value") is not None:
+    if field_type.seal and schema.get("default_value") is not None:
         inconsistencies.append(("schema.default_value", "a secret that everybody knows is none"))
     return [Inconsistency(setting, reason) for setting, reason in inconsistencies]
 
 
-def special_inconsistencies(type_name: str, special: object) -> list[Inconsistency]:
+def special_inconsistencies(field_type: FieldType, special: object) -> list[Inconsistency]:
     """Return the special markers that are unknown, do not fit a type, or are there twice."""
-    family = TYPES[type_name].family
     markers = special if isinstance(special, list) else []
     distinct = list(dict.fromkeys(markers))
     reasons: list[str] = []
@@ -240,8 +235,8 @@ def special_inconsistencies(type_name: str, special: object) -> list[Inconsisten
         if marker not in KNOWN_SPECIALS:
             reasons.append(f'"{marker}" is not known; there are {", ".join(KNOWN_SPECIALS)}')
     for marker in markers:
-        if family not in _SPECIAL_FAMILIES.get(marker, (family,)):
-            reasons.append(f"{marker} does not fit the type {type_name}")
+        if marker in _SPECIALS_OF_TYPES - field_type.markers:
+            reasons.append(f"{marker} does not fit the type {field_type.name}")
     for marker in distinct:
         if markers.count(marker) > 1:
             reasons.append(f"{marker} is there twice")
@@ -249,10 +244,10 @@ def special_inconsistencies(type_name: str, special: object) -> list[Inconsisten
 
 
 def hash_inconsistencies(
-    type_name: str, special: object, schema: Mapping[str, object]
+    field_type: FieldType, special: object, schema: Mapping[str, object]
 ) -> list[Inconsistency]:
     """Return a column's length as an inconsistency where it is too short for hashes."""
-    has_hashes = type_name == "hash" or (isinstance(special, list) and "hash" in special)
+    has_hashes = field_type.seal or (isinstance(special, list) and HASH.marker in special)
     length = schema.get("max_length")
     if not has_hashes or not isinstance(length, int) or length >= _MIN_HASH_LENGTH:
         return []
@@ -260,13 +255,15 @@ def hash_inconsistencies(
     return [Inconsistency("schema.max_length", reason)]
 
 
-def precision_inconsistencies(type_name: str, schema: Mapping[str, object]) -> list[Inconsistency]:
+def precision_inconsistencies(
+    field_type: FieldType, schema: Mapping[str, object]
+) -> list[Inconsistency]:
     """Return a precision or a scale that does not fit the type, or that do not fit each other."""
     precision = schema.get("numeric_precision")
     scale = schema.get("numeric_scale")
     if precision is None and scale is None:
         return []
-    if type_name != "decimal":
+    if "numeric_precision" not in field_type.size_settings:
         return [Inconsistency("schema", "only decimals have a precision and a scale")]
     if precision is None:
         return [Inconsistency("schema.numeric_scale", "a scale needs a precision")]
@@ -296,11 +293,9 @@ def _with_implied_specials(field: FieldDefinition) -> MetaSettings:
     Some types can be read back from their column by the marker only: csv is text in PostgreSQL.
     """
     special = list(field.meta.get("special") or [])  # type: ignore[call-overload]
-    implied = IMPLIED_SPECIALS.get(field.type_name)
+    implied = field.type.marker
     if field.is_alias and not special:
         special = ["alias", "no-data"]
-    if TYPES[field.type_name].family is Family.GEOMETRY:
-        implied = "geometry"
     if implied and implied not in special:
         special.append(implied)
     return MetaSettings({**field.meta, "special": special or None})

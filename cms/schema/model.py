@@ -8,7 +8,8 @@ from enum import StrEnum
 
 from cms.schema.referential_actions import ReferentialActions
 from cms.schema.system import WRITABLE_COLLECTIONS
-from cms.schema.types import MASKED_SQL, TYPES, Family, Type
+from cms.schema.types import MASKED_SQL
+from cms.schema.types.field_type import FieldType, Search
 
 Json = Mapping[str, object]
 
@@ -53,30 +54,10 @@ class Field:
 
     collection: str
     name: str
-    type_name: str
+    type: FieldType
     special: tuple[str, ...] = ()
     column: Column | None = None
     meta: Json | None = None
-
-    @property
-    def type(self) -> Type:
-        return TYPES[self.type_name]
-
-    @property
-    def value(self) -> str:
-        """The SQL template that turns the column into a value of the field's type."""
-        if self.is_list:
-            return "to_json({0})"
-        if self.is_text_form:
-            return "abbrev({0})" if self.is_inet else "{0}::text"
-        if self.is_numeric_boolean:
-            return "({0} <> 0)"
-        return "{0}"
-
-    @property
-    def is_text_form(self) -> bool:
-        """Whether clients read and write the text of a type that only PostgreSQL knows."""
-        return self.type_name == "unknown" or bool(self.choices)
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -84,52 +65,23 @@ class Field:
         return (self.column and self.column.choices) or ()
 
     @property
-    def is_list(self) -> bool:
-        """Whether the column is an array."""
-        return self.column is not None and self.column.element is not None
-
-    @property
-    def is_inet(self) -> bool:
-        """Whether the field holds an IP address, to whose text PostgreSQL's cast adds a mask.
-
-        Not so for keys and for columns that point to them: items are named by the text with its
-        mask.
-        """
-        column = self.column
-        return bool(
-            column
-            and column.base_type == "inet"
-            and not column.primary_key
-            and not column.foreign_table
-        )
-
-    @property
-    def is_numeric_boolean(self) -> bool:
-        """Whether the field is a boolean that is stored as a number."""
-        return (
-            self.type_name == "boolean"
-            and self.column is not None
-            and self.column.base_type != "bool"
-        )
-
-    @property
     def is_secret(self) -> bool:
         """Whether the value must never be shown, sorted by, searched or compared."""
-        return self.type_name == "hash" or "conceal" in self.special
+        return self.type.seal is not None or "conceal" in self.special
 
     @property
-    def searched(self) -> bool:
+    def is_searchable(self) -> bool:
         """Whether searches look into the field."""
         if self.column is None or self.is_secret:
             return False
         if self.meta and self.meta.get("searchable") is False:
             return False
-        return self.type.family in (Family.TEXT, Family.NUMBER, Family.UUID)
+        return self.type.search is not Search.NONE
 
     @property
-    def show(self) -> str:
-        """The SQL template that shows the value."""
-        return MASKED_SQL if self.is_secret else self.type.show
+    def json_sql(self) -> str:
+        """The SQL template that shows the value in an answer."""
+        return MASKED_SQL if self.is_secret else self.type.json_sql
 
     @property
     def has_sequence(self) -> bool:
@@ -139,7 +91,7 @@ class Field:
             column is not None
             and column.auto_increment
             and not column.is_generated
-            and self.type.cast == "bigint"
+            and self.type.is_whole_number
         )
 
 

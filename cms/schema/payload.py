@@ -6,23 +6,23 @@ cms/items/write/changes.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType, NoneType
-from typing import Any, cast
+from typing import cast
 
 from cms import passwords
 from cms.digits import TooManyDigits
 from cms.errors import Problem, abbreviated, forbidden
 from cms.schema.array_columns import parse_list
-from cms.schema.bounds import is_bounded, is_within_bounds
+from cms.schema.bounds import bounded
 from cms.schema.model import Collection, Field
-from cms.schema.types import MASK, OutOfRange, TooLong, parse_integer, parse_text
+from cms.schema.types import MASK
+from cms.schema.types.field_type import OutOfRange, Parse, TooLong
 
 Values = dict[str, str | None]
 """The values of a row by their columns, as texts that PostgreSQL reads."""
 
-Converter = Callable[[object], str]
 ColumnConverter = Callable[[Sequence[object]], Sequence[str | None]]
 
 
@@ -71,7 +71,7 @@ class ItemParser:
         self._relates = relates
         self._choices = choices
         self._names = names
-        self._converters: dict[str, Converter] = {}
+        self._converters: dict[str, Parse] = {}
 
     @property
     def tells_missing(self) -> bool:
@@ -138,7 +138,7 @@ class ItemParser:
             return None
         return column_converter(self._collection.fields[name], convert)
 
-    def _converter(self, parsed: ParsedItem, name: str, value: object) -> Converter | None:
+    def _converter(self, parsed: ParsedItem, name: str, value: object) -> Parse | None:
         """Return the converter of a field, or None for a value that needs none.
 
         That is a value for related items, a problem, or the mask that answers show for a secret.
@@ -180,7 +180,7 @@ def _unwritable_problem(field: Field | None, name: str, collection: Collection) 
 # One value
 
 
-def converter(field: Field) -> Converter:
+def converter(field: Field) -> Parse:
     """Return the function that turns a value into the text that the field's column takes.
 
     The function raises ValueError with a reason for a value that the column does not take.
@@ -192,27 +192,22 @@ def converter(field: Field) -> Converter:
         return parse_list(column)
     if column.choices:
         return _one_of(parse, column.choices)
-    if field.type_name == "hash":
-        parse = _hashing(parse)
-    if "digest" in field.special:
-        parse = _digesting(parse)
-    max_length = column.max_length
-    has_bounds = is_bounded(column) and not field.is_numeric_boolean
-    if not max_length and not has_bounds:
-        return parse
-
-    def convert(value: object) -> str:
-        text = parse(value)
-        if max_length and len(text) > max_length:
-            raise TooLong(f"it takes at most {max_length} characters")
-        if has_bounds and not is_within_bounds(column, text):
-            raise OutOfRange("it is out of range")
-        return text
-
-    return convert
+    if seal := _seal_of(field):
+        parse = _sealing(parse, seal)
+    in_range = field.type.range_test(column.precision, column.scale)
+    return bounded(parse, column.max_length, in_range)
 
 
-def _one_of(convert: Converter, allowed: Sequence[str]) -> Converter:
+def _seal_of(field: Field) -> Callable[[str], str] | None:
+    """Return what makes of a value what is stored in its place."""
+    return passwords.digest if "digest" in field.special else field.type.seal
+
+
+def _sealing(parse: Parse, seal: Callable[[str], str]) -> Parse:
+    return lambda value: seal(parse(value))
+
+
+def _one_of(convert: Parse, allowed: Sequence[str]) -> Parse:
     allowed_set = frozenset(allowed)
 
     def convert_allowed(value: object) -> str:
@@ -224,19 +219,18 @@ def _one_of(convert: Converter, allowed: Sequence[str]) -> Converter:
     return convert_allowed
 
 
-def for_each(convert: Converter) -> ColumnConverter:
+def for_each(convert: Parse) -> ColumnConverter:
     """Return a function that converts every value of a column."""
     return lambda values: [None if value is None else convert(value) for value in values]
 
 
-def column_converter(field: Field, convert: Converter) -> ColumnConverter:
+def column_converter(field: Field, convert: Parse) -> ColumnConverter:
     """Return a function that converts the values of a column as `convert` does each value.
 
     Where all values have the Python type that nearly all values of the field have, only the extreme
     ones are tried: if they fit, all do. The ValueError does not name the value that does not fit.
     """
-    changes_text = field.type_name == "hash" or "digest" in field.special or field.is_text_form
-    fast_path = None if changes_text else _FAST_PATHS.get(field.type.parse)
+    fast_path = None if _seal_of(field) else field.type.fast_path
     convert_each = for_each(convert)
 
     def convert_column(values: Sequence[object]) -> Sequence[str | None]:
@@ -251,47 +245,6 @@ def column_converter(field: Field, convert: Converter) -> ColumnConverter:
         return fast_path.texts(values)
 
     return convert_column
-
-
-@dataclass(frozen=True, slots=True)
-class _FastPath:
-    """A fast way to convert values of one Python type.
-
-    `extremes` returns the values that do not fit if any value does not.
-    """
-
-    kind: type
-    extremes: Callable[[Sequence[Any]], Iterable[object]]
-    texts: ColumnConverter
-
-
-def _extreme_texts(values: Sequence[str]) -> Iterable[str]:
-    """Return the longest text, and the one character that no column takes if any text holds it."""
-    return max(values, key=len), "\0" if "\0" in "".join(values) else ""
-
-
-def _same_texts(values: Sequence[object]) -> Sequence[str | None]:
-    return cast(Sequence[str | None], values)
-
-
-_FAST_PATHS: Mapping[Callable[[object], str], _FastPath] = MappingProxyType(
-    {
-        parse_text: _FastPath(str, _extreme_texts, _same_texts),
-        parse_integer: _FastPath(
-            int,
-            lambda values: (min(values), max(values)),
-            lambda values: [None if value is None else str(value) for value in values],
-        ),
-    }
-)
-
-
-def _hashing(parse: Converter) -> Converter:
-    return lambda value: passwords.hashed(parse(value))
-
-
-def _digesting(parse: Converter) -> Converter:
-    return lambda value: passwords.digest(parse(value))
 
 
 # Problems

@@ -57,7 +57,7 @@ def field_record(field: Field) -> Record:
     return {
         "collection": field.collection,
         "field": field.name,
-        "type": field.type_name,
+        "type": field.type.name,
         "meta": _field_meta(field),
         "schema": _column_record(field, field.column) if field.column else None,
     }

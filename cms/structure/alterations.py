@@ -14,10 +14,8 @@ from cms.errors import STATUS, Problem, Refused, abbreviated, collect_problems, 
 from cms.fragment import Fragment, concat, text
 from cms.schema import ddl
 from cms.schema.array_columns import parse_list
-from cms.schema.build import ALIAS_SPECIALS
 from cms.schema.defaults import default_of, is_database_expression
 from cms.schema.definitions import (
-    IMPLIED_SPECIALS,
     hash_inconsistencies,
     precision_inconsistencies,
     special_inconsistencies,
@@ -32,15 +30,14 @@ from cms.schema.meta_settings import (
 )
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
 from cms.schema.names import invalid_name_reason
-from cms.schema.types import TYPES, Family
+from cms.schema.types import ALIAS_SPECIALS, TYPES
+from cms.schema.types.field_type import FieldType
+from cms.schema.types.structures import TEXT_JSON
 from cms.structure import metadata
 from cms.structure.indexes import add_index
 from cms.structure.lookup import require_table
 
 _FIXED_SETTINGS = {"is_primary_key": "primary_key", "has_auto_increment": "auto_increment"}
-_SEQUENCE_TYPES = ("integer", "bigInteger")
-_MARKERS = {Family.HASH: "hash", Family.CSV: "cast-csv"}
-_UNCHANGEABLE_FAMILIES = frozenset({Family.GEOMETRY, Family.HASH, Family.ALIAS, Family.CSV})
 
 
 def alter(
@@ -48,16 +45,16 @@ def alter(
 ) -> None:
     """Change a field as the payload says; raises `Refused` for a change that would lose data."""
     problems: list[Problem] = []
-    type_name, meta, schema = _settings_of(field, payload, problems)
+    field_type, meta, schema = _settings_of(field, payload, problems)
     meta_with_markers = collect_problems(
-        problems, lambda: _fitting_special(_with_marker(meta, field), field, type_name)
+        problems, lambda: _fitting_special(_with_marker(meta, field), field, field_type)
     )
-    problems += _problems_of_fixed(owner, field, schema, type_name)
+    problems += _problems_of_fixed(owner, field, schema, field_type)
     if problems or meta_with_markers is None:
         raise Refused(problems)
     if field.column and owner.kind is Kind.TABLE:
-        _alter_column(transaction, field, field.column, type_name=type_name, schema=schema)
-    elif type_name != field.type_name or not _is_unchanged(field, schema):
+        _alter_column(transaction, field, field.column, field_type=field_type, schema=schema)
+    elif field_type is not field.type or not _is_unchanged(field, schema):
         raise invalid_payload(f'"{field.name}" has no column that could change', field="schema")
     # GET answers null for a field without a record: to send that back makes none.
     if payload.get("meta") is not None or meta_with_markers:
@@ -77,15 +74,15 @@ def problems_of_change(field: Field, payload: Mapping[str, object]) -> list[Prob
 
 def _settings_of(
     field: Field, payload: Mapping[str, object], problems: list[Problem]
-) -> tuple[str, MetaSettings, MetaSettings]:
+) -> tuple[FieldType, MetaSettings, MetaSettings]:
     """Return the type, `meta` and `schema` of a change; raises `Refused` for invalid ones."""
     problems += unknown_keys(payload, FIELD_KEYS)
-    type_name = collect_problems(problems, lambda: _type_of(payload, field))
+    field_type = collect_problems(problems, lambda: _type_of(payload, field))
     meta = parse_settings(payload.get("meta"), FIELD_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, "schema", problems)
-    if problems or type_name is None:
+    if problems or field_type is None:
         raise Refused(problems)
-    return type_name, meta, schema
+    return field_type, meta, schema
 
 
 def rename_field(
@@ -105,8 +102,9 @@ def rename_field(
     metadata.rename_field(transaction, owner.name, field.name, new_name, catalogue=catalogue)
 
 
-def _type_of(payload: Mapping[str, object], field: Field) -> str:
-    type_name = payload.get("type", field.type_name)
+def _type_of(payload: Mapping[str, object], field: Field) -> FieldType:
+    """Return the type that a field gets; its own is a variant that its column decides."""
+    type_name = payload.get("type", field.type.name)
     type_name = "datetime" if type_name == "dateTime" else type_name
     if not isinstance(type_name, str) or type_name not in TYPES:
         raise invalid_payload(
@@ -114,14 +112,14 @@ def _type_of(payload: Mapping[str, object], field: Field) -> str:
             field="type",
             value=abbreviated(type_name),
         )
-    if type_name != field.type_name and (
-        type_name == "unknown"
-        or _UNCHANGEABLE_FAMILIES & {TYPES[type_name].family, field.type.family}
-    ):
+    if type_name == field.type.name:
+        return field.type
+    field_type = TYPES[type_name]
+    if not (field_type.is_known and field_type.can_change and field.type.can_change):
         raise invalid_payload(
-            f"type: {field.type_name} cannot become {type_name}", field="type", value=type_name
+            f"type: {field.type.name} cannot become {type_name}", field="type", value=type_name
         )
-    return type_name
+    return field_type
 
 
 def _is_unchanged(field: Field, schema: MetaSettings) -> bool:
@@ -142,25 +140,25 @@ def _with_marker(meta: MetaSettings, field: Field) -> MetaSettings:
     if field.column is None and not ALIAS_SPECIALS.intersection(special):
         reason = f"meta.special: an alias is one of {', '.join(sorted(ALIAS_SPECIALS))}"
         raise invalid_payload(reason, field="meta.special")
-    marker = _MARKERS.get(field.type.family)
-    if marker is None or marker in special:
+    marker = field.type.marker
+    if field.type.can_change or not field.type.marked_types or marker in special:
         return meta
     return MetaSettings({**meta, "special": [*special, marker]})
 
 
-def _fitting_special(meta: MetaSettings, field: Field, type_name: str) -> MetaSettings:
+def _fitting_special(meta: MetaSettings, field: Field, field_type: FieldType) -> MetaSettings:
     """Refuse markers that do not fit the type; the one of a former type is removed."""
     special = meta["special"] if "special" in meta else list(field.special)
-    implied = IMPLIED_SPECIALS.get(field.type_name)
-    if type_name != field.type_name and isinstance(special, list) and implied in special:
+    implied = field.type.marker
+    if field_type is not field.type and isinstance(special, list) and implied in special:
         special = [marker for marker in special if marker != implied]
         meta = MetaSettings({**meta, "special": special or None})
     before = list(field.special)
     length = {"max_length": field.column.max_length if field.column else None}
-    old = special_inconsistencies(field.type_name, before)
-    old += hash_inconsistencies(field.type_name, before, length)
-    faults = special_inconsistencies(type_name, special) + hash_inconsistencies(
-        type_name, special, length
+    old = special_inconsistencies(field.type, before)
+    old += hash_inconsistencies(field.type, before, length)
+    faults = special_inconsistencies(field_type, special) + hash_inconsistencies(
+        field_type, special, length
     )
     # Faults that the field has already are sent back with a whole record.
     new = [fault for fault in faults if fault not in old]
@@ -190,23 +188,29 @@ def _current_settings(field: Field, column: Column) -> dict[str, object]:
 
 
 def _alter_column(
-    transaction: Transaction, field: Field, column: Column, *, type_name: str, schema: MetaSettings
+    transaction: Transaction,
+    field: Field,
+    column: Column,
+    *,
+    field_type: FieldType,
+    schema: MetaSettings,
 ) -> None:
     current = _current_settings(field, column)
     changed = _changed(field, column, schema)
     whole = MetaSettings({**current, **changed})
-    if type_name != field.type_name:
-        whole.update(_sizes_for(type_name, schema))
+    changes_type = field_type is not field.type
+    if changes_type:
+        whole.update(_sizes_for(field_type, schema))
         if not column.auto_increment:
             changed.setdefault("default_value", whole["default_value"])
-    if type_name != field.type_name or any(whole[key] != current[key] for key in _SIZES):
-        _change_type(transaction, field, column, type_name=type_name, schema=whole)
+    if changes_type or any(whole[key] != current[key] for key in _SIZES):
+        _change_type(transaction, field, column, field_type=field_type, schema=whole)
     if changed.get("default_value") is not None:
         default = changed["default_value"]
-        is_array = column.element and type_name == field.type_name
+        is_array = column.element and not changes_type
         changed["default_value"] = ddl.default_value(
             field.name,
-            type_name,
+            field_type,
             default,
             length=whole["max_length"],
             parse=parse_list(column) if is_array else None,
@@ -223,33 +227,30 @@ def _changed(field: Field, column: Column, schema: MetaSettings) -> MetaSettings
 
 
 def _problems_of_fixed(
-    owner: Collection, field: Field, schema: MetaSettings, type_name: str
+    owner: Collection, field: Field, schema: MetaSettings, field_type: FieldType
 ) -> list[Problem]:
     """Return changes that PostgreSQL would refuse with a syntax error, or do by halves."""
     if not field.column or owner.kind is not Kind.TABLE:
         return []
     changed = _changed(field, field.column, schema)
     faults = [
-        *_fixed_setting_faults(field.column, changed, type_name),
-        *_fixed_type_faults(field, field.column, changed, type_name),
+        *_fixed_setting_faults(field.column, changed, field_type),
+        *_fixed_type_faults(field, field.column, changed, field_type),
     ]
     return [_problem(setting, reason) for setting, reason in faults]
 
 
 def _fixed_setting_faults(
-    column: Column, changed: MetaSettings, type_name: str
+    column: Column, changed: MetaSettings, field_type: FieldType
 ) -> Iterator[tuple[str, str]]:
     for key in _FIXED_SETTINGS:
         if key in changed:
             yield f"schema.{key}", "it is fixed when the field is made"
-    yield from hash_inconsistencies(type_name, None, changed)
+    yield from hash_inconsistencies(field_type, None, changed)
     is_unique = column.primary_key or changed.get("is_unique", column.is_unique)
     if changed.get("is_indexed") is False and is_unique:
         yield "schema.is_indexed", "what makes a field unique is an index"
-    takes_length = type_name in ("string", "hash") and not (
-        column.choices and type_name == "string"
-    )
-    if changed.get("max_length") is not None and not takes_length:
+    if changed.get("max_length") is not None and "max_length" not in field_type.size_settings:
         yield "schema.max_length", "only strings have a length"
     if changed.get("is_nullable") and (column.primary_key or column.auto_increment):
         yield "schema.is_nullable", "a key is never null"
@@ -258,32 +259,39 @@ def _fixed_setting_faults(
 
 
 def _fixed_type_faults(
-    field: Field, column: Column, changed: MetaSettings, type_name: str
+    field: Field, column: Column, changed: MetaSettings, field_type: FieldType
 ) -> Iterator[tuple[str, str]]:
-    if type_name == field.type_name:
+    if field_type is field.type:
         return
-    if column.is_generated or (column.auto_increment and type_name not in _SEQUENCE_TYPES):
+    if column.is_generated or (column.auto_increment and not field_type.is_whole_number):
         yield "type", "the database fills this field"
     elif is_database_expression(field, column) and "default_value" not in changed:
         yield "type", "the default is an expression of the database's; set another one as well"
 
 
 def _change_type(
-    transaction: Transaction, field: Field, column: Column, *, type_name: str, schema: MetaSettings
+    transaction: Transaction,
+    field: Field,
+    column: Column,
+    *,
+    field_type: FieldType,
+    schema: MetaSettings,
 ) -> None:
     """Change type, length or precision, unless a value would be lost.
 
     The lock comes first: a value that is written between check and change would be cut silently.
     """
     sizes = {key: schema[key] for key in ("numeric_precision", "numeric_scale")}
-    for setting, reason in precision_inconsistencies(type_name, sizes):
+    for setting, reason in precision_inconsistencies(field_type, sizes):
         raise invalid_payload(f"{setting}: {reason}", field=setting)
-    data_type = ddl.column_type(type_name, schema)
+    data_type = ddl.column_type(field_type, schema)
     transaction.execute_ddl(ddl.lock(field.collection))
     if _would_lose(transaction, field, column, data_type):
         reason = f'Values of "{field.name}" would be lost as {data_type}'
-        raise invalid_payload(reason, field="type", collection=field.collection, value=type_name)
-    if type_name != field.type_name and column.default is not None and not column.auto_increment:
+        raise invalid_payload(
+            reason, field="type", collection=field.collection, value=field_type.name
+        )
+    if field_type is not field.type and column.default is not None and not column.auto_increment:
         transaction.execute_ddl(
             ddl.alter_column(field.collection, field.name, text("DROP DEFAULT"))
         )
@@ -293,14 +301,16 @@ def _change_type(
 def _would_lose(transaction: Transaction, field: Field, column: Column, data_type: str) -> bool:
     """Tell whether any value would change or be lost. The answer never names it: nobody sent it."""
     try:
-        return bool(transaction.run(ddl.lossy_change(field.collection, column, data_type))[0][0])
+        return bool(transaction.run(ddl.lossy_change(field, column, data_type))[0][0])
     except Conflict:
         return True
 
 
 def check_text_is_json(transaction: Transaction, before: Field | None, after: Field) -> None:
     """Refuse to read text as JSON if any value is none: it would make every list invalid."""
-    if after.type_name != "json" or before is None or before.type.family is not Family.TEXT:
+    if after.type is not TEXT_JSON or before is None:
+        return
+    if before.type.name not in TEXT_JSON.marked_types:
         return
     try:
         transaction.run(ddl.cast_every_value(after.collection, after.name, "json"))
@@ -310,15 +320,11 @@ def check_text_is_json(transaction: Transaction, before: Field | None, after: Fi
 
 
 _SIZES = ("max_length", "numeric_precision", "numeric_scale")
-_SIZES_OF_TYPES = {
-    "string": ("max_length",),
-    "decimal": ("numeric_precision", "numeric_scale"),
-}
 
 
-def _sizes_for(type_name: str, schema: MetaSettings) -> MetaSettings:
+def _sizes_for(field_type: FieldType, schema: MetaSettings) -> MetaSettings:
     """Return the sizes that were sent with a new type and that it has; None for the others."""
-    own = _SIZES_OF_TYPES.get(type_name, ())
+    own = field_type.size_settings
     return MetaSettings({key: schema.get(key) if key in own else None for key in _SIZES})
 
 
@@ -365,7 +371,7 @@ def _unique(transaction: Transaction, field: Field, column: Column, value: objec
 
 def _indexed(transaction: Transaction, field: Field, column: Column, value: object) -> None:
     if value:
-        add_index(transaction, field.collection, field.name, ddl.index_kind(field.type_name))
+        add_index(transaction, field.collection, field.name, field.type.index_kind)
         return
     for (index,) in transaction.execute(statement("plain_indexes"), (field.collection, field.name)):
         transaction.execute_ddl(ddl.drop_index(index))

@@ -28,7 +28,7 @@ from cms.store.identity import Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.structure import metadata
-from cms.structure.fields import add_index_and_comment, insert_field_record, require_geometry
+from cms.structure.fields import add_index_and_comment, insert_field_record, require_extension
 from cms.structure.history import COLLECTIONS, NamedRecord, change_structure
 from cms.structure.indexes import update_indexes
 from cms.structure.lookup import (
@@ -156,7 +156,7 @@ def _check_new(definition: CollectionDefinition, catalogue: Catalogue) -> None:
         reason = f'There is a collection "{name}" already'
         problems += invalid_payload(reason, field="collection", value=name).problems
     for item in definition.fields:
-        collect_problems(problems, partial(require_geometry, item.type_name, catalogue))
+        collect_problems(problems, partial(require_extension, item.type, catalogue))
     collect_problems(problems, lambda: _check_named_fields(definition.meta, columns))
     collect_problems(problems, lambda: _check_group(definition.meta.get("group"), catalogue))
     if problems:

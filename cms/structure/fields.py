@@ -14,7 +14,7 @@ from cms.schema.definitions import FieldDefinition, parse_field
 from cms.schema.meta_settings import FIELD_META, mismatched_keys
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.records import Record, field_record
-from cms.schema.types import TYPES, Family
+from cms.schema.types.field_type import FieldType
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
@@ -159,7 +159,7 @@ def add_index_and_comment(
         and not definition.is_key
         and not definition.schema.get("is_unique")
     ):
-        add_index(transaction, collection, definition.name, ddl.index_kind(definition.type_name))
+        add_index(transaction, collection, definition.name, definition.type.index_kind)
     if definition.schema.get("comment"):
         transaction.execute_ddl(
             ddl.comment_on_column(collection, definition.name, definition.schema["comment"])
@@ -176,9 +176,9 @@ def insert_field_record(
     )
 
 
-def require_geometry(type_name: str, catalogue: Catalogue) -> None:
+def require_extension(field_type: FieldType, catalogue: Catalogue) -> None:
     """Raise `Refused` INVALID_PAYLOAD for a geometry where the database has no PostGIS."""
-    if TYPES[type_name].family is Family.GEOMETRY and "postgis" not in catalogue.extensions:
+    if field_type.extension and field_type.extension not in catalogue.extensions:
         raise invalid_payload(
             "Geometry fields need PostGIS in the database: CREATE EXTENSION postgis", field="type"
         )
@@ -229,7 +229,7 @@ def _check_new(definition: FieldDefinition, owner: Collection, catalogue: Catalo
         raise invalid_payload(
             f'"{owner.name}" has a primary key already', field="schema.is_primary_key"
         )
-    require_geometry(definition.type_name, catalogue)
+    require_extension(definition.type, catalogue)
 
 
 def _update(

@@ -13,9 +13,8 @@ from cms.database.error_mapping import Stale
 from cms.database.statements import statement
 from cms.errors import Refused, unavailable
 from cms.schema import ddl
-from cms.schema.ddl import IndexKind
 from cms.schema.model import Collection, Field, Kind
-from cms.schema.types import Family
+from cms.schema.types.field_type import IndexKind, Search
 
 log = logging.getLogger("cms.store")
 
@@ -111,7 +110,7 @@ def update_indexes(
     """Create the indexes that a collection needs for its manual order and its searches."""
     field = collection.fields.get(collection.sort_field or "")
     if field and collection.kind is Kind.TABLE and _lacks_index(transaction, field):
-        add_index(transaction, collection.name, field.name, ddl.index_kind(field.type_name))
+        add_index(transaction, collection.name, field.name, field.type.index_kind)
     update_search_indexes(transaction, collection, extensions)
 
 
@@ -136,14 +135,14 @@ def update_search_indexes(
     if collection.meta and collection.meta.get("searchable"):
         for field in collection.columns:
             # No index helps with a value that is searched in its text form.
-            if field.searched and not field.is_text_form:
+            if field.is_searchable and not field.type.is_text_form:
                 searched[field.name] = field
     rows = transaction.execute(statement("search_indexes"), (collection.name,))
     present: dict[str, str] = dict(rows)
     for column in present.keys() - searched.keys():
         transaction.execute_ddl(ddl.drop_index(present[column]))
     for field in searched.values():
-        if field.type.family is not Family.TEXT:
+        if field.type.search is not Search.CONTAINED:
             if field.column and not field.column.is_indexed:
                 add_index(transaction, collection.name, field.name)
         # Without the extension searches still work, but read the whole table.

@@ -9,7 +9,7 @@ from cms.database.statements import statement
 from cms.errors import Problem, Refused, invalid_payload, not_found
 from cms.items.write.duplication import prune_duplication_fields
 from cms.schema import ddl
-from cms.schema.definitions import KEY_TYPES, FieldDefinition
+from cms.schema.definitions import FieldDefinition
 from cms.schema.meta_settings import (
     RELATION_KEYS,
     RELATION_META,
@@ -31,7 +31,7 @@ from cms.schema.relation_definitions import (
     check_many_to_any,
     parse_relation,
 )
-from cms.schema.types import TYPES
+from cms.schema.types import KEY_TYPES, TYPES
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
@@ -316,13 +316,13 @@ def _add_key(transaction: Transaction, side: RelationDefinition, catalogue: Cata
     schema = MetaSettings()
     if key.column and key.column.max_length:
         schema = MetaSettings(max_length=key.column.max_length)
-    if key.type_name not in KEY_TYPES:
+    if key.type.name not in KEY_TYPES:
         reason = (
             f'The key of "{side.related}" is of a type that this service makes no columns of; '
             f'make "{side.field}" yourself'
         )
         raise invalid_payload(reason, field="meta.junction_collection")
-    definition = FieldDefinition(side.field, key.type_name, MetaSettings(hidden="true"), schema)
+    definition = FieldDefinition(side.field, key.type.name, MetaSettings(hidden="true"), schema)
     add_column(transaction, side.collection, definition)
     insert_field_record(transaction, side.collection, definition)
 

@@ -21,7 +21,6 @@ from cms.app import create_app
 from cms.config import Config
 from cms.database.connections import Database, Transaction
 from cms.errors import STATUS
-from cms.query.language.functions import FUNCTIONS
 from cms.query.language.operators import OPERATORS, Takes
 from cms.query.language.parse import AGGREGATES
 from cms.schema.types import TYPES
@@ -176,9 +175,12 @@ def nested(depth: int, wrap: str | int) -> object:
 
 # Queries
 
+FUNCTIONS = sorted({name for kind in TYPES.values() for name in kind.functions})
 plain_names = st.sampled_from(FIELDS)
 calls = st.builds(
-    lambda function, name: f"{function}({name})", st.sampled_from(FUNCTIONS), plain_names
+    lambda function, name: f"{function}({name})",
+    st.sampled_from(FUNCTIONS),
+    plain_names,
 )
 names = (
     plain_names

@@ -133,7 +133,7 @@ def single_tests(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def fits(operator: Operator, kind: str) -> bool:
-    return bool(operator.sql) and TYPES[kind].family in operator.families
+    return bool(operator.sql) and operator.trait in TYPES[kind].traits
 
 
 def trees() -> st.SearchStrategy[dict[str, Any]]:

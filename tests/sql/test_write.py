@@ -11,6 +11,7 @@ from cms.query.sql.arrays import array
 from cms.query.sql.referential import KeySide, RowReference, record_deleted
 from cms.schema.model import Collection, Column, Field, Json, Kind
 from cms.schema.referential_actions import Table
+from cms.schema.types import TYPES
 
 
 def column(name: str, kind: str, base: str) -> Column:
@@ -19,10 +20,10 @@ def column(name: str, kind: str, base: str) -> Column:
 
 def books(meta: Json | None = None) -> Collection:
     fields = {
-        "id": Field("books", "id", "integer", (), column("id", "integer", "int4")),
-        "title": Field("books", "title", "text", (), column("title", "text", "text")),
-        "tags": Field("books", "tags", "json", (), column("tags", "json", "json")),
-        "pin": Field("books", "pin", "text", ("conceal",), column("pin", "text", "text")),
+        "id": Field("books", "id", TYPES["integer"], (), column("id", "integer", "int4")),
+        "title": Field("books", "title", TYPES["text"], (), column("title", "text", "text")),
+        "tags": Field("books", "tags", TYPES["json"], (), column("tags", "json", "json")),
+        "pin": Field("books", "pin", TYPES["text"], ("conceal",), column("pin", "text", "text")),
     }
     return Collection("books", Kind.TABLE, fields, "id", meta)
 

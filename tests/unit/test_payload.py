@@ -13,6 +13,7 @@ from cms.schema.auto_fields import (
 )
 from cms.schema.model import Collection, Column, Field, Kind
 from cms.schema.payload import ItemParser, Values
+from cms.schema.types import TYPES
 
 SOMEBODY = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 NOBODY = Writer.now(None, None)
@@ -27,11 +28,11 @@ def marked(special: str, *, is_nullable: bool = True) -> Collection:
         "by": Field(
             "things",
             "by",
-            "uuid",
+            TYPES["uuid"],
             (special,),
             column("by", "uuid", "uuid", is_nullable=is_nullable),
         ),
-        "title": Field("things", "title", "text", (), column("title", "text", "text")),
+        "title": Field("things", "title", TYPES["text"], (), column("title", "text", "text")),
     }
     return Collection("things", Kind.TABLE, fields, None)
 

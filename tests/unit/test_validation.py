@@ -18,6 +18,7 @@ from cms.query.rules.validation import (
 )
 from cms.regex import compile_regex
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
+from cms.schema.types import TYPES
 
 Json = dict[str, Any]
 
@@ -36,8 +37,10 @@ def column(name: str, kind: str) -> Column:
 
 
 def collection(name: str, kinds: Json, *aliases: str) -> Collection:
-    fields = {key: Field(name, key, kind, column=column(key, kind)) for key, kind in kinds.items()}
-    fields |= {key: Field(name, key, "alias") for key in aliases}
+    fields = {
+        key: Field(name, key, TYPES[kind], column=column(key, kind)) for key, kind in kinds.items()
+    }
+    fields |= {key: Field(name, key, TYPES["alias"]) for key in aliases}
     return Collection(name, Kind.TABLE, fields, "id")
 
 

@@ -163,7 +163,7 @@ def parse_key(collection: Collection, key: object) -> str:
     assert collection.primary_key
     try:
         field = collection.key
-        if field.is_text_form:
+        if field.type.is_text_form:
             return converter(field)(key)
         return field.type.parse(key)
     except ValueError:

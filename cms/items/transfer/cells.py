@@ -10,7 +10,7 @@ from cms.digits import TooManyDigits
 from cms.items.transfer.formats import unescape_formula
 from cms.items.transfer.sources import ParseCell, ParseCells
 from cms.schema.model import Field
-from cms.schema.types import Family
+from cms.schema.types.field_type import Cell
 
 MAX_SHORT_DIGITS = 17
 """Whole numbers of up to so many digits are read by `int`: all of them fit 64 bits."""
@@ -18,15 +18,13 @@ MAX_SHORT_DIGITS = 17
 
 def cell_parser(field: Field, *, is_relational: bool) -> ParseCell:
     """Return the function that parses one cell of a field; cells are never empty."""
-    family = field.type.family
     # An alias without a column holds lists of related items.
-    if field.column is None or family in (Family.JSON, Family.GEOMETRY):
+    if field.column is None:
         return parse_json
-    if family is Family.NUMBER:
-        return parse_number
-    if is_relational or family is Family.CSV:
+    # A related item may stand in the place of its key.
+    if is_relational and field.type.cell is Cell.TEXT:
         return parse_json_or_text
-    return unescape_formula
+    return _PARSERS[field.type.cell]
 
 
 def parse_json(text: str) -> object:
@@ -74,6 +72,15 @@ def _parse_texts(texts: Sequence[str]) -> Sequence[str] | None:
     # Only texts with an apostrophe can be escaped formulas.
     return None if "'" in "".join(texts) else texts
 
+
+_PARSERS: Mapping[Cell, ParseCell] = MappingProxyType(
+    {
+        Cell.TEXT: unescape_formula,
+        Cell.NUMBER: parse_number,
+        Cell.JSON: parse_json,
+        Cell.JSON_OR_TEXT: parse_json_or_text,
+    }
+)
 
 COLUMN_PARSERS: Mapping[ParseCell, ParseCells] = MappingProxyType(
     {parse_number: _parse_numbers, unescape_formula: _parse_texts}

@@ -12,7 +12,7 @@ from cms.database.error_mapping import Conflict
 from cms.errors import Problem, abbreviated
 from cms.items.write.changes import Problems, RowChange
 from cms.schema.model import Check, Collection
-from cms.schema.types import Family
+from cms.schema.types.field_type import Trait
 
 _ROW = re.compile(r"\((.*)\)", re.DOTALL)
 _CODES_WITHOUT_COLUMN = ("INVALID_PAYLOAD", "VALUE_TOO_LONG", "VALUE_OUT_OF_RANGE")
@@ -126,7 +126,7 @@ def _find_quoted(
 
     Only fields of types that the service does not know are looked at: it checks all others itself.
     """
-    names = [column.name for column in collection.columns if column.type_name == "unknown"]
+    names = [column.name for column in collection.columns if not column.type.is_known]
     quoted = [
         (change, name)
         for change in changes
@@ -148,7 +148,7 @@ def with_field(problem: Problem, change: RowChange, collection: Collection, name
     extensions = {"collection": collection.name, **problem.extensions, "field": name}
     if name in change.sent and not field.is_secret:
         value = change.sent[name]
-        if isinstance(value, dict | list) and field.type.family is not Family.JSON:
+        if isinstance(value, dict | list) and Trait.JSON not in field.type.traits:
             value = change.values.get(name)  # the key of a related item
         extensions["value"] = abbreviated(value)
     return with_path(replace(problem, extensions=extensions), change)

@@ -265,4 +265,8 @@ def _has_own_rules(field: Field) -> bool:
     column = field.column
     if column is None:
         return False
-    return column.is_domain or field.is_list or (field.is_text_form and not field.choices)
+    return (
+        column.is_domain
+        or column.element is not None
+        or (field.type.is_text_form and not field.choices)
+    )

@@ -24,7 +24,8 @@ from cms.query.plan.links import Link, link_of
 from cms.schema.auto_fields import PENDING_KEY
 from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import ItemParser, ParsedItem, invalid_item, value_problem
-from cms.schema.types import MASK, Family
+from cms.schema.types import MASK
+from cms.schema.types.field_type import Trait
 
 ItemParsers = Callable[[Collection, Expects], ItemParser]
 """Returns what parses items of a collection for this caller."""
@@ -299,7 +300,7 @@ def _order_field_of(to_many: ToMany) -> str | None:
     """Return the field that keeps the order of a list, if places can be written to it."""
     collection = to_many.change_set.collection
     field = collection.fields.get(to_many.link.relation.order or "")
-    if field is None or field.column is None or field.type.family is not Family.NUMBER:
+    if field is None or field.column is None or Trait.ARITHMETIC not in field.type.traits:
         return None
     is_filled_by_database = field.column.is_generated or field.column.auto_increment
     if is_filled_by_database or field.name == collection.primary_key:

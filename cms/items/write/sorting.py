@@ -19,8 +19,6 @@ from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store, WritePlan
 
-_WHOLE = frozenset({"integer", "bigInteger"})
-
 
 def move_item(
     store: Store,
@@ -71,7 +69,7 @@ def _move_authorized(
 
 def _sort_field(collection: Collection) -> Field:
     field = collection.fields[collection.sort_field] if collection.sort_field else None
-    if field is None or field.type_name not in _WHOLE:
+    if field is None or not field.type.is_whole_number:
         raise invalid_payload(
             f'"{collection.name}" has no sort field of whole numbers', collection=collection.name
         )

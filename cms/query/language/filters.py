@@ -29,7 +29,7 @@ from cms.query.language.limits import (
     LimitExceeded,
 )
 from cms.query.language.literals import Literals, parse_variable
-from cms.query.language.operators import NEGATED, OPERATORS, Operator, Takes
+from cms.query.language.operators import OPERATORS, Operator, Takes
 from cms.regex import compile_regex
 
 _CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
@@ -130,9 +130,10 @@ class _Parser:
         # SQL has no equality with NULL; a client that compares with null means IS NULL.
         if value is None and operator in ("_eq", "_neq"):
             return OperatorTest("_null" if operator == "_eq" else "_nnull")
-        match self.operators[operator].takes:
+        entry = self.operators[operator]
+        match entry.takes:
             case Takes.NOTHING:
-                return OperatorTest(operator if _parse_flag(value, path) else NEGATED[operator])
+                return OperatorTest(operator if _parse_flag(value, path) else entry.opposite)
             case Takes.LIST:
                 values = self._parse_list(value, path)
                 return OperatorTest(operator, (self._list_operand(values, path),))

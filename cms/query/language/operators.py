@@ -1,13 +1,31 @@
-"""The filter operators as data: which types take them, and their SQL (docs/query-language.md)."""
+"""The filter operators: an entry for each, with its SQL and its Python (docs/query-language.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import operator as compare
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from cms.schema.types import Family
+from cms.query.language.comparisons import (
+    Comparison,
+    always,
+    contains,
+    ends_with,
+    equals_text,
+    ignoring_case,
+    is_between,
+    is_empty,
+    is_empty_list,
+    is_none_of,
+    is_one_of,
+    matches,
+    negated,
+    never,
+    starts_with,
+)
+from cms.schema.types.field_type import Trait
 
 
 class Takes(StrEnum):
@@ -25,27 +43,34 @@ class Takes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator; `{0}` is the field, `{1}` and `{2}` are the operands, cast to the field's type.
-
-    `pattern` says where an operand stands in a LIKE pattern; `json_sql` is the SQL for json fields
-    and for lists.
-    """
+    """An operator of filters, of rules that are tried on payloads, or of both."""
 
     name: str
     takes: Takes
-    families: frozenset[Family]
-    sql: str
+    trait: Trait | None
+    """What a type needs for the operator; None: nothing."""
+    sql: str = ""
+    """A template over the field and its operands, cast to the type of the field.
+
+    Without it the operator is one of rules only.
+    """
+    _: KW_ONLY
+    json_sql: str = ""
+    """The template for JSON fields and for lists, where it is another one."""
     pattern: str = "{0}"
-    json_sql: str | None = None
+    """Where an operand stands in a LIKE pattern."""
+    compare: Comparison | None = None
+    """The same in Python. Without it the operator is one of filters only."""
+    compare_null: Callable[..., bool] = never
+    """Tells whether null fulfils the operator, by its operands."""
+    is_negated: bool = False
+    opposite: str = ""
+    """The operator that holds where this one does not: `_null: false` is `_nnull`."""
+    fits_items: bool = False
+    """Whether it tests related items, and arrays and objects that belong to no field."""
+    uses_index: bool = False
+    """Whether a list of operands is of the column's own type, for the sake of its index."""
 
-
-_EQUAL = frozenset({Family.TEXT, Family.NUMBER, Family.MOMENT, Family.BOOLEAN, Family.UUID})
-_ORDERED = frozenset({Family.TEXT, Family.NUMBER, Family.MOMENT})
-_WORDS = frozenset({Family.TEXT, Family.CSV})
-_EMPTIABLE = frozenset({Family.TEXT, Family.CSV, Family.JSON, Family.LIST, Family.HASH})
-_PARTS = _WORDS | {Family.LIST}
-_ANY = frozenset(Family) - {Family.ALIAS}
-_SHAPES = frozenset({Family.GEOMETRY})
 
 _EMPTY = "({0} IS NULL OR {0} = '')"
 _EMPTY_JSON = "({0} IS NULL OR {0}::text ~ '^\\s*(\\[\\s*\\]|\\{\\s*\\}|null|\"\")\\s*$')"
@@ -58,69 +83,213 @@ _HOLDS = (
 _INTERSECTS = "({0} && {1} AND ST_Intersects(ST_MakeValid({0}), {1}))"
 
 _ALL = (
-    Operator("_eq", Takes.ONE, _EQUAL, "{0} = {1}"),
-    Operator("_neq", Takes.ONE, _EQUAL, "{0} <> {1}"),
-    Operator("_ieq", Takes.ONE, frozenset({Family.TEXT}), "lower({0}) = lower({1})"),
-    Operator("_nieq", Takes.ONE, frozenset({Family.TEXT}), "lower({0}) <> lower({1})"),
-    Operator("_lt", Takes.ONE, _ORDERED, "{0} < {1}"),
-    Operator("_lte", Takes.ONE, _ORDERED, "{0} <= {1}"),
-    Operator("_gt", Takes.ONE, _ORDERED, "{0} > {1}"),
-    Operator("_gte", Takes.ONE, _ORDERED, "{0} >= {1}"),
+    Operator("_eq", Takes.ONE, Trait.EQUALITY, "{0} = {1}", compare=compare.eq),
+    Operator("_neq", Takes.ONE, Trait.EQUALITY, "{0} <> {1}", compare=compare.ne, is_negated=True),
+    Operator(
+        "_ieq", Takes.ONE, Trait.CASE, "lower({0}) = lower({1})", compare=ignoring_case(equals_text)
+    ),
+    Operator(
+        "_nieq",
+        Takes.ONE,
+        Trait.CASE,
+        "lower({0}) <> lower({1})",
+        compare=negated(ignoring_case(equals_text)),
+        is_negated=True,
+    ),
+    Operator("_lt", Takes.ONE, Trait.ORDER, "{0} < {1}", compare=compare.lt),
+    Operator("_lte", Takes.ONE, Trait.ORDER, "{0} <= {1}", compare=compare.le),
+    Operator("_gt", Takes.ONE, Trait.ORDER, "{0} > {1}", compare=compare.gt),
+    Operator("_gte", Takes.ONE, Trait.ORDER, "{0} >= {1}", compare=compare.ge),
     # ANY and ALL take one array: the statement is the same for every length of the list, and the
     # answer is right for an empty one.
-    Operator("_in", Takes.LIST, _EQUAL, "{0} = ANY ({1})"),
-    Operator("_nin", Takes.LIST, _EQUAL, "{0} <> ALL ({1})"),
-    Operator("_between", Takes.TWO, _ORDERED, "{0} BETWEEN {1} AND {2}"),
-    Operator("_nbetween", Takes.TWO, _ORDERED, "{0} NOT BETWEEN {1} AND {2}"),
-    Operator("_null", Takes.NOTHING, _ANY, "{0} IS NULL"),
-    Operator("_nnull", Takes.NOTHING, _ANY, "{0} IS NOT NULL"),
-    Operator("_empty", Takes.NOTHING, _EMPTIABLE, _EMPTY, json_sql=_EMPTY_JSON),
-    Operator("_nempty", Takes.NOTHING, _EMPTIABLE, f"NOT {_EMPTY}", json_sql=f"NOT {_EMPTY_JSON}"),
-    Operator("_contains", Takes.PATTERN, _PARTS, "{0} LIKE {1}", "%{0}%", json_sql=_HOLDS),
     Operator(
-        "_ncontains", Takes.PATTERN, _PARTS, "{0} NOT LIKE {1}", "%{0}%", json_sql=f"NOT ({_HOLDS})"
+        "_in", Takes.LIST, Trait.EQUALITY, "{0} = ANY ({1})", compare=is_one_of, uses_index=True
     ),
-    Operator("_icontains", Takes.PATTERN, _WORDS, "{0} ILIKE {1}", "%{0}%"),
-    Operator("_nicontains", Takes.PATTERN, _WORDS, "{0} NOT ILIKE {1}", "%{0}%"),
-    Operator("_starts_with", Takes.PATTERN, _WORDS, "{0} LIKE {1}", "{0}%"),
-    Operator("_nstarts_with", Takes.PATTERN, _WORDS, "{0} NOT LIKE {1}", "{0}%"),
-    Operator("_istarts_with", Takes.PATTERN, _WORDS, "{0} ILIKE {1}", "{0}%"),
-    Operator("_nistarts_with", Takes.PATTERN, _WORDS, "{0} NOT ILIKE {1}", "{0}%"),
-    Operator("_ends_with", Takes.PATTERN, _WORDS, "{0} LIKE {1}", "%{0}"),
-    Operator("_nends_with", Takes.PATTERN, _WORDS, "{0} NOT LIKE {1}", "%{0}"),
-    Operator("_iends_with", Takes.PATTERN, _WORDS, "{0} ILIKE {1}", "%{0}"),
-    Operator("_niends_with", Takes.PATTERN, _WORDS, "{0} NOT ILIKE {1}", "%{0}"),
-    Operator("_intersects", Takes.GEOMETRY, _SHAPES, _INTERSECTS),
-    Operator("_nintersects", Takes.GEOMETRY, _SHAPES, f"NOT {_INTERSECTS}"),
-    Operator("_intersects_bbox", Takes.GEOMETRY, _SHAPES, "{0} && {1}"),
-    Operator("_nintersects_bbox", Takes.GEOMETRY, _SHAPES, "NOT {0} && {1}"),
+    Operator(
+        "_nin",
+        Takes.LIST,
+        Trait.EQUALITY,
+        "{0} <> ALL ({1})",
+        compare=is_none_of,
+        compare_null=is_empty_list,
+        is_negated=True,
+    ),
+    Operator("_between", Takes.TWO, Trait.ORDER, "{0} BETWEEN {1} AND {2}", compare=is_between),
+    Operator(
+        "_nbetween",
+        Takes.TWO,
+        Trait.ORDER,
+        "{0} NOT BETWEEN {1} AND {2}",
+        compare=negated(is_between),
+        is_negated=True,
+    ),
+    Operator(
+        "_null",
+        Takes.NOTHING,
+        Trait.NULL,
+        "{0} IS NULL",
+        compare=never,
+        compare_null=always,
+        opposite="_nnull",
+        fits_items=True,
+    ),
+    Operator(
+        "_nnull",
+        Takes.NOTHING,
+        Trait.NULL,
+        "{0} IS NOT NULL",
+        compare=always,
+        is_negated=True,
+        opposite="_null",
+        fits_items=True,
+    ),
+    Operator(
+        "_empty",
+        Takes.NOTHING,
+        Trait.EMPTINESS,
+        _EMPTY,
+        json_sql=_EMPTY_JSON,
+        compare=is_empty,
+        compare_null=always,
+        opposite="_nempty",
+        fits_items=True,
+    ),
+    Operator(
+        "_nempty",
+        Takes.NOTHING,
+        Trait.EMPTINESS,
+        f"NOT {_EMPTY}",
+        json_sql=f"NOT {_EMPTY_JSON}",
+        compare=negated(is_empty),
+        is_negated=True,
+        opposite="_empty",
+        fits_items=True,
+    ),
+    Operator(
+        "_contains",
+        Takes.PATTERN,
+        Trait.PARTS,
+        "{0} LIKE {1}",
+        json_sql=_HOLDS,
+        pattern="%{0}%",
+        compare=contains,
+        fits_items=True,
+    ),
+    Operator(
+        "_ncontains",
+        Takes.PATTERN,
+        Trait.PARTS,
+        "{0} NOT LIKE {1}",
+        json_sql=f"NOT ({_HOLDS})",
+        pattern="%{0}%",
+        compare=negated(contains),
+        is_negated=True,
+        fits_items=True,
+    ),
+    Operator(
+        "_icontains",
+        Takes.PATTERN,
+        Trait.PATTERNS,
+        "{0} ILIKE {1}",
+        pattern="%{0}%",
+        compare=ignoring_case(contains),
+    ),
+    Operator(
+        "_nicontains",
+        Takes.PATTERN,
+        Trait.PATTERNS,
+        "{0} NOT ILIKE {1}",
+        pattern="%{0}%",
+        compare=negated(ignoring_case(contains)),
+        is_negated=True,
+    ),
+    Operator(
+        "_starts_with",
+        Takes.PATTERN,
+        Trait.PATTERNS,
+        "{0} LIKE {1}",
+        pattern="{0}%",
+        compare=starts_with,
+    ),
+    Operator(
+        "_nstarts_with",
+        Takes.PATTERN,
+        Trait.PATTERNS,
+        "{0} NOT LIKE {1}",
+        pattern="{0}%",
+        compare=negated(starts_with),
+        is_negated=True,
+    ),
+    Operator(
+        "_istarts_with",
+        Takes.PATTERN,
+        Trait.PATTERNS,
+        "{0} ILIKE {1}",
+        pattern="{0}%",
+        compare=ignoring_case(starts_with),
+    ),
+    Operator(
+        "_nistarts_with",
+        Takes.PATTERN,
+        Trait.PATTERNS,
+        "{0} NOT ILIKE {1}",
+        pattern="{0}%",
+        compare=negated(ignoring_case(starts_with)),
+        is_negated=True,
+    ),
+    Operator(
+        "_ends_with",
+        Takes.PATTERN,
+        Trait.PATTERNS,
+        "{0} LIKE {1}",
+        pattern="%{0}",
+        compare=ends_with,
+    ),
+    Operator(
+        "_nends_with",
+        Takes.PATTERN,
+        Trait.PATTERNS,
+        "{0} NOT LIKE {1}",
+        pattern="%{0}",
+        compare=negated(ends_with),
+        is_negated=True,
+    ),
+    Operator(
+        "_iends_with",
+        Takes.PATTERN,
+        Trait.PATTERNS,
+        "{0} ILIKE {1}",
+        pattern="%{0}",
+        compare=ignoring_case(ends_with),
+    ),
+    Operator(
+        "_niends_with",
+        Takes.PATTERN,
+        Trait.PATTERNS,
+        "{0} NOT ILIKE {1}",
+        pattern="%{0}",
+        compare=negated(ignoring_case(ends_with)),
+        is_negated=True,
+    ),
+    Operator("_intersects", Takes.GEOMETRY, Trait.GEOMETRY, _INTERSECTS),
+    Operator("_nintersects", Takes.GEOMETRY, Trait.GEOMETRY, f"NOT {_INTERSECTS}", is_negated=True),
+    Operator("_intersects_bbox", Takes.GEOMETRY, Trait.GEOMETRY, "{0} && {1}"),
+    Operator(
+        "_nintersects_bbox", Takes.GEOMETRY, Trait.GEOMETRY, "NOT {0} && {1}", is_negated=True
+    ),
+    Operator("_regex", Takes.REGEX, Trait.REGEX, compare=matches),
+    # Rules look at the payload itself to answer it.
+    Operator("_submitted", Takes.FLAG, None, compare=compare.eq),
 )
 
-OPERATORS: Mapping[str, Operator] = MappingProxyType({operator.name: operator for operator in _ALL})
-
-_ONLY_IN_RULES = (
-    Operator(
-        "_regex",
-        Takes.REGEX,
-        frozenset({Family.TEXT, Family.CSV, Family.NUMBER, Family.UUID, Family.HASH}),
-        "",
-    ),
-    Operator("_submitted", Takes.FLAG, frozenset(Family), ""),
+OPERATORS: Mapping[str, Operator] = MappingProxyType(
+    {operator.name: operator for operator in _ALL if operator.sql}
 )
 
 RULE_OPERATORS: Mapping[str, Operator] = MappingProxyType(
-    {
-        operator.name: operator
-        for operator in (*_ALL, *_ONLY_IN_RULES)
-        if operator.takes is not Takes.GEOMETRY
-    }
+    {operator.name: operator for operator in _ALL if operator.compare}
 )
 """The operators of validation rules and conditions, which are tried without PostGIS."""
 
-NEGATED: Mapping[str, str] = MappingProxyType(
-    {"_null": "_nnull", "_nnull": "_null", "_empty": "_nempty", "_nempty": "_empty"}
-)
-"""The opposites of operators without an operand: `_null: false` is `_nnull`."""
-
-SECRET_OPERATORS = frozenset(NEGATED)
+SECRET_OPERATORS = frozenset(operator.name for operator in _ALL if operator.takes is Takes.NOTHING)
 """The operators of hashes and concealed fields: none of them could tell the value."""

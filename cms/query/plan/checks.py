@@ -10,8 +10,9 @@ from cms.query.language.ast import CallerValue, OperatorTest, Slot
 from cms.query.language.operators import OPERATORS, Operator, Takes
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.resolved import AnyOf, CallerPath, Predicate, SearchMatch, TypedTest, Value
-from cms.schema.bounds import is_within_bounds
-from cms.schema.types import Family, parse_geometry, parse_text
+from cms.schema.types.field_type import Search, Trait
+from cms.schema.types.structures import parse_geometry
+from cms.schema.types.texts import parse_text
 
 
 def typed_test(
@@ -39,7 +40,7 @@ def typed_test(
 
 def require_fit(operator: Operator, value: Value) -> None:
     """Raise `Refused` INVALID_QUERY when operator and type do not fit."""
-    if value.family not in operator.families:
+    if operator.trait not in value.type.traits:
         field = value.field
         type_name = value.type.name
         reason = f'The operator {operator.name} does not fit the type {type_name} of "{field.name}"'
@@ -51,7 +52,7 @@ def require_fit(operator: Operator, value: Value) -> None:
 def _require_comparable(path: CallerPath, value: Value, operator: Operator) -> CallerPath:
     """Refuse what PostgreSQL would refuse: a comparison of two types."""
     same = path.value.type.cast == value.type.cast
-    numbers = path.value.family is Family.NUMBER and value.family is Family.NUMBER
+    numbers = Trait.ARITHMETIC in path.value.type.traits & value.type.traits
     if not (same or numbers) or operator.takes not in (Takes.ONE, Takes.LIST, Takes.TWO):
         reason = (
             f'"{path.value.field.name}" of the caller cannot be compared with "{value.field.name}"'
@@ -70,9 +71,9 @@ def _converter(operator: Operator, value: Value) -> Callable[[object], object]:
     parse = value.parse
     match operator.takes:
         case Takes.LIST:
-            return partial(_parse_list, value, in_range=operator.name == "_in")
+            return partial(_parse_list, value, in_range=operator.uses_index)
         # The entries of a list are compared as a whole, and not by a pattern.
-        case Takes.PATTERN if value.family is Family.LIST:
+        case Takes.PATTERN if Trait.JSON in value.type.traits:
             return parse_text
         case Takes.PATTERN:
             return lambda operand: operator.pattern.format(escape_like(parse_text(operand)))
@@ -92,7 +93,8 @@ def _parse_list(value: Value, operands: object, *, in_range: bool) -> list[str]:
     column = value.field.column
     if not in_range or column is None or value.index_cast == value.cast:
         return parsed
-    return [text for text in parsed if is_within_bounds(column, text)]
+    range_test = value.type.range_test(column.precision, column.scale)
+    return [text for text in parsed if range_test is None or range_test(text)]
 
 
 def escape_like(text: str) -> str:
@@ -106,7 +108,7 @@ def search_matches(values: Sequence[Value], word: Slot) -> Predicate:
 
 
 def _word(value: Value, word: Slot) -> Placeholder:
-    if value.family is Family.TEXT:
+    if value.type.search is Search.CONTAINED:
         return Placeholder(word, parse_text, "search")
     return Placeholder(word, lambda text: _parse_or_null(value.parse, text), "search")
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from cms.query.language.ast import AboutItem, And, AtField, Filter, OperatorTest, Or, Some
 from cms.schema.model import Catalogue, Collection, Relation
-from cms.schema.types import Family
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +77,8 @@ def _any_link(catalogue: Catalogue, many: Relation, target: str) -> Link | None:
     if not far or target not in (many.one_allowed_collections or ()):
         return None
     key = catalogue.collections[target].fields[far].type
-    # Only these types have a pattern that keeps the cast from failing (KEY_PATTERNS of the
-    # printer).
-    cast = key.cast if key.family in (Family.UUID, Family.TEXT) or key.cast == "bigint" else "text"
+    # Without a pattern of the keys nothing would keep the cast from failing.
+    cast = "text" if key.key_pattern is None else key.cast
     return Link(
         many,
         target,

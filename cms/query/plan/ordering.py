@@ -1,16 +1,11 @@
-"""Which types have an order, and the order of rows that a query does not sort."""
+"""The order of rows that a query does not sort."""
 
 from __future__ import annotations
 
 from cms.query.language.ast import FieldName
 from cms.query.plan.links import Link
 from cms.schema.model import Collection
-from cms.schema.types import Family
-
-COMPARABLE = frozenset({Family.NUMBER, Family.MOMENT, Family.TEXT})
-"""Types that have a smallest and a largest value."""
-GROUPABLE = COMPARABLE | {Family.BOOLEAN, Family.UUID, Family.CSV}
-"""Types to sort and to group by: PostgreSQL has an order for their values."""
+from cms.schema.types.field_type import Trait
 
 
 def default_sort(collection: Collection, link: Link | None = None) -> tuple[FieldName, ...]:
@@ -19,7 +14,7 @@ def default_sort(collection: Collection, link: Link | None = None) -> tuple[Fiel
     if link and link.to_many:
         name = link.relation.order or name
     field = collection.fields.get(name) if name else None
-    if field is None or field.is_secret or field.type.family not in GROUPABLE:
+    if field is None or field.is_secret or Trait.SORTING not in field.type.traits:
         return ()
     return (FieldName(field.name),)
 
@@ -29,5 +24,5 @@ def tie_breakers(collection: Collection) -> tuple[FieldName, ...]:
     if collection.primary_key:
         return (FieldName(collection.primary_key),)
     return tuple(
-        FieldName(field.name) for field in collection.columns if field.type.family in GROUPABLE
+        FieldName(field.name) for field in collection.columns if Trait.SORTING in field.type.traits
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from cms.errors import Refused, invalid_query
-from cms.query.language import functions
 from cms.query.language.ast import (
     EVERYTHING,
     INTERNAL_KEY,
@@ -30,7 +29,6 @@ from cms.query.plan.bindings import Placeholder
 from cms.query.plan.checks import search_matches, typed_test
 from cms.query.plan.guarded import Guarded
 from cms.query.plan.links import has_item_test, history_item_link, link_of
-from cms.query.plan.ordering import COMPARABLE, GROUPABLE
 from cms.query.plan.resolved import (
     AggregateValue,
     All,
@@ -52,12 +50,18 @@ from cms.query.plan.resolved import (
 )
 from cms.query.plan.revision_items import on_revision_item
 from cms.schema.model import Catalogue, Collection, Field
-from cms.schema.types import Family
+from cms.schema.types.field_type import FieldType, Trait
+from cms.schema.types.texts import UNKNOWN
 
 LONGEST_NAME = 63
 """Bytes of a column's name; PostgreSQL cuts off what is longer."""
 
-_SUMMABLE = frozenset({Family.NUMBER})
+_TRAITS_OF_AGGREGATES = {
+    "countDistinct": Trait.SORTING,
+    "min": Trait.ORDER,
+    "max": Trait.ORDER,
+}
+"""What some aggregates need of a type; sums and averages need numbers."""
 
 
 def plan(guarded: Guarded, catalogue: Catalogue) -> ReadPlan:
@@ -138,8 +142,8 @@ class _Planner:
         link = link_of(self.catalogue, collection, name.field)
         if name.function == "count" and link and link.to_many:
             return Value(field, name.function, self._step(name, collection))
-        if functions.function_sql(name.function, field.type_name) is None:
-            type_name = field.type_name
+        if name.function not in field.type.functions:
+            type_name = field.type.name
             reason = (
                 f'There is no function "{name.function}" for the type {type_name} of "{field.name}"'
             )
@@ -271,7 +275,7 @@ class _Planner:
                     f'"{name.field}" leads to many items and gives no order', parameter="sort"
                 )
         value = self.value(last, end)
-        if value.family not in GROUPABLE:
+        if Trait.SORTING not in value.type.traits:
             raise _unfit(value, "cannot be sorted by", "sort")
         return Order(value, steps, descending=term.descending)
 
@@ -298,7 +302,7 @@ class _Planner:
 
     def _group_value(self, name: FieldName, collection: Collection) -> Value:
         value = self.value(name, collection)
-        if value.family not in GROUPABLE:
+        if Trait.SORTING not in value.type.traits:
             raise _unfit(value, "cannot be grouped by", "groupBy")
         return value
 
@@ -310,7 +314,7 @@ class _Planner:
                 )
             return AggregateValue(aggregate.function, None)
         value = self.value(aggregate.name, collection)
-        if value.field.column is None or not _fits_aggregate(aggregate.function, value.family):
+        if value.field.column is None or not _fits_aggregate(aggregate.function, value.type):
             raise _unfit(value, f"has no {aggregate.function}", "aggregate")
         return AggregateValue(aggregate.function, value)
 
@@ -333,17 +337,16 @@ class _Planner:
         return (*order, *(Order(group.value) for group in groups))
 
 
-def _fits_aggregate(function: str, family: Family) -> bool:
+def _fits_aggregate(function: str, field_type: FieldType) -> bool:
     if function == "count":
         return True
-    if function == "countDistinct":
-        return family in GROUPABLE
-    return family in (COMPARABLE if function in ("min", "max") else _SUMMABLE)
+    trait = _TRAITS_OF_AGGREGATES.get(function, Trait.ARITHMETIC)
+    return trait in field_type.traits
 
 
 def _row_version(collection: Collection) -> Field:
     """Return PostgreSQL's own column `xmin`: the transaction that wrote the row."""
-    return Field(collection.name, "xmin", "unknown")
+    return Field(collection.name, "xmin", UNKNOWN)
 
 
 def _is_renamed(pick: Pick) -> bool:
@@ -380,5 +383,5 @@ def _digits(value: object) -> object:
 
 def _unfit(value: Value, problem: str, parameter: str) -> Refused:
     field = value.field
-    reason = f'The field "{field.name}" of type {field.type_name} {problem}'
+    reason = f'The field "{field.name}" of type {field.type.name} {problem}'
     return invalid_query(reason, collection=field.collection, field=field.name, parameter=parameter)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from cms.query.language.operators import Operator
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.links import Link
 from cms.schema.model import Collection, Field
-from cms.schema.types import TYPES, Family, Type, parse_real
-
-_SMALL_INTEGERS = MappingProxyType({"int2": "smallint", "int4": "integer"})
+from cms.schema.types.field_type import FieldType, Parse
+from cms.schema.types.numbers import INTEGER
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,47 +27,29 @@ class Value:
     members: tuple[tuple[Predicate, tuple[str, ...]], ...] | None = None
 
     @property
-    def type(self) -> Type:
+    def type(self) -> FieldType:
         """The type of the value; all functions return whole numbers."""
-        return TYPES["integer"] if self.function else self.field.type
-
-    @property
-    def family(self) -> Family:
-        if self.field.is_list and not self.function:
-            return Family.LIST
-        return self.type.family
+        return INTEGER if self.function else self.field.type
 
     @property
     def cast(self) -> str:
-        """The type that an operand is cast to.
-
-        A single-precision column equals only operands that are rounded in the same way.
-        """
-        column = self.field.column
-        if column and column.base_type == "float4" and not self.function:
-            return "real"
-        return self.type.cast
+        """The type that an operand is cast to."""
+        return self.type.rounded_cast or self.type.cast
 
     @property
     def index_cast(self) -> str:
         """The type that lists of operands are cast to: the column's own, for its indexes."""
-        column = self.field.column
-        if column is None or self.function:
-            return self.cast
-        return _SMALL_INTEGERS.get(column.base_type, self.cast)
+        return self.cast if self.function else self.type.index_cast or self.cast
 
     @property
     def is_small_integer(self) -> bool:
         """Whether the value is a whole number of a smaller type than its operands."""
-        if self.function is not None:
-            return True
-        column = self.field.column
-        return column is not None and column.base_type in _SMALL_INTEGERS
+        return bool(self.type.index_cast)
 
     @property
-    def parse(self) -> Callable[[object], str]:
+    def parse(self) -> Parse:
         """The parser of operands; it refuses what the cast in the statement would fail for."""
-        return parse_real if self.cast == "real" else self.type.parse
+        return self.type.parse_rounded or self.type.parse
 
 
 @dataclass(frozen=True, slots=True)

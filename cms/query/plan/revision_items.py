@@ -16,13 +16,6 @@ from cms.query.plan.resolved import (
     Value,
 )
 from cms.schema.model import Collection
-from cms.schema.types import Family
-
-# The history keeps values of these types in a form that casts back to the same value.
-_RECORDED_AS_SHOWN = frozenset(
-    {Family.TEXT, Family.NUMBER, Family.MOMENT, Family.BOOLEAN, Family.UUID, Family.JSON},
-)
-_JSON_COLUMNS = frozenset({"json", "jsonb"})
 
 
 def on_revision_item(where: Predicate, collection: Collection) -> Predicate:
@@ -54,12 +47,7 @@ def _has_alternatives(predicate: Predicate) -> bool:
 
 def _is_kept(collection: Collection, name: str) -> bool:
     field = collection.fields[name]
-    column = field.column
-    if column is None or field.type.family not in _RECORDED_AS_SHOWN or field.is_text_form:
-        return False
-    if field.is_secret or field.is_numeric_boolean:
-        return False
-    return field.type.family is not Family.JSON or column.base_type in _JSON_COLUMNS
+    return field.column is not None and field.type.is_kept_in_history and not field.is_secret
 
 
 def _columns(predicate: Predicate) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cms.digits import MAX_DIGITS
 from cms.query.plan.resolved import EmbedChoice, Output, Page, ReadPlan, Value, ValueOutput
-from cms.schema.types import Family
+from cms.schema.types.field_type import ValueSize
 
 LONG_VALUE = 2**20
 """Bytes of a value without a maximal length: as many as a body may bring."""
@@ -18,8 +18,6 @@ PORTION_BYTES = 32 * LONG_VALUE
 MAX_PORTION_ROWS = 1_000
 WIDE_ROW = 8 * LONG_VALUE
 """Bytes of a row that is fetched alone, so that its size is known before it is decoded."""
-
-_LONG_FAMILIES = frozenset({Family.TEXT, Family.JSON, Family.CSV, Family.BINARY, Family.GEOMETRY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ def written_size(plan: ReadPlan) -> WrittenSize:
 
 
 def _is_sent(output: Output) -> bool:
-    return isinstance(output, ValueOutput) and output.value.family in _LONG_FAMILIES
+    return isinstance(output, ValueOutput) and output.value.type.size is ValueSize.LONG
 
 
 def _default(output: Output) -> int:
@@ -109,8 +107,8 @@ def _value(value: Value) -> float:
     if value.function or value.field.is_secret:
         return SHORT_VALUE
     # A numeric may be sent with an exponent of a few characters, and is shown with all its digits.
-    if column and column.base_type == "numeric":
+    if column and value.type.size is ValueSize.DIGITS:
         return SHORT_VALUE + (column.precision or MAX_DIGITS)
-    if value.family not in _LONG_FAMILIES:
+    if value.type.size is ValueSize.SHORT:
         return SHORT_VALUE
     return 4 * column.max_length if column and column.max_length else LONG_VALUE

@@ -33,13 +33,15 @@ from cms.query.plan.resolved import Value
 from cms.query.rules.evaluate import (
     call_function,
     fulfils,
+    function_of,
     guess_type,
     operand_reader,
-    takes_function,
     value_reader,
 )
 from cms.schema.model import Catalogue, Collection
-from cms.schema.types import TYPES, Family
+from cms.schema.types import ALIAS
+from cms.schema.types.moments import TIMESTAMP
+from cms.schema.types.structures import JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,23 +232,24 @@ class _Evaluation:
             target = catalogue.collections.get(link.target) if link else None
         return replace(value, typed=Value(field), item_collection=target)
 
-    def _function(self, function: str, subject: _CheckedValue) -> _CheckedValue:
+    def _function(self, name: str, subject: _CheckedValue) -> _CheckedValue:
         typed = subject.typed
         if typed:
-            kind = typed.field.type
+            field_type = typed.field.type
         else:
-            kind = TYPES["json" if function == "count" else "timestamp"]
-        if not takes_function(function, kind):
+            field_type = JSON if name == "count" else TIMESTAMP
+        function = function_of(field_type, name)
+        if function is None:
             raise invalid_query(
-                f"There is no function {function} for the type {kind.name}",
+                f"There is no function {name} for the type {field_type.name}",
                 place=_path_text(subject),
             )
         try:
-            value = call_function(function, kind, subject.value)
+            value = call_function(function, field_type, subject.value)
         except ValueError:
             value = None
         if typed:
-            typed = replace(typed, function=function)
+            typed = replace(typed, function=name)
         return replace(subject, value=value, typed=typed)
 
     def _test(self, test: OperatorTest, subject: _CheckedValue) -> list[Problem]:
@@ -308,14 +311,14 @@ def _passes(operator: Operator, subject: _CheckedValue, operands: Sequence[objec
     belongs to no field passes nothing that it cannot be compared with.
     """
     typed = subject.typed
-    related = typed is None or typed.family is Family.ALIAS or subject.item_collection is not None
+    related = typed is None or typed.type is ALIAS or subject.item_collection is not None
     # Related items are sent as objects or arrays, of which only emptiness and entries are tested.
     if related and isinstance(subject.value, list | dict):
-        return operator.name in _OF_LISTS and fulfils(operator, subject.value, operands)
-    if typed and not (typed.family is Family.ALIAS and operator.takes is Takes.NOTHING):
+        return operator.fits_items and fulfils(operator, subject.value, operands)
+    if typed and not (typed.type is ALIAS and operator.takes is Takes.NOTHING):
         require_fit(operator, typed)
-    kind = typed.type if typed else guess_type(subject.value, operands)
-    read = value_reader(kind, typed.cast if typed else kind.cast)
+    field_type = typed.type if typed else guess_type(subject.value, operands)
+    read = value_reader(field_type)
     try:
         read_operands = [
             None if operand is None else operand_reader(operator, read)(operand)
@@ -330,10 +333,6 @@ def _passes(operator: Operator, subject: _CheckedValue, operands: Sequence[objec
     except ValueError:
         return False
     return fulfils(operator, value, read_operands)
-
-
-_OF_LISTS = frozenset({"_null", "_nnull", "_empty", "_nempty", "_contains", "_ncontains"})
-"""The operators of related items, and of arrays and objects that belong to no field."""
 
 
 def _misfit(error: ValueError, operator: Operator, subject: _CheckedValue) -> Refused:
@@ -352,7 +351,7 @@ def _operand_extension(operator: Operator, operands: Sequence[object]) -> Mappin
     shown = [_as_json(operand) for operand in operands]
     if operator.takes is Takes.PATTERN:
         key = "substring"
-    elif operator.name.startswith("_n"):
+    elif operator.is_negated:
         key = "invalid"
     else:
         key = "valid"

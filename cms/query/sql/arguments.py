@@ -50,14 +50,12 @@ class ArgumentSlots:
 
 def array_type(field: Field) -> str:
     """Return the type of an array's elements: text where the column's type has no plain array."""
-    if field.is_text_form or field.type.cast == "json":
-        return "text"
-    return field.type.cast
+    return field.type.array_cast or field.type.cast
 
 
 def key_cast(key: Field) -> str:
     """Return the type that a key is cast to."""
-    return key.column.cast if key.is_text_form and key.column else array_type(key)
+    return key.column.cast if key.type.is_text_form and key.column else array_type(key)
 
 
 @lru_cache(maxsize=1024)

@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import assert_never
 
 from cms.fragment import EMPTY, Fragment, concat, fill, join, name, param, quoted, text
-from cms.query.language import functions
 from cms.query.language.ast import Constant
 from cms.query.language.operators import Takes
 from cms.query.plan.bindings import Placeholder
@@ -24,7 +23,8 @@ from cms.query.plan.resolved import (
     Value,
 )
 from cms.schema.model import Field
-from cms.schema.types import Family
+from cms.schema.types import TYPES
+from cms.schema.types.field_type import Search, Trait
 
 
 def link_condition(step: LinkStep, level: int) -> Fragment:
@@ -67,18 +67,6 @@ def _constant(value: str) -> Placeholder:
     return Placeholder(Constant(value), str, "")
 
 
-def _integers_up_to(maximum: str) -> str:
-    """Return the pattern of whole numbers, of either sign, whose digits make no more than these."""
-    rest = len(maximum) - 1
-    alternatives = [f"[0-9]{{1,{rest}}}"]
-    # Numbers as long as the maximum: equal digits up to some place, a smaller one there, then any.
-    for index, digit in enumerate(maximum):
-        if digit != "0":
-            smaller = f"[0-{int(digit) - 1}]"
-            alternatives.append(f"{maximum[:index]}{smaller}[0-9]{{{rest - index}}}")
-    return f"^-?({'|'.join((*alternatives, maximum))})$"
-
-
 @lru_cache(maxsize=1024)
 def _constants(values: tuple[str, ...]) -> Placeholder:
     """Return one placeholder for a list of texts."""
@@ -90,9 +78,9 @@ def _as_it_is(values: object) -> object:
 
 
 KEY_PATTERNS = {
-    "bigint": _integers_up_to(str(2**63 - 1)),
-    "uuid": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$",
-    "text": "",
+    field_type.cast: field_type.key_pattern
+    for field_type in TYPES.values()
+    if field_type.key_pattern is not None
 }
 """The form of keys by their cast; a key of another form belongs to no item and breaks the cast."""
 
@@ -115,9 +103,7 @@ def expression(value: Value, level: int) -> Fragment:
         column = visible_members(column, value.members, level)
     column = masked(column, value.when, level)
     if value.function:
-        template = functions.function_sql(value.function, value.field.type_name)
-        assert template, "the planner refuses functions that do not fit"
-        return fill(template, column)
+        return fill(value.field.type.functions[value.function].sql, column)
     return column
 
 
@@ -150,7 +136,7 @@ def visible_members(
 
 
 def column_of(field: Field, level: int) -> Fragment:
-    return fill(field.value, text(f"{alias(level)}.{quoted(field.name)}"))
+    return fill(field.type.value_sql, text(f"{alias(level)}.{quoted(field.name)}"))
 
 
 def alias(level: int) -> str:
@@ -214,12 +200,12 @@ def join_conditions(items: list[Fragment], word: str, nothing: Fragment) -> Frag
 
 def operator_test(test: TypedTest, level: int) -> Fragment:
     operator = test.operator
-    is_json = test.value.family in (Family.JSON, Family.LIST)
+    is_json = Trait.JSON in test.value.type.traits
     template = operator.json_sql if operator.json_sql and is_json else operator.sql
     value = expression(test.value, level)
     cast = test.value.cast
     if operator.takes is Takes.LIST:
-        if operator.name == "_in":
+        if operator.uses_index:
             cast = test.value.index_cast
         value = _same_type(value, test.value, cast)
     operands = (operand(item, operator.takes, cast, level) for item in test.operands)
@@ -321,6 +307,6 @@ def revision_item(condition: RevisionItem, level: int) -> Fragment:
 
 def search_match(match: SearchMatch, level: int) -> Fragment:
     column = expression(match.value, level)
-    if match.value.family is Family.TEXT:
+    if match.value.type.search is Search.CONTAINED:
         return fill(_FOLDED, column, param(match.word, "text"))
     return fill("{0} = {1}", column, param(match.word, match.value.cast))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, name, param, quoted, text
 from cms.schema.model import Collection, Field
-from cms.schema.types import Family
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ def whole_row(collection: Collection, *, masks: bool = False) -> Fragment:
 
 
 def _shown(field: Field) -> Fragment:
-    return fill(field.show, fill(field.value, text(f"t0.{quoted(field.name)}")))
+    return fill(field.json_sql, fill(field.type.value_sql, text(f"t0.{quoted(field.name)}")))
 
 
 def tracked_columns(collection: Collection, columns: Sequence[Field]) -> list[Field]:
@@ -129,6 +128,6 @@ def delta_of(fields: list[Field]) -> Fragment:
 
 def _compared(field: Field, column: str) -> Fragment:
     """Print a column for IS DISTINCT FROM; types without an equality are compared as text."""
-    if field.is_text_form or field.type.family in (Family.JSON, Family.GEOMETRY):
+    if not field.type.has_equality:
         column += "::text"
     return text(column)

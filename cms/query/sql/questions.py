@@ -92,8 +92,4 @@ def _source(columns: Sequence[Texts]) -> Fragment:
 
 def _typed(field: Field, column: str) -> Fragment:
     assert field.column
-    if field.is_numeric_boolean:
-        return text(f"{column}::boolean::integer::{field.column.cast}")
-    if field.type_name.startswith("geometry"):
-        return text(f"ST_GeomFromGeoJSON({column})")
-    return text(f"{column}::{field.column.cast}")
+    return text(field.type.text_sql.format(column, field.column.cast))

@@ -126,7 +126,7 @@ def output(item: Output, level: int) -> Fragment:
 def output_value(value: Value, level: int) -> Fragment:
     """Print how a value looks in an answer, at any depth."""
     inner = expression(value, level)
-    return inner if value.function else fill(value.field.show, inner)
+    return inner if value.function else fill(value.field.json_sql, inner)
 
 
 def embed_one(item: Embed, level: int) -> Fragment:
@@ -260,21 +260,11 @@ def aggregate(item: AggregateValue, level: int) -> Fragment:
     return fill(_AGGREGATES[item.function], expression(item.value, level))
 
 
-# JSON has no NaN and no infinity. The sum of 64-bit numbers may need more bits, and their average
-# is a numeric.
-_SUMS = {
-    "float": "CASE WHEN {0} - {0} = 0 THEN to_json({0}) END",
-    "decimal": "CASE WHEN {0} - {0} = 0 THEN to_json(trim_scale({0})) END",
-    "integer": "to_json(trim_scale({0}::numeric))",
-}
-
-
 def aggregate_output(item: AggregateValue, level: int) -> Fragment:
     """Print an aggregate as it is shown."""
     value = aggregate(item, level)
     if item.value is None or item.function.startswith("count"):
         return value
     if item.function in ("min", "max"):
-        return fill(item.value.field.show, value)
-    shape = _SUMS.get(item.value.field.type_name, "to_json(trim_scale({0}))")
-    return fill(shape, value)
+        return fill(item.value.field.json_sql, value)
+    return fill(item.value.field.type.sum_sql, value)

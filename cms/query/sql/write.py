@@ -29,7 +29,7 @@ from cms.query.sql.history import (
     tracked_columns,
 )
 from cms.schema.model import Collection, Field, Version
-from cms.schema.types import Family
+from cms.schema.types.field_type import Trait
 
 Columns = Sequence[Field]
 
@@ -190,7 +190,7 @@ def delete(
 def auto_sort_field(collection: Collection) -> Field | None:
     """Return the field of manual sorting, if new rows get the next position in it by themselves."""
     field = collection.fields.get(collection.sort_field or "")
-    if field is None or field.column is None or field.type.family is not Family.NUMBER:
+    if field is None or field.column is None or Trait.ARITHMETIC not in field.type.traits:
         return None
     return None if field.column.is_filled_by_database else field
 
@@ -336,10 +336,4 @@ def _next_position(sort_field: Field) -> Fragment:
 
 def _cell(field: Field, column: str) -> Fragment:
     assert field.column
-    if field.type_name.startswith("geometry"):
-        return text(f"ST_GeomFromGeoJSON({column})")
-    if field.is_numeric_boolean:
-        return text(f"{column}::integer::{field.column.data_type}")
-    if (array_type(field) == "text" and field.type.cast != "text") or field.is_text_form:
-        return text(f"{column}::{field.column.cast or field.type.cast}")
-    return text(column)
+    return text(field.type.write_sql.format(column, field.column.cast or field.type.cast))

@@ -1,0 +1,109 @@
+"""The field types: a table of them all, and the types of existing columns.
+
+Every parameter travels as text and is cast inside the statement, so that a statement is prepared
+once for all values. Every value is shown by one SQL expression, at the top of an answer and in its
+nested parts alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from cms.schema.types.field_type import FieldType
+from cms.schema.types.moments import DATE, DATETIME, TIME, TIMESTAMP
+from cms.schema.types.numbers import (
+    BIG_INTEGER,
+    BOOLEAN,
+    DECIMAL,
+    FLOAT,
+    INTEGER,
+    NUMERIC_BOOLEAN,
+    REAL,
+    SMALL_INTEGER,
+)
+from cms.schema.types.structures import BINARY, GEOMETRIES, GEOMETRY, JSON, LIST, TEXT_JSON
+from cms.schema.types.texts import CSV, ENUM, HASH, INET, OPAQUE, STRING, TEXT, UNKNOWN, UUID
+
+MASK = "**********"
+"""What answers show of a secret."""
+MASKED_SQL = f"CASE WHEN {{0}} IS NOT NULL THEN '{MASK}' END"
+
+ALIAS_SPECIALS = frozenset(
+    {"alias", "o2m", "m2m", "m2a", "files", "translations", "group", "no-data"}
+)
+
+
+def parse_nothing(value: object) -> str:
+    raise ValueError("an alias field has no value of its own")
+
+
+ALIAS = FieldType(
+    name="alias", parse=parse_nothing, cast="", markers=ALIAS_SPECIALS, can_change=False
+)
+"""A field without a column: a list of related items, or a mere part of a form."""
+
+_ALL = (
+    STRING,
+    TEXT,
+    UUID,
+    INTEGER,
+    BIG_INTEGER,
+    FLOAT,
+    DECIMAL,
+    BOOLEAN,
+    DATE,
+    TIME,
+    DATETIME,
+    TIMESTAMP,
+    JSON,
+    CSV,
+    HASH,
+    BINARY,
+    ALIAS,
+    UNKNOWN,
+    GEOMETRY,
+    *GEOMETRIES,
+)
+_VARIANTS = (SMALL_INTEGER, REAL, NUMERIC_BOOLEAN, TEXT_JSON, LIST, INET, OPAQUE, ENUM)
+"""Types that clients know under the name of another one: their columns differ."""
+
+TYPES: Mapping[str, FieldType] = MappingProxyType(
+    {field_type.name: field_type for field_type in _ALL}
+)
+
+# Whole numbers come first.
+KEY_TYPES = tuple(
+    field_type.name
+    for field_type in sorted(_ALL, key=lambda field_type: not field_type.is_whole_number)
+    if field_type.can_be_key
+)
+
+_BY_BASE_TYPE = {
+    base_type: field_type
+    for field_type in (*_ALL, *_VARIANTS)
+    for base_type in field_type.base_types
+}
+# If a field has several markers, the first in alphabetical order decides.
+_MARKED_TYPES = sorted(
+    (field_type for field_type in (*_ALL, *_VARIANTS) if field_type.marked_types),
+    key=lambda field_type: field_type.marker,
+)
+
+
+def type_of_base_type(base_type: str) -> FieldType:
+    """Return the type of columns, or of elements of arrays, by the name that PostgreSQL has."""
+    return _BY_BASE_TYPE.get(base_type, UNKNOWN)
+
+
+def type_of_column(base_type: str, data_type: str, special: tuple[str, ...]) -> FieldType:
+    """Return the type of a column, by its PostgreSQL type and the special markers of its field."""
+    column_type = type_of_base_type(base_type)
+    if column_type is GEOMETRY:
+        shape = re.match(r"geometry\((\w+)", data_type)
+        return TYPES.get(f"geometry.{shape[1]}", GEOMETRY) if shape else GEOMETRY
+    for field_type in _MARKED_TYPES:
+        if field_type.marker in special and column_type.name in field_type.marked_types:
+            return field_type
+    return column_type

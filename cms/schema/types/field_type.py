@@ -1,0 +1,215 @@
+"""What a field type is: all that the service knows of it, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Parse = Callable[[object], str]
+"""Turns a value of a client into the text of a parameter; ValueError for a value that is none."""
+
+RangeTest = Callable[[str], bool]
+"""Tells whether a parsed value is in the range of a column."""
+
+RangeTestOf = Callable[[int | None, int | None], RangeTest | None]
+"""Returns the test of a column by its precision and scale, or None for a column without a range."""
+
+
+class OutOfRange(ValueError):
+    """A value of the right kind that its type cannot hold."""
+
+
+class TooLong(ValueError):
+    """A text with more characters than its column takes."""
+
+
+class Trait(StrEnum):
+    """What can be done with the values of a type; operators and aggregates name what they need."""
+
+    NULL = "null"
+    EQUALITY = "equality"
+    CASE = "equality without regard to case"
+    ORDER = "comparisons, smallest and largest value"
+    SORTING = "sorting and grouping of rows, which PostgreSQL has an order for"
+    ARITHMETIC = "sums, averages, positions"
+    PARTS = "texts and lists that contain something"
+    PATTERNS = "texts that begin and end with something"
+    REGEX = "texts that match a regular expression"
+    EMPTINESS = "values that are empty without being null"
+    JSON = "objects and arrays"
+    GEOMETRY = "shapes that intersect"
+
+
+class Search(StrEnum):
+    """How a search looks for a word in a field."""
+
+    NONE = "not at all"
+    EQUAL = "for the value that the word is"
+    CONTAINED = "for the word within a text"
+
+
+class Cell(StrEnum):
+    """What the cells of imported CSV hold."""
+
+    TEXT = "text"
+    NUMBER = "a number"
+    JSON = "JSON"
+    JSON_OR_TEXT = "an array or an object as JSON, other values as text"
+
+
+class ValueSize(StrEnum):
+    """How long a value may be that an answer shows, if its column sets no limit."""
+
+    SHORT = "a few bytes"
+    DIGITS = "the digits of a number"
+    LONG = "as long as a body"
+
+
+class IndexKind(StrEnum):
+    """The kind of an index: over values, over geometries, or over the trigrams of searched text."""
+
+    VALUES = "({0})"
+    GEOMETRIES = "USING gist ({0})"
+    TRIGRAMS = "USING gin (system_fold({0}) gin_trgm_ops)"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFunction:
+    """A function as SQL over the column, and in Python over the comparable value of the type.
+
+    Both give null for a value without such a part.
+    """
+
+    sql: str
+    call: Callable[[Any], int | None]
+
+
+def count_entries(entries: Any) -> int | None:
+    """Return the number of entries of a list, or of a text with commas."""
+    if isinstance(entries, str) and entries:
+        entries = entries.split(",")
+    return len(entries) if isinstance(entries, list | str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class FastPath:
+    """A fast way to convert values of one Python type.
+
+    `extremes` returns the values that do not fit if any value does not.
+    """
+
+    kind: type
+    extremes: Callable[[Sequence[Any]], Iterable[object]]
+    texts: Callable[[Sequence[Any]], Sequence[str | None]]
+
+
+def comparing(parse: Parse, convert: Callable[[str], Any]) -> Callable[[object], Any]:
+    """Return a function that converts what `parse` returns to a value that Python compares."""
+    return lambda value: convert(parse(value))
+
+
+def any_range(precision: int | None, scale: int | None) -> RangeTest | None:
+    """Return no test: columns of the type hold all that its parser takes."""
+    return None
+
+
+def same_text(literal: str) -> object:
+    return literal
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FieldType:
+    """One field type. Attributes that end in `_sql` are templates of SQL, over `{0}`."""
+
+    name: str
+    traits: frozenset[Trait] = frozenset()
+
+    # Values
+
+    parse: Parse
+    """Turns a value into the text of a parameter."""
+    fast_path: FastPath | None = None
+    """Parses the usual values of many rows at once."""
+    range_test: RangeTestOf = any_range
+    seal: Callable[[str], str] | None = None
+    """Makes of a parsed value what is stored in its place."""
+    comparable: Callable[[object], Any] | None = None
+    """Turns a value into one that Python compares as PostgreSQL does; without it `parse` does."""
+    read_default: Callable[[str], object] = same_text
+    """Turns the text of a column's default into a value; ValueError for what JSON cannot show."""
+    cell: Cell = Cell.TEXT
+    functions: Mapping[str, FieldFunction] = field(default_factory=dict)
+    """The functions of a field by their names."""
+    search: Search = Search.NONE
+    size: ValueSize = ValueSize.SHORT
+
+    # Parameters: each travels as text and is cast inside the statement
+
+    cast: str
+    """The type of operands and written values."""
+    rounded_cast: str = ""
+    """The type of an operand instead, where it must be rounded as the column rounds values."""
+    parse_rounded: Parse | None = None
+    """Turns a value into the text of such an operand."""
+    index_cast: str = ""
+    """The type of a list of operands instead, where an index of the column needs its own type."""
+    array_cast: str = ""
+    """The type of written values instead, where PostgreSQL has no plain array of `cast`."""
+    write_sql: str = "{0}"
+    """The column's value from what is written; `{1}` is the type of the column."""
+    text_sql: str = "{0}::{1}"
+    """The column's value from a text; `{1}` is the type of the column."""
+
+    # Columns
+
+    value_sql: str = "{0}"
+    """The value of the type, from the column."""
+    json_sql: str = "{0}"
+    """How answers show the value."""
+    sum_sql: str = "to_json(trim_scale({0}))"
+    """How answers show sums and averages. JSON has no NaN and no infinity."""
+    key_pattern: str | None = None
+    """The form of texts that can be cast to the type, as a regular expression of PostgreSQL."""
+    base_types: tuple[str, ...] = ()
+    """The types of PostgreSQL whose columns have this type."""
+    marker: str = ""
+    """The special marker that new fields of the type get."""
+    marked_types: frozenset[str] = frozenset()
+    """The types whose columns have this type instead, if their field has the marker."""
+    markers: frozenset[str] = frozenset()
+    """The special markers that fit this type, and not all types."""
+    is_text_form: bool = False
+    """Whether clients read and write the text of a type that only PostgreSQL knows."""
+    has_equality: bool = True
+    """Whether PostgreSQL can tell equal values from different ones; else their texts serve."""
+    is_kept_in_history: bool = True
+    """Whether the history keeps values in a form that casts back to the same value."""
+    has_list_elements: bool = True
+    """Whether arrays of the type are lists for clients; else they are text."""
+
+    # New columns, and changes of them
+
+    column_sql: str = ""
+    """The type of a new column."""
+    size_settings: tuple[str, ...] = ()
+    """The settings of a field that its column takes sizes from, the one that is needed first."""
+    sized_column_sql: str = ""
+    """The type of a new column with these sizes, `{0}` and `{1}`."""
+    default_length: int | None = None
+    now_sql: str = ""
+    """The expression of the present moment."""
+    key_default: str = ""
+    """The expression that makes new keys."""
+    extension: str = ""
+    """The extension of PostgreSQL that columns of the type need."""
+    index_kind: IndexKind = IndexKind.VALUES
+    is_whole_number: bool = False
+    """Whether a sequence can count the values up."""
+    can_be_key: bool = False
+    """Whether clients can make primary keys of the type."""
+    can_change: bool = True
+    """Whether a field can change from the type to another one, and back."""
+    is_known: bool = True
+    """Whether the service knows the values itself; clients make no fields of other types."""

@@ -1,0 +1,126 @@
+"""The types of structures: JSON, arrays, geometries; and of bytes."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+
+from cms import jsontext
+from cms.schema.types.field_type import (
+    Cell,
+    FieldFunction,
+    FieldType,
+    IndexKind,
+    Trait,
+    ValueSize,
+    count_entries,
+)
+from cms.schema.types.geojson import is_geometry
+from cms.schema.types.texts import TEXT_TYPES
+
+_COUNT = "CASE WHEN json_typeof({0}::json) = 'array' THEN json_array_length({0}::json) END"
+
+
+def parse_json(value: object) -> str:
+    try:
+        return jsontext.dumps(value).decode()
+    except TypeError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def parse_binary(value: object) -> str:
+    """Take base64 and return PostgreSQL's hexadecimal form."""
+    if not isinstance(value, str):
+        raise ValueError("it must be base64")
+    try:
+        raw = base64.b64decode(value, validate=True)
+    except ValueError:  # binascii.Error is one, and letters outside ASCII raise it too
+        raise ValueError("it must be base64") from None
+    return "\\x" + raw.hex()
+
+
+def parse_geometry(value: object) -> str:
+    if not is_geometry(value):
+        raise ValueError("it must be a GeoJSON geometry")
+    return parse_json(value)
+
+
+def _same_value(value: object) -> object:
+    return value
+
+
+def _base64(literal: str) -> object:
+    return base64.b64encode(bytes.fromhex(literal.removeprefix("\\x"))).decode()
+
+
+JSON = FieldType(
+    name="json",
+    traits=frozenset({Trait.NULL, Trait.EMPTINESS, Trait.JSON}),
+    parse=parse_json,
+    comparable=_same_value,
+    read_default=jsontext.loads_stored,
+    cell=Cell.JSON,
+    functions={"count": FieldFunction(_COUNT, count_entries)},
+    size=ValueSize.LONG,
+    cast="json",
+    array_cast="text",
+    write_sql="{0}::{1}",
+    json_sql="{0}::json",
+    base_types=("json", "jsonb"),
+    marker="cast-json",
+    markers=frozenset({"cast-json"}),
+    has_equality=False,
+    has_list_elements=False,
+    column_sql="json",
+)
+TEXT_JSON = replace(JSON, is_kept_in_history=False, base_types=(), marked_types=TEXT_TYPES)
+LIST = replace(
+    JSON,
+    traits=JSON.traits | {Trait.PARTS},
+    value_sql="to_json({0})",
+    is_kept_in_history=False,
+    base_types=(),
+)
+BINARY = FieldType(
+    name="binary",
+    traits=frozenset({Trait.NULL}),
+    parse=parse_binary,
+    read_default=_base64,
+    size=ValueSize.LONG,
+    cast="bytea",
+    json_sql="translate(encode({0}, 'base64'), E'\\n', '')",
+    base_types=("bytea",),
+    is_kept_in_history=False,
+    has_list_elements=False,
+    column_sql="bytea",
+)
+GEOMETRY = FieldType(
+    name="geometry",
+    traits=frozenset({Trait.NULL, Trait.GEOMETRY}),
+    parse=parse_geometry,
+    cell=Cell.JSON,
+    size=ValueSize.LONG,
+    cast="json",
+    array_cast="text",
+    write_sql="ST_GeomFromGeoJSON({0})",
+    text_sql="ST_GeomFromGeoJSON({0})",
+    json_sql="ST_AsGeoJSON({0})::json",
+    base_types=("geometry",),
+    marker="geometry",
+    markers=frozenset({"geometry"}),
+    has_equality=False,
+    is_kept_in_history=False,
+    has_list_elements=False,
+    column_sql="geometry(Geometry, 4326)",
+    extension="postgis",
+    index_kind=IndexKind.GEOMETRIES,
+    can_change=False,
+)
+_SHAPES = ("Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon")
+
+GEOMETRIES = tuple(
+    replace(
+        GEOMETRY, name=f"geometry.{shape}", base_types=(), column_sql=f"geometry({shape}, 4326)"
+    )
+    for shape in _SHAPES
+)

@@ -1,0 +1,200 @@
+"""The types of texts: strings, UUIDs, lists with commas, hashes, and types unknown to the service."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import cast
+
+from cms import passwords
+from cms.digits import check_numbers
+from cms.schema.types.field_type import (
+    Cell,
+    FastPath,
+    FieldFunction,
+    FieldType,
+    Search,
+    Trait,
+    ValueSize,
+    count_entries,
+)
+
+_UUID = re.compile(
+    r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.IGNORECASE
+)
+_USER_MARKERS = frozenset({"user-created", "user-updated", "role-created", "role-updated"})
+_ID_MARKERS = _USER_MARKERS | {"uuid"}
+TEXT_MARKERS = frozenset({"hash", "cast-csv", "cast-json"})
+_TEXT_TRAITS = frozenset(
+    {
+        Trait.NULL,
+        Trait.EQUALITY,
+        Trait.CASE,
+        Trait.ORDER,
+        Trait.SORTING,
+        Trait.PARTS,
+        Trait.PATTERNS,
+        Trait.REGEX,
+        Trait.EMPTINESS,
+    }
+)
+_DEFAULT_LENGTH = 255
+TEXT_TYPES = frozenset({"string", "text"})
+
+
+def parse_text(value: object) -> str:
+    if isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("the character U+0000 cannot be stored")
+        return value
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError("it must be a string")
+
+
+def parse_unknown(value: object) -> str:
+    """Return the text of a value whose type only PostgreSQL knows."""
+    text = parse_text(value)
+    # A number with very many digits would keep PostgreSQL busy.
+    check_numbers(text)
+    return text
+
+
+def parse_uuid(value: object) -> str:
+    if not isinstance(value, str) or not _UUID.fullmatch(value):
+        raise ValueError("it must be a UUID")
+    return str(uuid.UUID(value))
+
+
+def parse_csv(value: object) -> str:
+    entries = value.split(",") if isinstance(value, str) else value
+    if not isinstance(entries, list):
+        raise ValueError("it must be an array of strings")
+    entries = [parse_text(entry) for entry in entries]
+    if value != "" and any(not entry or "," in entry for entry in entries):
+        raise ValueError("each entry must be a string that is not empty and holds no comma")
+    return ",".join(entries)
+
+
+def _hashed(text: str) -> str:
+    return passwords.hashed(text)
+
+
+def _split(literal: str) -> object:
+    return literal.split(",") if literal else []
+
+
+def _extreme_texts(values: Sequence[str]) -> Iterable[str]:
+    """Return the longest text, and the one character that no column takes if any text holds it."""
+    return max(values, key=len), "\0" if "\0" in "".join(values) else ""
+
+
+def _same_texts(values: Sequence[object]) -> Sequence[str | None]:
+    return cast(Sequence[str | None], values)
+
+
+TEXT = FieldType(
+    name="text",
+    traits=_TEXT_TRAITS,
+    parse=parse_text,
+    fast_path=FastPath(str, _extreme_texts, _same_texts),
+    search=Search.CONTAINED,
+    size=ValueSize.LONG,
+    cast="text",
+    json_sql="{0}::text",
+    key_pattern="",
+    base_types=("text", "citext"),
+    markers=_ID_MARKERS | TEXT_MARKERS,
+    column_sql="text",
+)
+STRING = replace(
+    TEXT,
+    name="string",
+    base_types=("varchar", "bpchar"),
+    column_sql=f"varchar({_DEFAULT_LENGTH})",
+    size_settings=("max_length",),
+    sized_column_sql="varchar({0})",
+    default_length=_DEFAULT_LENGTH,
+    can_be_key=True,
+)
+UUID = FieldType(
+    name="uuid",
+    traits=frozenset({Trait.NULL, Trait.EQUALITY, Trait.SORTING, Trait.REGEX}),
+    parse=parse_uuid,
+    search=Search.EQUAL,
+    cast="uuid",
+    json_sql="{0}::text",
+    key_pattern="^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$",
+    base_types=("uuid",),
+    markers=_ID_MARKERS,
+    column_sql="uuid",
+    key_default="gen_random_uuid()",
+    can_be_key=True,
+)
+CSV = FieldType(
+    name="csv",
+    traits=_TEXT_TRAITS - {Trait.EQUALITY, Trait.CASE, Trait.ORDER},
+    parse=parse_csv,
+    read_default=_split,
+    cell=Cell.JSON_OR_TEXT,
+    functions={"count": FieldFunction("cardinality(string_to_array({0}, ','))", count_entries)},
+    size=ValueSize.LONG,
+    cast="text",
+    json_sql="to_json(string_to_array({0}, ','))",
+    marker="cast-csv",
+    marked_types=TEXT_TYPES,
+    markers=TEXT_MARKERS,
+    is_kept_in_history=False,
+    column_sql="text",
+    can_change=False,
+)
+HASH = FieldType(
+    name="hash",
+    traits=frozenset({Trait.NULL, Trait.REGEX, Trait.EMPTINESS}),
+    parse=parse_text,
+    seal=_hashed,
+    cast="text",
+    marker="hash",
+    marked_types=TEXT_TYPES,
+    markers=TEXT_MARKERS,
+    is_kept_in_history=False,
+    column_sql=f"varchar({_DEFAULT_LENGTH})",
+    size_settings=("max_length",),
+    sized_column_sql="varchar({0})",
+    can_change=False,
+)
+UNKNOWN = replace(
+    TEXT,
+    name="unknown",
+    parse=parse_unknown,
+    fast_path=None,
+    write_sql="{0}::{1}",
+    value_sql="{0}::text",
+    base_types=(),
+    is_text_form=True,
+    has_equality=False,
+    is_kept_in_history=False,
+    column_sql="",
+    is_known=False,
+)
+INET = replace(
+    UNKNOWN,
+    # A cast to text would add a mask to the address.
+    value_sql="abbrev({0})",
+    base_types=("inet",),
+)
+OPAQUE = replace(UNKNOWN, base_types=("box", "geography"), has_list_elements=False)
+ENUM = replace(
+    STRING,
+    size_settings=(),
+    fast_path=None,
+    write_sql="{0}::{1}",
+    value_sql="{0}::text",
+    base_types=(),
+    is_text_form=True,
+    has_equality=False,
+    is_kept_in_history=False,
+)
