@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cms.access.policy import ALL_FIELDS, FULL_GRANT, Grant, Policy
+from cms.access.guarded_rules import FULL_GUARDED_GRANT, UNRESTRICTED, GuardedGrant
+from cms.access.policy import ALL_FIELDS, Grant, Policy
 from cms.access.rules import usable_grants, view_lookup
 from cms.access.structure import ACTIONS
-from cms.query.language.ast import EVERYTHING
 from cms.schema.model import Catalogue, Collection, Kind
 
 Ability = dict[str, object]
@@ -30,10 +30,10 @@ def abilities(policy: Policy, catalogue: Catalogue) -> dict[str, dict[str, Abili
 
 def effective_grants(
     policy: Policy, collection: Collection, action: str, catalogue: Catalogue
-) -> tuple[Grant, ...]:
+) -> tuple[GuardedGrant, ...]:
     """Return the grants of a caller for a collection whose rules can be applied."""
     if policy.is_admin:
-        return (FULL_GRANT,)
+        return (FULL_GUARDED_GRANT,)
     # A folder has no items, so no view of it exists that could hold the grants.
     if collection.kind is Kind.FOLDER:
         return usable_grants(policy.granted(collection.name, action), collection, catalogue)
@@ -41,14 +41,14 @@ def effective_grants(
     return view.grants if view else ()
 
 
-def ability(grants: tuple[Grant, ...]) -> Ability:
+def ability(grants: tuple[GuardedGrant, ...]) -> Ability:
     """Return `access`, and unless it is none, `fields` and `presets`.
 
     Access is full for every item, partial for items that a rule selects, or none.
     """
     if not grants:
         return {"access": "none"}
-    is_unrestricted = any(grant.rule == EVERYTHING for grant in grants)
+    is_unrestricted = any(grant.rule == UNRESTRICTED for grant in grants)
     return {
         "access": "full" if is_unrestricted else "partial",
         "fields": fields_of(grants),

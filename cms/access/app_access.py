@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from cms.access.policy import ALL_FIELDS, Grant
+from cms.access.policy import ALL_FIELDS, StoredGrant
 from cms.query.language.ast import And, AtField, Constant, FieldName, Filter, OperatorTest, Or
 from cms.query.language.filters import parse_filter
 from cms.query.language.literals import RuleLiterals
@@ -67,7 +67,7 @@ PUBLIC_SETTINGS = (
     "default_language",
 )
 
-PUBLIC_SETTINGS_GRANT = Grant("system_settings", "read", frozenset(PUBLIC_SETTINGS))
+PUBLIC_SETTINGS_GRANT = StoredGrant("system_settings", "read", frozenset(PUBLIC_SETTINGS))
 """What everybody may read of the settings."""
 
 
@@ -107,7 +107,7 @@ _RELATION_FIELDS = ("id", "many_collection", "many_field", "one_collection", "on
 """
 
 
-def app_grants(grants: Iterable[Grant]) -> list[Grant]:
+def app_grants(grants: Iterable[StoredGrant]) -> list[StoredGrant]:
     """Return the grants of app access for a caller with these grants.
 
     Of the structure the caller reads only what the grants name.
@@ -150,16 +150,16 @@ def _any_of(rules: Iterable[Filter]) -> Filter:
     return Or(tuple(rules))
 
 
-def _structure_grant(collection: str, rule: Filter, fields: tuple[str, ...]) -> Grant:
-    return Grant(
+def _structure_grant(collection: str, rule: Filter, fields: tuple[str, ...]) -> StoredGrant:
+    return StoredGrant(
         collection, "read", frozenset(fields), rule=rule, rule_source="what permissions name"
     )
 
 
 def _grant_of(
     collection: str, action: str, rule: Mapping[str, object], fields: tuple[str, ...]
-) -> Grant:
-    return Grant(
+) -> StoredGrant:
+    return StoredGrant(
         collection,
         action,
         frozenset(fields),

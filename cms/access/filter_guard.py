@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cms.access.name_guard import NameGuard
 from cms.access.query_rewriting import distributed_over_items, quantifiers_alone
 from cms.access.views import View
 from cms.errors import invalid_query
 from cms.query.language.ast import (
-    AboutItem,
     And,
     AtField,
     CallerValue,
@@ -21,36 +20,46 @@ from cms.query.language.ast import (
     Some,
 )
 from cms.query.language.operators import SECRET_OPERATORS
-from cms.query.plan.links import has_item_test, has_key_test, has_quantifier, link_of
+from cms.query.plan.guarded import (
+    AtItems,
+    AtValue,
+    FieldTest,
+    GuardedFilter,
+    GuardedOperand,
+    GuardedPath,
+    GuardedTest,
+)
+from cms.query.plan.links import has_item_test, has_key_test, has_quantifier
+from cms.query.plan.resolved import Value, both
 from cms.schema.model import Field
 
 
 @dataclass(frozen=True, slots=True)
 class FilterGuard:
-    """Walks one filter: every name in it is checked as if its value were read."""
+    """Walks one filter: every name in it is resolved, and checked as if its value were read."""
 
     names: NameGuard
 
-    def filter(self, filter: Filter, view: View, level: int) -> Filter:
+    def filter(self, filter: Filter, view: View, level: int) -> GuardedFilter:
         """Return a guarded filter of the view; raises `Refused` for names that are not seen."""
         match filter:
-            case And(items) | Or(items):
-                guarded = tuple(self.filter(item, view, level) for item in items)
-                return replace(filter, items=guarded)
+            case And(items):
+                return And(tuple(self.filter(item, view, level) for item in items))
+            case Or(items):
+                return Or(tuple(self.filter(item, view, level) for item in items))
             case AtField():
                 return self._at_field(filter, view, level)
             case Some() | OperatorTest():
                 raise invalid_query("An operator needs a field to stand at", parameter="filter")
-            case AboutItem():
-                raise AssertionError("no request says this")
 
-    def _at_field(self, filter: AtField, view: View, level: int) -> Filter:
-        name = filter.name
+    def _at_field(self, filter: AtField, view: View, level: int) -> GuardedFilter:
+        name = view.own_name(filter.name)
         inner = filter.inner
-        field = self.names.visible_field(view, view.own_name(name))
-        link = link_of(self.names.catalogue, view.collection, name.field)
+        field = self.names.visible_field(view, name.field)
+        link = self.names.link(name, view)
         if link is None or name.function or not has_item_test(inner):
-            return AtField(self._tested_name(name, view), self._on_field(inner, field))
+            value = self._tested_value(name, field, view)
+            return AtValue(value, self._field_test(inner, field))
         # One filter at a relation may test the key, the related item and quantifiers at once. Each
         # kind is checked and planned in its own way, so groups are taken apart first.
         if isinstance(inner, And | Or) and not link.to_many and has_key_test(inner):
@@ -58,43 +67,46 @@ class FilterGuard:
         if isinstance(inner, And | Or) and has_quantifier(inner):
             return self.filter(quantifiers_alone(name, inner), view, level)
         self.names.check_depth(level + 1)
-        name, target = self.names.follow(name, link, view)
-        return AtField(name, self._related(inner, target, level + 1))
+        target = self.names.follow(name, link, view)
+        step = self.names.step(name, link, view, target)
+        if isinstance(inner, Some):
+            guarded = self.filter(inner.inner, target, level + 1)
+            return AtItems(step, guarded, negated=inner.negated)
+        return AtItems(step, self.filter(inner, target, level + 1))
 
-    def _tested_name(self, name: FieldName, view: View) -> FieldName:
-        """Return the name of a tested value.
+    def _tested_value(self, name: FieldName, field: Field, view: View) -> Value:
+        """Return the value that is tested.
 
         A function reads what its field shows, so secrets are refused; a plain secret may be tested
         for null and empty. A collection behind the name (`item:headings`) can only be followed.
         """
-        if name == FieldName(name.base_field):
-            return self.names.with_mask(name, view)
-        return self.names.readable_name(name, view)
+        if name.function is None and name.target is None:
+            return self.names.value(field, view)
+        return self.names.readable_value(name, view)
 
-    def _related(self, inner: Filter, target: View, level: int) -> Filter:
-        """Return the filter on related items, which `_some` and `_none` may stand around."""
-        if isinstance(inner, Some):
-            return replace(inner, inner=self.filter(inner.inner, target, level))
-        return self.filter(inner, target, level)
-
-    def _on_field(self, filter: Filter, field: Field) -> Filter:
-        """Check a filter that holds operators on the field itself."""
+    def _field_test(self, filter: Filter, field: Field) -> FieldTest:
+        """Return a filter that holds operators on the field itself."""
         match filter:
-            case And(items) | Or(items):
-                return replace(filter, items=tuple(self._on_field(item, field) for item in items))
-            case OperatorTest(operator, operands):
+            case And(items):
+                return And(tuple(self._field_test(item, field) for item in items))
+            case Or(items):
+                return Or(tuple(self._field_test(item, field) for item in items))
+            case OperatorTest(operator):
                 if field.is_secret and operator not in SECRET_OPERATORS:
                     raise self.names.secret_field(field)
-                guarded = tuple(self._operand(operand) for operand in operands)
-                return replace(filter, operands=guarded)
-            case AtField() | Some() | AboutItem():
+                return self.test(filter)
+            case AtField() | Some():
                 raise self.names.no_relation(field)
 
-    def _operand(self, operand: Operand) -> Operand:
-        """A path from the caller is checked like any other path."""
+    def test(self, test: OperatorTest) -> GuardedTest:
+        """Return an operator with its operands; a path from the caller is checked like any other."""
+        return GuardedTest(test.operator, tuple(map(self._operand, test.operands)))
+
+    def _operand(self, operand: Operand) -> GuardedOperand:
         if not isinstance(operand, CallerValue) or not operand.path:
             return operand
         self.names.check_depth(len(operand.path))
         start = self.names.view(operand.collection)
-        path = self.names.path(operand.path, start)
-        return replace(operand, path=path, allowed=start.rule)
+        steps, value = self.names.path(operand.path, start)
+        allowed = both(start.rule.predicate, None)
+        return GuardedPath(operand, start.collection, allowed, steps, value)

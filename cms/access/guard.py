@@ -36,7 +36,7 @@ def guard(
     )
     view = names.view(collection)
     guarded = QueryGuard(names, page).query(query, view, 0)
-    return Guarded(view.collection, guarded, frozenset(names.touched_collections))
+    return Guarded(guarded, frozenset(names.touched_collections))
 
 
 def view_of(

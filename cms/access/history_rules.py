@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from cms.access.guarded_rules import UNRESTRICTED, GuardedRule, all_of, any_of
 from cms.access.views import View
-from cms.query.language.ast import EVERYTHING, AboutItem, Filter, JsonMembers, Or, both
+from cms.query.plan.history_items import about_item
+from cms.query.plan.resolved import VisibleMembers
+from cms.schema.model import Catalogue, Collection
 
 HISTORY_COLLECTIONS = frozenset({"system_activity", "system_revisions"})
 STRUCTURE_COLLECTIONS = frozenset({"system_collections", "system_fields", "system_relations"})
@@ -15,7 +18,7 @@ STRUCTURE_COLLECTIONS = frozenset({"system_collections", "system_fields", "syste
 _CONTENTS = ("data", "delta")
 
 
-def narrow_to_items(view: View, item_views: Iterable[View]) -> View:
+def narrow_to_items(view: View, item_views: Iterable[View], catalogue: Catalogue) -> View:
     """Narrow the view of a history collection to items that the caller sees, and to their fields.
 
     The rules must hold for the item as it is now, and for the item as the revision holds it.
@@ -25,26 +28,55 @@ def narrow_to_items(view: View, item_views: Iterable[View]) -> View:
         for item_view in item_views
         if item_view.collection.primary_key and item_view.sees(item_view.collection.primary_key)
     ]
-    rule = Or(tuple(AboutItem(seen.collection.name, _rule(seen)) for seen in keyed))
-    members = tuple(part for seen in keyed for part in _members(seen))
-    contents = {name: members for name in _CONTENTS if name in view.collection.fields}
-    other_collections = tuple(seen.collection.name for seen in keyed)
+    history = view.collection
+    rules = []
+    members: list[VisibleMembers] = []
+    for item_view in keyed:
+        rules.append(_about(history, item_view.collection, _rule(item_view), catalogue))
+        members += _members(history, item_view, catalogue)
     return replace(
-        view, rule=both(view.rule, rule), members=contents, other_collections=other_collections
+        view,
+        rule=all_of([view.rule, any_of(rules)]),
+        members={name: tuple(members) for name in _CONTENTS if name in history.fields},
+        other_collections=tuple(item_view.collection.name for item_view in keyed),
     )
 
 
-def _rule(view: View) -> Filter:
+def _about(
+    history: Collection, items: Collection, rule: GuardedRule, catalogue: Catalogue
+) -> GuardedRule:
+    """Return the rule of rows of the history that are about an item which fulfils the rule."""
+    source = "about item", items.name, rule.source
+    return GuardedRule(source, about_item(history, items, rule.predicate, catalogue))
+
+
+def _rule(view: View) -> GuardedRule:
     """A row of the history names the key of its item, so it is shown where the key may be read."""
-    return both(view.rule, view.mask(str(view.collection.primary_key)))
+    mask = view.mask(str(view.collection.primary_key))
+    return all_of([view.rule, mask or UNRESTRICTED])
 
 
-def _members(view: View) -> Iterator[JsonMembers]:
-    by_mask: dict[Filter, list[str]] = {}
+def _members(history: Collection, view: View, catalogue: Catalogue) -> Iterator[VisibleMembers]:
+    names_by_mask: list[tuple[GuardedRule, list[str]]] = []
     for name, field in view.collection.fields.items():
         # A field that is secret now may have been none when the revision was written, so old values
         # of it may be in there.
         if field.column and view.sees(name) and not field.is_secret:
-            by_mask.setdefault(view.mask(name) or EVERYTHING, []).append(name)
-    for mask, names in by_mask.items():
-        yield JsonMembers(AboutItem(view.collection.name, mask), tuple(names))
+            _names_of_mask(view.mask(name) or UNRESTRICTED, names_by_mask).append(name)
+    for mask, names in names_by_mask:
+        rule = _about(history, view.collection, mask, catalogue)
+        yield VisibleMembers(rule.predicate, tuple(names))
+
+
+def _names_of_mask(
+    mask: GuardedRule, names_by_mask: list[tuple[GuardedRule, list[str]]]
+) -> list[str]:
+    """Return the list of names of a mask, which is added when there is none yet.
+
+    A list and not a dictionary: a rule that holds a geometry has no hash. There are few masks.
+    """
+    for known, names in names_by_mask:
+        if known == mask:
+            return names
+    names_by_mask.append((mask, []))
+    return names_by_mask[-1][1]

@@ -1,24 +1,32 @@
-"""Names of a query checked as if they were read: fields, steps of paths, and their targets."""
+"""Names of a query resolved, and checked as if they were read: fields, steps of paths, targets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from cms.access.query_rewriting import back_reference_mask
 from cms.access.views import View
 from cms.errors import Refused, forbidden, invalid_query, not_found
-from cms.query.language.ast import And, FieldName, both
-from cms.query.plan.links import Link, link_of, target_collections
+from cms.query.language.ast import FieldName
+from cms.query.plan.links import Link, any_links, link_of
+from cms.query.plan.resolved import LinkStep, Predicate, Value, both
 from cms.schema.model import Catalogue, Field
 
 ViewLookup = Callable[[str], View | None]
 """What the caller sees of a collection; None is nothing at all."""
 
 
+class GuardedValuePath(NamedTuple):
+    """A path of relations, and the value at its end."""
+
+    steps: tuple[LinkStep, ...]
+    value: Value
+
+
 @dataclass(slots=True)
 class NameGuard:
-    """Checks names against what one caller sees, and puts the rules of permissions beside them.
+    """Resolves names for one caller, and puts the rules of permissions beside what they lead to.
 
     Hidden and missing names give the same FORBIDDEN, unless the guard `explains`: administrators
     are told which name is wrong. A query may follow relations `depth` levels deep.
@@ -29,6 +37,8 @@ class NameGuard:
     explains: bool
     depth: int
     touched_collections: set[str] = field(default_factory=set)
+    _links: dict[tuple[str, str, str | None], Link | None] = field(default_factory=dict)
+    _any_links: dict[tuple[str, str], tuple[Link, ...]] = field(default_factory=dict)
 
     def view(self, collection: str) -> View:
         """Return what the caller sees of a collection; raises `Refused` FORBIDDEN or NOT_FOUND."""
@@ -38,55 +48,75 @@ class NameGuard:
         self.touched_collections.update((collection, *view.other_collections))
         return view
 
+    # Fields and their values
+
     def visible_field(self, view: View, name: str) -> Field:
         """Return a field that the caller sees; raises `Refused` for any other."""
         if not view.sees(name):
             raise self.unknown_field(view, name)
         return view.collection.fields[name]
 
-    def with_mask(self, name: FieldName, view: View) -> FieldName:
-        """Return a name with the rule that says in which rows its field may be read."""
-        field_name = view.own_name(name)
-        return replace(name, when=view.mask(field_name), members=view.members.get(field_name))
+    def value(self, field: Field, view: View, function: str | None = None) -> Value:
+        """Return the value of a field, null in the rows in which the caller may not read it."""
+        if view.masks is None:
+            return Value(field, function)
+        members = view.members.get(field.name)
+        return Value(field, function, when=_condition(view, field.name), members=members)
 
-    def readable_name(self, name: FieldName, view: View) -> FieldName:
-        """Return a name whose value is read, with its rules; secrets are refused."""
-        named_field = self.visible_field(view, name.field)
+    def readable_value(self, name: FieldName, view: View) -> Value:
+        """Return the value of a name, with its rules; secrets are refused."""
+        named_field = self.visible_field(view, name.written)
         if named_field.is_secret:
             raise self.secret_field(named_field)
         if name.function == "count":
-            link = link_of(self.catalogue, view.collection, name.field)
+            link = self.link(FieldName(named_field.name), view)
             if link and link.to_many:
-                counted, _ = self.follow(name, link, view)
-                return counted
-        return self.with_mask(name, view)
+                step = self.step(name, link, view, self.follow(name, link, view))
+                return Value(named_field, name.function, step)
+        return self.value(named_field, view, name.function)
 
-    def path(self, path: tuple[FieldName, ...], view: View) -> tuple[FieldName, ...]:
-        """Return a path of relations that ends in a field, with the rules of every step."""
-        *steps, last = path
-        names = []
-        for step in steps:
-            step_field = self.visible_field(view, step.base_field)
-            link = link_of(self.catalogue, view.collection, step.field)
+    # Relations
+
+    def link(self, name: FieldName, view: View) -> Link | None:
+        """Return the link that a name stands for, None where it is no relation."""
+        key = view.collection.name, name.field, name.target
+        if key not in self._links:
+            self._links[key] = link_of(self.catalogue, view.collection, name.field, name.target)
+        return self._links[key]
+
+    def path(self, path: tuple[FieldName, ...], view: View) -> GuardedValuePath:
+        """Return the steps and the value of a path, with the rules of every step."""
+        *names, last = path
+        steps = []
+        for name in names:
+            name = view.own_name(name)
+            step_field = self.visible_field(view, name.field)
+            link = self.link(name, view)
             if link is None:
                 raise self.no_relation(step_field)
-            name, view = self.follow(step, link, view)
-            names.append(name)
-        return (*names, self.readable_name(last, view))
+            target = self.follow(name, link, view)
+            steps.append(self.step(name, link, view, target))
+            view = target
+        return GuardedValuePath(tuple(steps), self.readable_value(last, view))
 
-    def follow(self, name: FieldName, link: Link, view: View) -> tuple[FieldName, View]:
-        """Return the name of a step with the rules on either side, and the view of its target."""
+    def follow(self, name: FieldName, link: Link, view: View) -> View:
+        """Return the view of the target of a link that the caller may follow."""
         # For an administrator the first refusal names the collection, if that is what is missing.
         if not self.may_follow(link, view):
             self.view(link.target)
-            raise self.unknown_field(view, name.field)
-        target = self.view(link.target)
-        collection_mask = view.mask(link.collection_field) if link.collection_field else None
-        when = both(view.mask(name.base_field), collection_mask)
-        target_rule = both(target.rule, back_reference_mask(link, target))
-        return replace(
-            name, when=None if when == And(()) else when, target_rule=target_rule
-        ), target
+            raise self.unknown_field(view, name.written)
+        return self.view(link.target)
+
+    def step(self, name: FieldName, link: Link, view: View, target: View) -> LinkStep:
+        """Return the step over a link, with the rules on either side."""
+        allowed = both(target.rule.predicate, back_reference_condition(link, target))
+        return LinkStep(link, self.link_condition(name, link, view), allowed)
+
+    def link_condition(self, name: FieldName, link: Link, view: View) -> Predicate | None:
+        """Return in which rows of the view the link may be followed; None is all of them."""
+        if link.collection_field is None:
+            return _condition(view, name.field)
+        return both(_condition(view, name.field), _condition(view, link.collection_field))
 
     def may_follow(self, link: Link, view: View) -> bool:
         """Tell whether the caller sees the target of a link and the columns that the link reads."""
@@ -99,19 +129,24 @@ class NameGuard:
 
     def may_follow_field(self, name: str, view: View) -> bool:
         """Tell whether the caller may follow a field to at least one collection."""
-        if self.targets(name, view):
+        link = self.link(FieldName(name), view)
+        if link is not None and self.may_follow(link, view):
             return True
-        link = link_of(self.catalogue, view.collection, name)
-        return link is not None and self.may_follow(link, view)
+        return bool(self.targets(name, view))
 
-    def targets(self, name: str, view: View) -> list[str]:
+    def any_links(self, field: str, view: View) -> tuple[Link, ...]:
+        """Return the links of a many-to-any field, none for any other field."""
+        key = view.collection.name, field
+        if key not in self._any_links:
+            self._any_links[key] = any_links(self.catalogue, view.collection, field)
+        return self._any_links[key]
+
+    def targets(self, field: str, view: View) -> list[str]:
         """Return the collections that the caller may follow a many-to-any field to."""
-        targets = []
-        for target in target_collections(self.catalogue, view.collection, name):
-            link = link_of(self.catalogue, view.collection, f"{name}:{target}")
-            if link and self.may_follow(link, view):
-                targets.append(target)
-        return targets
+        links = self.any_links(field, view)
+        return [link.target for link in links if self.may_follow(link, view)]
+
+    # Refusals
 
     def check_depth(self, level: int) -> None:
         """Raise `Refused` INVALID_QUERY for more levels of relations than the settings allow."""
@@ -146,3 +181,14 @@ class NameGuard:
             "and can only be tested for null and empty"
         )
         return invalid_query(reason, collection=secret.collection, field=secret.name)
+
+
+def back_reference_condition(link: Link, target: View) -> Predicate | None:
+    """Return in which rows a to-many's items may be read by the column that points back."""
+    return _condition(target, link.far) if link.to_many else None
+
+
+def _condition(view: View, field: str) -> Predicate | None:
+    """Return in which rows a field may be read; None is all of them."""
+    mask = view.mask(field)
+    return None if mask is None else mask.predicate

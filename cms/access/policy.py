@@ -22,25 +22,33 @@ GrantKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One permission: `fields` of the rows that fulfil `rule`.
+    """One permission on `fields`, apart from the rule that says for which rows.
 
-    A `problem` says why the permission cannot be applied; it then grants nothing. `rule_source` is
-    the rule as it was written; `id` is None for what the service itself grants.
+    `rule_source` is the rule as it was written; `id` is None for what the service itself grants.
     """
 
     collection: str
     action: str
     fields: frozenset[str]
-    rule: Filter = EVERYTHING
     validation: PayloadRule | None = None
     presets: Mapping[str, object] = field(default_factory=dict)
     id: int | None = None
     rule_source: object = None
-    problem: str | None = None
 
     def covers(self, name: str) -> bool:
         """Tell whether the permission is for a field."""
         return name in self.fields or ALL_FIELDS in self.fields
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGrant(Grant):
+    """A permission as it is stored: the names in its rule may be of no field.
+
+    A `problem` says why the permission cannot be applied; it then grants nothing.
+    """
+
+    rule: Filter = EVERYTHING
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +63,10 @@ class Policy:
     is_admin: bool = False
     name: str = ""
     has_app_access: bool = field(default=False, compare=False)
-    grants: Mapping[GrantKey, tuple[Grant, ...]] = field(default_factory=dict, compare=False)
+    grants: Mapping[GrantKey, tuple[StoredGrant, ...]] = field(default_factory=dict, compare=False)
     views: dict[GrantKey, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def granted(self, collection: str, action: str) -> tuple[Grant, ...]:
+    def granted(self, collection: str, action: str) -> tuple[StoredGrant, ...]:
         """Return the grants for a collection and an action that can be applied."""
         return tuple(
             grant for grant in self.grants.get((collection, action), ()) if grant.problem is None
@@ -82,20 +90,20 @@ class Actor:
 
 
 ADMIN = Policy(is_admin=True, name="admin")
-FULL_GRANT = Grant("*", "*", frozenset({ALL_FIELDS}))
+FULL_GRANT = StoredGrant("*", "*", frozenset({ALL_FIELDS}))
 """The grant of an administrator for every collection and action."""
 
 
-def policy_of(name: str, grants: Iterable[Grant], *, has_app_access: bool = False) -> Policy:
+def policy_of(name: str, grants: Iterable[StoredGrant], *, has_app_access: bool = False) -> Policy:
     """Return the policy of a caller who is no administrator; equal names must mean equal grants."""
-    by_key: dict[GrantKey, tuple[Grant, ...]] = {}
+    by_key: dict[GrantKey, tuple[StoredGrant, ...]] = {}
     for grant in grants:
         key = grant.collection, grant.action
         by_key[key] = (*by_key.get(key, ()), grant)
     return Policy(name=name, has_app_access=has_app_access, grants=MappingProxyType(by_key))
 
 
-def grant_of(row: Mapping[str, object]) -> Grant:
+def grant_of(row: Mapping[str, object]) -> StoredGrant:
     """Return a row of `system_permissions` as a grant; one that cannot be read grants nothing."""
     rule, rule_problem = _rule(row["permissions"])
     validation, validation_problem = _validation(row["validation"])
@@ -105,7 +113,7 @@ def grant_of(row: Mapping[str, object]) -> Grant:
     if presets is not None and not isinstance(presets, Mapping):
         problem = problem or "presets is no object"
     number = row["id"]
-    return Grant(
+    return StoredGrant(
         collection=str(row["collection"]),
         action=str(row["action"]),
         fields=frozenset(map(str, fields)) if isinstance(fields, list) else frozenset(),

@@ -1,40 +1,48 @@
-"""A query checked name by name, with `*` and the order written out and rules beside the names."""
+"""A query resolved and checked name by name, with its order written out and rules beside names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from cms.access.filter_guard import FilterGuard
-from cms.access.name_guard import NameGuard
-from cms.access.query_rewriting import (
-    back_reference_mask,
-    is_internal,
-    merged_picks,
-    refuse_duplicate_keys,
-    search_fields,
-    with_star_fields,
-)
+from cms.access.name_guard import NameGuard, back_reference_condition
+from cms.access.pick_expansion import PickExpansion, PickPosition, position_of
+from cms.access.query_rewriting import refuse_duplicate_keys, search_fields
 from cms.access.views import View
 from cms.errors import invalid_query
 from cms.query.language.ast import (
-    STAR,
     Aggregate,
     FieldName,
     Pick,
     Query,
+    RowOutput,
     SortTerm,
     Window,
-    both,
 )
 from cms.query.language.limits import MAX_FIELDS, MAX_FIELDS_IN_ALL
-from cms.query.plan.links import Link, link_of, target_collections
+from cms.query.plan.guarded import (
+    AggregateTerm,
+    GuardedAggregate,
+    GuardedColumn,
+    GuardedEmbed,
+    GuardedGroup,
+    GuardedOutput,
+    GuardedQuery,
+    GuardedTerm,
+)
+from cms.query.plan.links import Link
 from cms.query.plan.ordering import default_sort, tie_breakers
+from cms.query.plan.resolved import LinkStep, Value, both
 from cms.schema.model import Field
 
-PicksByKey = dict[tuple[str, str], Pick]
-"""Picks by key and field: the targets of a many-to-any field share the key."""
+
+@dataclass(frozen=True, slots=True)
+class _KeyList:
+    """The query of items that are listed by key (`keys_only`), or of items that are opened."""
+
+    query: Query
+    keys_only: bool = False
 
 
 @dataclass(slots=True)
@@ -49,51 +57,51 @@ class QueryGuard:
     page: Window | None = None
     field_count: int = 0
 
-    def query(self, query: Query, view: View, level: int, *, link: Link | None = None) -> Query:
+    def query(
+        self, query: Query, view: View, level: int, *, link: Link | None = None
+    ) -> GuardedQuery:
         """Return the query with `*` and its order written out.
 
         `link` is the step that leads to its rows, None at the top.
         """
         self.names.check_depth(level)
         filters = FilterGuard(self.names)
-        row_rule = both(view.rule, back_reference_mask(link, view))
-        searched = (FieldName(field.name) for field in search_fields(view))
-        return replace(
-            query,
-            picks=self._picks(query, view, level),
-            deep=(),
-            checked_only=(),
+        back_reference = back_reference_condition(link, view) if link else None
+        # Problems are told in the order of these lines.
+        return GuardedQuery(
+            collection=view.collection,
+            outputs=self._outputs(query, view, level),
             filter=filters.filter(query.filter, view, level),
             sort=self._sort(query, view, level, link),
-            groups=tuple(self.names.readable_name(group, view) for group in query.groups),
+            groups=tuple(self._group(name, view) for name in query.groups),
             aggregates=tuple(self._aggregate(aggregate, view) for aggregate in query.aggregates),
-            allowed=both(filters.filter(query.base_filter, view, level), row_rule),
-            search_fields=tuple(self.names.with_mask(name, view) for name in searched),
+            base_filter=filters.filter(query.base_filter, view, level),
+            rule=both(view.rule.predicate, back_reference),
+            key_test=filters.test(query.key_test) if query.key_test else None,
+            search=query.search,
+            search_values=self._search_values(query, view),
+            window=query.window,
+            counts=query.counts,
         )
+
+    def _search_values(self, query: Query, view: View) -> tuple[Value, ...]:
+        if query.search is None:
+            return ()
+        return tuple(self.names.value(field, view) for field in search_fields(view))
 
     # What is shown
 
-    def _picks(self, query: Query, view: View, level: int) -> tuple[Pick, ...]:
-        picks = self._merged_picks(query, view)
-        self._count_fields(len(picks))
+    def _outputs(self, query: Query, view: View, level: int) -> tuple[GuardedOutput, ...]:
+        expansion = PickExpansion(self.names)
+        picks = expansion.picks(query, view)
+        row_outputs = [pick for pick in query.picks if isinstance(pick, RowOutput)]
+        self._count_fields(len(picks) + len(row_outputs))
         # Only after the stars are written out is it known which names share a key.
         refuse_duplicate_keys(picks.values())
-        self._check_unshown(query, picks, view, level)
-        return tuple(
-            pick if is_internal(pick, view) else self._pick(pick, view, level)
-            for pick in picks.values()
-        )
-
-    def _merged_picks(self, query: Query, view: View) -> PicksByKey:
-        """Return the picks with `*` written out; picks of the same field are merged."""
-        picks: PicksByKey = {}
-        deep = dict(query.deep)
-        for pick in self._expand_stars(query, view):
-            for scoped in self._per_target(pick, view, deep):
-                position = scoped.key, scoped.name.field
-                earlier = picks.get(position)
-                picks[position] = merged_picks(scoped, earlier) if earlier else scoped
-        return picks
+        for pick in self._unshown_picks(expansion, query, picks, view):
+            self._output(pick, view, level)
+        outputs = (self._output(pick, view, level) for pick in picks.values())
+        return (*outputs, *row_outputs)
 
     def _count_fields(self, count: int) -> None:
         self.field_count += count
@@ -104,156 +112,95 @@ class QueryGuard:
                 f"It opens more than {MAX_FIELDS_IN_ALL} fields in all", parameter="fields"
             )
 
-    def _check_unshown(self, query: Query, picks: PicksByKey, view: View, level: int) -> None:
-        """Check what the query names without showing it, unless the same is checked as shown."""
+    def _unshown_picks(
+        self,
+        expansion: PickExpansion,
+        query: Query,
+        picks: Mapping[PickPosition, Pick],
+        view: View,
+    ) -> Iterator[Pick]:
+        """Yield what the query names without showing it, unless the same is checked as shown."""
         for pick in query.checked_only:
-            for scoped in self._per_target(pick, view, {}):
-                shown = picks.get((scoped.key, scoped.name.field))
-                if shown is None or (scoped.nested and not shown.nested):
-                    self._pick(scoped, view, level)
+            for targeted in expansion.per_target(pick, view, {}):
+                shown = picks.get(position_of(targeted))
+                if shown is None or (targeted.nested and not shown.nested):
+                    yield targeted
 
-    def _expand_stars(self, query: Query, view: View) -> list[Pick]:
-        """Write `*` out: columns and keys of to-many fields; `*.*` opens all relations.
-
-        Fields that are named beside `*` are shown as well, and `deep` holds for fields that only
-        `*` names, too.
-        """
-        stars = [pick for pick in query.picks if pick.key == STAR.key]
-        named = [pick for pick in query.picks if pick.key != STAR.key]
-        if not stars:
-            return named
-        star = reduce(merged_picks, stars)
-        picks = self._star_fields(star, view, dict(query.deep))
-        for pick in named:
-            if self._may_see_and_follow(pick.name.base_field, view):
-                pick = with_star_fields(pick, star)
-            picks.append(pick)
-        return picks
-
-    def _star_fields(self, star: Pick, view: View, deep: Mapping[str, Query]) -> list[Pick]:
-        picks = []
-        for name, field in view.collection.fields.items():
-            if self._star_opens(name, star, view):
-                picks.append(with_star_fields(Pick(name, FieldName(name), deep.get(name)), star))
-            elif field.column and view.sees(name):
-                picks.append(Pick(name, FieldName(name)))
-        return picks
-
-    def _star_opens(self, name: str, star: Pick, view: View) -> bool:
-        """Tell whether `*` shows what a relational field leads to.
-
-        Of a to-many field the keys must be there to list.
-        """
-        if not self._may_see_and_follow(name, view):
-            return False
-        link = link_of(self.names.catalogue, view.collection, name)
-        if link is None or not link.to_many or star.nested is not None:
-            return True
-        return self._can_list(link)
-
-    def _may_see_and_follow(self, name: str, view: View) -> bool:
-        return view.sees(name) and self.names.may_follow_field(name, view)
-
-    def _can_list(self, link: Link) -> bool:
-        """Tell whether the items of a link can be listed by key, or have no key at all."""
-        target = self.names.lookup(link.target)
-        if target is None:
-            return False
-        key = target.collection.primary_key
-        return key is None or target.sees(key)
-
-    def _per_target(self, pick: Pick, view: View, deep: Mapping[str, Query]) -> list[Pick]:
-        """Return a pick for each target of a many-to-any field that is opened without naming one.
-
-        A target takes the picks that fit its fields; `deep` may hold a query for one target.
-        """
-        field_name = pick.name.field
-        if ":" in field_name:
-            return [pick]
-        targets = target_collections(self.names.catalogue, view.collection, field_name)
-        deep_queries = {}
-        for target in targets:
-            if query := deep.get(f"{pick.key}:{target}"):
-                deep_queries[target] = query
-        nested = pick.nested
-        if nested is None and deep_queries:
-            nested = Query(picks=())
-        if nested is None or not targets:
-            return [pick]
-        # A hidden field is refused as such, before its targets are looked at.
-        self.names.visible_field(view, pick.name.base_field)
-        picks = []
-        for target in self.names.targets(field_name, view):
-            fitting = self._fitting_picks(nested, target)
-            if fitting or not nested.picks:
-                name = replace(pick.name, field=f"{field_name}:{target}")
-                query = replace(deep_queries.get(target, nested), picks=fitting)
-                picks.append(replace(pick, name=name, nested=query))
-        if not picks:
-            missing = nested.picks[0] if nested.picks else pick
-            raise self.names.unknown_field(view, missing.name.field)
-        return picks
-
-    def _fitting_picks(self, query: Query, target: str) -> tuple[Pick, ...]:
-        view = self.names.view(target)
-        return tuple(
-            pick for pick in query.picks if pick.key == STAR.key or view.sees(pick.name.base_field)
-        )
-
-    def _pick(self, pick: Pick, view: View, level: int) -> Pick:
-        field = self.names.visible_field(view, view.own_name(pick.name))
-        if pick.name.function:
-            return self._function(pick, field, view)
-        link = link_of(self.names.catalogue, view.collection, pick.name.field)
+    def _output(self, pick: Pick, view: View, level: int) -> GuardedColumn | GuardedEmbed:
+        name = view.own_name(pick.name)
+        field = self.names.visible_field(view, name.field)
+        if name.function:
+            return self._function(pick, name, field, view)
+        link = self.names.link(name, view)
         if pick.nested is None and not (link and link.to_many):
-            return self._column(pick, field, link, view)
+            return self._column(pick, name, field, view)
         if link is None:
             raise self.names.unknown_field(
                 view, field.name, because="it leads to no other collection"
             )
-        name, target = self.names.follow(pick.name, link, view)
-        nested = self._listed_by_key(pick.nested or Query(picks=(), window=self.page), target)
-        return replace(pick, name=name, nested=self.query(nested, target, level + 1, link=link))
+        target = self.names.follow(name, link, view)
+        listed = self._listed_by_key(pick.nested or Query(picks=(), window=self.page), target)
+        # The rules of the target are those of its query.
+        return GuardedEmbed(
+            key=pick.key,
+            own_key=pick.name.key,
+            field=field,
+            step=LinkStep(link, self.names.link_condition(name, link, view)),
+            query=self.query(listed.query, target, level + 1, link=link),
+            keys_only=listed.keys_only,
+        )
 
-    def _column(self, pick: Pick, field: Field, link: Link | None, view: View) -> Pick:
-        """Return the pick of a column; `item:headings` is one if its target may be followed."""
-        names_target = pick.name.field != field.name
-        leads_on = link is not None and self.names.may_follow(link, view)
-        if field.column is None or (names_target and not leads_on):
-            raise self.names.unknown_field(view, pick.name.field)
-        name = replace(pick.name, field=field.name)
-        return replace(pick, name=self.names.with_mask(name, view))
+    def _column(self, pick: Pick, name: FieldName, field: Field, view: View) -> GuardedColumn:
+        """Return the output of a column; `item:headings` is one if its target may be followed."""
+        if field.column is None or not self._may_name_target(name, view):
+            raise self.names.unknown_field(view, name.written)
+        return GuardedColumn(pick.key, pick.name.key, self.names.value(field, view))
 
-    def _function(self, pick: Pick, field: Field, view: View) -> Pick:
-        name = self.names.readable_name(pick.name, view)
+    def _may_name_target(self, name: FieldName, view: View) -> bool:
+        if name.target is None:
+            return True
+        link = self.names.link(name, view)
+        return link is not None and self.names.may_follow(link, view)
+
+    def _function(self, pick: Pick, name: FieldName, field: Field, view: View) -> GuardedColumn:
+        value = self.names.readable_value(name, view)
         if pick.nested:
             raise invalid_query(
                 f'"{pick.key}" is a function and cannot be opened', parameter="fields"
             )
-        if field.column is None and name.target_rule is None:
+        if field.column is None and value.step is None:
             raise self.names.unknown_field(view, field.name)
-        return replace(pick, name=name)
+        return GuardedColumn(pick.key, pick.name.key, value)
 
-    def _listed_by_key(self, nested: Query, target: View) -> Query:
+    def _listed_by_key(self, nested: Query, target: View) -> _KeyList:
         """List items of which nothing is picked by key; without a key, by all their columns."""
         if nested.picks or nested.aggregates or nested.groups:
-            return nested
+            return _KeyList(nested)
         if key := target.collection.primary_key:
             self.names.visible_field(target, key)
-            return replace(nested, picks=(Pick(key, FieldName(key)),), keys_only=True)
+            picks = (Pick(key, FieldName(key)),)
+            return _KeyList(replace(nested, picks=picks), keys_only=True)
         columns = [field.name for field in target.collection.columns if target.sees(field.name)]
-        return replace(nested, picks=tuple(Pick(name, FieldName(name)) for name in columns))
+        return _KeyList(
+            replace(nested, picks=tuple(Pick(name, FieldName(name)) for name in columns))
+        )
 
-    def _aggregate(self, aggregate: Aggregate, view: View) -> Aggregate:
-        if aggregate.name.field == "*":
-            return aggregate
-        return replace(aggregate, name=self.names.readable_name(aggregate.name, view))
+    # Groups and aggregates
+
+    def _group(self, name: FieldName, view: View) -> GuardedGroup:
+        return GuardedGroup(name.key, self.names.readable_value(name, view))
+
+    def _aggregate(self, aggregate: Aggregate, view: View) -> GuardedAggregate:
+        if aggregate.name is None:
+            return GuardedAggregate(aggregate.function, None)
+        value = self.names.readable_value(aggregate.name, view)
+        return GuardedAggregate(aggregate.function, value)
 
     # In which order
 
     def _sort(
         self, query: Query, view: View, level: int, link: Link | None
-    ) -> tuple[SortTerm, ...]:
+    ) -> tuple[GuardedTerm | AggregateTerm, ...]:
         """Sort by the query, else as relation or collection do, and by the primary key last.
 
         Without the key the order of equal rows could change between two pages.
@@ -262,21 +209,21 @@ class QueryGuard:
         if query.groups or query.aggregates:
             return terms
         defaults = () if terms else default_sort(view.collection, link)
-        names = [
-            name
-            for name in (*defaults, *tie_breakers(view.collection))
-            if name.field == view.collection.primary_key or view.sees(name.field)
-        ]
-        return (*terms, *(SortTerm((self._sorted_name(name, view),)) for name in names))
+        fields = (*defaults, *tie_breakers(view.collection))
+        return (*terms, *self._field_terms(fields, view))
 
-    def _sorted_name(self, name: FieldName, view: View) -> FieldName:
-        """The primary key orders every row, even rows in which the caller does not see it."""
-        if name.field == view.collection.primary_key:
-            return name
-        return self.names.with_mask(name, view)
+    def _field_terms(self, fields: tuple[Field, ...], view: View) -> Iterator[GuardedTerm]:
+        for field in fields:
+            # The primary key orders every row, even rows in which the caller does not see it.
+            if field.name == view.collection.primary_key:
+                yield GuardedTerm(Value(field))
+            elif view.sees(field.name):
+                yield GuardedTerm(self.names.value(field, view))
 
-    def _sort_term(self, term: SortTerm, view: View, level: int) -> SortTerm:
+    def _sort_term(self, term: SortTerm, view: View, level: int) -> GuardedTerm | AggregateTerm:
         if term.aggregate:
-            return replace(term, aggregate=self._aggregate(term.aggregate, view))
+            return AggregateTerm(self._aggregate(term.aggregate, view), term.descending)
         self.names.check_depth(level + len(term.path) - 1)
-        return replace(term, path=self.names.path(term.path, view))
+        steps, value = self.names.path(term.path, view)
+        key = None if steps else term.path[0].key
+        return GuardedTerm(value, steps, term.descending, key)

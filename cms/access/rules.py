@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 
 from cms.access.filter_guard import FilterGuard
+from cms.access.guarded_rules import GuardedGrant, GuardedRule, with_rule
 from cms.access.history_rules import HISTORY_COLLECTIONS, STRUCTURE_COLLECTIONS, narrow_to_items
 from cms.access.name_guard import NameGuard, ViewLookup
-from cms.access.policy import Grant, Policy
+from cms.access.policy import Policy, StoredGrant
 from cms.access.views import View, unite_grants
 from cms.errors import Refused
 from cms.query.language.ast import Filter
 from cms.query.plan.bindings import Bindings, bind_values
-from cms.query.plan.plan import resolve_rule
+from cms.query.plan.conditions import predicate_of
 from cms.query.sql.expressions import predicate
 from cms.schema.model import Catalogue, Collection, Kind
 
@@ -57,7 +57,7 @@ def _view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> View 
         return None
     view = unite_grants(collection, grants)
     if name in HISTORY_COLLECTIONS:
-        return narrow_to_items(view, _history_views(policy, catalogue))
+        return narrow_to_items(view, _history_views(policy, catalogue), catalogue)
     return view
 
 
@@ -73,8 +73,8 @@ def _history_views(policy: Policy, catalogue: Catalogue) -> Iterator[View]:
 
 
 def usable_grants(
-    grants: tuple[Grant, ...], collection: Collection, catalogue: Catalogue
-) -> tuple[Grant, ...]:
+    grants: tuple[StoredGrant, ...], collection: Collection, catalogue: Catalogue
+) -> tuple[GuardedGrant, ...]:
     """Return the grants with guarded rules.
 
     A grant whose rule cannot be applied is left out, and the log says why.
@@ -82,7 +82,7 @@ def usable_grants(
     usable = []
     for grant in grants:
         try:
-            usable.append(replace(grant, rule=guarded_rule(grant.rule, collection, catalogue)))
+            usable.append(with_rule(grant, guarded_rule(grant.rule, collection, catalogue)))
         except Refused as refused:
             log.warning(
                 "permission %s on %s gives nothing: %s",
@@ -93,8 +93,8 @@ def usable_grants(
     return tuple(usable)
 
 
-def guarded_rule(rule: Filter, collection: Collection, catalogue: Catalogue) -> Filter:
-    """Return a rule in the form that the planner takes.
+def guarded_rule(rule: Filter, collection: Collection, catalogue: Catalogue) -> GuardedRule:
+    """Return a rule as a predicate that can be printed.
 
     Raises `Refused` INVALID_QUERY for a rule that can never be applied. A rule may name whatever
     exists: an administrator has written it, and not its caller.
@@ -102,10 +102,10 @@ def guarded_rule(rule: Filter, collection: Collection, catalogue: Catalogue) -> 
     names = NameGuard(
         catalogue, lambda name: _whole_view(name, catalogue), explains=True, depth=MAX_RULE_DEPTH
     )
-    guarded = FilterGuard(names).filter(rule, View(collection), 0)
-    _, values = predicate(resolve_rule(guarded, collection, catalogue), 0).numbered()
+    condition = predicate_of(FilterGuard(names).filter(rule, View(collection), 0))
+    _, values = predicate(condition, 0).numbered()
     bind_values(values, _SAMPLE_BINDINGS)
-    return guarded
+    return GuardedRule(rule, condition)
 
 
 def _whole_view(name: str, catalogue: Catalogue) -> View | None:

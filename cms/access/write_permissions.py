@@ -7,10 +7,17 @@ from dataclasses import dataclass, field
 
 from cms.access.abilities import effective_grants
 from cms.access.guard import view_of
-from cms.access.policy import Grant, GrantKey, Policy
+from cms.access.guarded_rules import (
+    NO_ROWS,
+    UNRESTRICTED,
+    GuardedGrant,
+    GuardedRule,
+    all_of,
+    any_of,
+)
+from cms.access.policy import GrantKey, Policy
 from cms.access.views import any_rule
 from cms.errors import forbidden
-from cms.query.language.ast import EVERYTHING, NOTHING, And, Filter, Or
 from cms.schema.model import Catalogue, Collection
 
 
@@ -22,8 +29,8 @@ class RowRules:
     `after` is tried on the row as it then is.
     """
 
-    before: tuple[Filter, Filter] | None = None
-    after: Filter | None = None
+    before: tuple[GuardedRule, GuardedRule] | None = None
+    after: GuardedRule | None = None
 
 
 @dataclass(slots=True)
@@ -32,10 +39,10 @@ class WritePermissions:
 
     policy: Policy
     catalogue: Catalogue
-    _grants: dict[GrantKey, tuple[Grant, ...]] = field(default_factory=dict)
-    _rules_after: dict[tuple[str, frozenset[str]], Filter | None] = field(default_factory=dict)
+    _grants: dict[GrantKey, tuple[GuardedGrant, ...]] = field(default_factory=dict)
+    _rules_after: dict[tuple[str, frozenset[str]], GuardedRule | None] = field(default_factory=dict)
 
-    def grants(self, collection: Collection, action: str) -> tuple[Grant, ...]:
+    def grants(self, collection: Collection, action: str) -> tuple[GuardedGrant, ...]:
         """Return the grants for an action; raises `Refused` FORBIDDEN where there are none."""
         key = collection.name, action
         if key not in self._grants:
@@ -44,7 +51,7 @@ class WritePermissions:
             raise forbidden()
         return self._grants[key]
 
-    def rule_after(self, collection: Collection, names: Iterable[str]) -> Filter | None:
+    def rule_after(self, collection: Collection, names: Iterable[str]) -> GuardedRule | None:
         """Return the rule of an item whose fields `names` have changed: each needs a permission.
 
         The same fields get the same object.
@@ -88,40 +95,38 @@ class WritePermissions:
         if action == "update" and len(grants) > 1:
             return None
         view = view_of(collection.name, catalogue=self.catalogue, policy=self.policy)
-        return RowRules(before=(view.rule if view else NOTHING, any_rule(grants)))
+        return RowRules(before=(view.rule if view else NO_ROWS, any_rule(grants)))
 
     def is_unrestricted(self, collection: Collection, action: str) -> bool:
         """Tell whether every permission for the action is without a rule."""
-        return all(grant.rule == EVERYTHING for grant in self.grants(collection, action))
+        return all(grant.rule == UNRESTRICTED for grant in self.grants(collection, action))
 
 
-def grants_covering(grants: Iterable[Grant], names: Iterable[str]) -> tuple[Grant, ...]:
+def grants_covering(
+    grants: Iterable[GuardedGrant], names: Iterable[str]
+) -> tuple[GuardedGrant, ...]:
     """Return the grants that cover all the fields."""
     return tuple(grant for grant in grants if all(grant.covers(name) for name in names))
 
 
-def has_all_covered(grants: tuple[Grant, ...], names: Iterable[str]) -> bool:
+def has_all_covered(grants: tuple[GuardedGrant, ...], names: Iterable[str]) -> bool:
     """Tell whether each field is covered by some grant."""
     return all(any(grant.covers(name) for grant in grants) for name in names)
 
 
-def rule_of_grants(grants: Iterable[Grant]) -> Filter | None:
+def rule_of_grants(grants: Iterable[GuardedGrant]) -> GuardedRule | None:
     """Return the rule that an item must fulfil after the write; None is no rule."""
-    rules = tuple(grant.rule for grant in grants)
-    # One grant without a rule allows every item, whatever the others say.
-    if EVERYTHING in rules:
-        return None
-    return rules[0] if len(rules) == 1 else Or(rules)
+    return _unless_unrestricted(any_of(grant.rule for grant in grants))
 
 
-def _rule_after(grants: tuple[Grant, ...], names: list[str]) -> Filter | None:
+def _rule_after(grants: tuple[GuardedGrant, ...], names: list[str]) -> GuardedRule | None:
     if not names:
         return rule_of_grants(grants)
-    rules: list[Filter] = []
-    for name in names:
-        rule = rule_of_grants(grants_covering(grants, [name]))
-        if rule is not None and rule not in rules:
-            rules.append(rule)
-    if not rules:
-        return None
-    return rules[0] if len(rules) == 1 else And(tuple(rules))
+    rules_by_field = (
+        any_of(grant.rule for grant in grants_covering(grants, [name])) for name in names
+    )
+    return _unless_unrestricted(all_of(rules_by_field))
+
+
+def _unless_unrestricted(rule: GuardedRule) -> GuardedRule | None:
+    return None if rule == UNRESTRICTED else rule

@@ -43,7 +43,7 @@ class Compiler:
             depth=10,
             page=page,
         )
-        statement = finish_statement(plan(guarded, self.catalogue))
+        statement = finish_statement(plan(guarded))
         return statement, bind_values(statement.values, Bindings(parsed.literals, user=USER))
 
     def run(self, statement: Statement, values: list[object]) -> list[dict[str, Any]]:

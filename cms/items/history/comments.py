@@ -13,7 +13,7 @@ from cms.items.read.prepare import narrow_to_key
 from cms.items.read.reads import parse_key
 from cms.items.write.preconditions import check_match
 from cms.items.write.transaction_reads import find
-from cms.query.language.ast import INTERNAL_KEY, FieldName, Pick, Query, Slot
+from cms.query.language.ast import Query, RowOutput, Slot
 from cms.query.language.parse import parse_query_string
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
@@ -157,12 +157,11 @@ def _key_of(
     )
     if owner.primary_key is None:
         raise not_found()
-    pick = Pick(INTERNAL_KEY, FieldName(owner.primary_key))
-    query = narrow_to_key(Query(picks=(pick,)), Slot(0))
+    query = narrow_to_key(Query(picks=(RowOutput.KEY,)), Slot(0))
     items = find(store, transaction, context, collection, query, literals=(parse_key(owner, key),))
     if not items:
         raise not_found()
-    return str(items[0][INTERNAL_KEY])
+    return str(items[0][RowOutput.KEY])
 
 
 def _answer(

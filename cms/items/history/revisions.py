@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 from cms import jsontext
 from cms.access.guard import readable_collection, view_of
+from cms.access.guarded_rules import UNRESTRICTED
 from cms.errors import not_found
 from cms.items.read.prepare import ReadRequest, narrow_to_key, statement_for
 from cms.items.read.reads import Answer, Item, fetch_rows, parse_key, read_list, read_one
 from cms.items.write import writes
-from cms.query.language.ast import EVERYTHING, FieldName, Pick, Query, Slot
+from cms.query.language.ast import FieldName, Pick, Query, Slot
 from cms.schema.model import Collection, Field
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
@@ -89,7 +90,7 @@ def _narrowed_to_item(
         view = view_of(name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
         assert view, "the collection can be read"
         # No rule can be tried on an item that is gone, so a caller with a rule sees none of those.
-        if view.rule != EVERYTHING and not _is_readable(store, context, collection, item):
+        if view.rule != UNRESTRICTED and not _is_readable(store, context, collection, item):
             raise not_found()
         tests = [("collection", "_eq", name), ("item", "_eq", item)]
         # Older revisions are of a former collection of this name. The rules of the history hide them

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from cms.access.abilities import Ability, abilities, effective_grants, fields_of, presets_of
 from cms.access.guard import view_of
-from cms.access.policy import Grant
+from cms.access.guarded_rules import GuardedGrant
 from cms.database.connections import Row
 from cms.errors import not_found
 from cms.items.read.reads import keyed, parse_key
-from cms.query.language.ast import Filter
 from cms.query.plan.bindings import Bindings, bind_values
-from cms.query.plan.plan import resolve_rule
+from cms.query.plan.resolved import Predicate
 from cms.query.sql.row_checks import check_rows
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
@@ -45,9 +44,9 @@ def my_item_abilities(
         grants = {action: _grants(context, collection, action) for action in _ITEM_ACTIONS}
         view = view_of(name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
         assert view, "the item's collection can be read"
-        rules = [view.rule]
+        rules = [view.rule.predicate]
         for granted in grants.values():
-            rules += [grant.rule for grant in granted]
+            rules += [grant.rule.predicate for grant in granted]
         rows = _fetch_checks(store, context, collection, parse_key(collection, key), rules)
         if not rows:
             raise not_found()
@@ -65,20 +64,25 @@ def my_item_abilities(
     return store.run_unversioned_read(identity, work)
 
 
-def _grants(context: RequestContext, collection: Collection, action: str) -> tuple[Grant, ...]:
+def _grants(
+    context: RequestContext, collection: Collection, action: str
+) -> tuple[GuardedGrant, ...]:
     return effective_grants(context.actor.policy, collection, action, context.snapshot.catalogue)
 
 
 def _fetch_checks(
-    store: Store, context: RequestContext, collection: Collection, key: str, rules: Sequence[Filter]
+    store: Store,
+    context: RequestContext,
+    collection: Collection,
+    key: str,
+    rules: Sequence[Predicate],
 ) -> list[Row]:
-    predicates = [resolve_rule(rule, collection, context.snapshot.catalogue) for rule in rules]
-    text, values = check_rows(collection, [key], predicates).numbered()
+    text, values = check_rows(collection, [key], rules).numbered()
     bindings = Bindings((), context.actor.user, context.actor.role)
     return store.database.fetch(text, bind_values(values, bindings))
 
 
-def _ability(action: str, grants: tuple[Grant, ...]) -> Ability:
+def _ability(action: str, grants: tuple[GuardedGrant, ...]) -> Ability:
     if action != "update":
         return {"access": bool(grants)}
     return {"access": bool(grants), "fields": fields_of(grants), "presets": presets_of(grants)}

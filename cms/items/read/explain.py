@@ -8,16 +8,15 @@ from urllib.parse import unquote
 
 from cms.access.endpoints import require_not_system
 from cms.access.guard import view_of
-from cms.access.policy import ADMIN, FULL_GRANT, Grant
+from cms.access.guarded_rules import GuardedRule
+from cms.access.policy import ADMIN, FULL_GRANT, StoredGrant
 from cms.access.rules import guarded_rule
 from cms.access.structure import ACTIONS
 from cms.access.views import View
 from cms.errors import Refused, invalid_query
 from cms.items.read.prepare import ReadRequest, prepare_read
 from cms.items.read.reads import keyed, parse_key
-from cms.query.language.ast import Filter
 from cms.query.plan.bindings import Bindings, bind_values
-from cms.query.plan.plan import resolve_rule
 from cms.query.sql.expressions import predicate
 from cms.schema.model import Catalogue, Collection
 from cms.schema.system import ENDPOINTS
@@ -61,7 +60,7 @@ def explain(store: Store, identity: Identity, path: str, *, user: str | None = N
         for name in sorted(statement.touched_collections):
             view = _view(context, name)
             if view:
-                rules += _rules(view, context.snapshot.catalogue, bindings)
+                rules += _rules(view, bindings)
         return {
             "statement": statement.text,
             "parameters": values,
@@ -90,7 +89,7 @@ def explain_rights(
         target = catalogue.collections.get(collection)
         if target is None:
             raise invalid_query("There is no such collection", parameter="collection")
-        grants: Sequence[Grant] = actor.policy.grants.get((collection, action), ())
+        grants: Sequence[StoredGrant] = actor.policy.grants.get((collection, action), ())
         if actor.policy.is_admin:
             grants = [FULL_GRANT]
         bindings = Bindings((), actor.user, actor.role)
@@ -100,7 +99,7 @@ def explain_rights(
 
 
 def _grant_record(
-    grant: Grant, collection: Collection, catalogue: Catalogue, bindings: Bindings
+    grant: StoredGrant, collection: Collection, catalogue: Catalogue, bindings: Bindings
 ) -> Json:
     record: Json = {
         "permission": grant.id,
@@ -113,7 +112,7 @@ def _grant_record(
         rule = guarded_rule(grant.rule, collection, catalogue)
     except Refused as refused:
         return record | {"sql": None, "parameters": [], "fault": refused.problems[0].message}
-    return record | _printed(rule, collection, catalogue, bindings)
+    return record | _printed(rule, bindings)
 
 
 def _parse_path(path: str) -> tuple[ReadRequest, str | None]:
@@ -151,7 +150,7 @@ def _view(context: RequestContext, collection: str) -> View | None:
     return view_of(collection, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
 
 
-def _rules(view: View, catalogue: Catalogue, bindings: Bindings) -> list[Json]:
+def _rules(view: View, bindings: Bindings) -> list[Json]:
     """Return each permission of a view, with its rule in words and in SQL.
 
     The SQL names the collection's rows t0.
@@ -162,14 +161,12 @@ def _rules(view: View, catalogue: Catalogue, bindings: Bindings) -> list[Json]:
             "permission": grant.id,
             "rule": grant.rule_source,
             "fields": sorted(grant.fields),
-            **_printed(grant.rule, view.collection, catalogue, bindings),
+            **_printed(grant.rule, bindings),
         }
         for grant in view.grants
     ]
 
 
-def _printed(
-    rule: Filter, collection: Collection, catalogue: Catalogue, bindings: Bindings
-) -> Json:
-    text, values = predicate(resolve_rule(rule, collection, catalogue), 0).numbered()
+def _printed(rule: GuardedRule, bindings: Bindings) -> Json:
+    text, values = predicate(rule.predicate, 0).numbered()
     return {"sql": text, "parameters": bind_values(values, bindings)}

@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 from cms.access.guard import guard
 from cms.errors import STATUS, Refused, invalid_query
 from cms.query.language.ast import (
-    INTERNAL_VERSION,
     ONE_ROW,
     And,
     AtField,
     FieldName,
     OperatorTest,
     ParsedQuery,
-    Pick,
     Query,
+    RowOutput,
     Slot,
 )
 from cms.query.language.brackets import nested_params
@@ -157,7 +156,7 @@ class _Preparation:
                 depth=self.store.depth,
                 page=self.store.page.default_window,
             )
-            statement = finish_statement(plan(guarded, catalogue), guarded.touched_collections)
+            statement = finish_statement(plan(guarded), guarded.touched_collections)
             bind_values(statement.values, bindings)
 
         return refusal_of_all(parsed.query, attempt, first=first)
@@ -182,7 +181,7 @@ def statement_for(
         )
         single = query.key_test is not None and query.key_test.operator == "_eq"
         return finish_statement(
-            plan(guarded, catalogue),
+            plan(guarded),
             guarded.touched_collections,
             is_search=query.search is not None,
             single=single,
@@ -209,8 +208,7 @@ def _with_version(query: Query, context: RequestContext, name: str) -> Query:
     collection = context.snapshot.catalogue.collections[name]
     if collection.kind is not Kind.TABLE or collection.primary_key is None:
         return query
-    version = Pick(INTERNAL_VERSION, FieldName(collection.primary_key))
-    return replace(query, picks=(*query.picks, version))
+    return replace(query, picks=(*query.picks, RowOutput.VERSION))
 
 
 def _narrowed(parsed: ParsedQuery, tests: Sequence[tuple[str, str, str]]) -> ParsedQuery:

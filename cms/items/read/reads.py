@@ -18,7 +18,7 @@ from cms.items.read.row_limits import (
     estimator_of,
     may_be_large,
 )
-from cms.query.language.ast import INTERNAL_VERSION
+from cms.query.language.ast import RowOutput
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.statement import Statement
 from cms.schema.defaults import default_of, is_computed
@@ -55,8 +55,8 @@ def read_list(store: Store, identity: Identity, request: ReadRequest) -> Answer:
         rows = _fetch(store, context, statement, literals)
         data = data_of(context, request.collection, statement, rows)
         version = None
-        if isinstance(data, dict) and INTERNAL_VERSION in data:
-            version = data.pop(INTERNAL_VERSION) or NO_ROW_VERSION
+        if isinstance(data, dict) and RowOutput.VERSION in data:
+            version = data.pop(RowOutput.VERSION) or NO_ROW_VERSION
         answer = {"data": data}
         if statement.counts:
             answer["meta"] = statement.meta(rows)
@@ -87,7 +87,7 @@ def fetch_item(store: Store, context: RequestContext, request: ReadRequest, *, k
     items = _rows(store, context, request, key)
     if not items:
         raise not_found()
-    items[0].pop(INTERNAL_VERSION, None)
+    items[0].pop(RowOutput.VERSION, None)
     return items[0]
 
 
@@ -100,7 +100,7 @@ def _rows(store: Store, context: RequestContext, request: ReadRequest, key: str)
 def _answer(store: Store, items: list[Item]) -> Answer:
     if not items:
         raise not_found()
-    version = items[0].pop(INTERNAL_VERSION, None)
+    version = items[0].pop(RowOutput.VERSION, None)
     return Answer(json_body({"data": items[0]}, store.max_answer_size), version)
 
 

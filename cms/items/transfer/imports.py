@@ -35,15 +35,7 @@ from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.rows import advance_keys
 from cms.items.write.transaction_reads import find
 from cms.memory import note_memory_use
-from cms.query.language.ast import (
-    INTERNAL_KEY,
-    FieldName,
-    OperatorTest,
-    ParsedQuery,
-    Pick,
-    Query,
-    Slot,
-)
+from cms.query.language.ast import OperatorTest, ParsedQuery, Query, RowOutput, Slot
 from cms.query.sql import locks
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
@@ -294,7 +286,7 @@ class _Import:
             # Who reads nothing may still create: each row is a new item then.
             return frozenset()
         query = Query(
-            picks=(Pick(INTERNAL_KEY, FieldName(str(collection.primary_key))),),
+            picks=(RowOutput.KEY,),
             key_test=OperatorTest("_in", (Slot(0),)),
         )
         items = find(
@@ -305,7 +297,7 @@ class _Import:
             query,
             literals=(tuple(keys),),
         )
-        return frozenset(str(item[INTERNAL_KEY]) for item in items)
+        return frozenset(str(item[RowOutput.KEY]) for item in items)
 
     def _advance_key_sequence(self) -> None:
         """Advance the sequence of automatic keys beyond the keys of the file."""

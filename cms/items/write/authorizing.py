@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cms.access.guard import view_of
-from cms.access.policy import Grant
+from cms.access.guarded_rules import NO_ROWS, GuardedGrant, GuardedRule
 from cms.access.write_permissions import WritePermissions, has_all_covered
 from cms.database.connections import Fetch
 from cms.errors import forbidden, not_found
@@ -18,9 +18,7 @@ from cms.items.write.changes import ChangeSet, Problems, RowChange
 from cms.items.write.completing import RowCompleter, sent_fields
 from cms.items.write.hooks import hooks_of
 from cms.items.write.validating import PayloadValidator
-from cms.query.language.ast import NOTHING, Filter
 from cms.query.plan.bindings import Bindings, bind_values
-from cms.query.plan.plan import resolve_rule
 from cms.query.sql.row_checks import check_rows
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
@@ -113,7 +111,7 @@ class WriteAuthorizer:
         self,
         change_set: ChangeSet,
         change: RowChange,
-        grants: tuple[Grant, ...],
+        grants: tuple[GuardedGrant, ...],
         problems: Problems,
     ) -> None:
         """Check one change under the permissions that hold for its row."""
@@ -143,8 +141,12 @@ class WriteAuthorizer:
             hooks.before(fetch, self._context, changes, deleted_keys)
 
     def _grants_by_key(
-        self, collection: Collection, keys: Sequence[str], grants: tuple[Grant, ...], fetch: Fetch
-    ) -> dict[str, tuple[Grant, ...]]:
+        self,
+        collection: Collection,
+        keys: Sequence[str],
+        grants: tuple[GuardedGrant, ...],
+        fetch: Fetch,
+    ) -> dict[str, tuple[GuardedGrant, ...]]:
         """Return which of the grants hold for each row, and lock these rows.
 
         Raises `Refused`: NOT_FOUND for a row that is missing or hidden, FORBIDDEN for one for which
@@ -155,9 +157,9 @@ class WriteAuthorizer:
         catalogue = self._context.snapshot.catalogue
         view = view_of(collection.name, catalogue=catalogue, policy=self._context.actor.policy)
         # The first rule tells whether the caller sees the row: a hidden one is NOT_FOUND.
-        rules = [view.rule if view else NOTHING, *(grant.rule for grant in grants)]
+        rules = [view.rule if view else NO_ROWS, *(grant.rule for grant in grants)]
         visible: set[str] = set()
-        grants_by_key: dict[str, tuple[Grant, ...]] = {}
+        grants_by_key: dict[str, tuple[GuardedGrant, ...]] = {}
         for key, is_visible, *answers in self._test_rows(collection, keys, rules, fetch, lock=True):
             if is_visible:
                 visible.add(str(key))
@@ -179,7 +181,7 @@ class WriteAuthorizer:
         written = [change for change in change_set.changes if change.is_new or change.values]
         self.run_after_hook(collection, fetch, written)
         # One statement tests all rows of a rule, however many there are.
-        keys_by_rule: list[tuple[Filter, list[str]]] = []
+        keys_by_rule: list[tuple[GuardedRule, list[str]]] = []
         for change in change_set.changes:
             if change.rule is not None and change.key is not None:
                 _keys_of_rule(change.rule, keys_by_rule).append(change.key)
@@ -200,22 +202,23 @@ class WriteAuthorizer:
         self,
         collection: Collection,
         keys: Sequence[str],
-        rules: Sequence[Filter],
+        rules: Sequence[GuardedRule],
         fetch: Fetch,
         *,
         lock: bool = False,
     ) -> list[tuple[object, ...]]:
         """Return the key of each stored row, with whether each rule holds for it."""
-        catalogue = self._context.snapshot.catalogue
         actor = self._context.actor
-        predicates = [resolve_rule(rule, collection, catalogue) for rule in rules]
+        predicates = [rule.predicate for rule in rules]
         # A row may be named twice, in different places of a payload.
         fragment = check_rows(collection, list(dict.fromkeys(keys)), predicates, lock=lock)
         text, values = fragment.numbered()
         return fetch(text, bind_values(values, Bindings((), actor.user, actor.role)))
 
 
-def _keys_of_rule(rule: Filter, keys_by_rule: list[tuple[Filter, list[str]]]) -> list[str]:
+def _keys_of_rule(
+    rule: GuardedRule, keys_by_rule: list[tuple[GuardedRule, list[str]]]
+) -> list[str]:
     """Return the list of keys of a rule, which is added when there is none yet.
 
     A list and not a dictionary: a rule that holds a geometry has no hash. There are few rules.

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
+from cms.access.guarded_rules import GuardedRule
 from cms.errors import MAX_PROBLEMS, Inquiry, Problem, Refused
-from cms.query.language.ast import Filter
 from cms.query.plan.links import Link
 from cms.schema.model import Collection
 from cms.schema.payload import Values
@@ -70,7 +70,7 @@ class RowChange:
     parent_row: RowChange | None = None
     parent_field: str | None = None
     presets: Mapping[str, object] | None = None
-    rule: Filter | None = None
+    rule: GuardedRule | None = None
     key: str | None = None
     is_new: bool = True
     revision: int | None = None

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
+from cms.access.guarded_rules import GuardedGrant
 from cms.access.policy import Grant
 from cms.access.write_permissions import WritePermissions, grants_covering, rule_of_grants
 from cms.errors import Problem, forbidden
@@ -106,10 +107,10 @@ class RowCompleter:
         return any(grant.presets for grant in grants)
 
     def passing_grants(
-        self, grants: tuple[Grant, ...], collection: Collection, change: RowChange
-    ) -> tuple[tuple[Grant, ...], list[Problem]]:
+        self, grants: tuple[GuardedGrant, ...], collection: Collection, change: RowChange
+    ) -> tuple[tuple[GuardedGrant, ...], list[Problem]]:
         """Return the grants whose validation passes, and the problems by the first that fails."""
-        passing: list[Grant] = []
+        passing: list[GuardedGrant] = []
         first_problems: list[Problem] = []
         for grant in grants:
             problems = self._grant_problems(grant, collection, change)

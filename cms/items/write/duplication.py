@@ -8,6 +8,7 @@ from cms import jsontext
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
+from cms.query.language.ast import FieldName
 from cms.query.plan.links import link_of
 from cms.schema.model import Catalogue, Collection
 from cms.store.snapshot import load_snapshot
@@ -56,11 +57,11 @@ def _duplication_fields(collection: Collection) -> list[str]:
 def _leads_to_field(catalogue: Catalogue, collection: Collection, path: str) -> bool:
     current: Collection | None = collection
     for step in path.split("."):
-        name, _, scope = step.partition(":")  # a many-to-any field names a collection behind it
-        if current is None or name not in current.fields:
+        name = FieldName.parse(step)
+        if current is None or name.field not in current.fields:
             return False
-        link = link_of(catalogue, current, step)
-        if scope and link is None:
+        link = link_of(catalogue, current, name.field, name.target)
+        if name.target and link is None:
             return False
         current = catalogue.collections[link.target] if link else None
     return True

@@ -9,7 +9,7 @@ from cms.errors import abbreviated, combined, invalid_payload
 from cms.items.read.reads import parse_key
 from cms.items.write.rows import WriteContext, lock_rows
 from cms.items.write.transaction_reads import find
-from cms.query.language.ast import INTERNAL_KEY, FieldName, ParsedQuery, Pick
+from cms.query.language.ast import ParsedQuery, RowOutput
 from cms.query.language.parse import PARAMETERS, PageSizes, parse
 from cms.schema.model import Collection
 
@@ -25,11 +25,6 @@ def named_keys(
     if "keys" in payload:
         return _parse_keys(collection, payload["keys"])
     return _keys_of_query(write_context, collection, payload["query"])
-
-
-def key_pick(collection: Collection) -> Pick:
-    """Return the pick of an item's key, under a name that no field has."""
-    return Pick(INTERNAL_KEY, FieldName(str(collection.primary_key)))
 
 
 def _parse_keys(collection: Collection, value: object) -> list[str]:
@@ -60,7 +55,7 @@ def _keys_of_query(
     query = replace(
         # Only the keys count: aggregates and groups would not answer items.
         parsed.query,
-        picks=(key_pick(collection),),
+        picks=(RowOutput.KEY,),
         aggregates=(),
         groups=(),
         counts=(),
@@ -96,4 +91,4 @@ def _select_keys(
         parsed.query,
         literals=parsed.literals,
     )
-    return [str(item[INTERNAL_KEY]) for item in items]
+    return [str(item[RowOutput.KEY]) for item in items]

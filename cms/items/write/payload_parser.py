@@ -77,7 +77,7 @@ class PayloadParser:
         """Attach an object at a many-to-any field, now that its collection is known."""
         link = None
         if target:
-            link = link_of(self._catalogue, change_set.collection, f"{unresolved.field}:{target}")
+            link = link_of(self._catalogue, change_set.collection, unresolved.field, target)
         if link:
             self._attach_to_one(
                 change_set, unresolved.change, unresolved.field, unresolved.item, link

@@ -26,13 +26,13 @@ from cms.items.write.changes import ChangeSet, Expects, PayloadPosition, Problem
 from cms.items.write.conflicts import locating_conflicts
 from cms.items.write.deletion import delete_rows
 from cms.items.write.inquiry import PayloadInquiry
-from cms.items.write.named_keys import key_pick, named_keys
+from cms.items.write.named_keys import named_keys
 from cms.items.write.nested import write_tree
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.rows import WriteContext
 from cms.items.write.single_statement import RunStatement
 from cms.items.write.transaction_reads import items_of
-from cms.query.language.ast import INTERNAL_KEY, OperatorTest, Query, Slot
+from cms.query.language.ast import OperatorTest, Query, RowOutput, Slot
 from cms.query.sql import locks
 from cms.schema.model import Collection
 from cms.schema.payload import invalid_item
@@ -271,7 +271,7 @@ def _write_and_read(
     statement = statement_for(write_context.store, context, name, query)
     run = ReadRun(statement, (*call.parsed.literals, tuple(keys)), top=len(keys))
     items = items_of(write_context.store, write_context.transaction, context, run)
-    by_key = {str(item.pop(INTERNAL_KEY)): item for item in items}
+    by_key = {str(item.pop(RowOutput.KEY)): item for item in items}
     if len(by_key) < len(keys) and policy.is_admin:
         raise not_found()  # a trigger of the table may have moved or removed them
     # The caller may write rows that it may not read: these are left out.
@@ -282,7 +282,7 @@ def _answer_query(call: WriteCall, collection: Collection) -> Query:
     """Return the query for the written items: their keys are its last literal."""
     query = call.parsed.query
     return Query(
-        picks=(*query.picks, key_pick(collection)),
+        picks=(*query.picks, RowOutput.KEY),
         deep=query.deep,
         checked_only=query.checked_only,
         key_test=OperatorTest("_in", (Slot(len(call.parsed.literals)),)),

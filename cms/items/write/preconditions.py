@@ -8,7 +8,7 @@ from cms.etags import matches_version
 from cms.items.read.prepare import narrow_to_key
 from cms.items.read.reads import NO_ROW_VERSION
 from cms.items.write.transaction_reads import find
-from cms.query.language.ast import INTERNAL_VERSION, FieldName, Pick, Query, Slot
+from cms.query.language.ast import Query, RowOutput, Slot
 from cms.query.sql import locks
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
@@ -71,10 +71,9 @@ def _version(
     """Lock a row and return its version, None for a row that the caller cannot see."""
     # Locked before it is read, so that nobody changes the version in between.
     transaction.run(locks.lock_row(collection, key))
-    pick = Pick(INTERNAL_VERSION, FieldName(str(collection.primary_key)))
-    query = narrow_to_key(Query(picks=(pick,)), Slot(0))
+    query = narrow_to_key(Query(picks=(RowOutput.VERSION,)), Slot(0))
     items = find(store, transaction, context, collection.name, query, literals=(key,))
-    return str(items[0][INTERNAL_VERSION]) if items else None
+    return str(items[0][RowOutput.VERSION]) if items else None
 
 
 def _compare(collection: Collection, if_match: str, version: str) -> None:

@@ -14,7 +14,7 @@ from cms.items.write.changes import ChangeSet, Expects, PayloadPosition, RowChan
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.rows import WriteContext, column_by_key, lock_list
 from cms.items.write.transaction_reads import find_unlimited
-from cms.query.language.ast import INTERNAL_KEY, AtField, FieldName, OperatorTest, Pick, Query, Slot
+from cms.query.language.ast import AtField, FieldName, OperatorTest, Pick, Query, RowOutput, Slot
 from cms.schema.auto_fields import takes_null
 from cms.schema.model import Collection
 from cms.schema.payload import invalid_item
@@ -217,12 +217,9 @@ class Resolver:
         self, collection: Collection, column: str, values: Sequence[str], fields: tuple[str, ...]
     ) -> StoredValues:
         """Return the rows that hold one of the values in a column."""
-        picks = [
-            Pick(INTERNAL_KEY, FieldName(str(collection.primary_key))),
-            *(Pick(name, FieldName(name)) for name in fields),
-        ]
+        named = tuple(Pick(name, FieldName(name)) for name in fields)
         is_one_of = AtField(FieldName(column), OperatorTest("_in", (Slot(0),)))
-        query = Query(picks=tuple(picks), filter=is_one_of)
+        query = Query(picks=(RowOutput.KEY, *named), filter=is_one_of)
         items = find_unlimited(
             self._write_context.store,
             self._write_context.context,
@@ -233,7 +230,7 @@ class Resolver:
         )
         rows: dict[str, dict[str, str | None]] = {}
         for item in items:
-            rows[str(item[INTERNAL_KEY])] = {name: _as_text(item[name]) for name in fields}
+            rows[str(item[RowOutput.KEY])] = {name: _as_text(item[name]) for name in fields}
         return rows
 
 

@@ -21,12 +21,12 @@ from cms.items.read.reads import Item
 from cms.items.write.calls import WriteCall
 from cms.items.write.changes import ChangeSet
 from cms.items.write.rows import Columns, author, column_values, finish_statement, group_by_columns
-from cms.query.language.ast import Filter, Query
+from cms.query.language.ast import Query
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.links import Link
 from cms.query.plan.nesting import list_levels
-from cms.query.plan.plan import plan, resolve_rule
-from cms.query.plan.resolved import All, Predicate, ReadPlan
+from cms.query.plan.plan import plan
+from cms.query.plan.resolved import EVERY_ROW, Predicate, ReadPlan
 from cms.query.plan.sizes import written_size
 from cms.query.sql import write
 from cms.query.sql.arguments import ArgumentSlots
@@ -39,8 +39,6 @@ from cms.store.counters import check_version
 
 _NEEDS_TRANSACTION = Statement("", (), (), ())
 """Stands in the cache for writes of a shape that takes a transaction."""
-
-EVERY_ROW = All(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +154,7 @@ def _print_statement(call: WriteCall, shape: WriteShape) -> Statement:
         return _NEEDS_TRANSACTION  # the database itself changes more than the statement says
     arguments = ArgumentSlots(len(call.parsed.literals), shape.single)
     version = call.context.snapshot.version
-    single_statement = SingleStatement(version, before=_before(call, shape))
+    single_statement = SingleStatement(version, before=_before(shape))
     if not is_delete:
         return _print_with_answer(call, shape, arguments, single_statement)
     if collection.name in call.context.snapshot.catalogue.actions.root_tables_of:
@@ -173,7 +171,8 @@ def _print_with_answer(
     if view_of(collection.name, catalogue=catalogue, policy=call.context.actor.policy) is None:
         return _NEEDS_TRANSACTION
     answer = _plan_answer(call, collection)
-    after = _resolved(call, collection, shape.row_rules.after)
+    rule_after = shape.row_rules.after
+    after = None if rule_after is None else rule_after.predicate
     if not _stands_alone(call, shape, answer, after):
         return _NEEDS_TRANSACTION
     # Where the caller may not read every item, the statement marks those that it may.
@@ -198,21 +197,12 @@ def _print_with_answer(
     )
 
 
-def _before(call: WriteCall, shape: WriteShape) -> tuple[Fragment, Fragment] | None:
+def _before(shape: WriteShape) -> tuple[Fragment, Fragment] | None:
     """Return the tests of whether the stored row is visible, and whether it may be written."""
     if shape.row_rules.before is None:
         return None
-    visible_rule, write_rule = shape.row_rules.before
-    catalogue = call.context.snapshot.catalogue
-    visible = resolve_rule(visible_rule, shape.collection, catalogue)
-    writable = resolve_rule(write_rule, shape.collection, catalogue)
-    return predicate(visible, 0), predicate(writable, 0)
-
-
-def _resolved(call: WriteCall, collection: Collection, rule: Filter | None) -> Predicate | None:
-    if rule is None:
-        return None
-    return resolve_rule(rule, collection, call.context.snapshot.catalogue)
+    visible, writable = shape.row_rules.before
+    return predicate(visible.predicate, 0), predicate(writable.predicate, 0)
 
 
 def _plan_answer(call: WriteCall, collection: Collection) -> ReadPlan:
@@ -227,7 +217,7 @@ def _plan_answer(call: WriteCall, collection: Collection) -> ReadPlan:
         depth=call.store.depth,
         page=call.store.page.default_window,
     )
-    return plan(guarded, catalogue)
+    return plan(guarded)
 
 
 def _may_be_large(call: WriteCall, statement: Statement, row_count: int) -> bool:

@@ -10,7 +10,7 @@ from cms.errors import not_found
 from cms.items.read.prepare import ReadRequest, prepare_read, statement_for
 from cms.items.read.reads import Item, data_of, keyed, parse_key
 from cms.items.read.row_limits import Estimator, ReadRun, checked_parameters, chunking_for
-from cms.query.language.ast import INTERNAL_VERSION, Query
+from cms.query.language.ast import Query, RowOutput
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.store.context import RequestContext
 from cms.store.store import Store
@@ -64,7 +64,7 @@ def read(
     if not items:
         raise not_found()
     # The version is for the ETag of an HTTP answer.
-    items[0].pop(INTERNAL_VERSION, None)
+    items[0].pop(RowOutput.VERSION, None)
     return items[0]
 
 

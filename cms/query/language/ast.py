@@ -7,6 +7,10 @@ Two requests that differ in literals only have equal trees, and so share one fin
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +37,10 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class CallerValue:
-    """$CURRENT_USER or $CURRENT_ROLE, or what a path leads to from there.
-
-    The guard adds `allowed`: the rule that the item at the start of the path must fulfil.
-    """
+    """$CURRENT_USER or $CURRENT_ROLE, or what a path leads to from there."""
 
     name: str
     path: tuple[FieldName, ...] = ()
-    allowed: Filter | None = None
 
     @property
     def collection(self) -> str:
@@ -55,39 +55,41 @@ Operand = Slot | Constant | Now | CallerValue
 class FieldName:
     """A field as a query names it, or a function of one: `title`, `year(published)`.
 
-    A many-to-any field may name the collection that it leads to: `item:headings`. The guard adds
-    rules: `when` says in which rows the field may be read, `target_rule` which of the items that it
-    leads to, `members` which members of the JSON object in it (None is all of them).
+    A many-to-any field may name the collection that it leads to: `item:headings`.
     """
 
     field: str
     function: str | None = None
-    when: Filter | None = None
-    target_rule: Filter | None = None
-    members: tuple[JsonMembers, ...] | None = None
+    target: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, function: str | None = None) -> FieldName:
+        """Return a name as a query writes it, `item` or `item:headings`."""
+        field, colon, target = text.partition(":")
+        return cls(field, function, target if colon else None)
 
     @property
-    def base_field(self) -> str:
-        """The field without the collection that it leads to."""
-        return self.field.partition(":")[0]
+    def written(self) -> str:
+        """The name as the query writes it, without the function."""
+        return self.field if self.target is None else f"{self.field}:{self.target}"
 
     @property
     def key(self) -> str:
         """The key in the answer."""
-        return f"{self.field}_{self.function}" if self.function else self.base_field
+        return f"{self.written}_{self.function}" if self.function else self.field
 
 
 # Filters: one language for clients' filters and permissions' rules
 
 
 @dataclass(frozen=True, slots=True)
-class And:
-    items: tuple[Filter, ...]
+class And(Generic[T]):
+    items: tuple[T, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Or:
-    items: tuple[Filter, ...]
+class Or(Generic[T]):
+    items: tuple[T, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,39 +116,11 @@ class OperatorTest:
     operands: tuple[Operand, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AboutItem:
-    """A row of the history is about an item of the collection that fulfils the rule.
+Filter = And["Filter"] | Or["Filter"] | AtField | Some | OperatorTest
+"""A filter as it was written: its names may be hidden or missing."""
 
-    A revision also has to hold the item in a state that fulfils it. Only the guard makes this node.
-    """
-
-    collection: str
-    rule: Filter
-
-
-Filter = And | Or | AtField | Some | OperatorTest | AboutItem
-
-
-@dataclass(frozen=True, slots=True)
-class JsonMembers:
-    """Names of members of a JSON object, which are there in rows that fulfil `when`."""
-
-    when: Filter
-    names: tuple[str, ...]
-
-
-EVERYTHING = And(())
-NOTHING = Or(())
-
-
-def both(first: Filter | None, second: Filter | None) -> Filter:
-    """Return the filter that holds where both hold; None holds everywhere."""
-    if first is None or first == EVERYTHING:
-        return EVERYTHING if second is None else second
-    if second is None or second == EVERYTHING:
-        return first
-    return And((first, second))
+EVERYTHING: And[Filter] = And(())
+NOTHING: Or[Filter] = Or(())
 
 
 # Queries
@@ -154,10 +128,10 @@ def both(first: Filter | None, second: Filter | None) -> Filter:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A function over the values of a field, or over the rows themselves when the field is `*`."""
+    """A function over the values of a field, or over the rows themselves when `name` is None."""
 
     function: str
-    name: FieldName
+    name: FieldName | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,24 +145,33 @@ class SortTerm:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """One requested field; `*` stands for all. `nested` is the query of the items it leads to."""
+    """One requested field under its key. `nested` is the query of the items it leads to."""
 
     key: str
     name: FieldName
     nested: Query | None = None
 
 
-STAR = Pick("*", FieldName("*"))
-INTERNAL_KEY = ""
-"""The key under which the store itself picks a primary key, as PostgreSQL's text.
+@dataclass(frozen=True, slots=True)
+class Star:
+    """All fields. `nested` is the query of the items that they lead to: `*.*`."""
 
-No client can name it.
-"""
-INTERNAL_VERSION = "\0"
-"""The key under which it picks the version of a row, beside a primary key only.
+    nested: Query | None = None
 
-The version tells one state of the row from the next.
-"""
+
+class RowOutput(StrEnum):
+    """What the service itself reads of a row. The texts are its keys in items: no field has them.
+
+    No client can ask for it.
+    """
+
+    KEY = ""
+    """The primary key, as PostgreSQL's text."""
+    VERSION = "\0"
+    """What tells one state of the row from the next; only of tables with a primary key."""
+
+
+AnyPick = Pick | Star | RowOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +197,10 @@ class Query:
 
     `key_test` is the store's own test of the primary key, for reads by key. `base_filter` is the
     store's own filter, for reads that treat a part of the rows as if it were all: `total_count`
-    counts no others. The guard adds the last three: `allowed`, the rule that every row must fulfil;
-    the fields that a search looks into; and whether items are listed by key.
+    counts no others.
     """
 
-    picks: tuple[Pick, ...] = (STAR,)
+    picks: tuple[AnyPick, ...] = (Star(),)
     filter: Filter = EVERYTHING
     sort: tuple[SortTerm, ...] = ()
     window: Window | None = None
@@ -226,7 +208,7 @@ class Query:
     aggregates: tuple[Aggregate, ...] = ()
     groups: tuple[FieldName, ...] = ()
     counts: tuple[str, ...] = ()
-    deep: tuple[tuple[str, Query], ...] = ()
+    deep: tuple[DeepQuery, ...] = ()
     """Queries of fields that only `*` names."""
     checked_only: tuple[Pick, ...] = ()
     """Names of `fields`, `deep` and `alias` that the answer does not show.
@@ -235,9 +217,15 @@ class Query:
     """
     key_test: OperatorTest | None = None
     base_filter: Filter = EVERYTHING
-    allowed: Filter = EVERYTHING
-    search_fields: tuple[FieldName, ...] = ()
-    keys_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeepQuery:
+    """The query of the items that a field leads to, or those of one target of a many-to-any."""
+
+    key: str
+    target: str | None
+    query: Query
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def require_not_blank(value: object, parameter: str) -> object:
 def parse_name(text: str) -> FieldName:
     """Return a field or a function of one, `year(published)`."""
     matched = _CALL.fullmatch(text)
-    return FieldName(matched[2], matched[1]) if matched else FieldName(text)
+    return FieldName.parse(matched[2], matched[1]) if matched else FieldName.parse(text)
 
 
 def decode_json(value: object, parameter: str) -> object:

@@ -66,7 +66,7 @@ def parse_variable(value: object) -> object:
         return value
     start, *path = value.split(".")
     if start in _CURRENT:
-        return CallerValue(start[1:], tuple(map(FieldName, path)))
+        return CallerValue(start[1:], tuple(map(FieldName.parse, path)))
     return _now(value) if value.startswith("$NOW") else value
 
 

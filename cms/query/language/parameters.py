@@ -76,8 +76,13 @@ def term_of(text: str, *, aggregated: bool) -> SortTerm:
     name = text.removeprefix("-")
     function, _, field = name.partition(".")
     if aggregated and function in AGGREGATES:
-        return SortTerm((), descending, Aggregate(function, FieldName(field or "*")))
+        return SortTerm((), descending, aggregate_of(function, field or "*"))
     return SortTerm(tuple(parse_name(step) for step in name.split(".")), descending)
+
+
+def aggregate_of(function: str, field: str) -> Aggregate:
+    """Return an aggregate of a field; `*` stands for the rows themselves."""
+    return Aggregate(function, None if field == "*" else FieldName(field))
 
 
 def integer_of(params: Params, parameter: str, *, minimum: int) -> int | None:

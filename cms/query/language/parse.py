@@ -10,8 +10,8 @@ from typing import TypeVar
 from cms.errors import Problem, Refused, combined, invalid_query
 from cms.query.language.ast import (
     EVERYTHING,
-    STAR,
     Aggregate,
+    AnyPick,
     FieldName,
     Filter,
     ParsedQuery,
@@ -19,6 +19,7 @@ from cms.query.language.ast import (
     Query,
     Slot,
     SortTerm,
+    Star,
     Window,
 )
 from cms.query.language.brackets import nested_params
@@ -151,8 +152,14 @@ class _ProblemCollector(QueryParser):
     def _counts(self, params: Params) -> tuple[str, ...]:
         return self.attempt(lambda: counts_of(params), ())
 
-    def _pick(self, head: str, rests: list[Path], deep: Params, aliases: Mapping[str, str]) -> Pick:
-        return self.attempt(lambda: QueryParser._pick(self, head, rests, deep, aliases), STAR)
+    def _pick(
+        self, head: str, rests: list[Path], deep: Params, aliases: Mapping[str, str]
+    ) -> AnyPick:
+        star: AnyPick = Star()
+        return self.attempt(lambda: QueryParser._pick(self, head, rests, deep, aliases), star)
+
+    def _unnamed_pick(self, name: str, deep: Params, aliases: Mapping[str, str]) -> Pick | None:
+        return self.attempt(lambda: QueryParser._unnamed_pick(self, name, deep, aliases), None)
 
     def _deeper(self, segment: str, deep: Params, paths: list[Path]) -> Query:
         level = replace(self, problems=[])

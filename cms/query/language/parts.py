@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
+from typing import TypeVar
 
 from cms.errors import Problem, Refused, combined
-from cms.query.language.ast import And, AtField, Filter, Or, Pick, Query
+from cms.query.language.ast import And, AnyPick, AtField, Filter, Or, Pick, Query, RowOutput, Star
 
 MAX_PARTS = 200
 """How many parts are tried: a refusal may cost a few times as much as the query, and no more."""
+
+NestingPick = TypeVar("NestingPick", bound=Pick | Star)
 
 
 def refusal_of_all(query: Query, attempt: Callable[[Query], object], *, first: Refused) -> Refused:
@@ -42,7 +45,7 @@ def parts_of(query: Query) -> Iterator[Query]:
         for part in _parts_of_pick(pick):
             yield replace(empty, picks=(part,))
     for pick in query.checked_only:
-        for part in _parts_of_pick(pick):
+        for part in _parts_of_nested(pick):
             yield replace(empty, checked_only=(part,))
     for test in _tests_of(query.filter):
         yield replace(empty, filter=test)
@@ -54,7 +57,14 @@ def parts_of(query: Query) -> Iterator[Query]:
         yield replace(empty, groups=(group,))
 
 
-def _parts_of_pick(pick: Pick) -> Iterator[Pick]:
+def _parts_of_pick(pick: AnyPick) -> Iterator[AnyPick]:
+    if isinstance(pick, RowOutput):
+        yield pick
+    else:
+        yield from _parts_of_nested(pick)
+
+
+def _parts_of_nested(pick: NestingPick) -> Iterator[NestingPick]:
     if pick.nested is None:
         yield pick
         return

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cms.errors import Problem, Refused, invalid_query
 from cms.query.language import limits
 from cms.query.language.ast import (
     EVERYTHING,
-    INTERNAL_KEY,
-    STAR,
     Aggregate,
+    AnyPick,
+    DeepQuery,
     FieldName,
     Filter,
     Pick,
     Query,
     Slot,
     SortTerm,
+    Star,
     Window,
 )
 from cms.query.language.filters import parse_filter, parse_name
@@ -27,6 +28,7 @@ from cms.query.language.parameters import (
     AGGREGATES,
     Params,
     Path,
+    aggregate_of,
     counts_of,
     group_of,
     names_of,
@@ -74,10 +76,10 @@ class QueryParser:
         checked_only = [_count_only(pick) for pick in unnamed.values()]
         is_grouped = bool(aggregates or groups)
         if is_grouped:  # what is aggregated shows no fields, yet their names must exist
-            checked_only += [pick for pick in picks if pick.key != STAR.key]
+            checked_only += [pick for pick in picks if isinstance(pick, Pick)]
         return Query(
             picks=() if is_grouped else picks,
-            deep=tuple((name, pick.nested) for name, pick in unnamed.items() if pick.nested),
+            deep=tuple(_deep_queries(unnamed)),
             checked_only=tuple(checked_only),
             filter=self._filter(params),
             sort=self._sort(params, aggregated=is_grouped),
@@ -95,7 +97,7 @@ class QueryParser:
     def _counts(self, params: Params) -> tuple[str, ...]:
         return counts_of(params)
 
-    def _picks(self, paths: list[Path], deep: Params, aliases: Aliases) -> tuple[Pick, ...]:
+    def _picks(self, paths: list[Path], deep: Params, aliases: Aliases) -> tuple[AnyPick, ...]:
         rests_by_head: dict[str, list[Path]] = {}
         for path in paths:
             rests_by_head.setdefault(path[0], []).append(path[1:])
@@ -108,28 +110,41 @@ class QueryParser:
         heads = set()
         for path in paths:
             heads.add(path[0])
-            heads.add(path[0].partition(":")[0])
-        return {
-            name: self._pick(name, [], deep, aliases)
-            for name in (*deep, *aliases)
-            if name not in heads
-        }
+            heads.add(FieldName.parse(path[0]).field)
+        picks = {}
+        for name in (*deep, *aliases):
+            pick = None if name in heads else self._unnamed_pick(name, deep, aliases)
+            if pick:
+                picks[name] = pick
+        return picks
 
-    def _pick(self, head: str, rests: list[Path], deep: Params, aliases: Aliases) -> Pick:
+    def _unnamed_pick(self, name: str, deep: Params, aliases: Aliases) -> Pick | None:
+        return self._field_pick(name, [], deep, aliases)
+
+    def _pick(self, head: str, rests: list[Path], deep: Params, aliases: Aliases) -> AnyPick:
         """Parse the field at the head of paths; `rests` is what follows it in each of them."""
-        segment, _, target = head.partition(":")
-        name = parse_name(aliases.get(segment, segment))
-        if target:
-            name = replace(name, field=f"{name.field}:{target}")
-        key = segment if segment in aliases else name.key
-        if key == INTERNAL_KEY:
+        if FieldName.parse(head).field == "*":
+            return Star(self._nested(head, rests, deep))
+        return self._field_pick(head, rests, deep, aliases)
+
+    def _field_pick(self, head: str, rests: list[Path], deep: Params, aliases: Aliases) -> Pick:
+        segment = FieldName.parse(head)
+        name = parse_name(aliases.get(segment.field, segment.field))
+        if segment.target:
+            name = FieldName.parse(f"{name.written}:{segment.target}", name.function)
+        key = segment.field if segment.field in aliases else name.key
+        if not key:
             raise invalid_query("fields holds an empty name", parameter="fields")
+        return Pick(key, name, self._nested(head, rests, deep))
+
+    def _nested(self, head: str, rests: list[Path], deep: Params) -> Query | None:
+        """Parse the query of the items that a field leads to, None where nothing is said of it."""
         nested_paths = [rest for rest in rests if rest]
         # `deep` may name the field alone or with its target: `item`, `item:headings`.
-        deep_key = head if deep.get(head) is not None else segment
+        deep_key = head if deep.get(head) is not None else FieldName.parse(head).field
         if deep.get(deep_key) is None and not nested_paths:
-            return Pick(key, name)
-        return Pick(key, name, self._deeper(deep_key, deep, nested_paths))
+            return None
+        return self._deeper(deep_key, deep, nested_paths)
 
     def _deeper(self, segment: str, deep: Params, paths: list[Path]) -> Query:
         params = deep.get(segment) or {}
@@ -190,7 +205,7 @@ class QueryParser:
                 reason = f'There is no aggregate "{function}"; there are {", ".join(AGGREGATES)}'
                 raise invalid_query(reason, parameter="aggregate")
             names = names_of({"aggregate": fields}, "aggregate") or ["*"]
-            aggregates += [Aggregate(function, FieldName(name)) for name in names]
+            aggregates += [aggregate_of(function, name) for name in names]
         self._tally(len(aggregates), "aggregates", limits.MAX_AGGREGATES, "aggregate")
         return tuple(dict.fromkeys(aggregates))
 
@@ -209,11 +224,18 @@ class QueryParser:
         self.literals.tally.add(count, what, maximum=maximum, parameter=parameter)
 
 
+def _deep_queries(picks: Mapping[str, Pick]) -> Iterator[DeepQuery]:
+    for head, pick in picks.items():
+        if pick.nested:
+            name = FieldName.parse(head)
+            yield DeepQuery(name.field, name.target, pick.nested)
+
+
 def _count_only(pick: Pick) -> Pick:
     """Ask for no item of a list that is not shown: the caller need not see its keys."""
     if pick.nested is None:
         return pick
-    counted = (*pick.nested.aggregates, Aggregate("count", FieldName("*")))
+    counted = (*pick.nested.aggregates, Aggregate("count", None))
     return replace(pick, nested=replace(pick.nested, aggregates=counted))
 
 

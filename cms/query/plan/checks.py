@@ -6,22 +6,35 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from cms.errors import invalid_query
-from cms.query.language.ast import CallerValue, OperatorTest, Slot
+from cms.query.language.ast import CallerValue, Slot
 from cms.query.language.operators import OPERATORS, Operator, Takes
 from cms.query.plan.bindings import Placeholder
+from cms.query.plan.guarded import GuardedPath, GuardedTest
 from cms.query.plan.resolved import AnyOf, CallerPath, Predicate, SearchMatch, TypedTest, Value
 from cms.schema.types.field_type import Search, Trait
 from cms.schema.types.structures import parse_geometry
 from cms.schema.types.texts import parse_text
 
 
-def typed_test(
-    test: OperatorTest, value: Value, resolve_path: Callable[[CallerValue, str], CallerPath]
-) -> TypedTest:
+def fitting(value: Value) -> Value:
+    """Return the value; raises `Refused` INVALID_QUERY when function and type do not fit."""
+    # A number of related items needs no column.
+    if value.function is None or value.step is not None:
+        return value
+    field = value.field
+    if value.function not in field.type.functions:
+        type_name = field.type.name
+        reason = (
+            f'There is no function "{value.function}" for the type {type_name} of "{field.name}"'
+        )
+        raise invalid_query(reason, collection=field.collection, field=field.name)
+    return value
+
+
+def typed_test(test: GuardedTest, value: Value) -> TypedTest:
     """Return a test with placeholders for its operands.
 
-    `resolve_path` resolves paths from the caller. Raises `Refused` INVALID_QUERY when operator and
-    type do not fit.
+    Raises `Refused` INVALID_QUERY when operator and type do not fit.
     """
     operator = OPERATORS[test.operator]
     field = value.field
@@ -30,12 +43,17 @@ def typed_test(
     label = f"{field.collection}.{field.name} {operator.name}"
     operands: list[Placeholder | CallerPath] = []
     for operand in test.operands:
-        if isinstance(operand, CallerValue) and operand.path:
-            path = resolve_path(operand, label)
+        if isinstance(operand, GuardedPath):
+            path = _caller_path(operand, label)
             operands.append(_require_comparable(path, value, operator))
         else:
             operands.append(Placeholder(operand, convert, label))
     return TypedTest(value, operator, tuple(operands))
+
+
+def _caller_path(path: GuardedPath, label: str) -> CallerPath:
+    start = Placeholder(CallerValue(path.caller.name), str, label)
+    return CallerPath(path.collection, start, path.allowed, path.steps, fitting(path.value))
 
 
 def require_fit(operator: Operator, value: Value) -> None:

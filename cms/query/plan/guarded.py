@@ -1,20 +1,161 @@
-"""The input of the planner; only `cms.access.guard` makes it."""
+"""The input of the planner: queries whose names are fields and links; only the guard makes it.
+
+What a name leads to is looked up once, here: values and steps bring the rules of permissions with
+them as finished predicates. Filters are still to be planned: nobody has asked yet whether operators
+and functions fit the types.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cms.query.language.ast import Query
-from cms.schema.model import Collection
+from cms.query.language.ast import And, CallerValue, Constant, Now, Or, RowOutput, Slot, Window
+from cms.query.plan.resolved import LinkStep, Predicate, Value
+from cms.schema.model import Collection, Field
+
+# Filters
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedPath:
+    """A path from the caller, `$CURRENT_USER.department.id`.
+
+    The item at its start must fulfil `allowed`; None is no rule.
+    """
+
+    caller: CallerValue
+    collection: Collection
+    allowed: Predicate | None
+    steps: tuple[LinkStep, ...]
+    value: Value
+
+
+GuardedOperand = Slot | Constant | Now | CallerValue | GuardedPath
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedTest:
+    """An operator with its operands: none, one, or the two of `_between`."""
+
+    operator: str
+    operands: tuple[GuardedOperand, ...] = ()
+
+
+FieldTest = And["FieldTest"] | Or["FieldTest"] | GuardedTest
+"""Tests of one and the same value."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtValue:
+    """The value of a field fulfils the tests."""
+
+    value: Value
+    test: FieldTest
+
+
+@dataclass(frozen=True, slots=True)
+class AtItems:
+    """At least one item (or none, `negated`) at the other end of the step fulfils the filter."""
+
+    step: LinkStep
+    inner: GuardedFilter
+    negated: bool = False
+
+
+GuardedFilter = And["GuardedFilter"] | Or["GuardedFilter"] | AtValue | AtItems
+
+
+# Queries
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedColumn:
+    """A value under its key; `own_key` is the key that it has without an alias."""
+
+    key: str
+    own_key: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedEmbed:
+    """The items that a field leads to; `keys_only` lists them by key."""
+
+    key: str
+    own_key: str
+    field: Field
+    step: LinkStep
+    query: GuardedQuery
+    keys_only: bool = False
+
+
+GuardedOutput = GuardedColumn | GuardedEmbed | RowOutput
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedAggregate:
+    """A function over a value, or over the rows themselves when `value` is None."""
+
+    function: str
+    value: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedGroup:
+    key: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedTerm:
+    """One term of a sort: a value at the end of a path.
+
+    `key` is that of the group which the term may mean; None behind a path.
+    """
+
+    value: Value
+    path: tuple[LinkStep, ...] = ()
+    descending: bool = False
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateTerm:
+    """One term of a sort of groups: an aggregate."""
+
+    aggregate: GuardedAggregate
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedQuery:
+    """A query of one collection, with `*` and the order written out.
+
+    Every row must fulfil `rule` (None is no rule) and `base_filter`; `filter` is what the caller
+    asks for.
+    """
+
+    collection: Collection
+    outputs: tuple[GuardedOutput, ...]
+    filter: GuardedFilter
+    base_filter: GuardedFilter
+    rule: Predicate | None
+    key_test: GuardedTest | None
+    sort: tuple[GuardedTerm | AggregateTerm, ...]
+    groups: tuple[GuardedGroup, ...]
+    aggregates: tuple[GuardedAggregate, ...]
+    search: Slot | None
+    search_values: tuple[Value, ...]
+    window: Window | None
+    counts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A query that its caller may ask: `*` is written out, every name exists and is allowed.
+    """A query that its caller may ask.
 
     `touched_collections` are the names of all collections that it reads.
     """
 
-    collection: Collection
-    query: Query
+    query: GuardedQuery
     touched_collections: frozenset[str] = frozenset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cms.query.language.ast import AboutItem, And, AtField, Filter, OperatorTest, Or, Some
+from cms.query.language.ast import And, AtField, Filter, OperatorTest, Or, Some
 from cms.schema.model import Catalogue, Collection, Relation
 
 
@@ -26,12 +26,13 @@ class Link:
     cast: str = ""
 
 
-def link_of(catalogue: Catalogue, collection: Collection, field: str) -> Link | None:
+def link_of(
+    catalogue: Catalogue, collection: Collection, field: str, target: str | None = None
+) -> Link | None:
     """Return the link of a field, or None for a field that is no relation.
 
-    A many-to-any field has a link only with the collection behind it: `item:headings`.
+    A many-to-any field has a link to each `target` only.
     """
-    field, _, target = field.partition(":")
     many = catalogue.by_many.get((collection.name, field))
     if target:
         return _any_link(catalogue, many, target) if many else None
@@ -51,13 +52,18 @@ def link_of(catalogue: Catalogue, collection: Collection, field: str) -> Link | 
     return None
 
 
-def target_collections(catalogue: Catalogue, collection: Collection, field: str) -> tuple[str, ...]:
-    """Return the collections that a many-to-any field may lead to; none for any other field."""
+def any_links(catalogue: Catalogue, collection: Collection, field: str) -> tuple[Link, ...]:
+    """Return the links of a many-to-any field, one to each target; none for any other field."""
     many = catalogue.by_many.get((collection.name, field))
     if many is None or many.one_collection:
         return ()
-    allowed = many.one_allowed_collections or ()
-    return tuple(name for name in allowed if _any_link(catalogue, many, name))
+    links = (_any_link(catalogue, many, name) for name in many.one_allowed_collections or ())
+    return tuple(link for link in links if link)
+
+
+def target_collections(catalogue: Catalogue, collection: Collection, field: str) -> tuple[str, ...]:
+    """Return the collections that a many-to-any field may lead to; none for any other field."""
+    return tuple(link.target for link in any_links(catalogue, collection, field))
 
 
 def history_item_link(catalogue: Catalogue, history: Collection, target: str) -> Link | None:
@@ -107,7 +113,7 @@ def has_key_test(filter: Filter) -> bool:
     match filter:
         case And(items) | Or(items):
             return any(has_key_test(item) for item in items)
-        case AtField() | Some() | AboutItem():
+        case AtField() | Some():
             return False
         case OperatorTest():
             return True
@@ -120,7 +126,7 @@ def has_quantifier(filter: Filter) -> bool:
             return any(has_quantifier(item) for item in items)
         case Some():
             return True
-        case AtField() | OperatorTest() | AboutItem():
+        case AtField() | OperatorTest():
             return False
 
 
@@ -131,5 +137,5 @@ def has_item_test(filter: Filter) -> bool:
             return any(has_item_test(item) for item in items)
         case AtField() | Some():
             return True
-        case OperatorTest() | AboutItem():
+        case OperatorTest():
             return False

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from cms.query.language.ast import FieldName
 from cms.query.plan.links import Link
-from cms.schema.model import Collection
+from cms.schema.model import Collection, Field
 from cms.schema.types.field_type import Trait
 
 
-def default_sort(collection: Collection, link: Link | None = None) -> tuple[FieldName, ...]:
+def default_sort(collection: Collection, link: Link | None = None) -> tuple[Field, ...]:
     """Return the sort field of the relation to the items, else of their collection, if any."""
     name = collection.sort_field
     if link and link.to_many:
@@ -16,13 +15,11 @@ def default_sort(collection: Collection, link: Link | None = None) -> tuple[Fiel
     field = collection.fields.get(name) if name else None
     if field is None or field.is_secret or Trait.SORTING not in field.type.traits:
         return ()
-    return (FieldName(field.name),)
+    return (field,)
 
 
-def tie_breakers(collection: Collection) -> tuple[FieldName, ...]:
+def tie_breakers(collection: Collection) -> tuple[Field, ...]:
     """Return the fields that make any order total: the primary key, or all sortable columns."""
     if collection.primary_key:
-        return (FieldName(collection.primary_key),)
-    return tuple(
-        FieldName(field.name) for field in collection.columns if Trait.SORTING in field.type.traits
-    )
+        return (collection.key,)
+    return tuple(field for field in collection.columns if Trait.SORTING in field.type.traits)

@@ -17,14 +17,14 @@ class Value:
     """A column, a function of one, or with `step` the number of related items.
 
     In rows that do not fulfil `when` the value is null, wherever it is used. `members` are, of a
-    JSON object, the members that may be read, each under the condition beside them.
+    JSON object, the members that may be read; None is all of them.
     """
 
     field: Field
     function: str | None = None
     step: LinkStep | None = None
     when: Predicate | None = None
-    members: tuple[tuple[Predicate, tuple[str, ...]], ...] | None = None
+    members: tuple[VisibleMembers, ...] | None = None
 
     @property
     def type(self) -> FieldType:
@@ -50,6 +50,14 @@ class Value:
     def parse(self) -> Parse:
         """The parser of operands; it refuses what the cast in the statement would fail for."""
         return self.type.parse_rounded or self.type.parse
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleMembers:
+    """Names of members of a JSON object, which may be read in rows that fulfil `when`."""
+
+    when: Predicate
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +132,18 @@ class RevisionItem:
 
 
 Predicate = All | AnyOf | TypedTest | Exists | SearchMatch | RevisionItem
+
+EVERY_ROW = All(())
+NO_ROW = AnyOf(())
+
+
+def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
+    """Return the condition that holds where both hold; None holds in every row."""
+    if first is None or first == EVERY_ROW:
+        return None if second == EVERY_ROW else second
+    if second is None or second == EVERY_ROW:
+        return first
+    return All((first, second))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from typing import Any
 
 from cms.errors import Problem, Refused, invalid_query
 from cms.query.language.ast import (
-    AboutItem,
     And,
     AtField,
     CallerValue,
@@ -176,8 +175,6 @@ class _Evaluation:
                 return self._some(inner, subject, "none" if negated else "some")
             case OperatorTest():
                 return self._test(filter, subject)
-            case AboutItem():
-                raise AssertionError("only the guard says this")
 
     def _any_of(
         self, problems_by_part: list[list[Problem]], subject: _CheckedValue
@@ -205,14 +202,14 @@ class _Evaluation:
 
     def _step(self, name: FieldName, subject: _CheckedValue) -> _CheckedValue:
         values = subject.value if isinstance(subject.value, Mapping) else {}
-        path = (*subject.path, name.base_field)
+        path = (*subject.path, name.field)
         is_untyped = subject.is_untyped or subject.item_collection is None
         # Values that were not sent are known of the item itself, not of items nested in it.
-        unsent = None if subject.path else self.context.unsent_values.get(name.base_field)
+        unsent = None if subject.path else self.context.unsent_values.get(name.field)
         value = _CheckedValue(
-            values.get(name.base_field, unsent),
+            values.get(name.field, unsent),
             path,
-            was_sent=name.base_field in values,
+            was_sent=name.field in values,
             is_untyped=is_untyped,
         )
         if subject.item_collection:
@@ -222,13 +219,13 @@ class _Evaluation:
     def _with_field(
         self, value: _CheckedValue, name: FieldName, collection: Collection
     ) -> _CheckedValue:
-        field = collection.fields.get(name.base_field)
+        field = collection.fields.get(name.field)
         if field is None:
-            reason = f'A rule names "{name.base_field}", which "{collection.name}" does not have'
-            raise invalid_query(reason, collection=collection.name, field=name.base_field)
+            reason = f'A rule names "{name.field}", which "{collection.name}" does not have'
+            raise invalid_query(reason, collection=collection.name, field=name.field)
         target = None
         if catalogue := self.context.catalogue:
-            link = link_of(catalogue, collection, name.field)
+            link = link_of(catalogue, collection, name.field, name.target)
             target = catalogue.collections.get(link.target) if link else None
         return replace(value, typed=Value(field), item_collection=target)
 

@@ -21,6 +21,7 @@ from cms.query.plan.resolved import (
     SearchMatch,
     TypedTest,
     Value,
+    VisibleMembers,
 )
 from cms.schema.model import Field
 from cms.schema.types import TYPES
@@ -114,9 +115,7 @@ def masked(value: Fragment, when: Predicate | None, level: int) -> Fragment:
     return fill("CASE WHEN {0} THEN {1} END", predicate(when, level), value)
 
 
-def visible_members(
-    value: Fragment, members: tuple[tuple[Predicate, tuple[str, ...]], ...], level: int
-) -> Fragment:
+def visible_members(value: Fragment, members: tuple[VisibleMembers, ...], level: int) -> Fragment:
     """Print a JSON object with the members that may be read; any other value becomes null."""
     shape = (
         "CASE WHEN json_typeof({0}) = 'object' THEN ("
@@ -127,10 +126,10 @@ def visible_members(
     names = [
         fill(
             "SELECT unnest({0}) WHERE {1}",
-            param(_constants(names), "text[]"),
-            predicate(when, level),
+            param(_constants(part.names), "text[]"),
+            predicate(part.when, level),
         )
-        for when, names in members
+        for part in members
     ]
     return fill(shape, value, join(" UNION ALL ", names or [text("SELECT NULL::text")]))
 

@@ -1,0 +1,85 @@
+"""Rules of permissions that can be applied: their names are resolved, and their types fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from cms.access.policy import FULL_GRANT, Grant
+from cms.query.language.ast import EVERYTHING, NOTHING
+from cms.query.plan.resolved import EVERY_ROW, NO_ROW, All, AnyOf, Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedRule:
+    """A rule on the rows of one collection, and the filter (or filters) that it was made of.
+
+    Rules of one `source` are equal: predicates hold converters, which cannot be compared. A rule
+    whose source compares with a geometry has no hash.
+    """
+
+    source: object
+    predicate: Predicate = field(compare=False)
+
+
+UNRESTRICTED = GuardedRule(EVERYTHING, EVERY_ROW)
+"""The rule that every row fulfils."""
+NO_ROWS = GuardedRule(NOTHING, NO_ROW)
+"""The rule that no row fulfils."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedGrant(Grant):
+    """A permission whose rule can be applied."""
+
+    rule: GuardedRule = UNRESTRICTED
+
+
+FULL_GUARDED_GRANT = GuardedGrant(FULL_GRANT.collection, FULL_GRANT.action, FULL_GRANT.fields)
+"""The grant of an administrator for every collection and action."""
+
+
+def with_rule(grant: Grant, rule: GuardedRule) -> GuardedGrant:
+    """Return a grant as one that can be applied."""
+    return GuardedGrant(
+        collection=grant.collection,
+        action=grant.action,
+        fields=grant.fields,
+        validation=grant.validation,
+        presets=grant.presets,
+        id=grant.id,
+        rule_source=grant.rule_source,
+        rule=rule,
+    )
+
+
+def all_of(rules: Iterable[GuardedRule]) -> GuardedRule:
+    """Return the rule of rows that fulfil all rules; without rules that is every row."""
+    different = _without_repetitions(rule for rule in rules if rule != UNRESTRICTED)
+    if not different:
+        return UNRESTRICTED
+    if len(different) == 1:
+        return different[0]
+    source = "all of", *(rule.source for rule in different)
+    return GuardedRule(source, All(tuple(rule.predicate for rule in different)))
+
+
+def any_of(rules: Iterable[GuardedRule]) -> GuardedRule:
+    """Return the rule of rows that fulfil at least one rule; without rules that is no row."""
+    different = _without_repetitions(rules)
+    if UNRESTRICTED in different:
+        return UNRESTRICTED
+    if not different:
+        return NO_ROWS
+    if len(different) == 1:
+        return different[0]
+    source = "any of", *(rule.source for rule in different)
+    return GuardedRule(source, AnyOf(tuple(rule.predicate for rule in different)))
+
+
+def _without_repetitions(rules: Iterable[GuardedRule]) -> list[GuardedRule]:
+    different: list[GuardedRule] = []
+    for rule in rules:
+        if rule not in different:
+            different.append(rule)
+    return different

@@ -1,0 +1,34 @@
+"""Filters planned: operators and functions fit the types, operands are placeholders."""
+
+from __future__ import annotations
+
+from cms.query.language.ast import And, Or
+from cms.query.plan.checks import fitting, typed_test
+from cms.query.plan.guarded import AtItems, AtValue, FieldTest, GuardedFilter, GuardedTest
+from cms.query.plan.resolved import All, AnyOf, Exists, Predicate, Value
+
+
+def predicate_of(filter: GuardedFilter) -> Predicate:
+    """Return a filter as a condition that can be printed.
+
+    Raises `Refused` INVALID_QUERY where an operator or a function does not fit.
+    """
+    match filter:
+        case And(items):
+            return All(tuple(predicate_of(item) for item in items))
+        case Or(items):
+            return AnyOf(tuple(predicate_of(item) for item in items))
+        case AtValue(value, test):
+            return _on_value(test, fitting(value))
+        case AtItems(step, inner, negated):
+            return Exists(step, predicate_of(inner), negated=negated)
+
+
+def _on_value(test: FieldTest, value: Value) -> Predicate:
+    match test:
+        case And(items):
+            return All(tuple(_on_value(item, value) for item in items))
+        case Or(items):
+            return AnyOf(tuple(_on_value(item, value) for item in items))
+        case GuardedTest():
+            return typed_test(test, value)

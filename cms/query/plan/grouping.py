@@ -1,0 +1,94 @@
+"""Groups and aggregates planned: which types have them, and in which order groups come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cms.errors import Refused, invalid_query
+from cms.query.plan.checks import fitting
+from cms.query.plan.guarded import AggregateTerm, GuardedAggregate, GuardedGroup, GuardedQuery
+from cms.query.plan.resolved import AggregateValue, Group, Grouping, Order, Value
+from cms.schema.types.field_type import FieldType, Trait
+
+_TRAITS_OF_AGGREGATES = {
+    "countDistinct": Trait.SORTING,
+    "min": Trait.ORDER,
+    "max": Trait.ORDER,
+}
+"""What some aggregates need of a type; sums and averages need numbers."""
+
+
+def grouping_of(query: GuardedQuery) -> Grouping | None:
+    """Return the groups of a query, None for a query of items.
+
+    Raises `Refused` INVALID_QUERY where a type cannot be grouped by or has no such aggregate.
+    """
+    if not query.aggregates and not query.groups:
+        return None
+    groups = tuple(_group(group) for group in query.groups)
+    aggregates = tuple(_aggregate(aggregate) for aggregate in query.aggregates)
+    _refuse_duplicate_keys(groups, aggregates)
+    return Grouping(groups, aggregates, _order(query, groups))
+
+
+def _group(group: GuardedGroup) -> Group:
+    value = fitting(group.value)
+    if Trait.SORTING not in value.type.traits:
+        raise unfit(value, "cannot be grouped by", "groupBy")
+    return Group(group.key, value)
+
+
+def _aggregate(aggregate: GuardedAggregate, *, descending: bool = False) -> AggregateValue:
+    function = aggregate.function
+    if aggregate.value is None:
+        if not function.startswith("count"):
+            raise invalid_query(f"{function} takes a field, not *", parameter="aggregate")
+        return AggregateValue(function, None, descending)
+    value = fitting(aggregate.value)
+    if value.field.column is None or not _fits_aggregate(function, value.type):
+        raise unfit(value, f"has no {function}", "aggregate")
+    return AggregateValue(function, value, descending)
+
+
+def _fits_aggregate(function: str, field_type: FieldType) -> bool:
+    if function == "count":
+        return True
+    trait = _TRAITS_OF_AGGREGATES.get(function, Trait.ARITHMETIC)
+    return trait in field_type.traits
+
+
+def _refuse_duplicate_keys(groups: Iterable[Group], aggregates: Iterable[AggregateValue]) -> None:
+    """Raise `Refused` INVALID_QUERY where two groups or aggregates would share a key."""
+    keys: set[str] = set()
+    # The aggregates of one function are together under its name.
+    functions = dict.fromkeys(aggregate.function for aggregate in aggregates)
+    for key in (*(group.key for group in groups), *functions):
+        if key in keys:
+            raise invalid_query(
+                f'Two groups or aggregates would both be called "{key}"', parameter="groupBy"
+            )
+        keys.add(key)
+
+
+def _order(query: GuardedQuery, groups: tuple[Group, ...]) -> tuple[Order | AggregateValue, ...]:
+    """Return the order of groups: that of the query, and of the groups themselves last."""
+    order: list[Order | AggregateValue] = []
+    by_key = {group.key: group for group in groups}
+    for term in query.sort:
+        if isinstance(term, AggregateTerm):
+            order.append(_aggregate(term.aggregate, descending=term.descending))
+        elif term.key in by_key:
+            order.append(Order(by_key[term.key].value, descending=term.descending))
+        else:
+            raise invalid_query(
+                "Groups are sorted by what they are grouped by or an aggregate",
+                parameter="sort",
+            )
+    return (*order, *(Order(group.value) for group in groups))
+
+
+def unfit(value: Value, problem: str, parameter: str) -> Refused:
+    """Return the refusal of a value whose type does not fit a parameter."""
+    field = value.field
+    reason = f'The field "{field.name}" of type {field.type.name} {problem}'
+    return invalid_query(reason, collection=field.collection, field=field.name, parameter=parameter)
