@@ -37,7 +37,11 @@ from cms.special_networks import Address
 
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
+"""For each address of a host."""
+
 READ_SECONDS = 30.0
+"""Between two pieces of an answer; `FetchLimits` has the time for all of it."""
+
 CHUNK_BYTES = 2**16
 
 _USUAL_HEADERS = {
@@ -48,10 +52,10 @@ _USUAL_HEADERS = {
 }
 # With the percent sign: what is quoted already stays as it is.
 _UNQUOTED = "/%:@!$&'()*+,;=~-._"
-_REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _GZIP = 31
 """How zlib is told that a stream has the header of gzip."""
 
+_REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _METHOD_KEEPING_STATUSES = frozenset({307, 308})
 _SENSITIVE_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _BODY_HEADERS = frozenset(
@@ -113,6 +117,7 @@ def fetch(
     Raises `AddressDenied` for an address that may not be requested, `FetchError` for a server that
     does not answer. `resolve` and `ssl_context` replace the system's own.
     """
+    # One for all redirects: otherwise each of them would begin anew.
     deadline = time.monotonic() + limits.seconds
     ssl_context = ssl_context or _default_ssl_context()
     for _ in range(MAX_REDIRECTS + 1):
@@ -171,6 +176,7 @@ def _connection(
 
 
 def _connect(addresses: Sequence[Address], port: int, deadline: float) -> socket.socket:
+    # Hosts with IPv6 addresses are asked from machines without IPv6: the next address may do.
     for address in addresses:
         seconds_left = deadline - time.monotonic()
         if seconds_left <= 0:
@@ -206,6 +212,7 @@ def _with_tls(
 @cache
 def _default_ssl_context() -> ssl.SSLContext:
     context = ssl.create_default_context()
+    # Beside the system's own authorities, of which a slim container has none.
     context.load_verify_locations(certifi.where())
     return context
 
@@ -213,7 +220,7 @@ def _default_ssl_context() -> ssl.SSLContext:
 def _send_request(
     connection: http.client.HTTPConnection, request: OutgoingRequest, target: SplitResult
 ) -> http.client.HTTPResponse:
-    # In one spelling, so that a header of the request replaces the one above.
+    # In one spelling, so that a header of the request replaces the usual one.
     own_headers = {name.title(): value for name, value in request.headers.items()}
     try:
         connection.request(

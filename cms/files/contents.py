@@ -91,6 +91,7 @@ class Contents:
         target = self.storages.requested(location)
         source = self.storages[content.storage]
         target.put(content.path, source.get(content.path))
+        # Only now: a move that fails half-way leaves the content where it was.
         self.remove([content])
         return replace(content, storage=location)
 
@@ -99,6 +100,7 @@ class Contents:
 
         Raises `Refused` INVALID_PAYLOAD for a media type that is not allowed.
         """
+        # By the name that the file gets, which may differ from the one that was sent.
         media_type = media_type_of(content.head, name=name, declared=content.declared_type)
         if not is_allowed(media_type, self._allowed):
             raise invalid_payload(f"Files of the type {media_type} are not allowed", field="type")
@@ -147,6 +149,7 @@ class Contents:
 
 def contents_of(rows: Sequence[tuple[Any, ...]]) -> list[Content]:
     """Return the contents of rows that hold an id, a storage location and a path in it."""
+    # Rows that other programs wrote may have no content.
     return [Content(str(storage), str(path)) for _, storage, path in rows if path]
 
 

@@ -124,6 +124,7 @@ def replace(
 
     It takes the permission to change the file's name.
     """
+    # Before the body is received: whoever may not change files does not send it for nothing.
     records.require_permission(library.store, request.identity, collection=FILES, action="update")
     with library.contents.provisional() as stored:
         uploads = receive(library.contents, parts, stored, max_bytes=library.max_field_bytes)

@@ -64,6 +64,7 @@ def receive(
     if not uploads:
         raise invalid_payload("The form holds no file", field="file")
     uploads[-1].fields |= next_fields
+    # A form that begins with its file names the location only after the content has been stored.
     for upload in uploads:
         _relocate(contents, upload, stored)
     return uploads
@@ -109,5 +110,5 @@ def _parse_tags(text: str) -> object:
     """Return tags that came as JSON, or as words with commas between them."""
     try:
         return jsontext.loads(text.encode())
-    except ValueError:
+    except ValueError:  # forms of people, not of programs
         return [word.strip() for word in text.split(",") if word.strip()]

@@ -18,6 +18,7 @@ _GREY_FORMATS = ("jpg", "png", "tiff")
 
 def in_editable_mode(image: Image.Image) -> Image.Image:
     """Return an image as L, LA, RGB, RGBA or CMYK."""
+    # The file is closed before the first step reads a pixel.
     image.load()
     match image.mode:
         case "L" | "LA" | "RGB" | "RGBA" | "CMYK":
@@ -60,6 +61,7 @@ def on_colours(image: Image.Image, change: Callable[[Image.Image], Image.Image])
     if not image.mode.endswith("A"):
         return with_info_of(image, change(image))
     opaque_mode = image.mode[:-1]
+    # Without its transparency, which a change would take for one more colour.
     result = change(image.convert(opaque_mode))
     result.putalpha(image.getchannel("A"))
     return with_info_of(image, result)
@@ -73,6 +75,7 @@ def in_srgb(image: Image.Image) -> Image.Image:
         result = ImageCms.profileToProfile(image, profile, SRGB, outputMode=mode)
         assert result is not None
     except (KeyError, ImageCms.PyCMSError, OSError, ValueError):
+        # Without a profile, or with a broken one, colours count as sRGB already.
         result = image.convert(mode)
     result.info = {key: value for key, value in image.info.items() if key != "icc_profile"}
     return result

@@ -89,6 +89,7 @@ def scaled_size(size: Size, resize: Resize) -> ExactSize:
     afterwards.
     """
     width, height = size
+    # A side that is not asked for sets no bound.
     across = (resize.width or math.inf) / width
     down = (resize.height or math.inf) / height
     if resize.width is None or resize.height is None or resize.fit in ("contain", "inside"):
@@ -174,6 +175,7 @@ def _rotated(image: Image.Image, angle: float) -> Image.Image:
     right_angle = _RIGHT_ANGLES.get(angle)
     if right_angle is not None:
         return image.transpose(right_angle)
+    # The corners that a turned image leaves are transparent.
     with_alpha = in_srgb(image).convert("RGBA")
     # Pillow turns the other way round.
     turned = with_alpha.rotate(-angle, Image.Resampling.BICUBIC, expand=True, fillcolor=CLEAR_WHITE)
@@ -194,6 +196,7 @@ def _trimmed(image: Image.Image, threshold: float) -> Image.Image:
 
 
 def _tinted(colours: Image.Image, tint: Tint) -> Image.Image:
+    # Brightness is one channel of YCbCr; the hue is the two others.
     luma = colours.convert("L")
     pixel = Image.new("RGB", (1, 1), (tint.red, tint.green, tint.blue)).convert("YCbCr")
     _, blue, red = pixel.getpixel((0, 0))  # type: ignore[misc]

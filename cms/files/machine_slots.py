@@ -34,6 +34,7 @@ class MachineSlots:
         while (descriptor := self._lock_free_slot()) is None:
             if time.monotonic() > deadline:
                 raise AllSlotsTaken
+            # A lock that is waited for would be one file's, and any slot will do.
             time.sleep(POLL_SECONDS)
         try:
             yield

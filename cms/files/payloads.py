@@ -122,6 +122,7 @@ def _with_clean_name(fields: Mapping[str, object]) -> Json:
 
 def _refuse_owned(fields: Mapping[str, object], owned: frozenset[str]) -> None:
     """Refuse fields that clients cannot set, all of them in one answer."""
+    # Sorted, because the order of a set differs from process to process.
     problems = [_owned_problem(name) for name in sorted(owned & fields.keys())]
     if problems:
         raise Refused(problems)

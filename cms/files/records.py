@@ -106,6 +106,7 @@ def plan_create(call: WriteCall, rows: Sequence[NewRow]) -> TransactionWork[Writ
     """Return the work that creates rows."""
     parser = call.payload_parser()
     root = parser.parse(call.collection, [row.values for row in rows], Expects.ABSENT)
+    # Before the checks of required fields, which defaults and the service's values satisfy.
     for change, row in zip(root.changes, rows, strict=True):
         change.values |= {
             **_values(call.collection, row.defaults),
@@ -169,6 +170,7 @@ def delete(
 
     Raises `Refused` NOT_FOUND or FORBIDDEN, and then deletes none.
     """
+    # Folders are often empty.
     if not keys:
         return {}
     write_context.authorizer.authorize_delete(collection, keys, write_context.transaction.execute)

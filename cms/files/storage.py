@@ -35,6 +35,7 @@ CHUNK_BYTES = 2**18
 """The bytes of a content that are read, and held in memory, at a time."""
 
 MAX_CONCURRENT_PARTS = 2
+"""Parts of one upload under way at a time; each is held in memory."""
 
 # obstore's names for contents in a folder that are not whole yet.
 _STAGED = re.compile(r"#\d+$")
@@ -106,6 +107,7 @@ class Storage:
         """Return a content in pieces, or `length` bytes of it from `start` on, which must lie
         within it.
         """
+        # Stores refuse a range of no bytes.
         if length == 0:
             return iter(())
         with self._mapped_errors():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from typing import Protocol
 
 import falcon
 
@@ -15,10 +15,26 @@ from cms.http.items import ItemResource, ItemsResource
 from cms.http.media import idempotency_key_of, read_json, read_json_object, send_written
 
 
+class LibraryCalls(Protocol):
+    """What files and folders have in common; the modules `files` and `folders` implement it."""
+
+    def change_one(
+        self, library: Library, request: WriteRequest, key: str, payload: object
+    ) -> bytes | None: ...
+
+    def change_many(
+        self, library: Library, request: WriteRequest, payload: object
+    ) -> bytes | None: ...
+
+    def delete_one(self, library: Library, request: WriteRequest, key: str) -> None: ...
+
+    def delete_many(self, library: Library, request: WriteRequest, payload: object) -> None: ...
+
+
 class LibraryItemsResource:
     """Reads, changes and deletes several files or folders."""
 
-    def __init__(self, library: Library, collection: str, calls: ModuleType) -> None:
+    def __init__(self, library: Library, collection: str, calls: LibraryCalls) -> None:
         self._library = library
         self._collection = collection
         self._calls = calls
@@ -45,7 +61,7 @@ class LibraryItemsResource:
 class LibraryItemResource:
     """One file or folder by its id."""
 
-    def __init__(self, library: Library, collection: str, calls: ModuleType) -> None:
+    def __init__(self, library: Library, collection: str, calls: LibraryCalls) -> None:
         self._library = library
         self._collection = collection
         self._calls = calls
@@ -131,6 +147,7 @@ class FolderResource(LibraryItemResource):
 
 def write_request_of(request: falcon.Request) -> WriteRequest:
     """Return the caller and the conditions of a write; call it after a JSON body was read."""
+    # Only a repeated POST would do its work twice.
     idempotency = idempotency_key_of(request) if request.method == "POST" else None
     return WriteRequest(
         request.context.identity, request.query_string, idempotency, request.get_header("If-Match")

@@ -85,6 +85,7 @@ def _file_part(parts: Iterator[FormPart]) -> tuple[str, Iterator[bytes]]:
 
 def _only_file(part: FormPart, other_parts: Iterator[FormPart]) -> Iterator[bytes]:
     yield from part.chunks
+    # All parts behind it, so that a second file is noticed, and the body read to its end.
     if any(other_part.name == "file" for other_part in other_parts):
         raise invalid_payload("The form has more than one file", field="file")
 

@@ -123,6 +123,7 @@ def parse_steps(value: object, *, maximum: int = MAX_SIDE) -> tuple[ImageStep, .
         entries = _json(value)
     if not isinstance(entries, list):
         raise illegal_transform("transforms is a JSON array of operations", parameter="transforms")
+    # Each step takes time and memory, and anybody may ask for them.
     if len(entries) > MAX_STEPS:
         raise illegal_transform(
             f"transforms holds at most {MAX_STEPS} operations", parameter="transforms"
@@ -235,6 +236,7 @@ def _options(arguments: Arguments, path: str, known: Sequence[str]) -> Mapping[s
     options = None
     if len(arguments) == 1:
         options = arguments[0]
+    # A misspelt option would be ignored without a word.
     if not isinstance(options, dict) or not options.keys() <= set(known):
         raise illegal_transform(
             f"{path} takes an object of {', '.join(known)}", parameter="transforms"
