@@ -27,17 +27,17 @@ def test_the_table_of_paths_is_read() -> None:
 @pytest.mark.parametrize(
     "path", [*PATHS, *(f"$CURRENT_USER.{name}" for name in FIELDS_OF_THE_USER)]
 )
-def test_every_path_from_the_caller_in_the_documentation_exists(api: Client, path: str) -> None:
+def test_every_path_from_the_caller_in_the_documentation_exists(admin: Client, path: str) -> None:
     is_key = path.endswith((".id", ".role", "_ROLE"))
     field = "id" if is_key else "description"
-    answer = api.get("/users", **{f"filter[{field}][{to_one_or_many(path)}]": path})
+    answer = admin.get("/users", **{f"filter[{field}][{to_one_or_many(path)}]": path})
     assert answer.status == 200, answer.text
 
 
 @pytest.mark.parametrize("secret", ["password", "token", "tfa_secret", "auth_data"])
-def test_no_path_from_the_caller_leads_to_a_secret(api: Client, secret: str) -> None:
+def test_no_path_from_the_caller_leads_to_a_secret(admin: Client, secret: str) -> None:
     assert (
-        api.get("/users", **{"filter[description][_eq]": f"$CURRENT_USER.{secret}"}).status == 400
+        admin.get("/users", **{"filter[description][_eq]": f"$CURRENT_USER.{secret}"}).status == 400
     )
 
 
@@ -45,13 +45,13 @@ def test_no_path_from_the_caller_leads_to_a_secret(api: Client, secret: str) -> 
     "sort", ["-year(timestamp)", "action", "-count", "max.id", "-countDistinct.collection"]
 )
 def test_groups_are_sorted_by_what_they_are_grouped_by_or_an_aggregate(
-    api: Client, sort: str
+    admin: Client, sort: str
 ) -> None:
     grouped = {"groupBy": "year(timestamp),action", "aggregate[count]": "*", "sort": sort}
-    assert api.get("/activity", **grouped).status == 200
+    assert admin.get("/activity", **grouped).status == 200
 
 
 @pytest.mark.parametrize("sort", ["collection", "user.email", "timestamp"])
-def test_groups_are_sorted_by_nothing_else(api: Client, sort: str) -> None:
+def test_groups_are_sorted_by_nothing_else(admin: Client, sort: str) -> None:
     grouped = {"groupBy": "year(timestamp),action", "aggregate[count]": "*", "sort": sort}
-    assert api.get("/activity", **grouped).status == 400
+    assert admin.get("/activity", **grouped).status == 400

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +14,8 @@ from cms.config import Config
 from cms.structure import indexes
 from tests.client import Client
 from tests.things import furnished
+
+_numbers = itertools.count()
 
 TYPES = "string text uuid integer bigInteger float decimal boolean date time datetime timestamp json csv hash binary"
 
@@ -31,6 +34,12 @@ def make_things(admin: Client) -> None:
 def things(api: Client) -> Client:
     """The administrator's client, with a collection "things"."""
     return api
+
+
+@pytest.fixture
+def name() -> str:
+    """The name of a field that no other test has: they may share the collection."""
+    return f"f_{next(_numbers)}"
 
 
 def add(api: Client, field: str, type_name: str, **more: object) -> Any:
@@ -137,16 +146,17 @@ def test_several_fields_change_together_or_not_at_all(things: Client) -> None:
     ],
 )
 def test_a_type_changes_when_every_value_survives(
-    things: Client, before: str, value: Any, after: str, expected: Any
+    admin: Client, name: str, before: str, value: Any, after: str, expected: Any
 ) -> None:
-    add(things, "a", before)
-    things.post("/items/things", [{"a": value}, {"a": None}])
-    assert change(things, "a", type=after)["type"] == after
-    assert [item["a"] for item in things.get("/items/things").data] == [expected, None]
+    add(admin, name, before)
+    made = admin.post("/items/things", [{name: value}, {name: None}]).data
+    assert change(admin, name, type=after)["type"] == after
+    changed = [admin.get(f"/items/things/{item['id']}").data[name] for item in made]
+    assert changed == [expected, None]
 
 
 @pytest.mark.parametrize(
-    ("before", "value", "change_said"),
+    ("before", "value", "body"),
     [
         ("bigInteger", 2**40, {"type": "integer"}),
         ("float", 1.5, {"type": "integer"}),
@@ -179,15 +189,16 @@ def test_a_type_changes_when_every_value_survives(
     ],
 )
 def test_a_change_that_would_lose_or_break_a_value_is_refused_whole(
-    things: Client, before: str, value: Any, change_said: dict[str, Any]
+    admin: Client, name: str, before: str, value: Any, body: dict[str, Any]
 ) -> None:
-    add(things, "a", before, schema={} if before == "hash" else {"default_value": None})
-    things.post("/items/things", {"a": value})
-    record, items = things.get("/fields/things/a").data, things.get("/items/things").data
-    answer = things.patch("/fields/things/a", {"meta": {"note": "half done"}, **change_said})
+    add(admin, name, before, schema={} if before == "hash" else {"default_value": None})
+    admin.post("/items/things", {name: value})
+    path = f"/fields/things/{name}"
+    record, items = admin.get(path).data, admin.get("/items/things").data
+    answer = admin.patch(path, {"meta": {"note": "half done"}, **body})
     assert answer.status == 400, answer.text
-    assert things.get("/fields/things/a").data == record
-    assert things.get("/items/things").data == items
+    assert admin.get(path).data == record
+    assert admin.get("/items/things").data == items
 
 
 def test_a_default_follows_a_change_of_type(things: Client) -> None:
@@ -364,12 +375,14 @@ def test_a_rename_and_another_change_happen_together(things: Client) -> None:
     assert record["schema"]["is_indexed"]
 
 
-@pytest.mark.parametrize("name", ["id", "1st", "", None, "a b", "x" * 64, "ctid"])
-def test_a_name_that_is_taken_or_is_none_is_refused(things: Client, name: object) -> None:
-    add(things, "a", "string")
-    answer = things.patch("/fields/things/a", {"field": name, "meta": {"note": "half done"}})
+@pytest.mark.parametrize("wrong", ["id", "1st", "", None, "a b", "x" * 64, "ctid"])
+def test_a_name_that_is_taken_or_is_none_is_refused(
+    admin: Client, name: str, wrong: object
+) -> None:
+    add(admin, name, "string")
+    answer = admin.patch(f"/fields/things/{name}", {"field": wrong, "meta": {"note": "half done"}})
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
-    assert things.get("/fields/things/a").data["meta"]["note"] is None
+    assert admin.get(f"/fields/things/{name}").data["meta"]["note"] is None
 
 
 @pytest.fixture
