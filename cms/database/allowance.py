@@ -1,4 +1,4 @@
-"""The time and the bytes that all operations of a batch share: those of one statement and answer."""
+"""What all operations of a batch share: the time of one statement, the bytes of one answer."""
 
 from __future__ import annotations
 

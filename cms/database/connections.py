@@ -150,7 +150,7 @@ class Database:
     def fetch_unprepared(
         self, text: str, values: Sequence[object], *, chunking: Chunking | None = None
     ) -> list[Row]:
-        """Run one reading statement, planned for these values: a plan for any values is a poor one."""
+        """Run one reading statement, planned for its values where a plan for any would be poor."""
         with mapped_errors(), _borrow(self._open().read) as connection:
             return connection.wire.read(text, values, prepare=False, chunking=chunking)
 
@@ -159,7 +159,7 @@ class Database:
         return self._fetch(self._open().write, text, values)
 
     def run_primary(self, fragment: Fragment) -> list[Row]:
-        """Run one statement on the primary without preparing it, because it will hardly come again."""
+        """Run one statement on the primary, unprepared because it will hardly come again."""
         text, values = fragment.numbered()
         with mapped_errors(), _borrow(self._open().write) as connection:
             return connection.wire.run(text, values, prepare=False)

@@ -35,11 +35,11 @@ def missing_migrations(applied: Collection[str]) -> tuple[QueueMigration, ...]:
             f"The queue was migrated by a newer version of procrastinate ({newer[-1]}). "
             "Install the newer version again."
         )
-    return tuple(
-        QueueMigration(f"procrastinate {name}", _text(files[name]), (name,))
-        for name in files
-        if name not in applied
-    )
+    missing = []
+    for name, path in files.items():
+        if name not in applied:
+            missing.append(QueueMigration(f"procrastinate {name}", _text(path), (name,)))
+    return tuple(missing)
 
 
 @cache

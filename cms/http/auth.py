@@ -103,7 +103,8 @@ class LogoutResource:
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """End one session, or with `all=true` every session of its user, and clear the cookies."""
         token = self._token_source.token(request, _optional_object(request))
-        # Before the session ends: a token that is no longer valid is refused, and its cookies must go.
+        # Before the session ends: a token that is no longer valid is refused, but its cookies must
+        # go as well.
         self._token_source.cookies.clear(request, response)
         everywhere = _boolean(request.get_param("all"))
         sessions.logout(
@@ -152,7 +153,7 @@ def _mode(payload: Mapping[str, object]) -> Mode | None:
 def _session_body(issued: IssuedTokens) -> Mapping[str, object]:
     """Return the part of a session that belongs in the body."""
     body: dict[str, object] = {"expires": issued.expires}
-    # The cookies are HttpOnly, so that no script can read a token: the body must not show it either.
+    # Cookies are HttpOnly, so that no script can read a token. So the body must not have it either.
     if issued.access_token is not None:
         body["access_token"] = issued.access_token
     if issued.mode is Mode.JSON:

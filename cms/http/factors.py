@@ -24,7 +24,7 @@ class _SecondFactorResource:
 
 class GenerateResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Answer a secret for an authenticator app; nothing is stored before a code proves its use."""
+        """Answer a secret for an authenticator app; it is stored when a code proves its use."""
         password = required_text(read_json_object(request), "password")
         enrolment = second_factor.generate(self._store, _enrolling(request), password=password)
         send(response, {"secret": enrolment.secret, "otpauth_url": enrolment.otpauth_url})
@@ -72,6 +72,6 @@ class RecoveryCodesResource(_SecondFactorResource):
 
 
 def _enrolling(request: falcon.Request) -> Identity:
-    # Otherwise such a user would be refused until there is a second factor, and could never have one.
+    # Without this a user who must have a second factor would be refused, and could never get one.
     identity: Identity = request.context.identity
     return replace(identity, may_enrol=True)

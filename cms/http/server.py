@@ -69,7 +69,7 @@ class ExplainResource:
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         """Explain to an administrator the statement of a read, without running it."""
-        # The path is encoded as a whole, or not at all: then all that follows `path=` belongs to it.
+        # The path is encoded as a whole, or not at all: then all behind `path=` belongs to it.
         query_before, _, rest = request.query_string.partition("path=")
         if "?" in rest:
             params = parse_qs(query_before)

@@ -86,7 +86,7 @@ class FieldsResource(StructureResource):
         payload = read_json(request)
         changes = []
         for name, record in _patches(payload, "field"):
-            # In an array the name only tells which field is meant, in a single change it renames it.
+            # Here the name only says which field it is; in a change of one field it renames it.
             settings = {key: value for key, value in record.items() if key != "field"}
             changes.append(RecordPatch(name, settings))
         send(

@@ -86,12 +86,14 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
 
 
 def _policy(name: str, row: _ActorRow) -> Policy:
+    grants = []
     records = jsontext.loads_stored(row.permissions)
-    grants = [grant_of(record) for record in records] if isinstance(records, list) else []
-    granted = [*grants, PUBLIC_SETTINGS_GRANT]
+    if isinstance(records, list):
+        grants = [grant_of(record) for record in records]
     if row.has_app_access:
-        granted = [*grants, *app_grants(grants), PUBLIC_SETTINGS_GRANT]
-    return policy_of(name, granted, has_app_access=row.has_app_access)
+        grants += app_grants(grants)
+    # Everybody may read the public part of the settings.
+    return policy_of(name, [*grants, PUBLIC_SETTINGS_GRANT], has_app_access=row.has_app_access)
 
 
 def _invalid_token() -> Refused:

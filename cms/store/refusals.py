@@ -31,11 +31,10 @@ def with_inquiry(refused: Refused, run_question: RunQuestion) -> Refused:
         return refused
     discovered = refused.inquiry(run_question)
     # The inquiry finds the first problem again, and then with the position of its value.
-    known = [
-        problem
-        for problem in refused.problems
-        if not any(_is_more_specific(other, problem) for other in discovered)
-    ]
+    known = []
+    for problem in refused.problems:
+        if not any(_is_more_specific(other, problem) for other in discovered):
+            known.append(problem)
     # By their text, because extensions are no keys of a dict. One body may have changed many items,
     # and then its problem comes back for each of them.
     added: dict[str, Problem] = {}

@@ -1,4 +1,4 @@
-"""Snapshots: what a process keeps in memory of the database, loaded again when it is out of date."""
+"""Snapshots: what a process keeps in memory of the database, and when it loads them again."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """The current snapshot of one process, loaded at its first use and when the counters have moved.
+    """The current snapshot of one process, loaded at first use and when the counters have moved.
 
     `on_structure_change` is called when a new snapshot has another structure than the one before.
     """

@@ -76,11 +76,11 @@ class Store:
         self.max_nested_rows = config.max_nested_rows
         self.max_answer_size = config.max_answer_size
         self.statement_timeout = config.db_statement_timeout
-        # Each connection of a pool may hold a prepared plan that is out of date, and costs an attempt.
+        # Each connection may hold a prepared plan that is out of date, which costs an attempt.
         self._attempts = ATTEMPTS + config.database_pool_size
         on_structure_change = self.database.discard_prepared
         self.snapshots = Snapshots(self.database.fetch, on_structure_change=on_structure_change)
-        # A replica may lag behind, so writes are checked against the primary's structure and rights.
+        # A replica may lag behind, so writes follow the primary's structure and rights.
         self._primary = self.snapshots
         if config.database_read_url:
             self._primary = Snapshots(
@@ -268,7 +268,7 @@ class Store:
             except Deadlock:
                 continue
             except Stale as conflict:
-                # Under the lock the structure is current: the change itself names what is not there.
+                # Under the lock the structure is current: the change itself names what is missing.
                 raise invalid_payload(f"The database refuses it: {conflict}") from None
         raise unavailable("database", "It is busy with the items of this collection")
 

@@ -40,10 +40,13 @@ def list_fields(store: Store, identity: Identity, collection: str | None = None)
 
     def work(context: RequestContext) -> list[Record]:
         if collection is None:
-            collections = list(visible_structure(context).collections.values())
+            owners = list(visible_structure(context).collections.values())
         else:
-            collections = [visible_collection(context, collection)]
-        return [field_record(field) for owner in collections for field in owner.fields.values()]
+            owners = [visible_collection(context, collection)]
+        records: list[Record] = []
+        for owner in owners:
+            records += map(field_record, owner.fields.values())
+        return records
 
     return store.run_unversioned_read(identity, work)
 

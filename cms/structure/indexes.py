@@ -99,8 +99,7 @@ def add_index(
     else:
         transaction.execute_ddl(ddl.index(table, column, kind))
         if kind is IndexKind.TRIGRAMS:
-            # Without statistics of the words PostgreSQL takes each for a frequent one, and scans the
-            # table.
+            # Without statistics PostgreSQL takes each word for a frequent one, and scans the table.
             transaction.execute_ddl(ddl.analyze(table))
 
 

@@ -36,7 +36,7 @@ def visible_field(context: RequestContext, collection: str, name: str) -> Field:
 
 
 def _refuse_missing(context: RequestContext, what: str) -> NoReturn:
-    # Only administrators may learn that a name does not exist: others see hidden names the same way.
+    # Only administrators may learn that a name does not exist: to others it might be hidden.
     raise not_found(what) if context.actor.policy.is_admin else forbidden()
 
 

@@ -30,8 +30,9 @@ def save_record(
     # Rules that cannot be read would refuse every later write of the collection.
     if table == "system_fields":
         require_valid_rules(changes)
+    key_columns = {key: param(value, "text") for key, value in keys.items()}
     values = {key: param(value, settings[key].cast) for key, value in changes.items()}
-    columns = {**{key: param(value, "text") for key, value in keys.items()}, **values}
+    columns = {**key_columns, **values}
     shape = "INSERT INTO {0} ({1}) VALUES ({2}) ON CONFLICT ({3}) DO {4}"
     transaction.run(
         fill(
@@ -48,7 +49,8 @@ def save_record(
 def _update(values: Mapping[str, Fragment]) -> Fragment:
     if not values:
         return text("NOTHING")
-    return concat("UPDATE SET ", commas(fill("{0} = EXCLUDED.{0}", name(key)) for key in values))
+    assignments = [fill("{0} = EXCLUDED.{0}", name(key)) for key in values]
+    return concat("UPDATE SET ", commas(assignments))
 
 
 def delete_record(transaction: Transaction, table: str, keys: Keys) -> None:

@@ -24,7 +24,7 @@ REVISIONS = "system_revisions"
 _AUTO_SPECIALS = frozenset(
     f"{kind}-{moment}" for kind in ("date", "user", "role") for moment in ("created", "updated")
 )
-"""Special markers of fields that the service fills: a revert is a change of its own time and user."""
+"""Special markers of fields that the service fills, with the time and user of the revert itself."""
 
 
 class _FormerItem(NamedTuple):
@@ -93,8 +93,8 @@ def _narrowed_to_item(
         if view.rule != UNRESTRICTED and not _is_readable(store, context, collection, item):
             raise not_found()
         tests = [("collection", "_eq", name), ("item", "_eq", item)]
-        # Older revisions are of a former collection of this name. The rules of the history hide them
-        # from everybody else; administrators, who see them, ask here for the present collection.
+        # Older revisions are of a former collection of this name. Rules hide them from others than
+        # administrators, who ask here for the present collection.
         last_former = collection.former_history.get(REVISIONS)
         if last_former and context.actor.policy.is_admin:
             tests.append(("id", "_gt", str(last_former)))

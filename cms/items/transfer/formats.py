@@ -28,7 +28,7 @@ _INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A file format: its media type, and the function that writes batches of items with their keys."""
+    """A file format: its media type, and the function that writes items with their keys."""
 
     media_type: str
     write: Callable[[Batches, list[str]], Iterator[bytes]]

@@ -77,7 +77,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A received file: its format, one of `SOURCES`, its contents, and the bytes of its longest row."""
+    """A received file: its format, one of `SOURCES`, its contents, and the limit of a row."""
 
     file_format: str
     file: BinaryIO
@@ -199,7 +199,7 @@ class _Import:
             self._write_rows(others)
 
     def _ask(self, question: Fragment) -> list[connections.Row]:
-        """Ask the database about refused rows; a question that fails does not end the transaction."""
+        """Ask the database about refused rows; the transaction survives a failing question."""
         transaction = self._write_context.transaction
         with transaction.savepoint():
             return replace(transaction, prepare=False).run(question)
@@ -328,7 +328,7 @@ def _readable(rows: Sequence[SourceRow]) -> list[SourceRow]:
 
 
 def _needs_halving(refused: Refused) -> bool:
-    """Tell whether a refusal leaves open which rows it is about, or whether others have problems."""
+    """Tell whether a refusal leaves open which rows it is about, or what others have."""
     # PostgreSQL stops at the first value that it refuses.
     if isinstance(refused, Conflict):
         return True
