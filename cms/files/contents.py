@@ -118,7 +118,7 @@ class Contents:
         }
 
     def remove(self, contents: Iterable[Content]) -> None:
-        """Remove contents and their derivatives; what cannot be removed now, `sweep` removes later."""
+        """Remove contents and their derivatives; what stays behind, `sweep` removes later."""
         # The pool starts no thread while there is nothing to remove.
         with ThreadPoolExecutor(REMOVAL_THREADS) as threads:
             for _ in threads.map(self._remove, contents):

@@ -45,9 +45,9 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 def render(job: RenderJob) -> str:
-    """Write the transformed image to the target and return its format, as in `MEDIA_TYPE_BY_FORMAT`.
+    """Write the transformed image to the target and return its format.
 
-    Of an animation it takes the first frame. Raises `ImageError`.
+    The formats are those of `MEDIA_TYPE_BY_FORMAT`. Of an animation it takes the first frame. Raises `ImageError`.
     """
     try:
         image = _transformed(job)

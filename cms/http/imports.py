@@ -102,6 +102,7 @@ def _file_format(suffix: str, content_type: str | None) -> str:
     media_type = without_parameters(content_type)
     file_format = _FORMAT_BY_SUFFIX.get(suffix) or _FORMAT_BY_MEDIA_TYPE.get(media_type)
     if file_format is None:
-        message = f"An import is one of {', '.join(_FORMAT_BY_MEDIA_TYPE)}, or a form with a file that is."
+        media_types = ", ".join(_FORMAT_BY_MEDIA_TYPE)
+        message = f"An import is one of {media_types}, or a form with a file that is."
         raise Refused(Problem("UNSUPPORTED_MEDIA_TYPE", message))
     return file_format
