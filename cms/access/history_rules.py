@@ -12,8 +12,6 @@ from cms.query.plan.resolved import VisibleMembers
 from cms.schema.model import Catalogue, Collection
 
 HISTORY_COLLECTIONS = frozenset({"system_activity", "system_revisions"})
-STRUCTURE_COLLECTIONS = frozenset({"system_collections", "system_fields", "system_relations"})
-"""Collections whose history only administrators see, because only they change the items."""
 
 _CONTENTS = ("data", "delta")
 

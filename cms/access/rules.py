@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cms.access.filter_guard import FilterGuard
 from cms.access.guarded_rules import GuardedGrant, GuardedRule, with_rule
-from cms.access.history_rules import HISTORY_COLLECTIONS, STRUCTURE_COLLECTIONS, narrow_to_items
+from cms.access.history_rules import HISTORY_COLLECTIONS, narrow_to_items
 from cms.access.name_guard import NameGuard, ViewLookup
 from cms.access.policy import Policy, StoredGrant
 from cms.access.views import View, unite_grants
@@ -17,6 +17,7 @@ from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.conditions import predicate_of
 from cms.query.sql.expressions import predicate
 from cms.schema.model import Catalogue, Collection, Kind
+from cms.schema.system import STRUCTURE_COLLECTIONS
 
 log = logging.getLogger("cms.access")
 

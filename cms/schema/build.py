@@ -10,16 +10,7 @@ from typing import Any
 
 from cms.schema.model import Catalogue, Check, Collection, Column, Field, ForeignKey, Kind, Relation
 from cms.schema.referential_actions import KeyedCollection, actions_of
-from cms.schema.system import (
-    CHECK_RULES,
-    INTERNAL_COLUMNS,
-    REFERENCES_WITHOUT_KEY,
-    SINGLETONS,
-    SYSTEM_ALIASES,
-    SYSTEM_COLLECTIONS,
-    SYSTEM_SPECIALS,
-    UNLISTED_TABLES,
-)
+from cms.schema.system import SYSTEM_COLLECTIONS, SYSTEM_TABLES, system_table
 from cms.schema.types import ALIAS, ALIAS_SPECIALS, type_of_base_type, type_of_column
 from cms.schema.types.field_type import FieldType, Trait
 from cms.schema.types.structures import LIST
@@ -77,7 +68,7 @@ def _is_listed(table: str) -> bool:
 
 
 def _is_reserved(table: str) -> bool:
-    return is_system(table) and table not in SYSTEM_COLLECTIONS and table not in UNLISTED_TABLES
+    return is_system(table) and table not in SYSTEM_TABLES
 
 
 def _grouped_by(rows: Iterable[CatalogueRow], key: str) -> defaultdict[str, list[CatalogueRow]]:
@@ -92,7 +83,7 @@ def _system_meta(name: str) -> CatalogueRow | None:
         return None
     return {
         "collection": name,
-        "singleton": name in SINGLETONS,
+        "singleton": system_table(name).is_singleton,
         "hidden": True,
         "accountability": "all",
     }
@@ -102,16 +93,11 @@ def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueR
     """System collections describe their fields in code, not in rows."""
     if not is_system(collection):
         return stored
+    table = system_table(collection)
     marked = [
-        {"field": field, "special": list(special)}
-        for (owner, field), special in SYSTEM_SPECIALS.items()
-        if owner == collection
+        {"field": field, "special": list(markers)} for field, markers in table.special.items()
     ]
-    aliases = [
-        {"field": field, "special": ["o2m"]}
-        for owner, field in SYSTEM_ALIASES
-        if owner == collection
-    ]
+    aliases = [{"field": field, "special": ["o2m"]} for field in table.aliases]
     return [{"collection": collection, **row} for row in marked + aliases]
 
 
@@ -122,7 +108,7 @@ def _columns(loaded: CatalogueRow) -> defaultdict[str, dict[str, Column]]:
     """Return the columns by their tables and names."""
     columns: defaultdict[str, dict[str, Column]] = defaultdict(dict)
     for row in loaded["columns"]:
-        if (row["table_name"], row["name"]) not in INTERNAL_COLUMNS:
+        if row["name"] not in system_table(row["table_name"]).internal_columns:
             columns[row["table_name"]][row["name"]] = _column(row)
     for index in loaded["indexes"]:
         _amend(columns, index["table_name"], index["column_name"], is_indexed=True)
@@ -183,7 +169,8 @@ def _checks(rows: Iterable[CatalogueRow]) -> dict[str, Check]:
         name = row["name"]
         columns_before = checks[name].columns if name in checks else ()
         columns = (*columns_before, *row["columns"])
-        checks[name] = Check(columns, CHECK_RULES.get(name) or row["rule"], row["expression"])
+        rule = system_table(row["table_name"]).check_rules.get(name) or row["rule"]
+        checks[name] = Check(columns, rule, row["expression"])
     return checks
 
 
@@ -330,19 +317,27 @@ def _relations(
     for many_side, row in recorded.items():
         if not row["dropped"] and _is_complete(row, collections):
             yield _relation(row, constraints.get(many_side), collections[row["many_collection"]])
-    one_fields = {
-        (alias.many_collection, alias.many_field): one_field
-        for (_, one_field), alias in SYSTEM_ALIASES.items()
-    }
+    one_fields = _one_fields_of_system()
     for (table, column), constraint in constraints.items():
         target = constraint.foreign_table
         # A record marked as dropped hides its foreign key too.
         if (table, column) not in recorded and table in collections and target in collections:
             one_field = one_fields.get((table, column))
             yield Relation(table, column, target, one_field, constraint=constraint)
-    for (table, column), target in REFERENCES_WITHOUT_KEY.items():
-        if table in collections and target in collections:
-            yield Relation(table, column, target, one_fields.get((table, column)))
+    for system_name, system in SYSTEM_TABLES.items():
+        for column, target in system.references.items():
+            if system_name in collections and target in collections:
+                one_field = one_fields.get((system_name, column))
+                yield Relation(system_name, column, target, one_field)
+
+
+def _one_fields_of_system() -> dict[tuple[str, str], str]:
+    """Return the to-many fields of system collections, by the columns that point to them."""
+    one_fields: dict[tuple[str, str], str] = {}
+    for system in SYSTEM_TABLES.values():
+        for field, target in system.aliases.items():
+            one_fields[target.many_collection, target.many_field] = field
+    return one_fields
 
 
 def _is_complete(row: CatalogueRow, collections: Mapping[str, Collection]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cms.schema.referential_actions import ReferentialActions
-from cms.schema.system import WRITABLE_COLLECTIONS
+from cms.schema.system import system_table
 from cms.schema.types import MASKED_SQL
 from cms.schema.types.field_type import FieldType, Search
 
@@ -174,7 +174,7 @@ class Collection:
         return (
             self.kind is Kind.TABLE
             and self.primary_key is not None
-            and (not self.system or self.name in WRITABLE_COLLECTIONS)
+            and (not self.system or system_table(self.name).is_writable)
         )
 
     @property

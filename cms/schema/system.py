@@ -1,13 +1,10 @@
-"""The parts of the system collections that the catalogue cannot read from PostgreSQL."""
+"""The system tables: an entry for each, with what the catalogue cannot read from PostgreSQL."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
-
-FieldPlace = tuple[str, str]
-"""A collection and a field of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,147 +15,244 @@ class AliasTarget:
     many_field: str
 
 
-SYSTEM_COLLECTIONS = frozenset(
-    {
+@dataclass(frozen=True, slots=True)
+class SystemTable:
+    """A table of the service. Its columns are said in sql/schema.sql, and not here."""
+
+    name: str
+    _: KW_ONLY
+    is_listed: bool = True
+    """Whether the table is a collection; no request ever sees any other."""
+    endpoint: str = ""
+    """The path of its items, which /items never shows."""
+    is_structure: bool = False
+    """Whether the rows describe collections, fields or relations."""
+    is_writable: bool = False
+    """Whether items are written like any others, with the checks of their hooks."""
+    is_singleton: bool = False
+    special: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The markers of `meta.special` by fields; json columns need none."""
+    aliases: Mapping[str, AliasTarget] = field(default_factory=dict)
+    """The to-many fields."""
+    references: Mapping[str, str] = field(default_factory=dict)
+    """Columns that point to a collection's `id` without a foreign key.
+
+    The history outlives its rows.
+    """
+    internal_columns: frozenset[str] = frozenset()
+    """Columns that clients can neither read nor write."""
+    unrecorded_columns: frozenset[str] = frozenset()
+    """Columns that a login changes; a change of nothing else is not recorded."""
+    unique_in_any_case: frozenset[str] = frozenset()
+    """Columns that are unique without regard to capitals."""
+    check_rules: Mapping[str, str] = field(default_factory=dict)
+    """The rules that the checks of the table enforce, by the names of their constraints."""
+
+
+_ALL = (
+    SystemTable(
         "system_activity",
+        endpoint="/activity",
+        special={
+            "timestamp": ("date-created",),
+        },
+        aliases={
+            "revisions": AliasTarget("system_revisions", "activity"),
+        },
+        references={
+            "user": "system_users",
+        },
+    ),
+    SystemTable(
         "system_collections",
+        endpoint="/collections",
+        is_structure=True,
+        check_rules={
+            "system_collections_accountability_check": "it is all, activity or null",
+            "system_collections_collapse_check": "it is open, closed or locked",
+        },
+    ),
+    SystemTable(
         "system_dashboards",
-        "system_fields",
+        special={
+            "date_created": ("date-created",),
+            "user_created": ("user-created",),
+        },
+        aliases={
+            "panels": AliasTarget("system_panels", "dashboard"),
+        },
+    ),
+    SystemTable("system_dropped_collections", is_listed=False),
+    SystemTable("system_fields", endpoint="/fields", is_structure=True),
+    SystemTable(
         "system_files",
+        endpoint="/files",
+        special={
+            "uploaded_on": ("date-created",),
+            "uploaded_by": ("user-created",),
+            "modified_on": ("date-updated",),
+            "modified_by": ("user-updated",),
+        },
+        check_rules={
+            "system_files_focal_point_x_check": "it is a number from 0 to 1",
+            "system_files_focal_point_y_check": "it is a number from 0 to 1",
+        },
+    ),
+    SystemTable(
         "system_flows",
-        "system_folders",
+        special={
+            "date_created": ("date-created",),
+            "user_created": ("user-created",),
+        },
+        aliases={
+            "operations": AliasTarget("system_operations", "flow"),
+        },
+        check_rules={
+            "system_flows_accountability_check": "it is all, activity or null",
+            "system_flows_status_check": "it is active or inactive",
+            "system_flows_trigger_check": "it is event, webhook, schedule, manual or operation",
+        },
+    ),
+    SystemTable("system_folders", endpoint="/folders"),
+    SystemTable("system_idempotency", is_listed=False),
+    SystemTable("system_migrations", is_listed=False),
+    SystemTable(
         "system_notifications",
+        special={
+            "timestamp": ("date-created",),
+        },
+        check_rules={
+            "system_notifications_status_check": "it is inbox or archived",
+        },
+    ),
+    SystemTable(
         "system_operations",
+        special={
+            "date_created": ("date-created",),
+            "user_created": ("user-created",),
+        },
+    ),
+    SystemTable(
         "system_panels",
+        special={
+            "date_created": ("date-created",),
+            "user_created": ("user-created",),
+        },
+    ),
+    SystemTable(
         "system_permissions",
-        "system_presets",
+        endpoint="/permissions",
+        is_writable=True,
+        check_rules={
+            "system_permissions_action_check": "it is create, read, update, delete or share",
+        },
+    ),
+    SystemTable("system_presets"),
+    SystemTable("system_queue", is_listed=False),
+    SystemTable("system_recovery_codes", is_listed=False),
+    SystemTable(
         "system_relations",
+        endpoint="/relations",
+        is_structure=True,
+        check_rules={
+            "system_relations_one_deselect_action_check": "it is nullify or delete",
+        },
+    ),
+    SystemTable(
         "system_revisions",
+        endpoint="/revisions",
+        special={
+            "created": ("date-created",),
+        },
+        references={
+            "activity": "system_activity",
+            "parent": "system_revisions",
+        },
+    ),
+    SystemTable(
         "system_roles",
-        "system_settings",
-        "system_shares",
-        "system_translations",
-        "system_users",
-    }
-)
-"""The collections that the service lists."""
-
-ENDPOINTS: Mapping[str, str] = MappingProxyType(
-    {
-        "system_activity": "/activity",
-        "system_collections": "/collections",
-        "system_fields": "/fields",
-        "system_files": "/files",
-        "system_folders": "/folders",
-        "system_permissions": "/permissions",
-        "system_relations": "/relations",
-        "system_revisions": "/revisions",
-        "system_roles": "/roles",
-        "system_settings": "/settings",
-        "system_users": "/users",
-    }
-)
-"""The paths of the system collections, which /items never shows."""
-
-WRITABLE_COLLECTIONS = frozenset(
-    {"system_permissions", "system_roles", "system_settings", "system_users"}
-)
-"""System collections whose items are written like any others, with the checks of their hooks."""
-
-UNLISTED_TABLES = frozenset(
-    {
-        "system_dropped_collections",
-        "system_idempotency",
-        "system_migrations",
-        "system_queue",
-        "system_recovery_codes",
+        endpoint="/roles",
+        is_writable=True,
+        aliases={
+            "users": AliasTarget("system_users", "role"),
+        },
+    ),
+    SystemTable(
         "system_sessions",
+        is_listed=False,
+        check_rules={
+            "system_sessions_holder_check": "a session is of either a user or a share",
+            "system_sessions_mode_check": "it is json, cookie or session",
+        },
+    ),
+    SystemTable(
+        "system_settings",
+        endpoint="/settings",
+        is_writable=True,
+        is_singleton=True,
+        check_rules={
+            "system_settings_auth_login_attempts_check": "it is a whole number from 1, or null for no limit",
+            "system_settings_one_row": "there is one row, of the id 1",
+            "system_settings_storage_asset_transform_check": "it is all, none or presets",
+        },
+    ),
+    SystemTable(
+        "system_shares",
+        special={
+            "password": (
+                "hash",
+                "conceal",
+            ),
+            "date_created": ("date-created",),
+            "user_created": ("user-created",),
+        },
+    ),
+    SystemTable("system_translations"),
+    SystemTable(
+        "system_users",
+        endpoint="/users",
+        is_writable=True,
+        special={
+            "password": (
+                "hash",
+                "conceal",
+            ),
+            "token": (
+                "conceal",
+                "digest",
+            ),
+            "tfa_secret": ("conceal",),
+            "auth_data": ("conceal",),
+        },
+        internal_columns=frozenset({"failed_logins", "login_after", "tfa_step", "unverified"}),
+        unrecorded_columns=frozenset({"last_access"}),
+        unique_in_any_case=frozenset({"email"}),
+        check_rules={
+            "system_users_status_check": "it is active, invited, draft, suspended or archived",
+        },
+    ),
+    SystemTable(
         "system_version",
-    }
-)
-"""System tables that no request ever sees."""
-
-SINGLETONS = frozenset({"system_settings"})
-
-INTERNAL_COLUMNS: frozenset[FieldPlace] = frozenset(
-    ("system_users", name) for name in ("failed_logins", "login_after", "tfa_step", "unverified")
-)
-"""Columns of listed collections that clients can neither read nor write."""
-
-UNIQUE_IN_ANY_CASE: frozenset[FieldPlace] = frozenset({("system_users", "email")})
-"""Columns that are unique without regard to capitals."""
-
-UNRECORDED_COLUMNS: frozenset[FieldPlace] = frozenset({("system_users", "last_access")})
-"""Columns that a login changes; a change of nothing else is not recorded."""
-
-SYSTEM_SPECIALS: Mapping[FieldPlace, tuple[str, ...]] = MappingProxyType(
-    {
-        ("system_users", "password"): ("hash", "conceal"),
-        ("system_users", "token"): ("conceal", "digest"),
-        ("system_users", "tfa_secret"): ("conceal",),
-        ("system_users", "auth_data"): ("conceal",),
-        ("system_shares", "password"): ("hash", "conceal"),
-        ("system_shares", "date_created"): ("date-created",),
-        ("system_shares", "user_created"): ("user-created",),
-        ("system_files", "uploaded_on"): ("date-created",),
-        ("system_files", "uploaded_by"): ("user-created",),
-        ("system_files", "modified_on"): ("date-updated",),
-        ("system_files", "modified_by"): ("user-updated",),
-        ("system_flows", "date_created"): ("date-created",),
-        ("system_flows", "user_created"): ("user-created",),
-        ("system_operations", "date_created"): ("date-created",),
-        ("system_operations", "user_created"): ("user-created",),
-        ("system_dashboards", "date_created"): ("date-created",),
-        ("system_dashboards", "user_created"): ("user-created",),
-        ("system_panels", "date_created"): ("date-created",),
-        ("system_panels", "user_created"): ("user-created",),
-        ("system_notifications", "timestamp"): ("date-created",),
-        ("system_activity", "timestamp"): ("date-created",),
-        ("system_revisions", "created"): ("date-created",),
-    }
-)
-"""The markers of `meta.special` for fields of system collections; json columns need none."""
-
-SYSTEM_ALIASES: Mapping[FieldPlace, AliasTarget] = MappingProxyType(
-    {
-        ("system_dashboards", "panels"): AliasTarget("system_panels", "dashboard"),
-        ("system_flows", "operations"): AliasTarget("system_operations", "flow"),
-        ("system_roles", "users"): AliasTarget("system_users", "role"),
-        ("system_activity", "revisions"): AliasTarget("system_revisions", "activity"),
-    }
+        is_listed=False,
+        check_rules={
+            "system_version_one_row": "there is one row, of the id 1",
+        },
+    ),
 )
 
-REFERENCES_WITHOUT_KEY: Mapping[FieldPlace, str] = MappingProxyType(
-    {
-        ("system_activity", "user"): "system_users",
-        ("system_revisions", "activity"): "system_activity",
-        ("system_revisions", "parent"): "system_revisions",
-    }
-)
-"""Columns that point to a collection's `id` without a foreign key: the history outlives its rows.
-"""
+SYSTEM_TABLES: Mapping[str, SystemTable] = MappingProxyType({table.name: table for table in _ALL})
 
-CHECK_RULES: Mapping[str, str] = MappingProxyType(
-    {
-        "system_collections_accountability_check": "it is all, activity or null",
-        "system_collections_collapse_check": "it is open, closed or locked",
-        "system_files_focal_point_x_check": "it is a number from 0 to 1",
-        "system_files_focal_point_y_check": "it is a number from 0 to 1",
-        "system_flows_accountability_check": "it is all, activity or null",
-        "system_flows_status_check": "it is active or inactive",
-        "system_flows_trigger_check": "it is event, webhook, schedule, manual or operation",
-        "system_notifications_status_check": "it is inbox or archived",
-        "system_permissions_action_check": "it is create, read, update, delete or share",
-        "system_relations_one_deselect_action_check": "it is nullify or delete",
-        "system_sessions_holder_check": "a session is of either a user or a share",
-        "system_sessions_mode_check": "it is json, cookie or session",
-        "system_settings_auth_login_attempts_check": (
-            "it is a whole number from 1, or null for no limit"
-        ),
-        "system_settings_one_row": "there is one row, of the id 1",
-        "system_settings_storage_asset_transform_check": "it is all, none or presets",
-        "system_users_status_check": "it is active, invited, draft, suspended or archived",
-        "system_version_one_row": "there is one row, of the id 1",
-    }
+NO_TABLE = SystemTable("", is_listed=False)
+"""Stands for the table of a collection that is not of the system."""
+
+SYSTEM_COLLECTIONS = frozenset(table.name for table in _ALL if table.is_listed)
+STRUCTURE_COLLECTIONS = frozenset(table.name for table in _ALL if table.is_structure)
+ENDPOINTS: Mapping[str, str] = MappingProxyType(
+    {table.name: table.endpoint for table in _ALL if table.endpoint}
 )
-"""The rules that the checks of the system tables enforce, by the names of their constraints."""
+"""The paths of the system collections that have one."""
+
+
+def system_table(collection: str) -> SystemTable:
+    """Return what is known of a collection as a system table: nothing, for most collections."""
+    return SYSTEM_TABLES.get(collection, NO_TABLE)

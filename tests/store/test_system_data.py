@@ -9,16 +9,7 @@ import psycopg
 import pytest
 
 from cms.database.migrate import migrate
-from cms.schema.system import (
-    CHECK_RULES,
-    INTERNAL_COLUMNS,
-    REFERENCES_WITHOUT_KEY,
-    SINGLETONS,
-    SYSTEM_ALIASES,
-    SYSTEM_COLLECTIONS,
-    SYSTEM_SPECIALS,
-    UNLISTED_TABLES,
-)
+from cms.schema.system import SYSTEM_COLLECTIONS, SYSTEM_TABLES
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -55,13 +46,16 @@ def test_every_system_table_is_either_listed_or_kept_to_ourselves(migrated: Conn
            AND NOT starts_with(relname, 'procrastinate_')
         """,
     )
-    assert {name for (name,) in tables} == SYSTEM_COLLECTIONS | UNLISTED_TABLES
-    assert SINGLETONS <= SYSTEM_COLLECTIONS
+    assert {name for (name,) in tables} == SYSTEM_TABLES.keys()
 
 
 def test_every_column_that_the_code_names_is_there(migrated: Connection) -> None:
-    named = {*SYSTEM_SPECIALS, *INTERNAL_COLUMNS, *REFERENCES_WITHOUT_KEY}
-    named |= {(alias.many_collection, alias.many_field) for alias in SYSTEM_ALIASES.values()}
+    named = set()
+    for table in SYSTEM_TABLES.values():
+        columns = {*table.special, *table.references, *table.internal_columns}
+        columns |= table.unrecorded_columns | table.unique_in_any_case
+        named |= {(table.name, column) for column in columns}
+        named |= {(alias.many_collection, alias.many_field) for alias in table.aliases.values()}
     assert named <= places_of(migrated)
 
 
@@ -79,11 +73,23 @@ def test_every_alias_is_the_other_side_of_a_foreign_key_and_hides_no_column(
             """,
         )
     )
-    ends = {
-        (alias.many_collection, alias.many_field, one) for (one, _), alias in SYSTEM_ALIASES.items()
+    for table in SYSTEM_TABLES.values():
+        keys |= {(table.name, column, target) for column, target in table.references.items()}
+    aliases = {
+        (table.name, field): (target.many_collection, target.many_field, table.name)
+        for table in SYSTEM_TABLES.values()
+        for field, target in table.aliases.items()
     }
-    assert ends <= keys | {(*column, target) for column, target in REFERENCES_WITHOUT_KEY.items()}
-    assert not SYSTEM_ALIASES.keys() & places_of(migrated)
+    assert set(aliases.values()) <= keys
+    assert not aliases.keys() & places_of(migrated)
+
+
+def markers() -> dict[tuple[str, str], tuple[str, ...]]:
+    return {
+        (table.name, column): special
+        for table in SYSTEM_TABLES.values()
+        for column, special in table.special.items()
+    }
 
 
 def test_every_column_that_holds_a_secret_is_hashed_or_concealed(migrated: Connection) -> None:
@@ -93,18 +99,18 @@ def test_every_column_that_holds_a_secret_is_hashed_or_concealed(migrated: Conne
         if column[0] in SYSTEM_COLLECTIONS
         and column[1] in {"password", "token", "tfa_secret", "auth_data"}
     }
-    assert secrets == {
-        column for column, special in SYSTEM_SPECIALS.items() if "conceal" in special
-    }
+    assert secrets == {column for column, special in markers().items() if "conceal" in special}
 
 
 def test_every_column_that_the_service_fills_in_is_marked(migrated: Connection) -> None:
     filled = {
         column for column in places_of(migrated) if column[1] in {"date_created", "user_created"}
     }
-    assert filled <= SYSTEM_SPECIALS.keys()
+    assert filled <= markers().keys()
 
 
 def test_every_check_says_what_it_takes(migrated: Connection) -> None:
     named = "SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid::regclass::text LIKE 'system_%'"
-    assert {name for (name,) in migrated.execute(named)} == set(CHECK_RULES)
+    assert {name for (name,) in migrated.execute(named)} == {
+        name for table in SYSTEM_TABLES.values() for name in table.check_rules
+    }

@@ -19,16 +19,14 @@ from cms.items.read.reads import keyed, parse_key
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.expressions import predicate
 from cms.schema.model import Catalogue, Collection
-from cms.schema.system import ENDPOINTS
+from cms.schema.system import ENDPOINTS, STRUCTURE_COLLECTIONS
 from cms.store.context import RequestContext
 from cms.store.identity import ANONYMOUS, Identity
 from cms.store.store import Store, require_admin
 
-_STRUCTURE_COLLECTIONS = frozenset({"system_collections", "system_fields", "system_relations"})
-"""Collections whose endpoints answer from the catalogue, without a statement."""
-
+# The endpoints of the structure answer from the catalogue, without a statement.
 _COLLECTIONS_BY_PATH = {
-    path: name for name, path in ENDPOINTS.items() if name not in _STRUCTURE_COLLECTIONS
+    path: name for name, path in ENDPOINTS.items() if name not in STRUCTURE_COLLECTIONS
 }
 PUBLIC = "public"
 

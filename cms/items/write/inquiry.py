@@ -19,7 +19,7 @@ from cms.items.write.conflicts import describe_check, with_field, with_path
 from cms.query.sql import questions
 from cms.schema.auto_fields import PENDING_KEY
 from cms.schema.model import Catalogue, Check, Collection, Field, ForeignKey
-from cms.schema.system import UNIQUE_IN_ANY_CASE
+from cms.schema.system import system_table
 from cms.store.refusals import RunQuestion
 
 MAX_QUESTIONS = 300
@@ -257,7 +257,7 @@ def _values_of(change_set: ChangeSet, column: Field) -> _Values:
 def _is_unique(column: Field) -> bool:
     if column.column is not None and column.column.is_unique:
         return True
-    return (column.collection, column.name) in UNIQUE_IN_ANY_CASE
+    return column.name in system_table(column.collection).unique_in_any_case
 
 
 def _has_own_rules(field: Field) -> bool:

@@ -6,7 +6,7 @@ from cms.fragment import Fragment, commas, fill, name, param, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
 from cms.query.sql.history import HistoryEntry, history_columns, history_steps
 from cms.schema.model import Collection
-from cms.schema.system import UNRECORDED_COLUMNS
+from cms.schema.system import system_table
 
 _DELTA = (
     "CASE WHEN now.was IS NULL THEN now.data ELSE (SELECT json_object_agg(e.key, e.value) FROM "
@@ -31,7 +31,7 @@ def record_changes(collection: Collection, arguments: ArgumentSlots, *, action: 
         arguments.column(1, "json"),
         name(collection.key.name),
     )
-    names = [field for owner, field in sorted(UNRECORDED_COLUMNS) if owner == collection.name]
+    names = sorted(system_table(collection.name).unrecorded_columns)
     rows = fill("SELECT now.*, {0} AS delta FROM now", fill(_DELTA, param(names, "text[]")))
     history = HistoryEntry(action, "rows.delta", only_when="rows.delta IS NOT NULL")
     steps = [

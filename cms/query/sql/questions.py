@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from cms.fragment import Fragment, commas, concat, fill, name, param, text
 from cms.query.sql.arrays import array
 from cms.schema.model import Check, Collection, Field, ForeignKey
-from cms.schema.system import UNIQUE_IN_ANY_CASE
+from cms.schema.system import system_table
 
 Texts = Sequence[str | None]
 
@@ -78,7 +78,7 @@ def rows_repeating(field: Field, values: Texts) -> Fragment:
 
 
 def _compared(field: Field, value: Fragment) -> Fragment:
-    if (field.collection, field.name) in UNIQUE_IN_ANY_CASE:
+    if field.name in system_table(field.collection).unique_in_any_case:
         return fill("lower({0})", value)
     return value
 
