@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from cms.access.policy import Policy
 from cms.errors import Problem, Refused, forbidden
-from cms.schema.build import is_system
-from cms.schema.system import ENDPOINTS
+from cms.schema.system import ENDPOINTS, is_system
 
 
 def require_not_system(collection: str, policy: Policy) -> None:

@@ -70,6 +70,6 @@ def writable_collection(
     target = catalogue.collections.get(collection)
     if target is None or target.kind is Kind.FOLDER:
         raise not_found("collection") if policy.is_admin else forbidden()
-    if not target.writable:
+    if not target.is_writable:
         raise Refused(Problem("FORBIDDEN", f'The items of "{collection}" can only be read here.'))
     return target

@@ -19,7 +19,7 @@ from cms.http.logs import log_request, logs_requests
 from cms.http.origins import SAFE_METHODS, Origins
 from cms.http.request import client_of
 from cms.passwords import digest
-from cms.schema.build import is_system
+from cms.schema.system import is_system
 from cms.store.identity import ANONYMOUS, Identity
 from cms.store.store import Store
 

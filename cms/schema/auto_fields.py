@@ -221,7 +221,11 @@ def _is_nullable(field: Field) -> bool:
 
 
 def _counts_up(field: Field) -> bool:
-    return field.column is not None and field.column.auto_increment and not field.column.is_nullable
+    return (
+        field.column is not None
+        and field.column.has_auto_increment
+        and not field.column.is_nullable
+    )
 
 
 def takes_null(field: Field) -> bool:

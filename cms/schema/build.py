@@ -8,9 +8,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from cms.schema.defaults import CAST
 from cms.schema.model import Catalogue, Check, Collection, Column, Field, ForeignKey, Kind, Relation
 from cms.schema.referential_actions import KeyedCollection, actions_of
-from cms.schema.system import SYSTEM_COLLECTIONS, SYSTEM_TABLES, system_table
+from cms.schema.system import (
+    QUEUE_PREFIX,
+    SYSTEM_COLLECTIONS,
+    SYSTEM_PREFIX,
+    SYSTEM_TABLES,
+    is_system,
+    system_table,
+)
 from cms.schema.types import ALIAS, ALIAS_SPECIALS, type_of_base_type, type_of_column
 from cms.schema.types.field_type import FieldType, Trait
 from cms.schema.types.structures import LIST
@@ -18,9 +26,7 @@ from cms.schema.types.texts import ENUM, INET, UNKNOWN
 
 CatalogueRow = Mapping[str, Any]
 
-SYSTEM_PREFIX = "system_"
-QUEUE_PREFIX = "procrastinate_"
-_NULL = re.compile(r"NULL(?:::[\w \".,()\[\]]+)?")
+_NULL = re.compile(rf"NULL{CAST}")
 _ACTIONS = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 
 
@@ -57,10 +63,6 @@ def build_catalogue(loaded: CatalogueRow) -> Catalogue:
     )
     reserved = sorted(row["name"] for row in loaded["tables"] if _is_reserved(row["name"]))
     return replace(catalogue, reserved_tables=tuple(reserved))
-
-
-def is_system(collection: str) -> bool:
-    return collection.startswith(SYSTEM_PREFIX)
 
 
 def _is_listed(table: str) -> bool:
@@ -131,7 +133,7 @@ def _column(row: CatalogueRow) -> Column:
         scale=row["scale"],
         is_nullable=row["nullable"],
         is_generated=row["generated"],
-        auto_increment=row["auto_increment"],
+        has_auto_increment=row["auto_increment"],
         comment=row["comment"],
         cast=row["cast"],
         choices=tuple(row["choices"]) if row["choices"] else None,
@@ -158,7 +160,7 @@ def _key_attributes(key: CatalogueRow) -> dict[str, Any]:
     if key["kind"] == "f":
         return {"foreign_table": key["foreign_table"], "foreign_column": key["foreign_columns"][0]}
     if key["kind"] == "p":
-        return {"primary_key": True, "is_unique": True}
+        return {"is_primary_key": True, "is_unique": True}
     return {"is_unique": True}
 
 
@@ -202,7 +204,7 @@ def _collection(
         primary_key=_primary_key(name, table, fields),
         meta=meta,
         comment=table["comment"] if table else None,
-        system=is_system(name),
+        is_system=is_system(name),
         has_side_effects=bool(table and table["does_more"]),
         checks=checks,
     )
@@ -225,7 +227,7 @@ def _with_former_history(collection: Collection, dropped: CatalogueRow) -> Colle
 
 def _primary_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Field]) -> str | None:
     for field in fields.values():
-        if field.column and field.column.primary_key and _can_be_key(field):
+        if field.column and field.column.is_primary_key and _can_be_key(field):
             return field.name
     return _stand_in_key(name, table, fields)
 
@@ -273,7 +275,7 @@ def _field_type(column: Column, special: tuple[str, ...]) -> FieldType:
         return LIST
     field_type = type_of_column(column.base_type, column.data_type, special)
     # Items are named by the text of their address with its mask.
-    if field_type is INET and (column.primary_key or column.foreign_table):
+    if field_type is INET and (column.is_primary_key or column.foreign_table):
         return UNKNOWN
     return field_type
 
@@ -363,7 +365,7 @@ def _relation(row: CatalogueRow, constraint: ForeignKey | None, owner: Collectio
         one_allowed_collections=None if allowed is None else tuple(allowed),
         junction_field=row["junction_field"],
         sort_field=row["sort_field"],
-        order=sort_field.name if sort_field and sort_field.column else None,
+        order_field=sort_field.name if sort_field and sort_field.column else None,
         one_deselect_action=row["one_deselect_action"],
         id=row["id"],
         constraint=constraint,

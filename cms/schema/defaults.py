@@ -13,9 +13,9 @@ _NOW_WORDS = frozenset(
 )
 
 # Without quotes and operators, because 'a'::text || 'b'::text is no literal.
-_CAST = r"(?:::[\w \".,()\[\]]+)?"
-_QUOTED = re.compile(rf"'((?:[^']|'')*)'{_CAST}", re.DOTALL)
-_BARE = re.compile(rf"\(?(-?\d[\d.]*(?:e[+-]?\d+)?|true|false)\)?{_CAST}", re.IGNORECASE)
+CAST = r"(?:::[\w \".,()\[\]]+)?"
+_QUOTED = re.compile(rf"'((?:[^']|'')*)'{CAST}", re.DOTALL)
+_BARE = re.compile(rf"\(?(-?\d[\d.]*(?:e[+-]?\d+)?|true|false)\)?{CAST}", re.IGNORECASE)
 
 
 def default_of(field: Field, column: Column) -> object:
@@ -56,7 +56,7 @@ def computed_default(field_type: FieldType, value: object) -> str | None:
 
 def _expression(column: Column) -> str | None:
     # PostgreSQL stores the expressions of sequences and of generated columns as defaults too.
-    if column.auto_increment or column.is_generated:
+    if column.has_auto_increment or column.is_generated:
         return None
     return column.default
 

@@ -27,11 +27,11 @@ class Column:
     scale: int | None
     is_nullable: bool
     is_generated: bool
-    auto_increment: bool
+    has_auto_increment: bool
     comment: str | None
     is_unique: bool = False
     is_indexed: bool = False
-    primary_key: bool = False
+    is_primary_key: bool = False
     foreign_table: str | None = None
     foreign_column: str | None = None
     cast: str = ""
@@ -45,7 +45,7 @@ class Column:
     @property
     def is_filled_by_database(self) -> bool:
         """Whether the database fills the column where a client sends no value."""
-        return self.default is not None or self.auto_increment or self.is_generated
+        return self.default is not None or self.has_auto_increment or self.is_generated
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Field:
         column = self.column
         return (
             column is not None
-            and column.auto_increment
+            and column.has_auto_increment
             and not column.is_generated
             and self.type.is_whole_number
         )
@@ -125,7 +125,7 @@ class Collection:
     primary_key: str | None
     meta: Json | None = None
     comment: str | None = None
-    system: bool = False
+    is_system: bool = False
     has_side_effects: bool = False
     """Whether a write may change more than its row: by triggers, or by keys with ON UPDATE."""
     former_history: Mapping[str, int] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class Collection:
         return self.fields.get(str(self.meta.get("archive_field"))) if self.meta else None
 
     @property
-    def writable(self) -> bool:
+    def is_writable(self) -> bool:
         """Whether items can be written.
 
         Views, tables without a primary key of one column, and most system tables can only be read.
@@ -174,7 +174,7 @@ class Collection:
         return (
             self.kind is Kind.TABLE
             and self.primary_key is not None
-            and (not self.system or system_table(self.name).is_writable)
+            and (not self.is_system or system_table(self.name).is_writable)
         )
 
     @property
@@ -205,8 +205,8 @@ class ForeignKey:
 class Relation:
     """A relation as its record describes it; `one_collection` is None for many-to-any.
 
-    `junction_field` and `sort_field` may name fields that do not exist yet. `order` is the sort
-    field once it is a column.
+    `junction_field` and `sort_field` may name fields that do not exist yet. `order_field` is the
+    sort field once it is a column.
     """
 
     many_collection: str
@@ -217,7 +217,7 @@ class Relation:
     one_allowed_collections: tuple[str, ...] | None = None
     junction_field: str | None = None
     sort_field: str | None = None
-    order: str | None = None
+    order_field: str | None = None
     one_deselect_action: str = "nullify"
     id: int | None = None
     constraint: ForeignKey | None = None

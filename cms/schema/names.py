@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 
-from cms.schema.build import QUEUE_PREFIX, is_system
+from cms.schema.system import QUEUE_PREFIX, is_system
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
+"""A function of a field, `year(published)`."""
 
 
 def invalid_name_reason(name: object) -> str | None:
     """Return why a new collection or field cannot have a name, or None."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         return "a name has 1 to 63 characters: a letter, then letters, digits and _"
     return None
 

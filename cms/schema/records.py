@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cms.schema.build import is_system
 from cms.schema.defaults import default_of
 from cms.schema.meta_settings import COLLECTION_META, FIELD_META
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
+from cms.schema.system import is_system
 
 Record = dict[str, object]
 
@@ -45,7 +45,7 @@ def _collection_meta(collection: Collection) -> Record | None:
     record: Record = {"collection": collection.name}
     for key in COLLECTION_META:
         record[key] = collection.meta.get(key, _DEFAULT_META.get(key))
-    if collection.system:
+    if collection.is_system:
         record["system"] = True
     return record
 
@@ -59,7 +59,7 @@ def field_record(field: Field) -> Record:
         "field": field.name,
         "type": field.type.name,
         "meta": _field_meta(field),
-        "schema": _column_record(field, field.column) if field.column else None,
+        "schema": column_record(field, field.column) if field.column else None,
     }
 
 
@@ -93,7 +93,8 @@ def _choice_options(field: Field) -> Record:
     }
 
 
-def _column_record(field: Field, column: Column) -> Record:
+def column_record(field: Field, column: Column) -> Record:
+    """Return what clients get as the `schema` of a field."""
     return {
         "name": column.name,
         "table": field.collection,
@@ -105,9 +106,9 @@ def _column_record(field: Field, column: Column) -> Record:
         "is_nullable": column.is_nullable,
         "is_unique": column.is_unique,
         "is_indexed": column.is_indexed,
-        "is_primary_key": column.primary_key,
+        "is_primary_key": column.is_primary_key,
         "is_generated": column.is_generated,
-        "has_auto_increment": column.auto_increment,
+        "has_auto_increment": column.has_auto_increment,
         "foreign_key_table": column.foreign_table,
         "foreign_key_column": column.foreign_column,
         "comment": column.comment,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cms.schema.model import Catalogue
+from cms.schema.names import CALL
 
-_CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 _LISTS = ("_and", "_or")
 
@@ -45,7 +45,7 @@ def without_hidden(template: str, shows: Callable[[str], bool]) -> str:
 
 def parse_step(key: str, collection: str | None, catalogue: Catalogue) -> tuple[str, str | None]:
     """Return the field that a step of a path names, and the collection that it leads to, if any."""
-    call = _CALL.fullmatch(key)
+    call = CALL.fullmatch(key)
     field, _, scope = (call[2] if call else key).partition(":")
     return field, scope or _target(catalogue, collection, field)
 
@@ -175,7 +175,7 @@ def _step(key: str, collection: str | None, change: FieldChange) -> tuple[str | 
     A step may stand in a function, `year(published)`, or name the collection of a many-to-any,
     `item:headings`.
     """
-    call = _CALL.fullmatch(key)
+    call = CALL.fullmatch(key)
     field, _, scope = (call[2] if call else key).partition(":")
     target = scope or _target(change.catalogue, collection, field)
     if not change.concerns(collection, field):

@@ -194,7 +194,7 @@ def check_allowed_collections(meta: MetaSettings, catalogue: Catalogue) -> None:
 def require_own_table(catalogue: Catalogue, name: str) -> Collection:
     """Return the table that gets a relation; raises `Refused` FORBIDDEN for a system table."""
     table = _table(catalogue, name, "collection")
-    if table.system:
+    if table.is_system:
         raise fixed_structure(table.name)
     return table
 
@@ -265,6 +265,6 @@ def _junction_reason(junction: str, catalogue: Catalogue) -> str | None:
     collection = catalogue.collections.get(junction)
     if collection is None:
         return invalid_collection_name_reason(junction)
-    if collection.kind is Kind.TABLE and not collection.system:
+    if collection.kind is Kind.TABLE and not collection.is_system:
         return None
     return "it is no table of yours"

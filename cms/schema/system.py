@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 
+SYSTEM_PREFIX = "system_"
+QUEUE_PREFIX = "procrastinate_"
+"""Begins the names of the tables that the library of background jobs makes."""
+
 
 @dataclass(frozen=True, slots=True)
 class AliasTarget:
@@ -251,6 +255,11 @@ ENDPOINTS: Mapping[str, str] = MappingProxyType(
     {table.name: table.endpoint for table in _ALL if table.endpoint}
 )
 """The paths of the system collections that have one."""
+
+
+def is_system(collection: str) -> bool:
+    """Tell whether a name is one of the service, whether there is such a table or not."""
+    return collection.startswith(SYSTEM_PREFIX)
 
 
 def system_table(collection: str) -> SystemTable:

@@ -14,7 +14,7 @@ from cms.errors import STATUS, Problem, Refused, abbreviated, collect_problems, 
 from cms.fragment import Fragment, concat, text
 from cms.schema import ddl
 from cms.schema.array_columns import parse_list
-from cms.schema.defaults import default_of, is_database_expression
+from cms.schema.defaults import is_database_expression
 from cms.schema.definitions import (
     hash_inconsistencies,
     precision_inconsistencies,
@@ -30,6 +30,7 @@ from cms.schema.meta_settings import (
 )
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
 from cms.schema.names import invalid_name_reason
+from cms.schema.records import column_record
 from cms.schema.types import ALIAS_SPECIALS, TYPES
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.structures import TEXT_JSON
@@ -37,7 +38,7 @@ from cms.structure import metadata
 from cms.structure.indexes import add_index
 from cms.structure.lookup import require_table
 
-_FIXED_SETTINGS = {"is_primary_key": "primary_key", "has_auto_increment": "auto_increment"}
+_FIXED_SETTINGS = ("is_primary_key", "has_auto_increment")
 
 
 def alter(
@@ -173,18 +174,8 @@ def _problem(setting: str, reason: str) -> Problem:
 
 def _current_settings(field: Field, column: Column) -> dict[str, object]:
     """Return the settings that would make the column."""
-    return {
-        "default_value": default_of(field, column),
-        "max_length": column.max_length,
-        "numeric_precision": column.precision,
-        "numeric_scale": column.scale,
-        "is_nullable": column.is_nullable,
-        "is_unique": column.is_unique,
-        "is_indexed": column.is_indexed,
-        "is_primary_key": column.primary_key,
-        "has_auto_increment": column.auto_increment,
-        "comment": column.comment,
-    }
+    record = column_record(field, column)
+    return {key: record[key] for key in COLUMN_SCHEMA}
 
 
 def _alter_column(
@@ -201,7 +192,7 @@ def _alter_column(
     changes_type = field_type is not field.type
     if changes_type:
         whole.update(_sizes_for(field_type, schema))
-        if not column.auto_increment:
+        if not column.has_auto_increment:
             changed.setdefault("default_value", whole["default_value"])
     if changes_type or any(whole[key] != current[key] for key in _SIZES):
         _change_type(transaction, field, column, field_type=field_type, schema=whole)
@@ -247,14 +238,14 @@ def _fixed_setting_faults(
         if key in changed:
             yield f"schema.{key}", "it is fixed when the field is made"
     yield from hash_inconsistencies(field_type, None, changed)
-    is_unique = column.primary_key or changed.get("is_unique", column.is_unique)
+    is_unique = column.is_primary_key or changed.get("is_unique", column.is_unique)
     if changed.get("is_indexed") is False and is_unique:
         yield "schema.is_indexed", "what makes a field unique is an index"
     if changed.get("max_length") is not None and "max_length" not in field_type.size_settings:
         yield "schema.max_length", "only strings have a length"
-    if changed.get("is_nullable") and (column.primary_key or column.auto_increment):
+    if changed.get("is_nullable") and (column.is_primary_key or column.has_auto_increment):
         yield "schema.is_nullable", "a key is never null"
-    if "default_value" in changed and (column.is_generated or column.auto_increment):
+    if "default_value" in changed and (column.is_generated or column.has_auto_increment):
         yield "schema.default_value", "the database fills this field"
 
 
@@ -263,7 +254,7 @@ def _fixed_type_faults(
 ) -> Iterator[tuple[str, str]]:
     if field_type is field.type:
         return
-    if column.is_generated or (column.auto_increment and not field_type.is_whole_number):
+    if column.is_generated or (column.has_auto_increment and not field_type.is_whole_number):
         yield "type", "the database fills this field"
     elif is_database_expression(field, column) and "default_value" not in changed:
         yield "type", "the default is an expression of the database's; set another one as well"
@@ -291,7 +282,11 @@ def _change_type(
         raise invalid_payload(
             reason, field="type", collection=field.collection, value=field_type.name
         )
-    if field_type is not field.type and column.default is not None and not column.auto_increment:
+    if (
+        field_type is not field.type
+        and column.default is not None
+        and not column.has_auto_increment
+    ):
         transaction.execute_ddl(
             ddl.alter_column(field.collection, field.name, text("DROP DEFAULT"))
         )
@@ -360,7 +355,7 @@ def _unique(transaction: Transaction, field: Field, column: Column, value: objec
     if value:
         transaction.execute_ddl(ddl.add_unique(field.collection, field.name))
         return
-    if column.primary_key:
+    if column.is_primary_key:
         raise invalid_payload("A primary key is unique", field="schema.is_unique")
     column_name = (field.collection, field.name)
     for (constraint,) in transaction.execute(statement("unique_constraints"), column_name):

@@ -257,7 +257,7 @@ def _check_group(name: object, catalogue: Catalogue) -> None:
     if name is None:
         return
     group = catalogue.collections.get(str(name))
-    if group is None or group.system:
+    if group is None or group.is_system:
         reason = f'meta.group: there is no collection "{name}"'
         raise invalid_payload(reason, field="meta.group", value=name)
 

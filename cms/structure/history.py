@@ -19,9 +19,9 @@ from cms.items.write.rows import author
 from cms.query.sql.arrays import array
 from cms.query.sql.expressions import TRUE
 from cms.query.sql.history import whole_row
-from cms.schema.build import is_system
 from cms.schema.model import Catalogue, Collection, Field, Relation
 from cms.schema.records import Record, collection_record, field_record, relation_record
+from cms.schema.system import is_system
 from cms.schema.types import MASK
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
@@ -203,7 +203,7 @@ def _records(catalogue: Catalogue, renamed: Mapping[tuple[str, str], str]) -> Re
     """Return the sources of all records; renamed fields have their new names as keys."""
     sources: RecordSources = {}
     for collection in catalogue.collections.values():
-        if not collection.system:
+        if not collection.is_system:
             sources[COLLECTIONS, collection.name] = collection_record(collection)
             for field in collection.fields.values():
                 record_key = collection.name, field.name

@@ -115,7 +115,7 @@ def update_indexes(
 
 def _lacks_index(transaction: Transaction, field: Field) -> bool:
     column = field.column
-    if column is None or column.is_indexed or column.is_unique or column.primary_key:
+    if column is None or column.is_indexed or column.is_unique or column.is_primary_key:
         return False
     return not is_index_pending(transaction, field.collection, field.name)
 

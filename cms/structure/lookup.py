@@ -51,7 +51,7 @@ def require_collection(catalogue: Catalogue, name: str) -> Collection:
 def require_alterable(catalogue: Catalogue, name: str) -> Collection:
     """Return a collection whose structure may change; raises `Refused` for the system's."""
     collection = require_collection(catalogue, name)
-    if collection.system:
+    if collection.is_system:
         raise fixed_structure(name)
     return collection
 

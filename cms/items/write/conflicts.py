@@ -58,7 +58,7 @@ def describe_check(problem: Problem, collection: Collection) -> Problem:
 
 
 def _message(collection: Collection, check: Check) -> str:
-    reason = check.rule if collection.system else "A value breaks a rule of the table"
+    reason = check.rule if collection.is_system else "A value breaks a rule of the table"
     return f"Invalid payload. {reason[0].upper()}{reason[1:]}."
 
 

@@ -154,7 +154,7 @@ class PayloadParser:
             raise invalid_payload(
                 f"It goes deeper than {self._max_depth} relations", path=list(position.path)
             )
-        if link.to_many and not target.writable:
+        if link.to_many and not target.is_writable:
             self._forbid(target, position)
         return ChangeSet(target, change_set.level + 1)
 
@@ -191,7 +191,7 @@ class PayloadParser:
             change_set.to_one_fields[name, link.target] = to_one
         change.values[name] = PENDING_KEY
         # An item of a collection that can only be read here may be named by its key.
-        is_writable = to_one.change_set.collection.writable
+        is_writable = to_one.change_set.collection.is_writable
         expects = Expects.EITHER if is_writable else Expects.PRESENT
         target_row = self._parse_item(to_one.change_set, value, position, expects)
         if not is_writable and target_row.sent.keys() != {to_one.change_set.key_field}:
@@ -299,10 +299,10 @@ def _set_parent(to_many: ToMany, change: RowChange, number: int | None) -> None:
 def _order_field_of(to_many: ToMany) -> str | None:
     """Return the field that keeps the order of a list, if places can be written to it."""
     collection = to_many.change_set.collection
-    field = collection.fields.get(to_many.link.relation.order or "")
+    field = collection.fields.get(to_many.link.relation.order_field or "")
     if field is None or field.column is None or Trait.ARITHMETIC not in field.type.traits:
         return None
-    is_filled_by_database = field.column.is_generated or field.column.auto_increment
+    is_filled_by_database = field.column.is_generated or field.column.has_auto_increment
     if is_filled_by_database or field.name == collection.primary_key:
         return None
     return field.name

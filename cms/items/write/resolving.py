@@ -97,7 +97,7 @@ class Resolver:
 
         Where it may not, the service writes the places without comparing them.
         """
-        order = to_many.link.relation.order
+        order = to_many.link.relation.order_field
         if not order:
             return ()
         context = self._write_context.context
@@ -242,7 +242,7 @@ def _drop_unchanged(
     to_many: ToMany, element: RowChange, stored: Mapping[str, str | None], near: str | None
 ) -> None:
     """Do not write an element for a list and place that it has already."""
-    order = to_many.link.relation.order
+    order = to_many.link.relation.order_field
     wanted = {to_many.link.far: near, order: element.values.get(order or "")}
     for name, value in wanted.items():
         if name and value is not None and stored.get(name) == value:

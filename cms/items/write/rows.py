@@ -268,7 +268,7 @@ def _with_keys(
 ) -> Sequence[Values]:
     """Give rows without a key their automatic keys, in the order of the rows."""
     key = collection.key
-    if not key.column or not key.column.auto_increment or key.column.is_generated:
+    if not key.column or not key.column.has_auto_increment or key.column.is_generated:
         return rows
     sent_keys = {row.get(key.name) for row in rows}
     keyless = [index for index, row in enumerate(rows) if row.get(key.name) is None]

@@ -148,7 +148,7 @@ def _print_statement(call: WriteCall, shape: WriteShape) -> Statement:
     """Return the statement of a shape, or `_NEEDS_TRANSACTION`."""
     collection = shape.collection
     is_delete = shape.action == "delete"
-    if collection.system:
+    if collection.is_system:
         return _NEEDS_TRANSACTION  # its hooks read within a transaction
     if collection.has_side_effects and (shape.row_rules.before or not is_delete):
         return _NEEDS_TRANSACTION  # the database itself changes more than the statement says

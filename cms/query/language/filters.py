@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -31,8 +30,8 @@ from cms.query.language.limits import (
 from cms.query.language.literals import Literals, parse_variable
 from cms.query.language.operators import OPERATORS, Operator, Takes
 from cms.regex import compile_regex
+from cms.schema.names import CALL
 
-_CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
 _TRUE = ("", "true", "1")
 _FALSE = ("false", "0")
 
@@ -67,7 +66,7 @@ def require_not_blank(value: object, parameter: str) -> object:
 
 def parse_name(text: str) -> FieldName:
     """Return a field or a function of one, `year(published)`."""
-    matched = _CALL.fullmatch(text)
+    matched = CALL.fullmatch(text)
     return FieldName.parse(matched[2], matched[1]) if matched else FieldName.parse(text)
 
 

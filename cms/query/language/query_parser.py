@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -35,6 +34,7 @@ from cms.query.language.parameters import (
     term_of,
 )
 from cms.query.language.windows import PageSizes, parse_window
+from cms.schema.names import NAME
 
 _DEEP_NAMES = (
     "filter",
@@ -50,7 +50,6 @@ _DEEP_NAMES = (
 )
 DEEP_PARAMETERS = tuple(f"_{name}" for name in _DEEP_NAMES)
 
-_ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
 Aliases = Mapping[str, str]
 """Fields by the names that a request gives them."""
@@ -189,7 +188,7 @@ class QueryParser:
     def _aliases(self, params: Params) -> Aliases:
         aliases: dict[str, str] = {}
         for alias, field in group_of(params, "alias").items():
-            if not isinstance(field, str) or not _ALIAS.fullmatch(alias):
+            if not isinstance(field, str) or not NAME.fullmatch(alias):
                 raise invalid_query(
                     f"alias[{alias}] must be a plain name that stands for a field",
                     parameter="alias",

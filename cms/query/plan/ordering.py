@@ -11,7 +11,7 @@ def default_sort(collection: Collection, link: Link | None = None) -> tuple[Fiel
     """Return the sort field of the relation to the items, else of their collection, if any."""
     name = collection.sort_field
     if link and link.to_many:
-        name = link.relation.order or name
+        name = link.relation.order_field or name
     field = collection.fields.get(name) if name else None
     if field is None or field.is_secret or Trait.SORTING not in field.type.traits:
         return ()
