@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, invalid_payload
 from cms.files import records
-from cms.files.contents import Content, Json, contents_of
+from cms.files.contents import Content, Json
 from cms.files.files import Library
 from cms.files.payloads import checked_batch
 from cms.files.records import FILES, FOLDERS, NewRow, TransactionWork, WriteRequest
@@ -17,6 +17,15 @@ from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.rows import link_revisions
 
 T = TypeVar("T")
+
+
+class _FileInFolder(NamedTuple):
+    """A file that is deleted with its folder, and where its content is."""
+
+    key: str
+    folder: str
+    storage: str
+    path: str | None
 
 
 def create(library: Library, request: WriteRequest, payload: object) -> bytes | None:
@@ -28,7 +37,11 @@ def create(library: Library, request: WriteRequest, payload: object) -> bytes | 
     # Folders have neither defaults nor fields that the service sets.
     rows = [NewRow(_checked(item), {}, {}) for item in payloads]
     return _write(
-        library, request, "create", lambda call: records.plan_create(call, rows), many=many
+        library,
+        request,
+        action="create",
+        plan=lambda call: records.plan_create(call, rows),
+        many=many,
     )
 
 
@@ -38,8 +51,8 @@ def change_one(library: Library, request: WriteRequest, key: str, payload: objec
     return _write(
         library,
         request,
-        "update",
-        lambda call: records.plan_update(request, call, key=key, changes=changes),
+        action="update",
+        plan=lambda call: records.plan_update(request, call, key=key, changes=changes),
         many=False,
     )
 
@@ -48,7 +61,11 @@ def change_many(library: Library, request: WriteRequest, payload: object) -> byt
     """Change folders: an array of objects with ids, or `data` with `keys` or `query`."""
     batch = checked_batch(payload, _checked_changes)
     return _write(
-        library, request, "update", lambda call: records.plan_update_many(call, batch), many=True
+        library,
+        request,
+        action="update",
+        plan=lambda call: records.plan_update_many(call, batch),
+        many=True,
     )
 
 
@@ -76,7 +93,7 @@ def _delete(
 
         return run
 
-    library.contents.remove(_with_tree_lock(library, request, "delete", plan))
+    library.contents.remove(_with_tree_lock(library, request, action="delete", plan=plan))
 
 
 def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) -> list[Content]:
@@ -89,26 +106,27 @@ def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) ->
         transaction.execute(statement("lock_folders_below"), (keys,))
     )
     below = [key for key in parents if key not in keys]
-    files = transaction.execute(statement("lock_files_in_folders"), ([*keys, *below],))
-    file_revisions = records.delete_below(write_context, FILES, [key for key, *_ in files])
+    rows = transaction.execute(statement("lock_files_in_folders"), ([*keys, *below],))
+    files = [_FileInFolder(*row) for row in rows]
+    file_revisions = records.delete_below(write_context, FILES, [file.key for file in files])
     folder_revisions = records.delete_below(write_context, FOLDERS, below)
     folder_revisions |= records.delete(write_context, call.collection, keys)
     # The revision of everything that went with a folder is linked to the revision of that folder.
-    links = [(file_revisions[key], folder_revisions[folder]) for key, folder, *_ in files]
+    links = [(file_revisions[file.key], folder_revisions[file.folder]) for file in files]
     links += [(folder_revisions[key], folder_revisions[str(parents[key])]) for key in below]
     # Without a history there are no revisions to link.
     link_revisions(
         write_context, [(revision, parent) for revision, parent in links if revision and parent]
     )
-    return contents_of([(key, *content) for key, _, *content in files])
+    return [Content(file.storage, file.path) for file in files if file.path]
 
 
 def _write(
     library: Library,
     request: WriteRequest,
+    *,
     action: str,
     plan: Callable[[WriteCall], TransactionWork[WrittenItems]],
-    *,
     many: bool,
 ) -> bytes | None:
     """Write folders and return them as a body.
@@ -126,12 +144,13 @@ def _write(
 
         return run
 
-    return _with_tree_lock(library, request, action, plan_with_check)
+    return _with_tree_lock(library, request, action=action, plan=plan_with_check)
 
 
 def _with_tree_lock(
     library: Library,
     request: WriteRequest,
+    *,
     action: str,
     plan: Callable[[WriteCall], TransactionWork[T]],
 ) -> T:
