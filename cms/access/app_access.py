@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from cms.access.policy import ALL_FIELDS, StoredGrant
-from cms.query.language.ast import And, AtField, Constant, FieldName, Filter, OperatorTest, Or
+from cms.query.language.ast import And, AtField, Constant, Filter, OperatorTest, Or
 from cms.query.language.filters import parse_filter
 from cms.query.language.literals import RuleLiterals
+from cms.schema.field_names import FieldName
 
 _PERSON = {"user": {"_eq": "$CURRENT_USER"}}
 _TEAM = {"user": {"_null": True}, "role": {"_eq": "$CURRENT_ROLE"}}

@@ -12,7 +12,6 @@ from cms.query.language.ast import (
     And,
     AtField,
     CallerValue,
-    FieldName,
     Filter,
     Operand,
     OperatorTest,
@@ -20,6 +19,7 @@ from cms.query.language.ast import (
     Some,
 )
 from cms.query.language.operators import SECRET_OPERATORS
+from cms.query.language.relation_tests import has_item_test, has_key_test, has_quantifier
 from cms.query.plan.guarded import (
     AtItems,
     AtValue,
@@ -29,8 +29,8 @@ from cms.query.plan.guarded import (
     GuardedPath,
     GuardedTest,
 )
-from cms.query.plan.links import has_item_test, has_key_test, has_quantifier
 from cms.query.plan.resolved import Value, both
+from cms.schema.field_names import FieldName
 from cms.schema.model import Field
 
 

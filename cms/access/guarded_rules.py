@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cms.access.policy import FULL_GRANT, Grant
-from cms.query.language.ast import EVERYTHING, NOTHING
+from cms.query.language.ast import EVERYTHING, NOTHING, And, Or
 from cms.query.plan.resolved import EVERY_ROW, NO_ROW, All, AnyOf, Predicate
 
 
@@ -55,17 +55,19 @@ def with_rule(grant: Grant, rule: GuardedRule) -> GuardedGrant:
 
 def all_of(rules: Iterable[GuardedRule]) -> GuardedRule:
     """Return the rule of rows that fulfil all rules; without rules that is every row."""
+    # What every row fulfils adds nothing to the other rules.
     different = _without_repetitions(rule for rule in rules if rule != UNRESTRICTED)
     if not different:
         return UNRESTRICTED
     if len(different) == 1:
         return different[0]
-    source = "all of", *(rule.source for rule in different)
+    source = And(tuple(rule.source for rule in different))
     return GuardedRule(source, All(tuple(rule.predicate for rule in different)))
 
 
 def any_of(rules: Iterable[GuardedRule]) -> GuardedRule:
     """Return the rule of rows that fulfil at least one rule; without rules that is no row."""
+    # Roles that inherit from each other often bring the same rule twice.
     different = _without_repetitions(rules)
     if UNRESTRICTED in different:
         return UNRESTRICTED
@@ -73,11 +75,12 @@ def any_of(rules: Iterable[GuardedRule]) -> GuardedRule:
         return NO_ROWS
     if len(different) == 1:
         return different[0]
-    source = "any of", *(rule.source for rule in different)
+    source = Or(tuple(rule.source for rule in different))
     return GuardedRule(source, AnyOf(tuple(rule.predicate for rule in different)))
 
 
 def _without_repetitions(rules: Iterable[GuardedRule]) -> list[GuardedRule]:
+    # A list and not a set: a rule that compares with a geometry has no hash.
     different: list[GuardedRule] = []
     for rule in rules:
         if rule not in different:

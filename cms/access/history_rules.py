@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cms.access.guarded_rules import UNRESTRICTED, GuardedRule, all_of, any_of
 from cms.access.views import View
@@ -14,6 +14,14 @@ from cms.schema.model import Catalogue, Collection
 HISTORY_COLLECTIONS = frozenset({"system_activity", "system_revisions"})
 
 _CONTENTS = ("data", "delta")
+
+
+@dataclass(frozen=True, slots=True)
+class _AboutItem:
+    """The source of a rule on the history: the rule on the items of a collection."""
+
+    collection: str
+    source: object
 
 
 def narrow_to_items(view: View, item_views: Iterable[View], catalogue: Catalogue) -> View:
@@ -44,7 +52,7 @@ def _about(
     history: Collection, items: Collection, rule: GuardedRule, catalogue: Catalogue
 ) -> GuardedRule:
     """Return the rule of rows of the history that are about an item which fulfils the rule."""
-    source = "about item", items.name, rule.source
+    source = _AboutItem(items.name, rule.source)
     return GuardedRule(source, about_item(history, items, rule.predicate, catalogue))
 
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from cms.access.views import View
 from cms.errors import Refused, forbidden, invalid_query, not_found
-from cms.query.language.ast import FieldName
 from cms.query.plan.links import Link, any_links, link_of
 from cms.query.plan.resolved import LinkStep, Predicate, Value, both
+from cms.schema.field_names import FieldName
 from cms.schema.model import Catalogue, Field
 
 ViewLookup = Callable[[str], View | None]
@@ -60,6 +60,7 @@ class NameGuard:
         """Return the value of a field, null in the rows in which the caller may not read it."""
         if view.masks is None:
             return Value(field, function)
+        # Of the history, each collection's rules say which members of a revision may be read.
         members = view.members.get(field.name)
         return Value(field, function, when=_condition(view, field.name), members=members)
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from cms.access.name_guard import NameGuard
 from cms.access.query_rewriting import merged_queries, with_star_fields
 from cms.access.views import View
-from cms.query.language.ast import AnyPick, DeepQuery, FieldName, Pick, Query, Star
+from cms.query.language.ast import AnyPick, DeepQuery, Pick, Query, Star
 from cms.query.plan.links import Link
+from cms.schema.field_names import FieldName
 
 PickPosition = tuple[str, str, str | None]
 """Key, field and target: the targets of a many-to-any field share the key."""
@@ -33,6 +34,7 @@ class PickExpansion:
             named = self._with_stars(named, stars, view, deep)
         picks: dict[PickPosition, Pick] = {}
         for pick in named:
+            # A field may be named twice, alone and with a target: `item`, `item:headings`.
             for targeted in self.per_target(pick, view, deep):
                 position = position_of(targeted)
                 if earlier := picks.get(position):
@@ -107,6 +109,7 @@ class PickExpansion:
             if query := deep.get((pick.key, link.target)):
                 queries_by_target[link.target] = query
         nested = pick.nested
+        # `deep` alone opens its targets: their keys are listed.
         if nested is None and queries_by_target:
             nested = Query(picks=())
         if nested is None:

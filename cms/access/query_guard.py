@@ -11,15 +11,7 @@ from cms.access.pick_expansion import PickExpansion, PickPosition, position_of
 from cms.access.query_rewriting import refuse_duplicate_keys, search_fields
 from cms.access.views import View
 from cms.errors import invalid_query
-from cms.query.language.ast import (
-    Aggregate,
-    FieldName,
-    Pick,
-    Query,
-    RowOutput,
-    SortTerm,
-    Window,
-)
+from cms.query.language.ast import Aggregate, Pick, Query, RowOutput, SortTerm, Window
 from cms.query.language.limits import MAX_FIELDS, MAX_FIELDS_IN_ALL
 from cms.query.plan.guarded import (
     AggregateTerm,
@@ -34,12 +26,13 @@ from cms.query.plan.guarded import (
 from cms.query.plan.links import Link
 from cms.query.plan.ordering import default_sort, tie_breakers
 from cms.query.plan.resolved import LinkStep, Value, both
+from cms.schema.field_names import FieldName
 from cms.schema.model import Field
 
 
 @dataclass(frozen=True, slots=True)
-class _KeyList:
-    """The query of items that are listed by key (`keys_only`), or of items that are opened."""
+class _InnerQuery:
+    """The query of related items; with `keys_only` they are listed by key."""
 
     query: Query
     keys_only: bool = False
@@ -99,7 +92,7 @@ class QueryGuard:
         # Only after the stars are written out is it known which names share a key.
         refuse_duplicate_keys(picks.values())
         for pick in self._unshown_picks(expansion, query, picks, view):
-            self._output(pick, view, level)
+            self._output(pick, view, level)  # for its refusal only
         outputs = (self._output(pick, view, level) for pick in picks.values())
         return (*outputs, *row_outputs)
 
@@ -172,16 +165,16 @@ class QueryGuard:
             raise self.names.unknown_field(view, field.name)
         return GuardedColumn(pick.key, pick.name.key, value)
 
-    def _listed_by_key(self, nested: Query, target: View) -> _KeyList:
+    def _listed_by_key(self, nested: Query, target: View) -> _InnerQuery:
         """List items of which nothing is picked by key; without a key, by all their columns."""
         if nested.picks or nested.aggregates or nested.groups:
-            return _KeyList(nested)
+            return _InnerQuery(nested)
         if key := target.collection.primary_key:
             self.names.visible_field(target, key)
             picks = (Pick(key, FieldName(key)),)
-            return _KeyList(replace(nested, picks=picks), keys_only=True)
+            return _InnerQuery(replace(nested, picks=picks), keys_only=True)
         columns = [field.name for field in target.collection.columns if target.sees(field.name)]
-        return _KeyList(
+        return _InnerQuery(
             replace(nested, picks=tuple(Pick(name, FieldName(name)) for name in columns))
         )
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from cms.access.views import View
 from cms.errors import invalid_query
-from cms.query.language.ast import And, AtField, FieldName, Filter, Or, Pick, Query, Star
-from cms.query.plan.links import has_quantifier
+from cms.query.language.ast import And, AtField, Filter, Or, Pick, Query, Star
+from cms.query.language.relation_tests import has_quantifier
+from cms.schema.field_names import FieldName
 from cms.schema.model import Field
 
 
@@ -30,6 +31,7 @@ def merged_queries(query: Query | None, other: Query | None) -> Query | None:
     """Return a query of what either picks; page, order and filter are the first one's, if any."""
     if query is None or other is None:
         return query or other
+    # Groups show no fields, so there is nothing to be added to.
     if query.aggregates or query.groups:
         return query
     return replace(query, picks=(*other.picks, *query.picks))
@@ -59,6 +61,7 @@ def distributed_over_items(name: FieldName, inner: And[Filter] | Or[Filter]) -> 
 def quantifiers_alone(name: FieldName, inner: And[Filter] | Or[Filter]) -> Filter:
     """Let each `_some` and `_none` stand alone; all other tests are of one and the same item."""
     quantified = tuple(AtField(name, item) for item in inner.items if has_quantifier(item))
+    # Tests of one item must not be separated: two items could each pass one of them.
     others = tuple(item for item in inner.items if not has_quantifier(item))
     if not others:
         return replace(inner, items=quantified)

@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from cms.query.language.ast import Caller, CallerValue
+from cms.schema.field_names import parse_name
 from cms.schema.model import Catalogue, Collection, Column, Field, Json, Relation
-from cms.schema.references import parse_step, placeholders, without_hidden
+from cms.schema.references import placeholders, target_of, without_hidden
 from cms.schema.types.field_type import Trait
 
 _PATH = re.compile(r"[\w$():]+(\.[\w$():]+)*")
@@ -20,7 +22,7 @@ _FILTER_MEMBERS = frozenset({"filter", "rule", "validation", "permissions"})
 _VALUE_MEMBERS = frozenset({"choices"})
 """Members of options that hold values of the field and no names."""
 
-_CALLER_COLLECTIONS = {"$CURRENT_USER": "system_users", "$CURRENT_ROLE": "system_roles"}
+_CALLER_COLLECTIONS = {f"${caller}": CallerValue(caller).collection for caller in Caller}
 
 _LEFT_OUT = object()
 """Stands for an option that is left out; None is a value that options may have."""
@@ -144,17 +146,17 @@ class Redaction:
             # `$thumbnail` and the like are no fields.
             if step.startswith("$"):
                 continue
-            name, target = parse_step(step, collection, self.catalogue)
+            name = parse_name(step)
             owner = collections.get(collection or "")
-            field = owner.fields.get(name) if owner else None
+            field = owner.fields.get(name.field) if owner else None
             if field is None:
                 return False
-            if target is not None and ":" in step and target not in collections:
+            if name.target and name.target not in collections:
                 return False
             # The rest of a path behind a JSON field lies in its value.
             if Trait.JSON in field.type.traits:
                 return True
-            collection = target
+            collection = target_of(name, collection, self.catalogue)
         return True
 
     def _may_show_rule(self, collection: str | None, rule: object) -> bool:
@@ -174,7 +176,7 @@ class Redaction:
         if key.startswith("_") and not (owner and key in owner.fields):
             return self._may_show_rule(collection, inner)
         *_, last = key.split(".")
-        _, target = parse_step(last, collection, self.catalogue)
+        target = target_of(parse_name(last), collection, self.catalogue)
         return self._is_known_path(collection, key) and self._may_show_rule(target, inner)
 
     def _may_show_operand(self, operand: object) -> bool:

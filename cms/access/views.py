@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cms.access.guarded_rules import UNRESTRICTED, GuardedGrant, GuardedRule, any_of
-from cms.query.language.ast import FieldName
 from cms.query.plan.resolved import VisibleMembers
+from cms.schema.field_names import FieldName
 from cms.schema.model import Collection
 
 

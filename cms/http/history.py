@@ -8,19 +8,17 @@ from cms.http.etags import send_with_etag
 from cms.http.items import params_of, send_list, send_search
 from cms.http.media import idempotency_key_of, read_json_object, send_written
 from cms.items.history import comments, revisions
-from cms.items.read.prepare import ReadRequest
+from cms.items.read.prepare import ReadRequest, RowTest
 from cms.items.read.reads import read_one
 from cms.store.store import Store
 
-FixedFilters = tuple[tuple[str, str, str], ...]
-
-ONLY_COMMENTS: FixedFilters = (("action", "_eq", "comment"),)
+ONLY_COMMENTS = (RowTest("action", "_eq", "comment"),)
 
 
 class SystemItemsResource:
     """A system collection that is read as a list; `only` restricts it to some of its rows."""
 
-    def __init__(self, store: Store, collection: str, *, only: FixedFilters = ()) -> None:
+    def __init__(self, store: Store, collection: str, *, only: tuple[RowTest, ...] = ()) -> None:
         self._store = store
         self._collection = collection
         self._only = only

@@ -7,8 +7,6 @@ import re
 from cms.schema.system import QUEUE_PREFIX, is_system
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
-CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
-"""A function of a field, `year(published)`."""
 
 
 def invalid_name_reason(name: object) -> str | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from cms.schema.field_names import FieldName, parse_name
 from cms.schema.model import Catalogue
-from cms.schema.names import CALL
 
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 _LISTS = ("_and", "_or")
@@ -43,11 +43,9 @@ def without_hidden(template: str, shows: Callable[[str], bool]) -> str:
     return _PLACEHOLDER.sub(shown_placeholder, template)
 
 
-def parse_step(key: str, collection: str | None, catalogue: Catalogue) -> tuple[str, str | None]:
-    """Return the field that a step of a path names, and the collection that it leads to, if any."""
-    call = CALL.fullmatch(key)
-    field, _, scope = (call[2] if call else key).partition(":")
-    return field, scope or _target(catalogue, collection, field)
+def target_of(name: FieldName, collection: str | None, catalogue: Catalogue) -> str | None:
+    """Return the collection that a step of a path leads to, if any."""
+    return name.target or _target(catalogue, collection, name.field)
 
 
 FollowChange = Callable[[object, str | None, FieldChange], object]
@@ -175,17 +173,13 @@ def _step(key: str, collection: str | None, change: FieldChange) -> tuple[str | 
     A step may stand in a function, `year(published)`, or name the collection of a many-to-any,
     `item:headings`.
     """
-    call = CALL.fullmatch(key)
-    field, _, scope = (call[2] if call else key).partition(":")
-    target = scope or _target(change.catalogue, collection, field)
-    if not change.concerns(collection, field):
+    name = parse_name(key)
+    target = target_of(name, collection, change.catalogue)
+    if not change.concerns(collection, name.field):
         return key, target
     if change.after is None:
         return None, target
-    renamed = f"{change.after}:{scope}" if scope else change.after
-    if call:
-        renamed = f"{call[1]}({renamed})"
-    return renamed, target
+    return str(replace(name, field=change.after)), target
 
 
 def _target(catalogue: Catalogue, collection: str | None, field: str) -> str | None:

@@ -88,3 +88,31 @@ def test_only_the_database_knows_psycopg_and_only_http_knows_falcon() -> None:
         if layer(module) not in rooms.get(name.split(".")[0], {layer(module)})
     ]
     assert violations == []
+
+
+RAW = {"FieldName", "Query", "Pick", "Star", "Filter", "AtField", "Some", "OperatorTest"}
+"""Types of names and filters as they were written."""
+GUARDED = {"Guarded", "GuardedQuery", "AtValue", "AtItems", "GuardedPath", "predicate_of"}
+"""What only the guard makes, and only the planner takes."""
+WITHOUT_RAW = ("cms.query.sql.", "cms.query.plan.")
+
+
+def test_neither_planner_nor_printer_knows_names_and_raw_filters() -> None:
+    violations = [
+        f"{module} imports {name}"
+        for module, path in modules()
+        for name in imports(path)
+        if module.startswith(WITHOUT_RAW) and name.startswith("cms.") and name.split(".")[-1] in RAW
+    ]
+    assert violations == []
+
+
+def test_only_the_guard_makes_what_the_planner_takes() -> None:
+    violations = [
+        f"{module} imports {name}"
+        for module, path in modules()
+        for name in imports(path)
+        if name.startswith("cms.query.plan.") and name.split(".")[-1] in GUARDED
+        if layer(module) not in ("access", "query.plan")
+    ]
+    assert violations == []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cms.items.write.caller_values import caller_values
-from cms.query.language.ast import CallerValue, FieldName
+from cms.query.language.ast import Caller, CallerValue
 from cms.query.rules.validation import RuleContext, caller_paths, failures, parse_rule
+from cms.schema.field_names import FieldName
 from cms.store.identity import ANONYMOUS, Identity
 from tests.client import Client
 
@@ -24,8 +25,8 @@ def test_a_path_leads_through_relations_of_either_kind(api: Client) -> None:
         lambda scene: caller_values(store, scene, store.database.fetch, caller_paths(rule)),
     )
     assert caller_facts == {
-        CallerValue("CURRENT_USER", (FieldName("role"), FieldName("name"))): ("Administrator",),
-        CallerValue("CURRENT_ROLE", (FieldName("users"), FieldName("email"))): (user["email"],),
+        CallerValue(Caller.USER, (FieldName("role"), FieldName("name"))): ("Administrator",),
+        CallerValue(Caller.ROLE, (FieldName("users"), FieldName("email"))): (user["email"],),
     }
     under = RuleContext(user=user["id"], role=user["role"], caller_values=caller_facts)
     assert (
@@ -36,7 +37,7 @@ def test_a_path_leads_through_relations_of_either_kind(api: Client) -> None:
 
 
 def test_nobody_has_no_values(api: Client) -> None:
-    store, path = api.app.store, CallerValue("CURRENT_USER", (FieldName("email"),))
+    store, path = api.app.store, CallerValue(Caller.USER, (FieldName("email"),))
     caller_facts = store.run_read(
         ANONYMOUS, lambda scene: caller_values(store, scene, store.database.fetch, [path])
     )

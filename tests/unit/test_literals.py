@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cms.errors import Refused
-from cms.query.language.ast import CallerValue, Now, Slot
+from cms.query.language.ast import Caller, CallerValue, Now, Slot
 from cms.query.language.literals import Literals, parse_variable
 from cms.query.language.parse import PageSizes, parse
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values
@@ -27,7 +27,7 @@ def test_literals_are_numbered_in_the_order_in_which_they_come() -> None:
     assert [literals.operand(value) for value in ("a", 5, "$CURRENT_USER", "a")] == [
         Slot(0),
         Slot(1),
-        CallerValue("CURRENT_USER"),
+        CallerValue(Caller.USER),
         Slot(2),
     ]
     assert literals.values == ["a", 5, "a"]
@@ -40,7 +40,7 @@ def test_literals_are_numbered_in_the_order_in_which_they_come() -> None:
         ("$NOW(-1 hour)", Now(-1, "hour")),
         ("$NOW(+2days)", Now(2, "day")),
         ("$NOW( - 3 mo )", Now(-3, "month")),
-        ("$CURRENT_ROLE", CallerValue("CURRENT_ROLE")),
+        ("$CURRENT_ROLE", CallerValue(Caller.ROLE)),
         ("$5", "$5"),
         ("$", "$"),
         ("now", "now"),
@@ -96,7 +96,7 @@ def test_a_moment_is_in_range_or_refused(amount: int, unit: str) -> None:
 
 def test_variables_in_a_list_are_resolved_with_the_request_and_nobody_is_left_out() -> None:
     operand = Placeholder(Slot(0), lambda value: value, "x")
-    literals = [("a", CallerValue("CURRENT_USER"), CallerValue("CURRENT_ROLE"))]
+    literals = [("a", CallerValue(Caller.USER), CallerValue(Caller.ROLE))]
     assert bind_values([operand], Bindings(literals, user="u")) == [["a", "u"]]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cms.errors import Refused
-from cms.query.language.ast import CallerValue, FieldName
+from cms.query.language.ast import Caller, CallerValue
 from cms.query.rules.conditions import field_state, parse_conditions
 from cms.query.rules.validation import (
     RuleContext,
@@ -17,6 +17,7 @@ from cms.query.rules.validation import (
     parse_rule,
 )
 from cms.regex import compile_regex
+from cms.schema.field_names import FieldName
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
 from cms.schema.types import TYPES
 
@@ -179,7 +180,7 @@ def test_variables_stand_for_the_caller() -> None:
     )
     paths = caller_paths(rule)
     email, articles = (FieldName("email"),), (FieldName("articles"), FieldName("id"))
-    assert paths == {CallerValue("CURRENT_USER", email), CallerValue("CURRENT_USER", articles)}
+    assert paths == {CallerValue(Caller.USER, email), CallerValue(Caller.USER, articles)}
     known = {path: ["a@b.c"] if path.path == email else [1, 2] for path in paths}
     under = RuleContext(ARTICLES, user="u", caller_values=known)
     assert failures(rule, {"title": "a@b.c", "author": 2}, under) == []

@@ -9,10 +9,11 @@ from cms import jsontext
 from cms.access.guard import readable_collection, view_of
 from cms.access.guarded_rules import UNRESTRICTED
 from cms.errors import not_found
-from cms.items.read.prepare import ReadRequest, narrow_to_key, statement_for
+from cms.items.read.prepare import ReadRequest, RowTest, narrow_to_key, statement_for
 from cms.items.read.reads import Answer, Item, fetch_rows, parse_key, read_list, read_one
 from cms.items.write import writes
-from cms.query.language.ast import FieldName, Pick, Query, Slot
+from cms.query.language.ast import Pick, Query, Slot
+from cms.schema.field_names import FieldName
 from cms.schema.model import Collection, Field
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
@@ -80,7 +81,7 @@ def _narrowed_to_item(
     """
     name = request.collection
 
-    def work(context: RequestContext) -> tuple[tuple[str, str, str], ...]:
+    def work(context: RequestContext) -> tuple[RowTest, ...]:
         collection = readable_collection(
             name, catalogue=context.snapshot.catalogue, policy=context.actor.policy
         )
@@ -92,12 +93,12 @@ def _narrowed_to_item(
         # No rule can be tried on an item that is gone, so a caller with a rule sees none of those.
         if view.rule != UNRESTRICTED and not _is_readable(store, context, collection, item):
             raise not_found()
-        tests = [("collection", "_eq", name), ("item", "_eq", item)]
+        tests = [RowTest("collection", "_eq", name), RowTest("item", "_eq", item)]
         # Older revisions are of a former collection of this name. Rules hide them from others than
         # administrators, who ask here for the present collection.
         last_former = collection.former_history.get(REVISIONS)
         if last_former and context.actor.policy.is_admin:
-            tests.append(("id", "_gt", str(last_former)))
+            tests.append(RowTest("id", "_gt", str(last_former)))
         return tuple(tests)
 
     return ReadRequest(REVISIONS, request.query_string, only=store.run_read(identity, work))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from cms.access.guard import guard
 from cms.errors import STATUS, Refused, invalid_query
@@ -11,7 +12,6 @@ from cms.query.language.ast import (
     ONE_ROW,
     And,
     AtField,
-    FieldName,
     OperatorTest,
     ParsedQuery,
     Query,
@@ -25,24 +25,32 @@ from cms.query.language.shapes import shape_of
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.plan import plan
 from cms.query.sql.statement import Statement, finish_statement
+from cms.schema.field_names import FieldName
 from cms.schema.model import Kind
 from cms.store.context import RequestContext
 from cms.store.snapshot import PreparedRead
 from cms.store.store import Store
 
 
+class RowTest(NamedTuple):
+    """A test of the service's own: an operator on a field."""
+
+    field: str
+    operator: str
+    value: str
+
+
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
     """A read as it came: the raw query string, or the parameters of a SEARCH body.
 
-    `only` are tests that rows must pass besides those of the query: a field, an operator and a
-    value each.
+    `only` are tests that rows must pass besides those of the query.
     """
 
     collection: str
     query_string: str = ""
     params: Mapping[str, object] | None = None
-    only: tuple[tuple[str, str, str], ...] = ()
+    only: tuple[RowTest, ...] = ()
 
 
 def prepare_read(
@@ -61,6 +69,7 @@ def prepare_read(
     `nested_page` is the page of the lists in the items, when it is not the store's.
     """
     preparation = _Preparation(store, context, request, keyed, with_version, nested_page)
+    # Bodies of SEARCH and reads with tests of their own are rare: only their statements are cached.
     if request.params is not None:
         return preparation.run_or_refuse_all(request.params)
     if request.only:
@@ -141,10 +150,12 @@ class _Preparation:
 
     def _refusal_of_all(self, parsed: ParsedQuery, *, first: Refused) -> Refused:
         """Return a refusal with the other problems of the query and of its literals."""
+        # What is forbidden stays one sentence: more would tell names apart.
         if first.status != STATUS["INVALID_QUERY"]:
             return first
         catalogue = self.context.snapshot.catalogue
         actor = self.context.actor
+        # A keyed read has one literal more: its key, which is checked elsewhere.
         bindings = Bindings((*parsed.literals, None), actor.user, actor.role)
 
         def attempt(part: Query) -> None:
@@ -211,14 +222,15 @@ def _with_version(query: Query, context: RequestContext, name: str) -> Query:
     return replace(query, picks=(*query.picks, RowOutput.VERSION))
 
 
-def _narrowed(parsed: ParsedQuery, tests: Sequence[tuple[str, str, str]]) -> ParsedQuery:
+def _narrowed(parsed: ParsedQuery, tests: Sequence[RowTest]) -> ParsedQuery:
     """Return a query of those rows only that pass the tests."""
     if not tests:
         return parsed
     literals = list(parsed.literals)
     filters = []
-    for name, operator, value in tests:
-        filters.append(AtField(FieldName(name), OperatorTest(operator, (Slot(len(literals)),))))
-        literals.append(value)
+    for test in tests:
+        operand = Slot(len(literals))
+        filters.append(AtField(FieldName(test.field), OperatorTest(test.operator, (operand,))))
+        literals.append(test.value)
     query = replace(parsed.query, base_filter=And(tuple(filters)))
     return ParsedQuery(query, tuple(literals))

@@ -87,6 +87,7 @@ def fetch_item(store: Store, context: RequestContext, request: ReadRequest, *, k
     items = _rows(store, context, request, key)
     if not items:
         raise not_found()
+    # The version is for the ETag of an HTTP answer.
     items[0].pop(RowOutput.VERSION, None)
     return items[0]
 

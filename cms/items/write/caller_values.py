@@ -14,7 +14,8 @@ from cms.access.policy import ADMIN
 from cms.database.connections import Fetch
 from cms.items.read.prepare import narrow_to_key
 from cms.items.write.transaction_reads import find_unlimited
-from cms.query.language.ast import CallerValue, FieldName, Pick, Query, Slot
+from cms.query.language.ast import Caller, CallerValue, Pick, Query, Slot
+from cms.schema.field_names import FieldName
 from cms.store.context import RequestContext
 from cms.store.store import Store
 
@@ -34,7 +35,7 @@ def caller_values(
 def _values(
     store: Store, context: RequestContext, fetch: Fetch, path: CallerValue
 ) -> Iterator[object]:
-    key = context.actor.user if path.name == "CURRENT_USER" else context.actor.role
+    key = context.actor.user if path.start is Caller.USER else context.actor.role
     if key is None:
         return
     query = narrow_to_key(Query(picks=(_pick(path.path),)), Slot(0))

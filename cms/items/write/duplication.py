@@ -8,8 +8,8 @@ from cms import jsontext
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
-from cms.query.language.ast import FieldName
 from cms.query.plan.links import link_of
+from cms.schema.field_names import FieldName
 from cms.schema.model import Catalogue, Collection
 from cms.store.snapshot import load_snapshot
 

@@ -14,8 +14,9 @@ from cms.items.write.changes import ChangeSet, Expects, PayloadPosition, RowChan
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.rows import WriteContext, column_by_key, lock_list
 from cms.items.write.transaction_reads import find_unlimited
-from cms.query.language.ast import AtField, FieldName, OperatorTest, Pick, Query, RowOutput, Slot
+from cms.query.language.ast import AtField, OperatorTest, Pick, Query, RowOutput, Slot
 from cms.schema.auto_fields import takes_null
+from cms.schema.field_names import FieldName
 from cms.schema.model import Collection
 from cms.schema.payload import invalid_item
 

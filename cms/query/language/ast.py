@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from cms.schema.field_names import FieldName
+
 T = TypeVar("T")
 
 
@@ -35,48 +37,27 @@ class Constant:
     value: object
 
 
+class Caller(StrEnum):
+    """Where a path from the caller begins."""
+
+    USER = "CURRENT_USER"
+    ROLE = "CURRENT_ROLE"
+
+
 @dataclass(frozen=True, slots=True)
 class CallerValue:
     """$CURRENT_USER or $CURRENT_ROLE, or what a path leads to from there."""
 
-    name: str
+    start: Caller
     path: tuple[FieldName, ...] = ()
 
     @property
     def collection(self) -> str:
         """The collection in which the path begins."""
-        return "system_users" if self.name == "CURRENT_USER" else "system_roles"
+        return "system_users" if self.start is Caller.USER else "system_roles"
 
 
 Operand = Slot | Constant | Now | CallerValue
-
-
-@dataclass(frozen=True, slots=True)
-class FieldName:
-    """A field as a query names it, or a function of one: `title`, `year(published)`.
-
-    A many-to-any field may name the collection that it leads to: `item:headings`.
-    """
-
-    field: str
-    function: str | None = None
-    target: str | None = None
-
-    @classmethod
-    def parse(cls, text: str, function: str | None = None) -> FieldName:
-        """Return a name as a query writes it, `item` or `item:headings`."""
-        field, colon, target = text.partition(":")
-        return cls(field, function, target if colon else None)
-
-    @property
-    def written(self) -> str:
-        """The name as the query writes it, without the function."""
-        return self.field if self.target is None else f"{self.field}:{self.target}"
-
-    @property
-    def key(self) -> str:
-        """The key in the answer."""
-        return f"{self.written}_{self.function}" if self.function else self.field
 
 
 # Filters: one language for clients' filters and permissions' rules

@@ -13,7 +13,6 @@ from cms.query.language.ast import (
     And,
     AtField,
     CallerValue,
-    FieldName,
     Filter,
     Operand,
     OperatorTest,
@@ -30,7 +29,7 @@ from cms.query.language.limits import (
 from cms.query.language.literals import Literals, parse_variable
 from cms.query.language.operators import OPERATORS, Operator, Takes
 from cms.regex import compile_regex
-from cms.schema.names import CALL
+from cms.schema.field_names import parse_name
 
 _TRUE = ("", "true", "1")
 _FALSE = ("false", "0")
@@ -62,12 +61,6 @@ def require_not_blank(value: object, parameter: str) -> object:
     if isinstance(value, str) and not value.strip():
         raise invalid_query(f'"{parameter}" is a blank text', parameter=parameter)
     return value
-
-
-def parse_name(text: str) -> FieldName:
-    """Return a field or a function of one, `year(published)`."""
-    matched = CALL.fullmatch(text)
-    return FieldName.parse(matched[2], matched[1]) if matched else FieldName.parse(text)
 
 
 def decode_json(value: object, parameter: str) -> object:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from cms.query.language.ast import CallerValue, Constant, FieldName, Now, Operand, Slot
+from cms.query.language.ast import Caller, CallerValue, Constant, Now, Operand, Slot
 from cms.query.language.limits import Tally
+from cms.schema.field_names import FieldName
 
 _NOW = re.compile(r"\$NOW(?:\(\s*([+-]?\s*[0-9]{1,9})\s*([a-z]+)\s*\))?")
 _UNITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -25,7 +26,7 @@ _UNITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _UNIT_BY_NAME = MappingProxyType(
     {name: unit for unit, names in _UNITS.items() for name in (unit, *names)}
 )
-_CURRENT = ("$CURRENT_USER", "$CURRENT_ROLE")
+_CALLERS = MappingProxyType({f"${caller}": caller for caller in Caller})
 
 
 class Literals:
@@ -65,8 +66,8 @@ def parse_variable(value: object) -> object:
     if not isinstance(value, str) or not value.startswith("$"):
         return value
     start, *path = value.split(".")
-    if start in _CURRENT:
-        return CallerValue(start[1:], tuple(map(FieldName.parse, path)))
+    if start in _CALLERS:
+        return CallerValue(_CALLERS[start], tuple(map(FieldName.parse, path)))
     return _now(value) if value.startswith("$NOW") else value
 
 

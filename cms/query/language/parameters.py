@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 
 from cms.errors import invalid_query
 from cms.query.language import limits
-from cms.query.language.ast import Aggregate, FieldName, SortTerm
+from cms.query.language.ast import Aggregate, SortTerm
 from cms.query.language.brackets import as_list
-from cms.query.language.filters import decode_json, parse_name
+from cms.query.language.filters import decode_json
+from cms.schema.field_names import FieldName, parse_name
 
 AGGREGATES = (
     "count",
@@ -45,6 +46,7 @@ def field_paths(params: Params) -> list[Path]:
 def names_of(params: Params, parameter: str) -> list[str]:
     """Return names given as a comma list, repeated, by `[]`, or as a JSON array."""
     value = as_list(params.get(parameter))
+    # `fields=` is as good as no `fields`.
     if value is None or value == "":
         return []
     texts = [value] if isinstance(value, str) else value
@@ -93,7 +95,7 @@ def integer_of(params: Params, parameter: str, *, minimum: int) -> int | None:
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)
     if (
-        isinstance(value, bool)
+        isinstance(value, bool)  # which is an int to Python
         or not isinstance(value, int)
         or not minimum <= value <= limits.MAX_OFFSET
     ):

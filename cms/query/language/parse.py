@@ -12,7 +12,6 @@ from cms.query.language.ast import (
     EVERYTHING,
     Aggregate,
     AnyPick,
-    FieldName,
     Filter,
     ParsedQuery,
     Pick,
@@ -36,6 +35,7 @@ from cms.query.language.parameters import (
 )
 from cms.query.language.query_parser import DEEP_PARAMETERS, QueryParser, at_level
 from cms.query.language.windows import WINDOW_MINIMUMS, PageSizes
+from cms.schema.field_names import FieldName
 
 __all__ = [
     "AGGREGATES",
@@ -120,6 +120,7 @@ def _every_refusal(params: Params, page: PageSizes, *, first: Refused) -> Unread
     paths = collector.attempt(lambda: field_paths(params), all_fields)
     query = collector.query(params, paths, collector.attempt(lambda: group_of(params, "deep"), {}))
     different = combined(problems or first.problems).problems
+    # Without its aliases or levels a name may mean another field: nothing else can be told of it.
     for problem in different:
         if str(problem.extensions.get("parameter")).startswith(_NAMING_PARAMETERS):
             return UnreadableParameters(different, None)
@@ -153,13 +154,15 @@ class _ProblemCollector(QueryParser):
         return self.attempt(lambda: counts_of(params), ())
 
     def _pick(
-        self, head: str, rests: list[Path], deep: Params, aliases: Mapping[str, str]
+        self, head: FieldName, rests: list[Path], deep: Params, aliases: Mapping[str, str]
     ) -> AnyPick:
         star: AnyPick = Star()
         return self.attempt(lambda: QueryParser._pick(self, head, rests, deep, aliases), star)
 
-    def _unnamed_pick(self, name: str, deep: Params, aliases: Mapping[str, str]) -> Pick | None:
-        return self.attempt(lambda: QueryParser._unnamed_pick(self, name, deep, aliases), None)
+    def _unnamed_pick(
+        self, head: FieldName, deep: Params, aliases: Mapping[str, str]
+    ) -> Pick | None:
+        return self.attempt(lambda: QueryParser._unnamed_pick(self, head, deep, aliases), None)
 
     def _deeper(self, segment: str, deep: Params, paths: list[Path]) -> Query:
         level = replace(self, problems=[])

@@ -23,6 +23,7 @@ def refusal_of_all(query: Query, attempt: Callable[[Query], object], *, first: R
     wrong ones.
     """
     problems = [*first.problems]
+    # `combined` drops what the whole query has been refused for already.
     for part in islice(parts_of(query), MAX_PARTS):
         problems.extend(_problems(part, attempt, first.status))
     return combined(problems)
@@ -72,6 +73,7 @@ def _parts_of_nested(pick: NestingPick) -> Iterator[NestingPick]:
     for part in parts_of(pick.nested):
         has_parts = True
         yield replace(pick, nested=part)
+    # A list without fields and filters is opened all the same.
     if not has_parts:
         yield pick
 

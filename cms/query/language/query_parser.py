@@ -12,7 +12,6 @@ from cms.query.language.ast import (
     Aggregate,
     AnyPick,
     DeepQuery,
-    FieldName,
     Filter,
     Pick,
     Query,
@@ -21,7 +20,7 @@ from cms.query.language.ast import (
     Star,
     Window,
 )
-from cms.query.language.filters import parse_filter, parse_name
+from cms.query.language.filters import parse_filter
 from cms.query.language.literals import Literals
 from cms.query.language.parameters import (
     AGGREGATES,
@@ -34,6 +33,7 @@ from cms.query.language.parameters import (
     term_of,
 )
 from cms.query.language.windows import PageSizes, parse_window
+from cms.schema.field_names import FieldName, parse_name
 from cms.schema.names import NAME
 
 _DEEP_NAMES = (
@@ -97,55 +97,61 @@ class QueryParser:
         return counts_of(params)
 
     def _picks(self, paths: list[Path], deep: Params, aliases: Aliases) -> tuple[AnyPick, ...]:
-        rests_by_head: dict[str, list[Path]] = {}
-        for path in paths:
-            rests_by_head.setdefault(path[0], []).append(path[1:])
+        rests_by_head: dict[FieldName, list[Path]] = {}
+        for head, *rest in paths:
+            rests_by_head.setdefault(FieldName.parse(head), []).append(tuple(rest))
         return tuple(
             self._pick(head, rests, deep, aliases) for head, rests in rests_by_head.items()
         )
 
-    def _unnamed_picks(self, paths: list[Path], deep: Params, aliases: Aliases) -> dict[str, Pick]:
+    def _unnamed_picks(
+        self, paths: list[Path], deep: Params, aliases: Aliases
+    ) -> dict[FieldName, Pick]:
         """Return picks of what `deep` and `alias` name and `fields` does not."""
-        heads = set()
+        named = set()
         for path in paths:
-            heads.add(path[0])
-            heads.add(FieldName.parse(path[0]).field)
+            named.add(path[0])
+            named.add(FieldName.parse(path[0]).field)
         picks = {}
-        for name in (*deep, *aliases):
-            pick = None if name in heads else self._unnamed_pick(name, deep, aliases)
+        for text in (*deep, *aliases):
+            head = FieldName.parse(text)
+            pick = None if text in named else self._unnamed_pick(head, deep, aliases)
             if pick:
-                picks[name] = pick
+                picks[head] = pick
         return picks
 
-    def _unnamed_pick(self, name: str, deep: Params, aliases: Aliases) -> Pick | None:
-        return self._field_pick(name, [], deep, aliases)
+    def _unnamed_pick(self, head: FieldName, deep: Params, aliases: Aliases) -> Pick | None:
+        return self._field_pick(head, [], deep, aliases)
 
-    def _pick(self, head: str, rests: list[Path], deep: Params, aliases: Aliases) -> AnyPick:
+    def _pick(self, head: FieldName, rests: list[Path], deep: Params, aliases: Aliases) -> AnyPick:
         """Parse the field at the head of paths; `rests` is what follows it in each of them."""
-        if FieldName.parse(head).field == "*":
+        if head.field == "*":
             return Star(self._nested(head, rests, deep))
         return self._field_pick(head, rests, deep, aliases)
 
-    def _field_pick(self, head: str, rests: list[Path], deep: Params, aliases: Aliases) -> Pick:
-        segment = FieldName.parse(head)
-        name = parse_name(aliases.get(segment.field, segment.field))
-        if segment.target:
-            name = FieldName.parse(f"{name.written}:{segment.target}", name.function)
-        key = segment.field if segment.field in aliases else name.key
+    def _field_pick(
+        self, head: FieldName, rests: list[Path], deep: Params, aliases: Aliases
+    ) -> Pick:
+        # The target stands behind the alias: `section:headings` where `section` is `item`.
+        name = parse_name(aliases.get(head.field, head.field))
+        if head.target:
+            name = FieldName.parse(f"{name.written}:{head.target}", name.function)
+        key = head.field if head.field in aliases else name.key
         if not key:
             raise invalid_query("fields holds an empty name", parameter="fields")
         return Pick(key, name, self._nested(head, rests, deep))
 
-    def _nested(self, head: str, rests: list[Path], deep: Params) -> Query | None:
+    def _nested(self, head: FieldName, rests: list[Path], deep: Params) -> Query | None:
         """Parse the query of the items that a field leads to, None where nothing is said of it."""
         nested_paths = [rest for rest in rests if rest]
         # `deep` may name the field alone or with its target: `item`, `item:headings`.
-        deep_key = head if deep.get(head) is not None else FieldName.parse(head).field
+        deep_key = head.written if deep.get(head.written) is not None else head.field
         if deep.get(deep_key) is None and not nested_paths:
             return None
         return self._deeper(deep_key, deep, nested_paths)
 
     def _deeper(self, segment: str, deep: Params, paths: list[Path]) -> Query:
+        # `deep[author]=` is an empty group.
         params = deep.get(segment) or {}
         if not isinstance(params, Mapping):
             raise invalid_query(
@@ -223,11 +229,10 @@ class QueryParser:
         self.literals.tally.add(count, what, maximum=maximum, parameter=parameter)
 
 
-def _deep_queries(picks: Mapping[str, Pick]) -> Iterator[DeepQuery]:
+def _deep_queries(picks: Mapping[FieldName, Pick]) -> Iterator[DeepQuery]:
     for head, pick in picks.items():
         if pick.nested:
-            name = FieldName.parse(head)
-            yield DeepQuery(name.field, name.target, pick.nested)
+            yield DeepQuery(head.field, head.target, pick.nested)
 
 
 def _count_only(pick: Pick) -> Pick:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Problem, Refused, combined, invalid_query
-from cms.query.language.ast import CallerValue, Constant, Now, Operand, Slot
+from cms.query.language.ast import Caller, CallerValue, Constant, Now, Operand, Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,10 @@ def _value_of(placeholder: Placeholder, bindings: Bindings) -> object:
         else:
             literal = _literal_value(operand, bindings)
         if isinstance(literal, tuple):
+            # A list may hold variables, and those of an anonymous caller are left out.
             values = (_literal_value(item, bindings) for item in literal)
             return placeholder.convert([value for value in values if value is not None])
+        # An anonymous caller: a comparison with NULL holds for no row.
         if literal is None and isinstance(operand, CallerValue):
             return None
         return placeholder.convert(literal)
@@ -85,8 +87,8 @@ def _literal_value(operand: object, bindings: Bindings) -> object:
             return value
         case Now(amount, unit):
             return _moment(amount, unit)
-        case CallerValue(name):
-            return bindings.user if name == "CURRENT_USER" else bindings.role
+        case CallerValue(start):
+            return bindings.user if start is Caller.USER else bindings.role
         case _:
             return operand
 

@@ -52,7 +52,8 @@ def typed_test(test: GuardedTest, value: Value) -> TypedTest:
 
 
 def _caller_path(path: GuardedPath, label: str) -> CallerPath:
-    start = Placeholder(CallerValue(path.caller.name), str, label)
+    # The path begins at the caller's own key; the rest of it is printed as a sub-select.
+    start = Placeholder(CallerValue(path.caller.start), str, label)
     return CallerPath(path.collection, start, path.allowed, path.steps, fitting(path.value))
 
 

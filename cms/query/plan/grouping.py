@@ -45,12 +45,14 @@ def _aggregate(aggregate: GuardedAggregate, *, descending: bool = False) -> Aggr
             raise invalid_query(f"{function} takes a field, not *", parameter="aggregate")
         return AggregateValue(function, None, descending)
     value = fitting(aggregate.value)
+    # A to-many field has no column: its items are counted by the function `count`.
     if value.field.column is None or not _fits_aggregate(function, value.type):
         raise unfit(value, f"has no {function}", "aggregate")
     return AggregateValue(function, value, descending)
 
 
 def _fits_aggregate(function: str, field_type: FieldType) -> bool:
+    # A count needs values only, a count of different ones needs to compare them.
     if function == "count":
         return True
     trait = _TRAITS_OF_AGGREGATES.get(function, Trait.ARITHMETIC)
@@ -84,6 +86,7 @@ def _order(query: GuardedQuery, groups: tuple[Group, ...]) -> tuple[Order | Aggr
                 "Groups are sorted by what they are grouped by or an aggregate",
                 parameter="sort",
             )
+    # The groups themselves come last: every list has a total order.
     return (*order, *(Order(group.value) for group in groups))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cms.query.language.ast import And, AtField, Filter, OperatorTest, Or, Some
 from cms.schema.model import Catalogue, Collection, Relation
 
 
@@ -23,7 +22,7 @@ class Link:
     far: str
     to_many: bool
     collection_field: str | None = None
-    cast: str = ""
+    cast: str | None = None
 
 
 def link_of(
@@ -106,36 +105,3 @@ def links_from(catalogue: Catalogue, collection: Collection) -> Iterator[tuple[s
 def _key(catalogue: Catalogue, collection: str) -> str | None:
     target = catalogue.collections.get(collection)
     return target.primary_key if target else None
-
-
-def has_key_test(filter: Filter) -> bool:
-    """Tell whether a filter at a relation tests the key itself."""
-    match filter:
-        case And(items) | Or(items):
-            return any(has_key_test(item) for item in items)
-        case AtField() | Some():
-            return False
-        case OperatorTest():
-            return True
-
-
-def has_quantifier(filter: Filter) -> bool:
-    """Tell whether a filter at a relation has `_some` or `_none`, alone or in groups."""
-    match filter:
-        case And(items) | Or(items):
-            return any(has_quantifier(item) for item in items)
-        case Some():
-            return True
-        case AtField() | OperatorTest():
-            return False
-
-
-def has_item_test(filter: Filter) -> bool:
-    """Tell whether a filter at a relation tests the related item, and not only the key."""
-    match filter:
-        case And(items) | Or(items):
-            return any(has_item_test(item) for item in items)
-        case AtField() | Some():
-            return True
-        case OperatorTest():
-            return False

@@ -25,12 +25,12 @@ ColumnKey = tuple[str, str]
 class ListLevel:
     """A list of an answer, with the lists in its items.
 
-    `key` is the path to it from the list around it. It holds `row_limit` rows at most (None is all
-    of them); where a request sets a limit, `limit` is the slot of that literal. `column` of its
-    rows points to the item around it.
+    `path` are the keys that lead to it from the list around it; none lead to the outermost. It
+    holds `row_limit` rows at most (None is all of them); where a request sets a limit, `limit` is
+    the slot of that literal. `column` of its rows points to the item around it.
     """
 
-    key: str
+    path: tuple[str, ...]
     row_limit: int | None
     limit: int | None = None
     inner_lists: tuple[ListLevel, ...] = ()
@@ -50,7 +50,7 @@ def list_levels(plan: ReadPlan, *, single: bool = False) -> ListLevel | None:
     """Return the lists of a read, None where its items hold no list; `single` reads one item."""
     inner_lists = tuple(_levels(plan.outputs, counted=False))
     page = Page(1) if single else plan.page
-    return _level("", page, inner_lists) if inner_lists else None
+    return _level((), page, inner_lists) if inner_lists else None
 
 
 def nested_rows(level: ListLevel, literals: Sequence[object], *, top: int | None = None) -> float:
@@ -82,10 +82,11 @@ def heaviest_rows(
 
 def largest_path(level: ListLevel) -> str:
     """Return the path to the lists that may have most rows, `author.articles.comments`."""
-    if not level.inner_lists:
-        return level.key
-    inner = largest_path(max(level.inner_lists, key=lambda inner_list: inner_list.max_rows))
-    return f"{level.key}.{inner}" if level.key else inner
+    keys = [*level.path]
+    while level.inner_lists:
+        level = max(level.inner_lists, key=lambda inner_list: inner_list.max_rows)
+        keys += level.path
+    return ".".join(keys)
 
 
 def _levels(outputs: tuple[Output, ...], *, counted: bool) -> Iterator[ListLevel]:
@@ -99,10 +100,11 @@ def _levels(outputs: tuple[Output, ...], *, counted: bool) -> Iterator[ListLevel
             yield from _levels(output.embeds, counted=counted)
         elif isinstance(output, ValueOutput):
             if counted and output.value.step:
-                yield ListLevel(output.key, None, column=_column_of(output.value.step))
+                yield ListLevel((output.key,), None, column=_column_of(output.value.step))
         elif output.step.link.to_many:
+            # Every item of this list counts its related items anew.
             inner_lists = tuple(_levels(output.plan.outputs, counted=True))
-            yield _level(output.key, output.plan.page, inner_lists, _column_of(output.step))
+            yield _level((output.key,), output.plan.page, inner_lists, _column_of(output.step))
         else:
             yield from _lists_in(output, counted=counted)
 
@@ -110,7 +112,7 @@ def _levels(outputs: tuple[Output, ...], *, counted: bool) -> Iterator[ListLevel
 def _lists_in(embed: Embed, *, counted: bool) -> Iterator[ListLevel]:
     for level in _levels(embed.plan.outputs, counted=counted):
         yield ListLevel(
-            f"{embed.key}.{level.key}",
+            (embed.key, *level.path),
             level.row_limit,
             level.limit,
             level.inner_lists,
@@ -119,11 +121,14 @@ def _lists_in(embed: Embed, *, counted: bool) -> Iterator[ListLevel]:
 
 
 def _level(
-    key: str, page: Page | None, inner_lists: tuple[ListLevel, ...], column: ColumnKey | None = None
+    path: tuple[str, ...],
+    page: Page | None,
+    inner_lists: tuple[ListLevel, ...],
+    column: ColumnKey | None = None,
 ) -> ListLevel:
     limit = page.limit.operand if page and page.limit else None
     return ListLevel(
-        key,
+        path,
         page.row_limit if page else None,
         limit.index if isinstance(limit, Slot) else None,
         inner_lists,

@@ -74,6 +74,7 @@ def _is_sent(output: Output) -> bool:
 
 def _default(output: Output) -> int:
     """Return the bytes that a column's default may put into an item."""
+    # UTF-8 takes at most four bytes for a character.
     column = output.value.field.column if isinstance(output, ValueOutput) else None
     return 4 * len(column.default or "") if column else 0
 
@@ -90,6 +91,7 @@ def _sum(outputs: Iterable[Output]) -> float:
 
 
 def _bytes(output: Output) -> float:
+    # Each row shows one target only; the sum of all is a bound all the same.
     if isinstance(output, EmbedChoice):
         return _sum(output.embeds)
     if isinstance(output, ValueOutput):
@@ -104,6 +106,7 @@ def _rows(page: Page | None) -> float:
 
 def _value(value: Value) -> float:
     column = value.field.column
+    # Functions return whole numbers, and secrets are shown as a mask.
     if value.function or value.field.is_secret:
         return SHORT_VALUE
     # A numeric may be sent with an exponent of a few characters, and is shown with all its digits.

@@ -15,7 +15,6 @@ from cms.query.language.ast import (
     And,
     AtField,
     CallerValue,
-    FieldName,
     Filter,
     Operand,
     OperatorTest,
@@ -25,9 +24,10 @@ from cms.query.language.ast import (
 from cms.query.language.filters import parse_filter, require_not_blank
 from cms.query.language.literals import Literals
 from cms.query.language.operators import RULE_OPERATORS, Operator, Takes
+from cms.query.language.relation_tests import has_item_test
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values
 from cms.query.plan.checks import require_fit
-from cms.query.plan.links import has_item_test, link_of
+from cms.query.plan.links import link_of
 from cms.query.plan.resolved import Value
 from cms.query.rules.evaluate import (
     call_function,
@@ -37,6 +37,7 @@ from cms.query.rules.evaluate import (
     operand_reader,
     value_reader,
 )
+from cms.schema.field_names import FieldName
 from cms.schema.model import Catalogue, Collection
 from cms.schema.types import ALIAS
 from cms.schema.types.moments import TIMESTAMP

@@ -42,7 +42,7 @@ def key_condition(link: Link, level: int) -> Fragment:
     """Print which columns of the two rows are equal."""
     far = f"{alias(level + 1)}.{quoted(link.far)}"
     near = f"{alias(level)}.{quoted(link.near)}"
-    if link.collection_field is None:
+    if link.collection_field is None or link.cast is None:
         return text(f"{far} = {near}")
     # Only keys of this target are cast: a key of another collection could have a form that fails.
     shape = "{0} = CASE WHEN {1} = {2} AND {3}::text ~ {4} THEN {3}::text::{5} END"

@@ -1,0 +1,38 @@
+"""What a filter at a relation tests: the key itself, the related item, or quantifiers."""
+
+from __future__ import annotations
+
+from cms.query.language.ast import And, AtField, Filter, OperatorTest, Or, Some
+
+
+def has_key_test(filter: Filter) -> bool:
+    """Tell whether a filter at a relation tests the key itself."""
+    match filter:
+        case And(items) | Or(items):
+            return any(has_key_test(item) for item in items)
+        case AtField() | Some():
+            return False
+        case OperatorTest():
+            return True
+
+
+def has_quantifier(filter: Filter) -> bool:
+    """Tell whether a filter at a relation has `_some` or `_none`, alone or in groups."""
+    match filter:
+        case And(items) | Or(items):
+            return any(has_quantifier(item) for item in items)
+        case Some():
+            return True
+        case AtField() | OperatorTest():
+            return False
+
+
+def has_item_test(filter: Filter) -> bool:
+    """Tell whether a filter at a relation tests the related item, and not only the key."""
+    match filter:
+        case And(items) | Or(items):
+            return any(has_item_test(item) for item in items)
+        case AtField() | Some():
+            return True
+        case OperatorTest():
+            return False

@@ -1,0 +1,45 @@
+"""Names of fields as queries, rules and settings write them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldName:
+    """A field, or a function of one: `title`, `year(published)`.
+
+    A many-to-any field may name the collection that it leads to: `item:headings`.
+    """
+
+    field: str
+    function: str | None = None
+    target: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, function: str | None = None) -> FieldName:
+        """Return the name that a text without a function is, `item` or `item:headings`."""
+        field, colon, target = text.partition(":")
+        return cls(field, function, target if colon else None)
+
+    @property
+    def written(self) -> str:
+        """The name as it is written, without the function."""
+        return self.field if self.target is None else f"{self.field}:{self.target}"
+
+    @property
+    def key(self) -> str:
+        """The key in the answer."""
+        return f"{self.written}_{self.function}" if self.function else self.field
+
+    def __str__(self) -> str:
+        return f"{self.function}({self.written})" if self.function else self.written
+
+
+def parse_name(text: str) -> FieldName:
+    """Return a field, a function of one, `year(published)`, or a field with its target."""
+    matched = _CALL.fullmatch(text)
+    return FieldName.parse(matched[2], matched[1]) if matched else FieldName.parse(text)
