@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -15,17 +14,20 @@ from cms.database.connections import Row
 from cms.database.wire import Chunking, Wire
 from tests.api.nesting import make_relations
 from tests.client import Answer, Client
-from tests.things import Stage, Table, field, staged, table
+from tests.things import Stage, Table, field, table
 
 LIMIT = 100_000
 
 
 @pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Any, template: str) -> Iterator[Stage]:
+def stage_settings(settings: Config) -> Config:
     """An application whose answers hold a hundred thousand bytes at most."""
-    with staged(replace(settings, max_answer_size=LIMIT), make_database, template) as application:
-        make_relations(application.admin)
-        yield application
+    return replace(settings, max_answer_size=LIMIT)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def content(stage: Stage) -> None:
+    make_relations(stage.admin)
 
 
 @pytest.fixture(scope="module")

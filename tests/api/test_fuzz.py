@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -25,7 +25,7 @@ from cms.query.language.operators import OPERATORS, Takes
 from cms.query.language.parse import AGGREGATES
 from cms.schema.types import TYPES
 from tests.client import ADMIN_EMAIL, Answer
-from tests.things import Stage, field, staged
+from tests.things import Stage, field
 
 Request = tuple[str, str, Any]
 
@@ -47,26 +47,22 @@ examples = settings(
 )
 
 
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
+@pytest.fixture(scope="module", autouse=True)
+def content(stage: Stage) -> None:
     """A collection of every type that points to itself, a singleton, and some that the requests may ruin."""
-    with staged(settings, make_database, template) as stage:
-        fields = [*(field(f"a_{kind}", kind) for kind in KINDS), field("parent", "integer")]
-        for name, meta in (("things", {}), ("single", {"singleton": True}), ("scratch", {})):
-            body = {"collection": name, "schema": {}, "meta": meta, "fields": fields}
-            assert stage.admin.post("/collections", body).status == 200
-        relation = {
-            "collection": "things",
-            "field": "parent",
-            "related_collection": "things",
-            "schema": {},
-        }
-        assert (
-            stage.admin.post("/relations", relation | {"meta": {"one_field": "many"}}).status == 200
-        )
-        rows = [{"a_string": "a", "a_integer": 1, "a_json": [1]}, {"parent": 1, "a_csv": ["x"]}]
-        assert stage.admin.post("/items/things", rows).status == 200
-        yield stage
+    fields = [*(field(f"a_{kind}", kind) for kind in KINDS), field("parent", "integer")]
+    for name, meta in (("things", {}), ("single", {"singleton": True}), ("scratch", {})):
+        body = {"collection": name, "schema": {}, "meta": meta, "fields": fields}
+        assert stage.admin.post("/collections", body).status == 200
+    relation = {
+        "collection": "things",
+        "field": "parent",
+        "related_collection": "things",
+        "schema": {},
+    }
+    assert stage.admin.post("/relations", relation | {"meta": {"one_field": "many"}}).status == 200
+    rows = [{"a_string": "a", "a_integer": 1, "a_json": [1]}, {"parent": 1, "a_csv": ["x"]}]
+    assert stage.admin.post("/items/things", rows).status == 200
 
 
 @pytest.fixture(scope="module")

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
-from cms.config import Config
 from tests.api.nesting import make_relations
 from tests.client import Client
-from tests.things import Json, Stage, Table, field, staged, table
+from tests.things import Json, Stage, Table, field, table
 
 
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        make_relations(stage.admin)
-        yield stage
+@pytest.fixture(scope="module", autouse=True)
+def content(stage: Stage) -> None:
+    make_relations(stage.admin)
 
 
 def acts(admin: Client, collection: str) -> list[Json]:

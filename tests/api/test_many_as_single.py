@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,11 @@ from hypothesis import Phase, given, note
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
-from cms.config import Config
 from tests.client import Answer, Client
 from tests.examples import example_count
 from tests.members import may, member
 from tests.model.test_reads import cases_for_each
-from tests.things import Json, Stage, Table, field, staged, table
+from tests.things import Json, Stage, Table, field, table
 
 cases = settings_of(
     cases_for_each, max_examples=example_count(60), phases=[Phase.generate, Phase.shrink]
@@ -113,12 +112,6 @@ def imported(api: Client, things: Table, items: Sequence[Json]) -> list[tuple[in
 
 def _faults(answer: Answer) -> list[Json]:
     return answer.errors if answer.status >= 300 else []
-
-
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        yield stage
 
 
 @pytest.mark.parametrize("way", [together, imported])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
 
-from cms.config import Config
 from tests.api.nesting import make_relations
 from tests.client import Client
-from tests.things import Stage, staged
+from tests.things import Stage
 
 ROUNDS = 150
 ODD: list[object] = [
@@ -53,19 +51,17 @@ FIELDS: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        make_relations(stage.admin)
-        for name, row in (
-            ("posts", {}),
-            ("people", {}),
-            ("tags", {"name": "t"}),
-            ("comments", {}),
-            ("headings", {}),
-        ):
-            assert stage.admin.post(f"/items/{name}", [row] * 8).status == 200
-        yield stage
+@pytest.fixture(scope="module", autouse=True)
+def content(stage: Stage) -> None:
+    make_relations(stage.admin)
+    for name, row in (
+        ("posts", {}),
+        ("people", {}),
+        ("tags", {"name": "t"}),
+        ("comments", {}),
+        ("headings", {}),
+    ):
+        assert stage.admin.post(f"/items/{name}", [row] * 8).status == 200
 
 
 def item(random: Random, collection: str, depth: int) -> dict[str, object]:

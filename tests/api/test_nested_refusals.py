@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
-from cms.config import Config
 from tests.api.nesting import make_relations
 from tests.client import Client
 from tests.members import may, member
-from tests.things import Json, Stage, staged
+from tests.things import Json, Stage
 
 
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        make_relations(stage.admin)
-        yield stage
+@pytest.fixture(scope="module", autouse=True)
+def content(stage: Stage) -> None:
+    make_relations(stage.admin)
 
 
 @pytest.mark.parametrize("kind", ["posts", "nowhere", ""])

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
-from cms.config import Config
 from tests.api.nesting import make_relations
 from tests.client import Client
 from tests.members import may, member
-from tests.things import Json, Stage, field, staged, table
+from tests.things import Json, Stage, field, table
 
 
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        make_relations(stage.admin)
-        yield stage
+@pytest.fixture(scope="module", autouse=True)
+def content(stage: Stage) -> None:
+    make_relations(stage.admin)
 
 
 def post(admin: Client, **values: object) -> int:

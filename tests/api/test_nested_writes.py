@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
-from cms.config import Config
 from tests.api.nesting import count, counted, item, make_relations
 from tests.client import Client
-from tests.things import Json, Stage, staged
+from tests.things import Json, Stage
 
 NOTE = "3d6f0a52-3b1e-4d6e-9f6e-0a2b6c1d9e77"
 
 
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        make_relations(stage.admin)
-        yield stage
+@pytest.fixture(scope="module", autouse=True)
+def content(stage: Stage) -> None:
+    make_relations(stage.admin)
 
 
 def post(admin: Client, **values: object) -> int:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from cms.config import Config
 from tests.client import Answer, Client
 from tests.sql.compiler import assert_one_statement
-from tests.things import Stage, at, field, staged
+from tests.things import Stage, at, field
 
 COLLECTIONS = {
     "authors": [field("name", "string"), field("boss", "integer"), field("user", "uuid")],
@@ -68,30 +67,28 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        for name, fields in COLLECTIONS.items():
-            assert (
-                stage.admin.post(
-                    "/collections", {"collection": name, "schema": {}, "fields": fields}
-                ).status
-                == 200
-            )
-        for collection, name, related, meta in RELATIONS:
-            body = {
-                "collection": collection,
-                "field": name,
-                "related_collection": related,
-                "meta": meta,
-            }
-            assert stage.admin.post("/relations", body).status == 200
-        for name, rows in ROWS.items():
-            assert stage.admin.post(f"/items/{name}", rows).status == 200
-        stage.execute(
-            "INSERT INTO sections (article, item, kind, sort) VALUES (1, '1', 'elsewhere', 4)"
+@pytest.fixture(scope="module", autouse=True)
+def content(stage: Stage) -> None:
+    for name, fields in COLLECTIONS.items():
+        assert (
+            stage.admin.post(
+                "/collections", {"collection": name, "schema": {}, "fields": fields}
+            ).status
+            == 200
         )
-        yield stage
+    for collection, name, related, meta in RELATIONS:
+        body = {
+            "collection": collection,
+            "field": name,
+            "related_collection": related,
+            "meta": meta,
+        }
+        assert stage.admin.post("/relations", body).status == 200
+    for name, rows in ROWS.items():
+        assert stage.admin.post(f"/items/{name}", rows).status == 200
+    stage.execute(
+        "INSERT INTO sections (article, item, kind, sort) VALUES (1, '1', 'elsewhere', 4)"
+    )
 
 
 @pytest.fixture

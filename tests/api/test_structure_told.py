@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from cms.config import Config
 from tests.client import Client
 from tests.members import grant, may, member_of, new_role
-from tests.things import Stage, field, staged
+from tests.things import Stage, field
 
 Json = dict[str, Any]
 HIDDEN = "hush"
@@ -115,11 +113,9 @@ def furnish(admin: Client) -> None:
 SEEN = (may("books", "id", "title", "extra", "author", "vault"), may("people", "id", "name"))
 
 
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        furnish(stage.admin)
-        yield stage
+@pytest.fixture(scope="module", autouse=True)
+def content(stage: Stage) -> None:
+    furnish(stage.admin)
 
 
 @pytest.fixture(scope="module")

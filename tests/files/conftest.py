@@ -18,7 +18,7 @@ from cms.app import create_app
 from cms.auth import accounts
 from cms.config import Config, secret_of
 from tests.client import Client
-from tests.files.forms import House, house
+from tests.files.forms import House
 
 TIMEOUT_SECONDS = 60.0
 
@@ -49,18 +49,6 @@ def _make_bucket(address: str, process: subprocess.Popen[bytes]) -> None:
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.05)
-
-
-@pytest.fixture(scope="module")
-def files(
-    settings: Config,
-    tmp_path_factory: pytest.TempPathFactory,
-    make_database: Callable[..., str],
-    template: str,
-) -> Iterator[House]:
-    """One application for all tests of a module."""
-    with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as files:
-        yield files
 
 
 @pytest.fixture

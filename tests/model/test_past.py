@@ -7,7 +7,7 @@ test_reads.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from random import Random
@@ -18,7 +18,6 @@ import pytest
 from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
-from cms.config import Config
 from tests.client import Client
 from tests.examples import example_count
 from tests.members import member_of, new_role
@@ -31,7 +30,7 @@ from tests.model.rights import Grant, Role
 from tests.model.rights_generate import FIRST_NAME, PARENT, ROLE, ROLE_NAME, USER, roles
 from tests.model.shape import KEY, Collection, Row, Shape
 from tests.model.test_rights import give
-from tests.things import Stage, staged
+from tests.things import Stage
 
 SCHEMAS = 4
 WRITES_FOR_EACH = 6
@@ -101,12 +100,6 @@ def _change(draw: st.DrawFn, collection: Collection, row: Row) -> Row:
         for name in sorted(others)
     }
     return {KEY: row[KEY], **{name: row[name] for name in sorted(links - {KEY})}, **values}
-
-
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        yield stage
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from random import Random, SystemRandom
@@ -19,7 +19,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from cms.config import Config
 from tests.client import Answer, Client
 from tests.examples import example_count
 from tests.model.build import load, make_shape, world_of
@@ -27,7 +26,7 @@ from tests.model.encode import query_string
 from tests.model.generate import all_rows, queries
 from tests.model.reads import answer
 from tests.model.shape import Row, Shape
-from tests.things import Stage, staged
+from tests.things import Stage
 
 SCHEMAS = 5
 CASES_FOR_EACH = 100
@@ -62,12 +61,6 @@ def cases(draw: st.DrawFn, shape: Shape) -> Case:
     name = draw(st.sampled_from(sorted(shape)))
     form = draw(st.sampled_from(("SEARCH", "QUERY", "brackets", "JSON")))
     return Case(rows, name, draw(queries(shape, shape[name])), form)
-
-
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        yield stage
 
 
 @pytest.fixture(scope="module")

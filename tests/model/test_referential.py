@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
 import psycopg
 import pytest
 
-from cms.config import Config
 from tests.model import test_reads as reads
-from tests.things import Json, Stage, staged
+from tests.things import Json, Stage
 
 SHAPES = 4
 DELETIONS_FOR_EACH = 6
@@ -52,12 +50,6 @@ class World:
             collection,
             *(name for name, parent in self.parents.items() if parent == collection),
         }
-
-
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as made:
-        yield made
 
 
 def make_world(random: Random, prefix: str) -> World:

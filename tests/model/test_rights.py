@@ -8,7 +8,7 @@ fields the same query is answered with the same bytes. A failure prints what rep
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from random import Random
@@ -19,7 +19,6 @@ import pytest
 from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
-from cms.config import Config
 from tests.client import Answer, Client
 from tests.examples import example_count
 from tests.members import member_of, new_role
@@ -44,7 +43,7 @@ from tests.model.rights_generate import (
     without_variables,
 )
 from tests.model.shape import Row, Shape, World
-from tests.things import Stage, staged
+from tests.things import Stage
 
 ROLES_FOR_EACH = 25
 QUERIES_FOR_EACH = 4
@@ -92,12 +91,6 @@ def asks(draw: st.DrawFn, shape: Shape, role: Role) -> Asked:
         query, legal = draw(poisoned(shape, role, name, query)), False
     form = draw(st.sampled_from(("SEARCH", "QUERY", "brackets", "JSON")))
     return Asked(name, without_paths(with_variables(query)), legal, form)
-
-
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        yield stage
 
 
 @pytest.fixture(scope="module")

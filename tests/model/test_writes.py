@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -13,13 +13,12 @@ from hypothesis import Phase, given, note
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
-from cms.config import Config
 from tests.client import Answer, Client
 from tests.examples import example_count
 from tests.members import member_of, new_role
 from tests.model.test_reads import cases_for_each
 from tests.model.writes import OK, Grant, Model, Row, World
-from tests.things import Stage, field, staged
+from tests.things import Stage, field
 
 CASES = 200
 CALLS = 2
@@ -120,27 +119,24 @@ calls = st.one_of(
 )
 
 
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        own = [field("size", "integer"), field("state", "string")]
-        fields = {
-            "parents": own,
-            "things": [*own, field("note", "string"), field("parent", "integer")],
-        }
-        for name, columns in fields.items():
-            assert (
-                stage.admin.post(
-                    "/collections", {"collection": name, "schema": {}, "fields": columns}
-                ).status
-                == 200
-            )
-        relation = {"collection": "things", "field": "parent", "related_collection": "parents"}
+@pytest.fixture(scope="module", autouse=True)
+def content(stage: Stage) -> None:
+    own = [field("size", "integer"), field("state", "string")]
+    fields = {
+        "parents": own,
+        "things": [*own, field("note", "string"), field("parent", "integer")],
+    }
+    for name, columns in fields.items():
         assert (
-            stage.admin.post("/relations", {**relation, "meta": {"one_field": "things"}}).status
+            stage.admin.post(
+                "/collections", {"collection": name, "schema": {}, "fields": columns}
+            ).status
             == 200
         )
-        yield stage
+    relation = {"collection": "things", "field": "parent", "related_collection": "parents"}
+    assert (
+        stage.admin.post("/relations", {**relation, "meta": {"one_field": "things"}}).status == 200
+    )
 
 
 def test_a_write_does_what_the_rights_allow_and_no_more(stage: Stage) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from cms.config import Config
 from tests.client import Answer, Client
 from tests.members import may, member_of, new_role
 from tests.security.footprints import footprint
-from tests.things import Stage, Table, field, staged, table
+from tests.things import Stage, Table, field, table
 
 Json = dict[str, Any]
 ACTIONS = ("read", "create", "update", "delete", "share")
@@ -24,12 +23,6 @@ POWERS = (
     "system_shares",
     "system_presets",
 )
-
-
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        yield stage
 
 
 @pytest.fixture(scope="module")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
 
-from cms.config import Config
 from tests.client import Answer, Client
 from tests.members import may, member_of, new_role
-from tests.things import Stage, field, staged, table
+from tests.things import Stage, field, table
 
 Json = dict[str, Any]
 SEEN = {"title": {"_eq": "seen"}}
@@ -29,11 +27,9 @@ CHANGES: tuple[Json, ...] = (
 )
 
 
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        assert stage.admin.patch("/settings", {"auth_password_policy": "^.{8,}$"}).status == 200
-        yield stage
+@pytest.fixture(scope="module", autouse=True)
+def content(stage: Stage) -> None:
+    assert stage.admin.patch("/settings", {"auth_password_policy": "^.{8,}$"}).status == 200
 
 
 @pytest.fixture(scope="module")

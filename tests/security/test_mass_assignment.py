@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from cms.config import Config
 from tests.client import Answer, Client
-from tests.files.forms import House, house
+from tests.files.forms import House
 from tests.members import grant, may, member, member_of, new_role
 from tests.things import Stage, Table, field, table
 
@@ -19,17 +18,6 @@ Json = dict[str, Any]
 ACTIONS = ("read", "create", "update", "delete")
 ANYBODY = "5f6f9b1a-0000-4000-8000-000000000000"
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-
-
-@pytest.fixture(scope="module")
-def files(
-    settings: Config,
-    tmp_path_factory: pytest.TempPathFactory,
-    make_database: Callable[..., str],
-    template: str,
-) -> Iterator[House]:
-    with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as files:
-        yield files
 
 
 @pytest.fixture(scope="module")

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from cms import passwords
-from cms.config import Config
 from cms.files.contents import Contents
 from tests.client import Answer, Client
-from tests.files.forms import House, house
+from tests.files.forms import House
 from tests.members import may, member
 from tests.security.footprints import footprint
 from tests.things import Table, field, table
 
 Json = dict[str, Any]
 ANYBODY = "5f6f9b1a-0000-4000-8000-000000000000"
-
-
-@pytest.fixture(scope="module")
-def files(
-    settings: Config,
-    tmp_path_factory: pytest.TempPathFactory,
-    make_database: Callable[..., str],
-    template: str,
-) -> Iterator[House]:
-    with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as files:
-        yield files
 
 
 @pytest.fixture(scope="module")

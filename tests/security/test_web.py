@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from uuid import uuid4
 
@@ -15,22 +15,20 @@ from cms.config import Config, secret_of
 from tests.client import ADMIN_EMAIL, Client
 from tests.people import OWN_ORIGIN, PASSWORD, Outbox, login, outbox, outcome, person
 from tests.security.footprints import footprint
-from tests.things import Stage, field, staged, table
+from tests.things import Stage, field, table
 
 EVIL = "https://evil.example"
 
 
 @pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    changes = replace(
+def stage_settings(settings: Config) -> Config:
+    return replace(
         settings,
         public_url="https://cms.example",
         password_reset_url_allow_list=("https://app.example/reset",),
         user_invite_url_allow_list=("https://app.example/join",),
         user_register_url_allow_list=("https://app.example/verify",),
     )
-    with staged(changes, make_database, template) as stage:
-        yield stage
 
 
 @pytest.fixture

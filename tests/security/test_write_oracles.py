@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from cms.config import Config
 from tests.client import Answer, Client
 from tests.members import may, member
-from tests.things import Stage, Table, field, staged, table
+from tests.things import Stage, Table, field, table
 
 FORBIDDEN = '{"errors":[{"message":"You don\'t have permission to access this.","extensions":{"code":"FORBIDDEN"}}]}'
 SEEN = {"state": {"_eq": "seen"}}
@@ -32,12 +31,6 @@ class Desk:
 
     def reading(self, *more: dict[str, Any]) -> Client:
         return self.member(may(self.notes.name, "id", "title", "state", permissions=SEEN), *more)
-
-
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as stage:
-        yield stage
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
-from cms.config import Config
 from cms.query.language.parse import PageSizes, parse_query_string
 from tests.sql.compiler import Compiler, assert_one_statement, compiler_of
-from tests.things import Stage, staged
+from tests.things import Stage
 
 TABLES = """
 CREATE TABLE books (
@@ -185,11 +182,9 @@ READS: list[tuple[str, str, list[object]]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as opened:
-        opened.execute(TABLES)
-        yield opened
+@pytest.fixture(scope="module", autouse=True)
+def content(stage: Stage) -> None:
+    stage.execute(TABLES)
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from cms.config import Config
 from cms.query.sql.expressions import KEY_PATTERNS
 from tests.sql.compiler import USER, Compiler, assert_one_statement, compiler_of
-from tests.things import Stage, staged
+from tests.things import Stage
 
 TABLES = """
 CREATE TABLE people (id integer PRIMARY KEY, name text, boss integer, born date, account uuid);
@@ -354,19 +352,17 @@ READS: list[tuple[str, str, str, list[object]]] = [
 IDS = [f"{row[0]}?{row[1]}" for row in READS]
 
 
-@pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as opened:
-        opened.execute(TABLES)
-        for collection, field, related, meta in RELATIONS:
-            body = {
-                "collection": collection,
-                "field": field,
-                "related_collection": related,
-                "meta": meta,
-            }
-            assert opened.admin.post("/relations", body).status == 200
-        yield opened
+@pytest.fixture(scope="module", autouse=True)
+def content(stage: Stage) -> None:
+    stage.execute(TABLES)
+    for collection, field, related, meta in RELATIONS:
+        body = {
+            "collection": collection,
+            "field": field,
+            "related_collection": related,
+            "meta": meta,
+        }
+        assert stage.admin.post("/relations", body).status == 200
 
 
 @pytest.fixture(scope="module")
