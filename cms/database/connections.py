@@ -101,7 +101,11 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class _Pools:
-    """Connections for short reads, for writes, and for streams."""
+    """Connections for short reads, for writes, and for streams.
+
+    Three pools: reads may go to a replica, and neither a slow export nor a write that waits for a
+    lock takes a connection from them.
+    """
 
     read: ConnectionPool[Connection]
     write: ConnectionPool[Connection]
@@ -220,6 +224,7 @@ class Database:
     @contextmanager
     def autocommit_connection(self) -> Iterator[Transaction]:
         """Open a connection for statements outside any transaction, without a statement timeout."""
+        # Not from a pool: building an index may take hours.
         with (
             mapped_errors(),
             Connection.connect(
@@ -235,6 +240,7 @@ class Database:
 
     def discard_prepared(self) -> None:
         """Have every connection discard its prepared statements at its next use."""
+        # They do so themselves: another thread may be using a connection.
         self._epoch.end()
 
     def close(self) -> None:

@@ -215,6 +215,7 @@ def reporting_nulls(collection: str, field: str) -> Iterator[None]:
     except Refused as refused:
         if refused.problems[0].code != "NOT_NULL_VIOLATION":
             raise
+        # "A value is required" would send the client looking for one in its own request.
         sentence = f'Items of "{collection}" would hold null in "{field}", which is not to take it.'
         extensions = {"collection": collection, "field": field}
         raise Refused(Problem("CONTAINS_NULL_VALUES", sentence, extensions)) from refused
@@ -292,6 +293,9 @@ def _bad_value(error: psycopg.Error) -> Refused:
     (problem,) = refused.problems
     # PostgreSQL names no column here: the conflict finds the value in the request by the message.
     return Conflict(problem, server_text=_all_messages(error))
+
+
+# Refusals of errors that name no value
 
 
 def _too_slow(error: psycopg.Error) -> Refused:

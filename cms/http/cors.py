@@ -33,6 +33,7 @@ class Cors:
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
         """Answer a preflight at once: it has no credentials and concerns no resource."""
+        # Without these headers OPTIONS is a request like any other, which Falcon answers.
         requested_method = request.get_header("Access-Control-Request-Method")
         if request.method == "OPTIONS" and requested_method and request.get_header("Origin"):
             response.status = falcon.HTTP_204

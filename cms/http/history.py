@@ -136,15 +136,18 @@ class CommentResource:
         response.status = falcon.HTTP_204
 
 
+# The newer paths, under which comments are read as well: /activity/comment takes writes only.
+
+
 class CommentsResource(SystemItemsResource, NewCommentResource):
-    """Comments under the newer path."""
+    """Comments as a list, and new ones."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store, "system_activity", only=ONLY_COMMENTS)
 
 
 class ReadableCommentResource(CommentResource):
-    """One comment under the newer path, where it can be read as well."""
+    """One comment, which can be read as well."""
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         read_request = ReadRequest("system_activity", request.query_string, only=ONLY_COMMENTS)

@@ -94,6 +94,7 @@ class SettingsResource(_StoreResource):
     def __init__(self, store: Store) -> None:
         super().__init__(store, "system_settings")
 
+    # Neither POST nor DELETE: the record always exists.
     on_get = ItemsResource.on_get
     on_query = ItemsResource.on_query
     on_patch = ItemsResource.on_patch
@@ -141,6 +142,7 @@ def params_of(request: falcon.Request) -> dict[str, object]:
 def file_format_of(params: Mapping[str, object]) -> str | None:
     """Return the format of the export that parameters ask for, None for no export."""
     file_format = params.get("export")
+    # "export=" asks for nothing; any other value is a format, if only an unknown one.
     return None if file_format in (None, "") else str(file_format)
 
 

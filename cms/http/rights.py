@@ -34,6 +34,7 @@ class ExplainResource:
         self._store = store
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        # A missing one is refused like an unknown one.
         names = ("user", "collection", "action")
         params = {name: request.get_param(name) or "" for name in names}
         send(response, explain_rights(self._store, request.context.identity, **params))

@@ -64,7 +64,7 @@ class TimedBody:
     def _reset_connection(self) -> None:
         """Close the connection at once, and drop what is still to be sent.
 
-        The server then takes the client for gone, and logs no traceback.
+        The server then believes that the client has disconnected, and logs no traceback.
         """
         method = self._environ["REQUEST_METHOD"]
         path = self._environ.get("PATH_INFO", "")
@@ -83,6 +83,7 @@ def with_send_timeout(
 ) -> Iterable[bytes]:
     """Return the body of an answer with a time limit, where the server shows its socket."""
     connection = environ.get("gunicorn.socket")
+    # In tests and under other servers there is none.
     if connection is None or not environ.get("SERVER_PROTOCOL", "").startswith("HTTP/1"):
         return body  # the streams of HTTP/2 share one socket
     # For this answer only: gunicorn sets its own timeout again for the next request.

@@ -21,6 +21,7 @@ def health(store: Store) -> dict[str, object]:
     """Return `status` (ok or error) and the state of the database, with milliseconds."""
     began = time.perf_counter()
     try:
+        # The smallest statement that needs the tables of the service, and so a migrated database.
         store.database.fetch(statement("find_version"))
         milliseconds = round((time.perf_counter() - began) * 1000, 1)
         database: dict[str, object] = {"status": "ok", "ms": milliseconds}

@@ -65,6 +65,7 @@ def find_stored_answer(
     if not rows:
         return None
     request, raw, is_record = rows[0]
+    # A client that uses a key twice by mistake must not get the answer of another call.
     if request != idempotency.request:
         reason = "The Idempotency-Key came with another request before"
         raise Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason}))

@@ -104,6 +104,7 @@ class Snapshots:
         self._fetch = fetch
         self._on_structure_change = on_structure_change
         self._current: Snapshot | None = None
+        # Held while loading, so that threads that need a newer snapshot load it together.
         self._lock = threading.Lock()
 
     @property
@@ -129,6 +130,7 @@ class Snapshots:
             current = self._with_new_rights(before) or self._load()
             self._current = current
             _warn_about_reserved_tables(current, before)
+            # Prepared statements of the former structure are hardly used again.
             if before and before.version.structure != current.version.structure:
                 self._on_structure_change()
             return current
@@ -163,7 +165,8 @@ def _warn_about_reserved_tables(current: Snapshot, before: Snapshot | None) -> N
 
 
 def load_snapshot(transaction: Transaction) -> Snapshot:
-    """Return the snapshot as a transaction sees it, its own changes included."""
+    """Return a snapshot as a transaction sees the database, its own changes included."""
+    # Never kept for the process: the transaction may still be rolled back.
     return _snapshot(transaction.execute(statement("load_catalogue"))[0])
 
 

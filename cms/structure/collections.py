@@ -80,6 +80,7 @@ def create_collection(
         metadata.delete_collection_records(
             transaction, definition.name, catalogue=context.snapshot.catalogue
         )
+        # A collection without a schema is a folder for others.
         if definition.schema is not None:
             _create_table(transaction, definition)
         _save(transaction, definition.name, definition.meta, context.snapshot.catalogue)
@@ -236,6 +237,7 @@ def _update(
 
 def _save(transaction: Transaction, name: str, meta: MetaSettings, catalogue: Catalogue) -> None:
     group = meta.get("group")
+    # A table that nobody has configured has no record that the group could refer to.
     if group is not None:
         _ensure_group(transaction, str(group), catalogue)
     keys = {"collection": name}
@@ -265,6 +267,7 @@ def _check_group(name: object, catalogue: Catalogue) -> None:
 def _refuse_cycles(catalogue: Catalogue, names: Iterable[str]) -> None:
     """Refuse collections that are inside themselves when all changes are made."""
     for name in names:
+        # Other groups may be a cycle already, which must not make this loop endless.
         visited = {name}
         group = catalogue.collections[name].group
         while group:

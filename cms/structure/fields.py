@@ -21,7 +21,8 @@ from cms.store.identity import Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.structure import metadata
-from cms.structure.alterations import alter, check_text_is_json, problems_of_change, rename_field
+from cms.structure.alterations import alter, problems_of_change, rename_field
+from cms.structure.column_changes import check_text_is_json
 from cms.structure.history import FIELDS, NamedRecord, change_structure
 from cms.structure.indexes import add_index, is_index_pending, update_indexes, with_index
 from cms.structure.lookup import (

@@ -155,6 +155,7 @@ def _rename_in_history(
     for record in named:
         if record.former and record.former != record.record_key[2]:
             renamed[record.record_key[1], record.former] = record.record_key[2]
+    # The history of a record is found by its name, which is its key.
     for (collection, former), name in renamed.items():
         items = (f"{collection}.{former}", f"{collection}.{name}")
         transaction.execute(statement("rename_in_history"), items)
@@ -203,6 +204,7 @@ def _records(catalogue: Catalogue, renamed: Mapping[tuple[str, str], str]) -> Re
     """Return the sources of all records; renamed fields have their new names as keys."""
     sources: RecordSources = {}
     for collection in catalogue.collections.values():
+        # Nobody changes the structure of system collections.
         if not collection.is_system:
             sources[COLLECTIONS, collection.name] = collection_record(collection)
             for field in collection.fields.values():
@@ -241,6 +243,7 @@ def _dependents(transaction: Transaction, catalogue: Catalogue, dropped: str) ->
 
 def _stored(transaction: Transaction, collection: Collection, condition: Fragment) -> RecordSources:
     """Return rows of a system collection, each with the collection that it is about."""
+    # Whole rows, in the form in which writes of items record them.
     shape = "SELECT t0.id::text, t0.collection, {0}::text FROM {1} AS t0 WHERE {2}"
     rows = transaction.run(
         fill(shape, whole_row(collection), text(quoted(collection.name)), condition)

@@ -54,6 +54,7 @@ class DeferredIndex:
 
     def _build(self, database: Database) -> None:
         try:
+            # CREATE INDEX CONCURRENTLY runs outside any transaction.
             with database.autocommit_connection() as connection:
                 index = ddl.index(self.table, self.column, self.kind, concurrently=True)
                 connection.execute_ddl(index)
@@ -138,6 +139,7 @@ def update_search_indexes(
                 searched[field.name] = field
     rows = transaction.execute(statement("search_indexes"), (collection.name,))
     present: dict[str, str] = dict(rows)
+    # An index that serves no search any more would only slow down writes.
     for column in present.keys() - searched.keys():
         transaction.execute_ddl(ddl.drop_index(present[column]))
     for field in searched.values():

@@ -32,6 +32,7 @@ def parse_json(text: str) -> object:
     try:
         return jsontext.loads(text)
     except TooManyDigits:
+        # It is a ValueError as well, but has a problem of its own, with the path to the number.
         raise
     except ValueError as error:
         raise ValueError(f"the cell is not usable JSON: {error}") from None

@@ -25,6 +25,7 @@ def source_columns(
     Raises `Refused` with the names that the caller may not write, and with those that stand in the
     header twice.
     """
+    # An export escapes names like any other text, because a field may be called "=total".
     names = [unescape_formula(cell) if cell else "" for cell in cells]
     if not names:
         raise invalid_payload("The file has no header with the names of fields", line=1)

@@ -1,0 +1,215 @@
+"""Changes of one column by DDL, unless they would lose a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from cms.database.connections import Transaction
+from cms.database.error_mapping import Conflict, reporting_nulls
+from cms.database.statements import statement
+from cms.errors import STATUS, Problem, Refused, abbreviated, invalid_payload
+from cms.fragment import Fragment, concat, text
+from cms.schema import ddl
+from cms.schema.array_columns import parse_list
+from cms.schema.definitions import precision_inconsistencies
+from cms.schema.meta_settings import COLUMN_SCHEMA, MetaSettings
+from cms.schema.model import Column, Field
+from cms.schema.records import column_record
+from cms.schema.types.field_type import FieldType
+from cms.schema.types.structures import TEXT_JSON
+from cms.structure.indexes import add_index
+
+_SIZES = ("max_length", "numeric_precision", "numeric_scale")
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """A change of a field: its type afterwards, and the settings of `meta` and `schema` to set."""
+
+    field: Field
+    field_type: FieldType
+    meta: MetaSettings
+    schema: MetaSettings
+
+    @property
+    def changes_type(self) -> bool:
+        return self.field_type is not self.field.type
+
+
+def current_settings(field: Field, column: Column) -> dict[str, object]:
+    """Return the settings with which the column would be created."""
+    record = column_record(field, column)
+    return {key: record[key] for key in COLUMN_SCHEMA}
+
+
+def changed_settings(alteration: Alteration, column: Column) -> MetaSettings:
+    """Return the settings of `schema` that differ from the current ones."""
+    current = current_settings(alteration.field, column)
+    changed = MetaSettings()
+    for key, value in alteration.schema.items():
+        if value != current[key]:
+            changed[key] = value
+    return changed
+
+
+def alter_column(transaction: Transaction, alteration: Alteration, column: Column) -> None:
+    """Change type and settings of a column; raises `Refused` if a value would be lost."""
+    field = alteration.field
+    current = current_settings(field, column)
+    changed = changed_settings(alteration, column)
+    result = MetaSettings({**current, **changed})
+    if alteration.changes_type:
+        result.update(_sizes_of_new_type(alteration))
+        # The default of the former type is dropped with it, and set again as one of the new type.
+        if not column.has_auto_increment:
+            changed.setdefault("default_value", result["default_value"])
+    # The type first: it decides how a new default is written.
+    if alteration.changes_type or any(result[key] != current[key] for key in _SIZES):
+        _change_type(transaction, alteration, column, settings=result)
+    if changed.get("default_value") is not None:
+        changed["default_value"] = _default_value(alteration, column, changed, result)
+    for key, change in _CHANGES.items():
+        if key in changed:
+            change(transaction, field, column, changed[key])
+
+
+def _sizes_of_new_type(alteration: Alteration) -> MetaSettings:
+    """Return the sizes that were sent for a new type; None for those that it does not have."""
+    sizes = MetaSettings(dict.fromkeys(_SIZES))
+    for key in _SIZES:
+        if key in alteration.field_type.size_settings:
+            sizes[key] = alteration.schema.get(key)
+    return sizes
+
+
+def _default_value(
+    alteration: Alteration, column: Column, changed: MetaSettings, result: MetaSettings
+) -> Fragment:
+    """Return a new default as SQL."""
+    # A column that is an array of the database takes a list as its default.
+    is_array = column.element and not alteration.changes_type
+    return ddl.default_value(
+        alteration.field.name,
+        alteration.field_type,
+        changed["default_value"],
+        length=result["max_length"],
+        parse=parse_list(column) if is_array else None,
+    )
+
+
+def _change_type(
+    transaction: Transaction, alteration: Alteration, column: Column, *, settings: MetaSettings
+) -> None:
+    """Change type, length or precision, unless a value would be lost."""
+    field = alteration.field
+    field_type = alteration.field_type
+    sizes = {key: settings[key] for key in ("numeric_precision", "numeric_scale")}
+    for setting, reason in precision_inconsistencies(field_type, sizes):
+        raise invalid_payload(f"{setting}: {reason}", field=setting)
+    data_type = ddl.column_type(field_type, settings)
+    # Before the check: a value that is written after it would be cut without a word.
+    transaction.execute_ddl(ddl.lock(field.collection))
+    if _would_lose(transaction, field, column, data_type):
+        # Without the value, which the caller did not send and may not be allowed to see.
+        reason = f'Values of "{field.name}" would be lost as {data_type}'
+        raise invalid_payload(
+            reason, field="type", collection=field.collection, value=field_type.name
+        )
+    # PostgreSQL does not convert a default together with its column.
+    if alteration.changes_type and column.default is not None and not column.has_auto_increment:
+        transaction.execute_ddl(
+            ddl.alter_column(field.collection, field.name, text("DROP DEFAULT"))
+        )
+    transaction.execute_ddl(ddl.change_type(field.collection, field.name, data_type))
+
+
+def _would_lose(transaction: Transaction, field: Field, column: Column, data_type: str) -> bool:
+    """Tell whether any value would change or be lost."""
+    try:
+        return bool(transaction.run(ddl.lossy_change(field, column, data_type))[0][0])
+    except Conflict:
+        # A value has no form at all in the new type.
+        return True
+
+
+def check_text_is_json(transaction: Transaction, before: Field | None, after: Field) -> None:
+    """Refuse to read text as JSON if any value is none: reads of a list would fail on it."""
+    if after.type is not TEXT_JSON or before is None:
+        return
+    if before.type.name not in TEXT_JSON.marked_types:
+        return
+    try:
+        transaction.run(ddl.cast_every_value(after.collection, after.name, "json"))
+    except Conflict:
+        reason = f'meta.special: "{after.name}" holds text that is no JSON'
+        raise invalid_payload(reason, field="meta.special", collection=after.collection) from None
+
+
+# One function for each setting that can change by itself
+
+
+def _set_nullable(transaction: Transaction, field: Field, column: Column, value: object) -> None:
+    change = text("DROP NOT NULL" if value else "SET NOT NULL")
+    with reporting_nulls(field.collection, field.name):
+        transaction.execute_ddl(ddl.alter_column(field.collection, field.name, change))
+
+
+def _set_default(transaction: Transaction, field: Field, column: Column, value: object) -> None:
+    change = text("DROP DEFAULT")
+    if isinstance(value, Fragment):
+        change = concat("SET DEFAULT ", value)
+    try:
+        transaction.execute_ddl(ddl.alter_column(field.collection, field.name, change))
+    except Refused as refused:
+        if refused.status != STATUS["INVALID_PAYLOAD"]:
+            raise
+        # The column has a type of the database: only the database knows which values it takes.
+        raise refused.map_problems(partial(_with_default, value)) from None
+
+
+def _with_default(default: object, problem: Problem) -> Problem:
+    """Return a problem that PostgreSQL has with a default as one of its setting."""
+    if not isinstance(default, Fragment) or problem.extensions.get("field"):
+        return problem
+    _, values = default.numbered()
+    setting = {"field": "schema.default_value", "value": abbreviated(values[0] if values else None)}
+    return replace(problem, extensions={**problem.extensions, **setting})
+
+
+def _set_unique(transaction: Transaction, field: Field, column: Column, value: object) -> None:
+    if value:
+        transaction.execute_ddl(ddl.add_unique(field.collection, field.name))
+        return
+    if column.is_primary_key:
+        raise invalid_payload("A primary key is unique", field="schema.is_unique")
+    # Other tools may have made a column unique several times, and by an index alone.
+    column_name = (field.collection, field.name)
+    for (constraint,) in transaction.execute(statement("unique_constraints"), column_name):
+        transaction.execute_ddl(ddl.drop_constraint(field.collection, constraint))
+    for (index,) in transaction.execute(statement("unique_indexes"), column_name):
+        transaction.execute_ddl(ddl.drop_index(index))
+
+
+def _set_indexed(transaction: Transaction, field: Field, column: Column, value: object) -> None:
+    if value:
+        add_index(transaction, field.collection, field.name, field.type.index_kind)
+        return
+    for (index,) in transaction.execute(statement("plain_indexes"), (field.collection, field.name)):
+        transaction.execute_ddl(ddl.drop_index(index))
+
+
+def _set_comment(transaction: Transaction, field: Field, column: Column, value: object) -> None:
+    transaction.execute_ddl(ddl.comment_on_column(field.collection, field.name, value))
+
+
+ColumnChange = Callable[[Transaction, Field, Column, object], None]
+
+_CHANGES: Mapping[str, ColumnChange] = {
+    "is_nullable": _set_nullable,
+    "default_value": _set_default,
+    "is_unique": _set_unique,
+    "is_indexed": _set_indexed,
+    "comment": _set_comment,
+}
