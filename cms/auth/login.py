@@ -58,7 +58,7 @@ def login(
         store.database.fetch_primary(statement("find_account"), (credentials.email,))
     )
     _check_password(store, account, credentials.password, client)
-    assert account
+    assert account  # without one, no password is right
     # The status is told only now: without the password nobody learns of an account.
     if account.status == "suspended":
         raise Refused(Problem("USER_SUSPENDED", "The user is suspended."))

@@ -33,7 +33,7 @@ def request_reset(store: Store, link: MailLink, *, email: str, url: str | None) 
         rows = transaction.execute(statement("find_active_account"), (email,))
         if rows:
             user, to, password = rows[0]
-        else:
+        else:  # a token is made and a mail queued all the same: the time tells nothing
             user = str(uuid.uuid4())
             to = None
             password = None

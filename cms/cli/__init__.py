@@ -51,6 +51,7 @@ def serve() -> None:
     raise SystemExit(serve(current_config()))
 
 
+# `cms serve` gives its worker a line: a pipe whose other end closes with that process.
 @cms.command()
 @click.option("--line", type=int, hidden=True)
 def worker(line: int | None) -> None:
@@ -238,6 +239,7 @@ def export(
 
     options = {"export": file_format, "filter": rule, "fields": fields}
     params = {name: value for name, value in options.items() if value}
+    # `address` holds the options URL and TOKEN.
     with service(current_config(), url=address["url"], token=address["token"]) as running:
         export_file(running, collection, file, params=params)
 

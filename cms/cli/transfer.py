@@ -50,6 +50,7 @@ def export_file(
 ) -> None:
     """Write all items of a collection, or those of a filter."""
     with _progress() as progress:
+        # All items: without a limit an export is one page.
         chunks = service.download(f"/items/{quote(collection)}", {"limit": "-1", **params})
         for chunk in _with_progress(
             chunks, progress, progress.add_task(f"reading {collection}", total=None)
