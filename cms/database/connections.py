@@ -17,7 +17,7 @@ from cms.config import Config, ConfigError
 from cms.database.allowance import Allowance
 from cms.database.error_mapping import mapped_errors
 from cms.database.sessions import (
-    CONNECT_SECONDS,
+    CONNECTION_ARGUMENTS,
     configure,
     session_options,
     with_address_options,
@@ -229,9 +229,7 @@ class Database:
             mapped_errors(),
             Connection.connect(
                 self._write_dsn,
-                autocommit=True,
-                cursor_factory=psycopg.RawCursor,
-                connect_timeout=CONNECT_SECONDS,
+                **CONNECTION_ARGUMENTS,
                 options=with_address_options(self._write_dsn, "-c statement_timeout=0"),
             ) as connection,
         ):
@@ -276,12 +274,7 @@ class Database:
             min_size=0,  # an idle service gives its connections back
             max_size=size,
             timeout=_BORROW_SECONDS,
-            kwargs={
-                "autocommit": True,
-                "cursor_factory": psycopg.RawCursor,
-                "connect_timeout": CONNECT_SECONDS,
-                "options": with_address_options(dsn, options),
-            },
+            kwargs={**CONNECTION_ARGUMENTS, "options": with_address_options(dsn, options)},
             configure=partial(configure, epoch=self._epoch),
             reconnect_timeout=_RECONNECT_SECONDS,
             reconnect_failed=_retry_for_waiting,
@@ -331,9 +324,7 @@ def standalone_transaction(dsn: str) -> Iterator[Transaction]:
     """Open one connection for one transaction, for the command line, which has no pools."""
     with (
         mapped_errors(),
-        Connection.connect(
-            dsn, autocommit=True, cursor_factory=psycopg.RawCursor, connect_timeout=CONNECT_SECONDS
-        ) as connection,
+        Connection.connect(dsn, **CONNECTION_ARGUMENTS) as connection,
         connection.transaction(),  # statements that go straight to libpq begin none by themselves
     ):
         configure(connection, epoch=Epoch())

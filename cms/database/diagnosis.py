@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import psycopg
 
+from cms.database.sessions import CONNECT_SECONDS
 from cms.database.statements import statement
 from cms.errors import unavailable
 
@@ -28,7 +29,9 @@ class ServerInfo:
 def examine_server(dsn: str) -> ServerInfo:
     """Return the properties of a server; raises `Refused` if it cannot be reached."""
     try:
-        with psycopg.connect(dsn, connect_timeout=5, client_encoding="utf8") as connection:
+        with psycopg.connect(
+            dsn, connect_timeout=CONNECT_SECONDS, client_encoding="utf8"
+        ) as connection:
             row = connection.execute(statement("examine_server").encode()).fetchone()
     except psycopg.ProgrammingError:
         # Without the driver's text, which quotes the address and with it the password.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -17,6 +19,17 @@ from cms.database.wire import Connection, Epoch, Wire
 from cms.errors import unavailable
 
 CONNECT_SECONDS = 5
+
+CONNECTION_ARGUMENTS: Mapping[str, Any] = MappingProxyType(
+    {
+        # Transactions begin where `transaction()` says, and not with any first statement.
+        "autocommit": True,
+        # Statements have their parameters as $1, $2 …, as PostgreSQL itself writes them.
+        "cursor_factory": psycopg.RawCursor,
+        "connect_timeout": CONNECT_SECONDS,
+    }
+)
+"""The arguments of every connection that runs statements of the service."""
 
 _JSONB_VERSION = b"\x01"
 """The byte that PostgreSQL sends before the text of jsonb."""

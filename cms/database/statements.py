@@ -7,10 +7,16 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 # A name, and below it at least one line that says what the statement is for.
 HEADER = re.compile(r"^-- name: ([a-z][a-z0-9_]*)\n((?:--.*\n)+)", re.MULTILINE)
 LIKELY_HEADER = re.compile(r"^\s*--\s*name\s*:.*", re.MULTILINE | re.IGNORECASE)
+
+
+class _NamedStatement(NamedTuple):
+    name: str
+    text: str
 
 
 def sql_folder() -> Path:
@@ -44,7 +50,7 @@ def read_statements(folder: Path) -> Mapping[str, str]:
     return MappingProxyType(statements)
 
 
-def _split(source: str, file: str) -> Iterator[tuple[str, str]]:
+def _split(source: str, file: str) -> Iterator[_NamedStatement]:
     # The pattern has two groups, so the pieces are name, description, text, name, and so on.
     before, *pieces = HEADER.split(source)
     for piece in (before, *pieces[1::3], *pieces[2::3]):
@@ -54,7 +60,7 @@ def _split(source: str, file: str) -> Iterator[tuple[str, str]]:
     for name, text in zip(pieces[0::3], pieces[2::3], strict=True):
         if not text.strip():
             raise ValueError(f"{file}: the statement {name!r} is empty")
-        yield name, text.strip()
+        yield _NamedStatement(name, text.strip())
 
 
 def _refuse_stray(text: str, file: str) -> None:
