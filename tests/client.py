@@ -18,12 +18,24 @@ ADMIN_EMAIL = "admin@example.com"
 ADMIN_PASSWORD = "correct horse battery staple"
 
 
-@dataclass(frozen=True)
+SHOWN_CHARACTERS = 100
+
+
+def shorten(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+
+
+@dataclass(frozen=True, repr=False)
 class Answer:
     status: int
     content: bytes = field(repr=False)
     headers: dict[str, str]
     cookies: Mapping[str, Cookie] = field(default_factory=dict)
+    request: str = field(default="", compare=False)
+    """Method, path and body of the request, for the message of a test that fails."""
+
+    def __repr__(self) -> str:
+        return f"<{shorten(self.request)} answered {self.status} {shorten(self.text)}>"
 
     @property
     def text(self) -> str:
@@ -91,14 +103,15 @@ class Client:
     ) -> Answer:
         """Send a request; `raw` is a body that is sent as it is, as JSON by its header."""
         bare, _, query_string = path.partition("?")
-        content = raw if raw is not None else None if body is None else json.dumps(body)
+        content = raw
+        if raw is None and body is not None:
+            content = json.dumps(body)
         defaults = {"Content-Type": "application/json"} if content is not None else {}
         if self._token:
             defaults["Authorization"] = f"Bearer {self._token}"
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "Unknown REQUEST_METHOD"
-            )  # QUERY and SEARCH are younger than wsgiref
+            # QUERY and SEARCH are younger than wsgiref.
+            warnings.filterwarnings("ignore", "Unknown REQUEST_METHOD")
             answer = self._client.simulate_request(
                 method,
                 bare,
@@ -106,8 +119,15 @@ class Client:
                 body=content,
                 headers={**defaults, **headers},
             )
+        request = f"{method} {path}"
+        if content is not None:
+            request += f" {content[:SHOWN_CHARACTERS]!r}"
         return Answer(
-            answer.status_code, answer.content, dict(answer.headers), dict(answer.cookies)
+            answer.status_code,
+            answer.content,
+            dict(answer.headers),
+            dict(answer.cookies),
+            request,
         )
 
     def close(self) -> None:

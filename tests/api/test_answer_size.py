@@ -164,7 +164,7 @@ def test_memory_is_given_back_after_large_writes_and_imports(
         answer = api.send(
             "POST", f"/utils/import/{items.name}", raw=rows, **{"Content-Type": "text/csv"}
         )
-        assert answer.status == status
+        assert answer.status == status, answer
     assert wanted == [1, 1, 1]
 
 

@@ -373,7 +373,7 @@ def test_unknown_collections_are_not_found(admin: Client) -> None:
         admin.get("/collections/a%00b"),
         admin.get("/collections/%22%25%3B🦊"),
     ):
-        assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
+        assert (answer.status, answer.codes) == (404, ["NOT_FOUND"]), answer
 
 
 def test_only_administrators_see_and_change_structure(api: Client, anonymous: Client) -> None:

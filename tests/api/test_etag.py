@@ -54,7 +54,7 @@ def test_a_client_that_holds_the_answer_gets_304_without_a_body(things: Table) -
         held = tag(things.api, path)
         for header in (held, f'"other", {held}', f"W/{held}", "*"):
             answer = things.api.send("GET", path, **{"If-None-Match": header})
-            assert (answer.status, answer.text, answer.headers["etag"]) == (304, "", held)
+            assert (answer.status, answer.text, answer.headers["etag"]) == (304, "", held), answer
         for header in ('"other"', "", "other", held.strip('"')):
             assert things.api.send("GET", path, **{"If-None-Match": header}).status == 200
     assert (
@@ -132,7 +132,9 @@ def test_of_fifty_editors_with_the_same_tag_one_wins(
         for _ in range(ROUNDS):
             seen = tag(apps[0], f"{things.path}/1")
             answers = list(threads.map(edit, range(EDITORS), [seen] * EDITORS))
-            assert Counter(answer.status for answer in answers) == {200: 1, 412: EDITORS - 1}
+            assert Counter(answer.status for answer in answers) == {200: 1, 412: EDITORS - 1}, (
+                answers
+            )
             won = next(answer for answer in answers if answer.status == 200)
             assert apps[0].get(f"{things.path}/1").data == won.data
 

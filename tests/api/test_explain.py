@@ -79,5 +79,5 @@ def test_it_tells_what_each_rule_adds_for_another_caller(things: Table, stage: S
 def test_it_refuses_a_caller_that_may_not_act(things: Table) -> None:
     for user in ("nobody", "00000000-0000-4000-8000-000000000000"):
         answer = things.api.get(f"/utils/explain?user={user}&path={things.path}")
-        assert (answer.status, answer.errors[0]["parameter"]) == (400, "user")
+        assert (answer.status, answer.errors[0]["parameter"]) == (400, "user"), answer
     assert things.api.get(f"/utils/explain?user=public&path={things.path}").codes == ["FORBIDDEN"]

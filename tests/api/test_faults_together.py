@@ -321,8 +321,8 @@ def test_of_thousands_of_faults_in_a_body_the_first_hundred_are_told(stage: Stag
         ),
         member(stage, may(name), may(name, action="create")).post(f"/items/{name}", items),
     ):
-        assert answer.status == 400
-        assert [error["index"] for error in answer.errors] == list(range(100))
+        assert answer.status == 400, answer
+        assert [error["index"] for error in answer.errors] == list(range(100)), answer
     assert stage.value(f"SELECT count(*) FROM {name}") == 0
 
 

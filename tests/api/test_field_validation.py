@@ -111,7 +111,10 @@ def test_a_condition_of_a_change_speaks_of_the_whole_item(stage: Stage, admin: C
             (1, {"free": True, "note": "x"}),
         ):
             answer = who.patch(f"{things.path}/{key}", wrong)
-            assert (answer.status, [fault["field"] for fault in answer.errors]) == (422, ["reason"])
+            assert (answer.status, [fault["field"] for fault in answer.errors]) == (
+                422,
+                ["reason"],
+            ), answer
         assert who.patch(things.path, {"keys": [1, 2, 3], "data": {"free": True}}).status == 422
         assert who.patch(f"{things.path}/4", {"note": "it lacked before"}).status == 200
         assert who.patch(f"{things.path}/3", {"free": True, "reason": "c"}).status == 200

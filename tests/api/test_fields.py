@@ -225,7 +225,7 @@ def test_an_alias_stays_one(things: Client) -> None:
     add(things, "divider", "alias")
     for special in (None, [], ["cast-json"]):
         answer = things.patch("/fields/things/divider", {"meta": {"special": special}})
-        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
     assert things.patch("/fields/things/divider", {"schema": {"is_nullable": False}}).status == 400
     assert things.patch("/fields/things/divider", {"type": "string"}).status == 400
 
@@ -322,7 +322,7 @@ def test_unknown_fields_are_not_found(admin: Client) -> None:
         admin.delete("/fields/things/a%00b"),
         admin.post("/fields/nowhere", {"field": "a", "type": "string"}),
     ):
-        assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
+        assert (answer.status, answer.codes) == (404, ["NOT_FOUND"]), answer
 
 
 def test_all_fields_of_all_collections_are_listed(admin: Client) -> None:
@@ -345,8 +345,8 @@ def test_fields_of_system_collections_are_described_and_never_change(admin: Clie
         admin.patch("/collections/system_users", {"meta": {"note": "x"}}),
         admin.delete("/collections/system_users"),
     ):
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
         assert (answer.errors[0]["collection"], "is fixed" in answer.errors[0]["reason"]) == (
             "system_users",
             True,
-        )
+        ), answer

@@ -148,7 +148,7 @@ def test_a_geometry_takes_no_equality_and_a_text_no_intersection(shapes: Table) 
         ("shape", "_gt", 1),
     ):
         answer = shapes.api.search(shapes.path, {"filter": {name: {operator: operand}}})
-        assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
+        assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"]), answer
 
 
 def test_nulls_are_told(shapes: Table) -> None:

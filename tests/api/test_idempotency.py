@@ -65,7 +65,7 @@ def test_the_same_key_with_another_request_is_refused(things: Table, key: str) -
         ("/collections", {}),
     ):
         answer = post(things.api, path, body, key)
-        assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
+        assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"]), answer
     assert count(things) == 1
 
 
@@ -204,7 +204,7 @@ def test_sorting_and_going_back_are_done_once(stage: Stage, admin: Client) -> No
         answer = admin.send(
             "POST", f"/utils/revert/{first['id']}", None, **{"Idempotency-Key": "back"}
         )
-        assert answer.data["name"] == "a"
+        assert answer.data["name"] == "a", answer
     assert stage.value("SELECT count(*) FROM system_activity") == before + 1
 
 

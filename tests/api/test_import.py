@@ -380,7 +380,7 @@ def test_files_and_rows_have_limits(things: Table, make_things: Callable[..., Ta
         ("jsonl", f'{{"name": "{long}"}}'),
     ]:
         answer = send(things, body, form=form)
-        assert (answer.status, answer.codes) == (413, ["CONTENT_TOO_LARGE"])
+        assert (answer.status, answer.codes) == (413, ["CONTENT_TOO_LARGE"]), answer
     small = make_things(files_max_upload_size=100)
     for body in ("name\n" + "a\n" * 100, "name\na\n"):
         assert send(small, body).status == (413 if len(body) > 100 else 200)

@@ -92,7 +92,7 @@ def test_a_row_fulfils_its_rule_before_and_after(posts: Table, stage: Stage) -> 
         ("title,status\nx,draft\ny,live\nz,draft\n", 3),
     ]:
         answer = send(posts, body, api=caller)
-        assert (answer.status, lines(answer)) == (403, [(line, "FORBIDDEN", None)])
+        assert (answer.status, lines(answer)) == (403, [(line, "FORBIDDEN", None)]), answer
     assert titles(posts) == ["a", "b"]
     assert send(posts, "id,title,status\n1,A,draft\n,x,draft\n", api=caller).data == {
         "created": 1,
@@ -146,7 +146,7 @@ def test_people_and_rights_are_imported_by_nobody(admin: Client, stage: Stage) -
     ):
         for each in (admin, caller):
             answer = send(Table(admin, name), "email,status\nann@example.com,active\n", api=each)
-            assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+            assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
     assert admin.get("/users", **{"filter[email]": "ann@example.com"}).data == []
 
 

@@ -74,7 +74,7 @@ def test_another_content_type_is_415(notes: Table, content_type: str) -> None:
     for method in ("POST", "PATCH", "DELETE", "SEARCH"):
         headers = {"Content-Type": content_type}
         answer = notes.api.send(method, notes.path, raw=b"{}", **headers)
-        assert (answer.status, answer.codes) == (415, ["UNSUPPORTED_MEDIA_TYPE"])
+        assert (answer.status, answer.codes) == (415, ["UNSUPPORTED_MEDIA_TYPE"]), answer
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_nobody_but_an_administrator_may_delete(stage: Stage) -> None:
     one.add({})
     for path, body in ((f"{one.path}/1", None), (one.path, [1]), ("/items/nowhere/1", None)):
         answer = stage.anonymous.delete(path, body)
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
     assert one.column("id") == [1]
 
 
@@ -82,14 +82,14 @@ def test_a_misspelt_query_deletes_nothing(stage: Stage, admin: Client) -> None:
     admin.post("/utils/cache/clear")
     for method in (admin.delete, admin.patch):
         answer = method("/items/kept", {"query": {"filtre": {"id": 2}}, "data": {}})
-        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
     assert admin.get("/items/kept").data == [{"id": 1}]
 
 
 def test_keys_and_a_query_together_delete_nothing(numbers: Table) -> None:
     for method in (numbers.api.delete, numbers.api.patch):
         answer = method(numbers.path, {"keys": [1], "query": {}, "data": {"n": 9}})
-        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
     assert numbers.column("n") == [1, 2, 3, 4, 5]
 
 

@@ -255,7 +255,7 @@ def test_columns_of_types_that_the_service_cannot_make_are_read_and_written(stag
     assert items.api.post(items.path, {"mood": "glad"}).status == 400
     for name, value in (("small", 32768), ("single", 1e39)):
         answer = items.api.post(items.path, {name: value})
-        assert (answer.codes, answer.errors[0]["field"]) == (["VALUE_OUT_OF_RANGE"], name)
+        assert (answer.codes, answer.errors[0]["field"]) == (["VALUE_OUT_OF_RANGE"], name), answer
 
 
 def test_values_that_json_does_not_have_read_as_null_or_text(stage: Stage) -> None:

@@ -157,7 +157,7 @@ def test_nobody_but_an_administrator_may_change(stage: Stage) -> None:
     one.add({"title": "a"})
     for path in (f"{one.path}/1", f"{one.path}/2", "/items/nowhere/1", one.path):
         answer = stage.anonymous.patch(path, {"title": "x"})
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
     assert one.column("title") == ["a"]
 
 

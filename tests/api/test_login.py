@@ -205,7 +205,7 @@ def test_who_knows_only_the_id_of_a_session_cannot_end_it(anonymous: Client) -> 
     for secret in ("", "guessed", "None"):
         for path in ("/auth/refresh", "/auth/logout", "/auth/logout?all=true"):
             answer = anonymous.post(path, {"refresh_token": f"{session}.{secret}.x"})
-            assert answer.codes == ["INVALID_CREDENTIALS"]
+            assert answer.codes == ["INVALID_CREDENTIALS"], answer
     assert anonymous.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]}).status == 200
 
 

@@ -36,7 +36,7 @@ def test_a_validation_sees_where_a_row_of_a_list_will_be_whatever_is_sent_for_it
         (word, (row,)) = next(iter(change.items()))
         for sent in (row, row | {"post": posts[0]}):
             answer = writer.patch(f"/items/posts/{posts[1]}", {"comments": {word: [sent]}})
-            assert (answer.status, answer.codes) == (422, ["FAILED_VALIDATION"])
+            assert (answer.status, answer.codes) == (422, ["FAILED_VALIDATION"]), answer
             assert (
                 writer.patch(f"/items/posts/{posts[0]}", {"comments": {word: [sent]}}).status == 200
             )
@@ -86,7 +86,7 @@ def test_a_row_that_leaves_a_list_is_changed_like_any_other(stage: Stage) -> Non
             422,
             "FAILED_VALIDATION",
             ["comments", "post"],
-        )
+        ), answer
     assert admin.patch(f"/items/posts/{key}", {"comments": [ids[0]]}).data["comments"] == [ids[0]]
     left = admin.get(f"/items/comments/{ids[1]}").data
     assert (left["post"], left["changed"] > "2020") == (None, True)
@@ -195,7 +195,7 @@ def test_the_name_of_a_hidden_key_is_told_to_nobody(stage: Stage) -> None:
     key = stage.admin.post("/items/comments", {"text": "a"}).data["id"]
     for name in ("id", "no_such_field"):
         answer = writer.patch(f"/items/comments/{key}", {name: key, "text": "b"})
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
 
 
 def test_a_list_is_put_in_order_by_whom_its_order_is_hidden_from(stage: Stage) -> None:

@@ -76,20 +76,20 @@ def test_no_path_of_items_reaches_a_system_collection(
 ) -> None:
     for caller in (mighty, stage.anonymous):
         for answer in calls(caller, name):
-            assert answer.status == 403
+            assert answer.status == 403, answer
             assert not answer.text or [(one["code"], one["message"]) for one in answer.errors] == [
                 ("FORBIDDEN", HIDDEN)
-            ]
+            ], answer
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_administrators_are_told_why(stage: Stage, name: str) -> None:
     for answer in calls(stage.admin, name):
-        assert answer.status == 403
+        assert answer.status == 403, answer
         assert (
             not answer.text
             or "System collections are reached by their own endpoints only" in answer.text
-        )
+        ), answer
     (fault,) = stage.admin.get(f"/items/{name}").errors
     assert (f'"{name}" is at {ENDPOINTS.get(name)}' in fault["message"]) is (name in ENDPOINTS)
 
@@ -101,11 +101,11 @@ def test_no_operation_of_a_batch_does(stage: Stage, mighty: Client, name: str) -
         assert (answer.status, [(one["code"], one["message"]) for one in answer.errors]) == (
             403,
             [("FORBIDDEN", HIDDEN)],
-        )
+        ), answer
         answer = stage.admin.post("/batch", {"operations": [operation]})
-        assert answer.status == 403
-        assert "their own endpoints" in answer.errors[0]["message"]
-        assert answer.errors[0]["operation"] == 0
+        assert answer.status == 403, answer
+        assert "their own endpoints" in answer.errors[0]["message"], answer
+        assert answer.errors[0]["operation"] == 0, answer
 
 
 def test_whoever_has_no_right_to_call_is_told_that_first(stage: Stage) -> None:

@@ -67,7 +67,7 @@ def test_a_link_works_once(stage: Stage, client: Client, letters: Outbox) -> Non
         assert (answer.errors[0]["reason"], "used already" in answer.errors[0]["message"]) == (
             "used",
             True,
-        )
+        ), answer
     assert login(client, email, NEW).status == 200
 
 

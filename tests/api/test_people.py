@@ -152,7 +152,7 @@ def test_the_last_active_administrator_stays(stage: Stage, admin: Client) -> Non
         admin.delete(f"/roles/{role}"),
         admin.delete("/roles", [role]),
     ):
-        assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
+        assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"]), answer
     assert stage.value("SELECT count(*) FROM system_activity") == before
     second = new_user(admin, role=role)
     assert admin.patch(f"/users/{second['id']}", {"status": "suspended"}).status == 200

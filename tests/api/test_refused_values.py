@@ -132,7 +132,7 @@ def test_an_import_tells_line_field_and_value(things: Table) -> None:
         answer = things.api.send("POST", path, raw=file, **{"Content-Type": "text/csv"})
         assert [(error["line"], error["field"], error["value"]) for error in answer.errors] == [
             expected
-        ]
+        ], answer
 
 
 def test_the_address_of_another_user(admin: Client) -> None:
@@ -404,7 +404,9 @@ def test_an_import_tells_no_row_that_points_to_one_beside_a_refused_one(
     monkeypatch.setattr(imports, "BATCH_ROWS", 2)
     for wrong in ("no", "9"):
         answer = send(many, f"id,stars,a\r\n20,{wrong},\r\n21,1,\r\n22,1,21\r\n")
-        assert [(error["field"], error["line"]) for error in answer.errors] == [("stars", 2)]
+        assert [(error["field"], error["line"]) for error in answer.errors] == [("stars", 2)], (
+            answer
+        )
 
 
 def test_an_import_stops_asking_the_database_after_a_hundred_faults(

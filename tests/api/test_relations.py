@@ -449,7 +449,7 @@ def test_items_may_point_to_system_collections_which_stay_as_they_are(library: C
         library.delete("/relations/system_roles/users"),
     ):
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
-        assert "is fixed" in answer.errors[0]["reason"]
+        assert "is fixed" in answer.errors[0]["reason"], answer
 
 
 def test_unknown_relations_are_not_found(admin: Client) -> None:
@@ -459,7 +459,7 @@ def test_unknown_relations_are_not_found(admin: Client) -> None:
         admin.patch("/relations/articles/title", {"meta": {}}),
         admin.delete("/relations/articles/nowhere"),
     ):
-        assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
+        assert (answer.status, answer.codes) == (404, ["NOT_FOUND"]), answer
 
 
 def test_a_large_table_gets_the_index_of_its_relation_after_the_commit(

@@ -65,7 +65,9 @@ def test_who_has_no_permission_is_told_the_same_as_for_a_collection_that_is_not_
             caller.get(path)
             for path in (library.books.path, "/items/nowhere", f"{library.books.path}/1")
         ]
-        assert {(answer.status, answer.text) for answer in answers} == {(403, answers[0].text)}
+        assert {(answer.status, answer.text) for answer in answers} == {(403, answers[0].text)}, (
+            answers
+        )
 
 
 def test_a_rule_shows_its_rows_only_in_lists_by_key_and_in_counts(library: Library) -> None:

@@ -330,7 +330,9 @@ def test_nobody_writes_without_permission(desk: Desk, rows: list[int]) -> None:
                 caller.delete(f"{path}/{rows[0]}"),
                 caller.delete(path, rows),
             )
-            assert {(answer.status, answer.text) for answer in answers} == {(403, answers[0].text)}
+            assert {(answer.status, answer.text) for answer in answers} == {
+                (403, answers[0].text)
+            }, answers
 
 
 def test_rules_are_tried_on_all_items_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,7 +399,7 @@ def test_callers_in_turns_write_by_their_own_rights_and_in_their_own_names(
             ("nowhere", (400, 403, 403)),
         ):
             sent = [caller.post(papers.path, {"title": "t", name: "x"}) for caller in callers]
-            assert tuple(answer.status for answer in sent) == statuses
+            assert tuple(answer.status for answer in sent) == statuses, sent
             assert (
                 tuple(caller.patch(f"{papers.path}/1", {name: "x"}).status for caller in callers)
                 == statuses

@@ -100,8 +100,8 @@ def test_on_a_database_that_is_not_migrated_every_answer_says_what_to_do(
         client.bearing(admin_token).post("/collections", {"collection": "a"}),
         client.post("/auth/login", {"email": "a@example.com", "password": "x"}),
     ):
-        assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
-        assert "run `cms migrate`" in answer.errors[0]["reason"]
+        assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"]), answer
+        assert "run `cms migrate`" in answer.errors[0]["reason"], answer
 
 
 def test_an_address_may_name_a_schema_of_its_own(empty_dsn: str, settings: Config) -> None:

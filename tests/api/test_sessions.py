@@ -169,7 +169,7 @@ def test_a_refresh_keeps_the_mode(stage: Stage) -> None:
     token = held(login(client, email, mode="cookie"), REFRESH)
     for body in ({"mode": "cookie"}, {}, None):
         answer = with_cookie(client, "POST", "/auth/refresh", f"{REFRESH}={token}", body)
-        assert answer.data.keys() == {"access_token", "expires"}
+        assert answer.data.keys() == {"access_token", "expires"}, answer
         assert held(answer, REFRESH) != token
         token = held(answer, REFRESH)
 

@@ -152,7 +152,7 @@ def test_a_marker_that_does_not_fit_the_type_is_refused(
             400,
             ["INVALID_PAYLOAD"],
             "meta.special",
-        )
+        ), answer
     assert [record["field"] for record in admin.get(f"/fields/{things.name}").data] == ["id", "a"]
 
 
@@ -178,8 +178,8 @@ def test_a_marker_that_there_is_not_is_refused(admin: Client, special: object, r
             400,
             ["INVALID_PAYLOAD"],
             "meta.special",
-        )
-        assert reason in answer.errors[0]["message"]
+        ), answer
+        assert reason in answer.errors[0]["message"], answer
 
 
 def test_a_marker_that_does_nothing_here_is_kept(admin: Client) -> None:
@@ -214,9 +214,9 @@ def test_translations_of_another_shape_are_refused(
         admin.post(f"/fields/{things.name}", {"field": "b", "type": "string", **meta}),
         admin.patch(f"/fields/{things.name}/a", meta),
     ):
-        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
-        assert answer.errors[0]["field"] == "meta.translations"
-        assert reason in answer.errors[0]["message"]
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
+        assert answer.errors[0]["field"] == "meta.translations", answer
+        assert reason in answer.errors[0]["message"], answer
 
 
 def test_translations_are_kept(admin: Client) -> None:
@@ -239,8 +239,8 @@ def test_a_preview_address_that_is_none_is_refused(admin: Client, address: objec
         admin.post("/collections", {"collection": "never", "schema": {}, **meta}),
         admin.patch(f"/collections/{things.name}", meta),
     ):
-        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
-        assert answer.errors[0]["field"] == "meta.preview_url"
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
+        assert answer.errors[0]["field"] == "meta.preview_url", answer
 
 
 @pytest.mark.parametrize(
@@ -291,6 +291,6 @@ def test_a_hash_has_room_for_what_argon2_makes(api: Client) -> None:
             400,
             ["INVALID_PAYLOAD"],
             "schema.max_length",
-        )
+        ), answer
     assert api.patch(f"/fields/{things.name}/word", {"schema": {"max_length": 128}}).status == 200
     assert things.add({"word": "x" * 300})[0]["word"] == "**********"

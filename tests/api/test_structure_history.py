@@ -300,7 +300,7 @@ def test_a_call_that_is_done_once_is_told_once(admin: Client) -> None:
         answer = admin.send(
             "POST", "/collections", {"collection": name, "schema": {}}, **{"Idempotency-Key": name}
         )
-        assert answer.status == 200
+        assert answer.status == 200, answer
     assert acts(admin, "collections", name) == ["create"]
 
 
@@ -395,8 +395,8 @@ def test_it_is_none_of_the_next_collection_of_the_name(
     assert reader.get(f"/revisions/{former['id']}").status == 404
     for caller in (admin, reader):
         answer = caller.get(f"{things.path}/1/revisions?meta=*")
-        assert [entry["data"]["title"] for entry in answer.data] == ["new"]
-        assert answer.body["meta"] == {"total_count": 1, "filter_count": 1}
+        assert [entry["data"]["title"] for entry in answer.data] == ["new"], answer
+        assert answer.body["meta"] == {"total_count": 1, "filter_count": 1}, answer
         assert caller.get(f"{things.path}/1/revisions/{former['id']}").status == 404
         assert caller.post(f"/utils/revert/{former['id']}").status == 404
     assert [entry["data"]["title"] for entry in admin.get("/revisions", **asked).data] == [

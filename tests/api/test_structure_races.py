@@ -57,7 +57,7 @@ def test_of_those_who_make_the_same_collection_at_once_one_wins(processes: Proce
         assert statuses(answers) == [200, 400, 400, 400]
         assert {code for answer in answers if answer.status == 400 for code in answer.codes} == {
             "INVALID_PAYLOAD"
-        }
+        }, answers
         assert processes[0].post(f"/items/{name}", {"a": "x"}).data == {"id": 1, "a": "x"}
 
 

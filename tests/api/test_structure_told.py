@@ -138,7 +138,7 @@ def test_no_hidden_name_is_told_anywhere(stage: Stage, caller: Client) -> None:
     for path in paths:
         assert HIDDEN in stage.admin.get(path).text, path
         answer = caller.get(path)
-        assert answer.status == 200
+        assert answer.status == 200, answer
         assert HIDDEN not in answer.text, path
 
 

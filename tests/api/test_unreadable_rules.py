@@ -35,7 +35,7 @@ def test_a_permission_that_cannot_be_read_gives_nothing(
         caller.patch(f"{things.path}/{item['id']}", {"size": 2}),
         caller.delete(f"{things.path}/{item['id']}"),
     ):
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
     (explanation,) = stage.admin.get(
         "/permissions/explain",
         user=caller.get("/users/me").data["id"],
@@ -92,8 +92,8 @@ def test_only_administrators_are_told_which_rule_of_a_field_cannot_be_read(
             **{"Content-Type": "text/csv"},
         ),
     ):
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
-        assert "size" not in answer.text
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
+        assert "size" not in answer.text, answer
     assert things.column("title") == ["a"]
 
 
@@ -103,7 +103,7 @@ def test_rules_that_cannot_be_read_are_not_saved(stage: Stage, admin: Client, ru
     permission = {"collection": things.name, "action": "read", "fields": ["*"]}
     for part in ("permissions", "validation"):
         answer = admin.post("/permissions", {**permission, part: rule})
-        assert (answer.status, answer.codes) == (422, ["FAILED_VALIDATION"])
+        assert (answer.status, answer.codes) == (422, ["FAILED_VALIDATION"]), answer
     answer = admin.patch(f"/fields/{things.name}/size", {"meta": {"validation": rule}})
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     assert admin.patch("/settings", {"public_registration_email_filter": rule}).status == 422

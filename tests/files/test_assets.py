@@ -173,7 +173,7 @@ def test_a_client_that_holds_the_content_is_told_so(files: House, text: str) -> 
     assert parsedate_to_datetime(modified).tzinfo is not None
     for header in (tag, f'"x", W/{tag}', "*"):
         answer = get(files, text, If_None_Match=header)
-        assert (answer.status, answer.content) == (304, b"")
+        assert (answer.status, answer.content) == (304, b""), answer
         assert answer.headers["etag"] == tag
         assert "max-age" in answer.headers["cache-control"]
     assert get(files, text, If_Modified_Since=modified).status == 304
@@ -204,7 +204,7 @@ def test_what_is_not_there_is_not_found(files: House) -> None:
     path.unlink()
     for wanted in (key, str(uuid4()), "nonsense"):
         answer = get(files, f"/assets/{wanted}")
-        assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
+        assert (answer.status, answer.codes) == (404, ["NOT_FOUND"]), answer
         assert "etag" not in answer.headers
 
 
@@ -232,7 +232,7 @@ def test_a_content_that_is_exchanged_meanwhile_is_found_all_the_same(
     monkeypatch.setattr(Assets, "delivery", late)
     for query in ("", "?download"):
         answer = get(files, f"/assets/{key}{query}")
-        assert (answer.status, answer.content) == (200, b"new text")
+        assert (answer.status, answer.content) == (200, b"new text"), answer
 
 
 def test_large_contents_are_sent_in_pieces(files: House) -> None:
@@ -303,7 +303,7 @@ def logo(files: House) -> Iterator[str]:
 def test_public_files_of_the_settings_are_for_everybody(files: House, logo: str) -> None:
     for key in (logo, logo.upper()):
         answer = files.stage.anonymous.get(f"/assets/{key}")
-        assert (answer.status, answer.content) == (200, b"a public face")
+        assert (answer.status, answer.content) == (200, b"a public face"), answer
         assert answer.headers["cache-control"].startswith("public")
     assert rights(f"/assets/{logo}", member(files.stage)) == (200, [])
     files.stage.execute("UPDATE system_settings SET project_logo = NULL")

@@ -128,7 +128,7 @@ def test_a_file_goes_with_its_content(files: House) -> None:
         files.admin.get(f"/files/{file['id']}"),
         files.admin.delete(f"/files/{file['id']}"),
     ):
-        assert answer.status == 404
+        assert answer.status == 404, answer
 
 
 def test_many_files_go_with_their_contents(files: House) -> None:

@@ -73,7 +73,7 @@ def test_no_folder_comes_to_lie_in_itself(files: House) -> None:
     bottom = make(files, "bottom", middle)
     for parent in (top, middle, bottom):
         answer = files.admin.patch(f"/folders/{top}", {"parent": parent})
-        assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
+        assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"]), answer
     crossed = [{"id": top, "parent": bottom}, {"id": middle, "parent": None}]
     assert (
         files.admin.patch("/folders", crossed).status == 200

@@ -112,7 +112,7 @@ def test_changes_and_deletions_keep_to_the_rows_of_the_rule(files: House) -> Non
             writer.delete(f"/files/{other['id']}"),
             writer.delete("/files", [mine["id"], other["id"]]),
         ):
-            assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+            assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
     assert writer.delete(f"/files/{mine['id']}").status == 204
 
 
@@ -133,7 +133,7 @@ def test_a_folder_goes_only_by_who_may_delete_all_that_is_in_it(files: House) ->
     with files.nothing_stays():
         for client in (folders_only, not_that_one):
             answer = client.delete(f"/folders/{top}")
-            assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+            assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
     assert files.stage.value("SELECT count(*) FROM system_folders") == rows
     assert member(files.stage, *EVERYTHING).delete(f"/folders/{top}").status == 204
     empty = files.admin.post("/folders", {"name": "empty"}).data["id"]

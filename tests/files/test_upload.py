@@ -86,7 +86,7 @@ def test_a_location_that_is_not_set_up_is_refused(files: House) -> None:
     ):
         with files.nothing_stays():
             answer = files.send("POST", "/files", *parts)  # type: ignore[arg-type]
-            assert (answer.status, answer.errors[0]["field"]) == (400, "storage")
+            assert (answer.status, answer.errors[0]["field"]) == (400, "storage"), answer
 
 
 def test_a_client_may_choose_the_id_once(files: House) -> None:
@@ -165,7 +165,7 @@ def test_what_belongs_to_the_service_is_refused_all_at_once(files: House) -> Non
             files.admin.patch("/files", [{"id": key, **body}]),
         ):
             assert answer.status == 400, answer.text
-            assert sorted(error["field"] for error in answer.errors) == sorted(OWNED)
+            assert sorted(error["field"] for error in answer.errors) == sorted(OWNED), answer
         for wrong in ({"storage": "other"}, {"id": str(uuid4())}):
             assert files.admin.patch(f"/files/{key}", wrong).status == 400
 
@@ -367,7 +367,7 @@ def test_nobody_uploads_without_the_right_to(files: House) -> None:
         for client in (files.stage.anonymous, reader):
             for method, path in (("POST", "/files"), ("PATCH", f"/files/{key}")):
                 answer = files.send(method, path, ("file", b"x", "x"), client=client)
-                assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+                assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
             assert client.delete(f"/files/{key}").status == 403
             assert client.post("/files/import", {"url": "http://example.com"}).status == 403
         assert reader.get(f"/files/{key}").data["id"] == key

@@ -237,7 +237,7 @@ def test_what_an_administrator_logs_in_with_is_out_of_reach_in_any_state(
             caller.delete(f"/users/{key}"),
             caller.delete("/users", {"query": {"filter": {"id": key}}}),
         ):
-            assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+            assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
         assert caller.patch(f"/users/{key}", {"title": "Dr"}).status == 200
 
 

@@ -102,7 +102,7 @@ def test_an_administrator_who_is_seen_is_still_out_of_reach(stage: Stage, clerk:
         clerk.patch(f"/users/{key}", {"email": "x@example.com"}),
         clerk.delete(f"/users/{key}"),
     ):
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
 
 
 def test_lists_of_a_hidden_item_are_not_looked_at(stage: Stage) -> None:

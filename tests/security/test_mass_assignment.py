@@ -93,7 +93,7 @@ def test_a_hidden_field_is_set_by_nobody_and_looks_like_one_that_is_not_there(
             caller, stamped, notes, thing["id"], note["id"], {"title": "y", "nowhere": "z"}
         )
         assert [answer.status for answer in answers] == [403] * len(answers), name
-        assert [answer.text for answer in answers] == [answer.text for answer in missing]
+        assert [answer.text for answer in answers] == [answer.text for answer in missing], answers
     assert stage.value(f"SELECT count(*) FROM {stamped.name}") == before
     assert stamped.get(fields="title,hidden", **{"filter[id]": thing["id"]}).data == [
         {"title": "x", "hidden": "default"}
@@ -260,7 +260,7 @@ def test_no_preset_sets_what_a_user_is_or_logs_in_with(stage: Stage, presets: Js
     }
     for action in ("create", "update"):
         answer = stage.admin.post("/permissions", {**permission, "action": action})
-        assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
+        assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"]), answer
     grant(
         stage,
         role,

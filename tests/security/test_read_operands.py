@@ -95,7 +95,7 @@ def test_a_list_without_keys_may_be_shaped_where_it_is_not_shown(shop: Shop) -> 
 def test_no_operand_tells_a_hidden_field_from_a_missing_one(shop: Shop, operand: str) -> None:
     for name in ("note", "status", "nowhere"):
         answer = shop.member.get(f"/items/books?{operand.replace('{}', name)}")
-        assert (answer.status, answer.text) == (403, REFUSED)
+        assert (answer.status, answer.text) == (403, REFUSED), answer
 
 
 BEHIND_A_LIST = (
@@ -123,7 +123,7 @@ BEHIND_A_LIST = (
 def test_a_list_of_a_hidden_collection_is_as_good_as_missing(shop: Shop, operand: str) -> None:
     for name in ("reviews", "nowhere"):
         answer = shop.member.get(f"/items/books?{operand.replace('{}', name)}")
-        assert (answer.status, answer.text) == (403, REFUSED)
+        assert (answer.status, answer.text) == (403, REFUSED), answer
 
 
 BEHIND_AN_AUTHOR = (
@@ -147,7 +147,7 @@ BEHIND_AN_AUTHOR = (
 def test_no_path_tells_a_hidden_field_of_another_collection(shop: Shop, operand: str) -> None:
     for name in ("country", "nowhere"):
         answer = shop.member.get(f"/items/books?{operand.replace('{}', name)}")
-        assert (answer.status, answer.text) == (403, REFUSED)
+        assert (answer.status, answer.text) == (403, REFUSED), answer
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_no_path_tells_a_hidden_field_of_another_collection(shop: Shop, operand:
 def test_a_scope_of_a_hidden_collection_is_as_good_as_missing(shop: Shop, operand: str) -> None:
     for name in ("reviews", "nowhere", "system_users"):
         answer = shop.member.get(f"/items/books?{operand.replace('{}', name)}")
-        assert (answer.status, answer.text) == (403, REFUSED)
+        assert (answer.status, answer.text) == (403, REFUSED), answer
 
 
 @pytest.mark.parametrize(

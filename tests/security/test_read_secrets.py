@@ -256,12 +256,12 @@ def test_pages_never_overlap_where_the_key_is_there_in_some_rows_only(shop: Shop
 def test_an_export_has_the_columns_and_rows_that_a_list_has(shop: Shop) -> None:
     for form in ("csv", "json", "jsonl", "xml", "yaml"):
         answer = shop.member.get("/items/books", export=form)
-        assert answer.status == 200
+        assert answer.status == 200, answer
         assert not [
             word
             for word in ("Two", "draft", "status", "note", "Good", "secret", "sword")
             if word in answer.text
-        ]
+        ], answer
     head = shop.member.get("/items/books", export="csv").text.split("\r\n")[0]
     assert head.split(",") == [name for name in BOOKS if name != "reviews"]
 

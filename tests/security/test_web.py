@@ -292,7 +292,7 @@ def test_a_token_is_good_for_what_it_was_made_for(
         verify = stage.anonymous.get("/users/register/verify-email", token=token)
         assert {(answer.status, *answer.codes) for answer in (reset, accept, verify)} == {
             (401, "INVALID_TOKEN")
-        }
+        }, answer
     for path in ("/users/invite/accept", "/auth/password/reset?x"):
         expected = 401 if "invite" in path else 204
         assert (

@@ -163,7 +163,7 @@ def test_validation_of_a_hidden_field_is_a_plain_refusal(
             )
         ).patch(f"{desk.notes.path}/{desk.seen}", {"title": "y"}),
     ):
-        assert (answer.status, answer.text) == (403, FORBIDDEN)
+        assert (answer.status, answer.text) == (403, FORBIDDEN), answer
 
 
 def test_a_required_field_that_is_hidden_is_not_named(stage: Stage) -> None:

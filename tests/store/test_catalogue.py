@@ -70,7 +70,7 @@ def test_a_view_is_a_collection_that_can_only_be_read(api: Client, behind: Run, 
         api.patch("/items/seen/1", {"word": "y"}),
         api.delete("/items/seen/1"),
     ):
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
     for answer in (
         api.delete("/collections/seen"),
         api.patch("/collections/seen", {"schema": {"comment": "c"}}),
@@ -81,7 +81,7 @@ def test_a_view_is_a_collection_that_can_only_be_read(api: Client, behind: Run, 
         api.delete("/fields/seen/word"),
         api.post("/relations", {"collection": "seen", "field": "id", "related_collection": "seen"}),
     ):
-        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
 
 
 def test_a_partitioned_table_is_one_collection_and_its_partitions_are_none(
@@ -247,7 +247,7 @@ def test_a_table_with_a_key_of_two_columns_can_only_be_read(api: Client, behind:
     assert not any(field["schema"]["is_primary_key"] for field in fields(api, "pairs").values())
     assert api.get("/items/pairs/1").status == 404
     for answer in (api.post("/items/pairs", {"a": 1}), api.delete("/items/pairs", [1])):
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
     refused = api.post(
         "/relations", {"collection": "pairs", "field": "a", "related_collection": "pairs"}
     )
@@ -355,8 +355,8 @@ def test_a_fault_that_a_new_look_does_not_mend_is_told_as_the_database_tells_it(
         api.get("/items/a")
         loads.clear()
         answer = api.send(method, path, {} if method == "POST" else None)
-        assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
-        assert answer.errors[0]["reason"] == f"It refuses the statement: {expected}"
+        assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"]), answer
+        assert answer.errors[0]["reason"] == f"It refuses the statement: {expected}", answer
         assert len(loads) == 1
 
 
