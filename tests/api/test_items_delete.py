@@ -36,6 +36,13 @@ def test_a_query_may_name_an_order_and_a_limit(numbers: Table) -> None:
     assert numbers.column("id") == [1, 2, 3]
 
 
+def test_a_query_that_sorts_by_an_aggregate_deletes_nothing(numbers: Table) -> None:
+    query = {"aggregate": {"sum": "n"}, "sort": "-sum.n", "limit": 1}
+    answer = numbers.api.delete(numbers.path, {"query": query})
+    assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
+    assert numbers.column("id") == [1, 2, 3, 4, 5]
+
+
 def test_a_query_that_finds_nothing_deletes_nothing(numbers: Table) -> None:
     assert numbers.api.delete(numbers.path, {"query": {"filter": {"n": 9}}}).status == 204
     assert len(numbers.column("id")) == 5

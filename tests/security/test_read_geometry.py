@@ -70,3 +70,24 @@ def test_a_collection_of_collections_is_refused(stage: Stage) -> None:
         stage.admin.search("/items/nests", {"filter": {"place": {"_intersects": nested}}}).status
         == 400
     )
+
+
+def test_the_history_of_fields_that_a_geometry_decides_is_shown_where_it_holds(
+    stage: Stage,
+) -> None:
+    stage.execute("CREATE TABLE camps (id integer PRIMARY KEY, place geometry(Geometry, 4326))")
+    inside = {"type": "Point", "coordinates": [1, 1]}
+    outside = {"type": "Point", "coordinates": [50, 50]}
+    camps = [{"id": 1, "place": inside}, {"id": 2, "place": outside}]
+    assert stage.admin.post("/items/camps", camps).status == 200
+    nearby = may("camps", "place", permissions={"place": {"_intersects": SQUARE}})
+    caller = member(stage, may("camps", "id"), nearby, may("system_revisions"))
+    items = {item["id"]: item["place"] for item in caller.get("/items/camps").data}
+    assert items == {1: inside, 2: None}
+    revisions = caller.get("/revisions?filter[collection]=camps&fields=item,data")
+    assert revisions.status == 200
+    # No revision keeps geometries, so no rule can be tried on what one holds.
+    assert {row["item"]: row["data"] for row in revisions.data} == {
+        "1": {"id": 1},
+        "2": {"id": 2},
+    }

@@ -11,6 +11,7 @@ from cms.query.plan.checks import fitting, search_matches, typed_test
 from cms.query.plan.conditions import predicate_of
 from cms.query.plan.grouping import grouping_of, unfit
 from cms.query.plan.guarded import (
+    AggregateTerm,
     Guarded,
     GuardedColumn,
     GuardedEmbed,
@@ -158,11 +159,13 @@ def _digits(value: object) -> object:
 
 
 def _order(query: GuardedQuery) -> tuple[Order, ...]:
-    # Rows that are not grouped have no aggregates to be sorted by.
-    return tuple(_term(term) for term in query.sort if isinstance(term, GuardedTerm))
+    return tuple(map(_term, query.sort))
 
 
-def _term(term: GuardedTerm) -> Order:
+def _term(term: GuardedTerm | AggregateTerm) -> Order:
+    # The query of a write loses its aggregates: only keys count there, and its sort stays behind.
+    if isinstance(term, AggregateTerm):
+        raise invalid_query("Only groups are sorted by aggregates", parameter="sort")
     for step in term.path:
         if step.link.to_many:
             name = step.link.relation.one_field
