@@ -27,7 +27,8 @@ def grant(stage: Stage, role: str | None, permissions: Sequence[Json]) -> None:
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         for permission in permissions:
             columns = {"role": role, **{key: _json(value) for key, value in permission.items()}}
-            names, places = ", ".join(columns), ", ".join(["%s"] * len(columns))
+            names = ", ".join(columns)
+            places = ", ".join(["%s"] * len(columns))
             connection.execute(
                 f"INSERT INTO system_permissions ({names}) VALUES ({places})".encode(),
                 list(columns.values()),
@@ -37,7 +38,8 @@ def grant(stage: Stage, role: str | None, permissions: Sequence[Json]) -> None:
 def new_role(stage: Stage, *permissions: Json, **columns: object) -> str:
     """Make a role that has these permissions, and return its id."""
     values = {"id": str(uuid4()), "name": "Members", **columns}
-    names, places = ", ".join(values), ", ".join(["%s"] * len(values))
+    names = ", ".join(values)
+    places = ", ".join(["%s"] * len(values))
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         connection.execute(
             f"INSERT INTO system_roles ({names}) VALUES ({places})".encode(), list(values.values())
@@ -48,7 +50,8 @@ def new_role(stage: Stage, *permissions: Json, **columns: object) -> str:
 
 def member_of(stage: Stage, role: str | None, **columns: object) -> Client:
     """Make a user of a role, and return a client that bears the user's static token."""
-    token, user = random_token(), str(uuid4())
+    token = random_token()
+    user = str(uuid4())
     values = {
         "id": user,
         "email": f"{user}@example.com",
@@ -56,7 +59,8 @@ def member_of(stage: Stage, role: str | None, **columns: object) -> Client:
         "token": digest(token),
         **columns,
     }
-    names, places = ", ".join(values), ", ".join(["%s"] * len(values))
+    names = ", ".join(values)
+    places = ", ".join(["%s"] * len(values))
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         connection.execute(
             f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(values.values())

@@ -41,7 +41,8 @@ def person(stage: Stage, **columns: object) -> str:
     """Make an active user without a role, whose password is PASSWORD, and return the address."""
     email = f"{uuid4()}@example.com"
     values = {"email": email, "password": passwords.hashed(PASSWORD), **columns}
-    names, places = ", ".join(values), ", ".join(["%s"] * len(values))
+    names = ", ".join(values)
+    places = ", ".join(["%s"] * len(values))
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         connection.execute(
             f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(values.values())

@@ -36,7 +36,8 @@ def deltas(acts: list[Json]) -> list[tuple[str, list[Json]]]:
 
 
 def test_an_invitation_and_its_acceptance(stage: Stage, letters: Outbox) -> None:
-    first, second = new_role(stage), new_role(stage)
+    first = new_role(stage)
+    second = new_role(stage)
     me = stage.admin.get("/users/me").data["id"]
     for role in (first, second, second):
         sent = {"email": ["ann@example.com", "amy@example.com"], "role": role}

@@ -45,7 +45,8 @@ def revisions(things: Table, key: object, query: str = "") -> list[Json]:
 
 
 def test_activity_and_revisions_take_the_whole_query_language(stage: Stage, things: Table) -> None:
-    api, name = things.api, things.name
+    api = things.api
+    name = things.name
     first, second = (note(stage, name, 1, {"title": title}) for title in ("a", "b"))
     note(stage, name, 2, {"title": "c"})
     asked = f"filter[collection]={name}&filter[item]=1&sort=-id&fields=id,data,activity.action&meta=filter_count"
@@ -99,10 +100,8 @@ def test_without_rights_there_is_nothing_to_see(stage: Stage, path: str) -> None
 
 
 def test_the_revisions_of_an_item_are_its_own(stage: Stage, things: Table) -> None:
-    mine, _ = (
-        note(stage, things.name, 1, {"title": "a"}),
-        note(stage, things.name, 2, {"title": "b"}),
-    )
+    mine = note(stage, things.name, 1, {"title": "a"})
+    note(stage, things.name, 2, {"title": "b"})
     other = note(stage, "elsewhere", 1, {})
     before = len(revisions(things, 1))
     assert [revision["id"] for revision in revisions(things, 1)] == [mine]

@@ -422,7 +422,8 @@ def test_batches_that_take_rows_in_any_order_all_pass(admin: Client) -> None:
     keys = [tag["id"] for tag in Table(admin, "tags").add(*({"name": "x"} for _ in range(6)))]
 
     def work(client: int) -> list[int]:
-        random, answers = Random(client), []
+        random = Random(client)
+        answers = []
         for number in range(3):
             order = random.sample(keys, len(keys))
             answers.append(

@@ -55,7 +55,8 @@ def key_of(item: Json) -> str:
 
 
 def test_an_object_may_point_to_the_item_that_holds_it(admin: Client, host: str) -> None:
-    team, player = str(uuid4()), str(uuid4())
+    team = str(uuid4())
+    player = str(uuid4())
     captain = {"id": player, "team": team, "guest_of": host}
     made = admin.post(
         "/items/teams?fields=captain.team,players.id", {"id": team, "captain": captain}
@@ -80,11 +81,13 @@ def test_an_object_may_point_to_the_item_that_holds_it(admin: Client, host: str)
 
 
 def test_an_item_may_point_to_a_row_of_its_list(admin: Client, host: str) -> None:
-    team, player = str(uuid4()), str(uuid4())
+    team = str(uuid4())
+    player = str(uuid4())
     sent = {"id": team, "captain": player, "players": [{"id": player, "guest_of": host}]}
     made = admin.post("/items/teams?fields=captain.id,players.id", sent).data
     assert made == {"captain": {"id": player}, "players": [{"id": player}]}
-    other, second = str(uuid4()), str(uuid4())
+    other = str(uuid4())
+    second = str(uuid4())
     changed = {
         "captain": second,
         "players": {"create": [{"id": second, "guest_of": other}]},
@@ -104,7 +107,8 @@ def test_an_item_may_point_to_a_row_of_its_list(admin: Client, host: str) -> Non
 
 
 def test_a_row_that_is_there_may_point_to_the_new_one(admin: Client, host: str) -> None:
-    team, player = str(uuid4()), str(uuid4())
+    team = str(uuid4())
+    player = str(uuid4())
     admin.post("/items/players", {"id": player, "guest_of": host, "team": host})
     captain = {"id": player, "team": team, "guest_of": team}
     made = admin.post(
@@ -157,7 +161,8 @@ def test_where_the_column_takes_no_null_there_is_no_circle(stage: Stage, admin: 
 
 def test_a_clash_of_what_was_held_back_is_told_with_its_place(stage: Stage, admin: Client) -> None:
     stage.execute("CREATE UNIQUE INDEX one_captaincy ON teams (captain)")
-    player, host = str(uuid4()), {"id": str(uuid4())}
+    player = str(uuid4())
+    host = {"id": str(uuid4())}
     teams = [
         {"captain": player},
         {"captain": player, "players": [{"id": player, "guest_of": host}]},
@@ -177,7 +182,8 @@ def test_rules_hold_for_what_the_circle_has_become(stage: Stage, host: str) -> N
         may("players", action="create", **inside),
         may("players"),
     )
-    team, player = str(uuid4()), {"id": str(uuid4()), "guest_of": host}
+    team = str(uuid4())
+    player = {"id": str(uuid4()), "guest_of": host}
     assert coach.post("/items/teams", {"id": team, "captain": player}).status == 403
     made = coach.post(
         "/items/teams?fields=captain.team", {"id": team, "captain": player | {"team": team}}

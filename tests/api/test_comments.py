@@ -63,7 +63,8 @@ def test_if_match_lets_one_of_two_editors_change_or_delete_a_comment(
 ) -> None:
     key = comment_on(things).data["id"]
     seen = things.api.get(f"/comments/{key}").headers["etag"]
-    change, conditional = {"comment": "Mine."}, {"If-Match": seen}
+    change = {"comment": "Mine."}
+    conditional = {"If-Match": seen}
     assert things.api.send("PATCH", f"{path}/{key}", change, **conditional).status == 200
     for method, body in (("PATCH", change), ("DELETE", None)):
         assert things.api.send(method, f"{path}/{key}", body, **conditional).codes == [

@@ -12,7 +12,8 @@ from cms.config import Config
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 from tests.things import Stage
 
-APP, OTHER = "https://app.example", "https://other.example"
+APP = "https://app.example"
+OTHER = "https://other.example"
 
 
 @pytest.fixture(scope="module")

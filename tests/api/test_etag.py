@@ -12,7 +12,8 @@ import pytest
 from tests.client import Answer, Client
 from tests.things import Stage, Table, field, table
 
-EDITORS, ROUNDS = 50, 2
+EDITORS = 50
+ROUNDS = 2
 
 
 @pytest.fixture
@@ -125,7 +126,8 @@ def test_of_fifty_editors_with_the_same_tag_one_wins(
 
     def edit(number: int, seen: str) -> Answer:
         start.wait()
-        path, body = f"{things.path}/1", {"title": f"{seen} {number}"}
+        path = f"{things.path}/1"
+        body = {"title": f"{seen} {number}"}
         return apps[number % 2].send("PATCH", path, body, **{"If-Match": seen})
 
     with ThreadPoolExecutor(EDITORS) as threads:
@@ -196,7 +198,8 @@ def test_of_editors_who_make_a_singleton_at_once_one_wins(
 ) -> None:
     api = make_client(database_pool_size=10).bearing(admin_token)
     singleton = table(api, field("title", "string"), singleton=True)
-    unmade, start = tag(api, singleton.path), Barrier(10)
+    unmade = tag(api, singleton.path)
+    start = Barrier(10)
 
     def edit(number: int) -> int:
         start.wait()

@@ -151,7 +151,8 @@ def test_what_may_not_be_read_is_not_exported(things: Table, anonymous: Client) 
 
 
 def test_a_nested_list_stands_on_one_line_of_jsonl(admin: Client, stage: Stage) -> None:
-    parent, child = table(admin, field("name", "string")), table(admin, field("parent", "integer"))
+    parent = table(admin, field("name", "string"))
+    child = table(admin, field("parent", "integer"))
     body = {
         "collection": child.name,
         "field": "parent",

@@ -50,7 +50,8 @@ def test_sound_rules_are_kept_as_they_came(admin: Client) -> None:
 
 
 def test_conditions_of_a_change_know_whether_a_secret_is_set(admin: Client) -> None:
-    key, note = field("key", "string", special="conceal"), field("note", "string")
+    key = field("key", "string", special="conceal")
+    note = field("note", "string")
     key["meta"]["conditions"] = [{"rule": {"kind": {"_eq": "api"}}, "required": True}]
     note["meta"] = {"conditions": [{"rule": {"key": {"_nnull": True}}, "required": True}]}
     made = table(admin, field("kind", "string"), key, note)

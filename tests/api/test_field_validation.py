@@ -54,9 +54,11 @@ def test_a_condition_makes_a_field_required(shop: Table) -> None:
 
 def test_rules_see_presets_and_what_fills_itself(stage: Stage, admin: Client) -> None:
     asked = {"conditions": [{"rule": {"free": {"_eq": True}}, "required": True}]}
-    reason, made = field("reason", "string"), field("made", "uuid", special="uuid")
+    reason = field("reason", "string")
+    made = field("made", "uuid", special="uuid")
     code = field("code", "string", default_value="a")
-    reason["meta"], code["meta"] = asked, {"validation": {"_in": ["a", "b"]}}
+    reason["meta"] = asked
+    code["meta"] = {"validation": {"_in": ["a", "b"]}}
     made["meta"] |= asked | {"validation": {"_nnull": True}}
     things = table(admin, reason, made, code, field("free", "boolean"))
     gift, free, wrong = (
@@ -71,7 +73,8 @@ def test_rules_see_presets_and_what_fills_itself(stage: Stage, admin: Client) ->
 
 
 def test_submitted_is_what_stands_in_the_body(admin: Client) -> None:
-    sent, unsent = field("sent", "string"), field("unsent", "string", default_value="x")
+    sent = field("sent", "string")
+    unsent = field("unsent", "string", default_value="x")
     sent["meta"], unsent["meta"] = (
         {"validation": {"_submitted": submitted}} for submitted in (True, False)
     )
@@ -86,8 +89,10 @@ def test_submitted_is_what_stands_in_the_body(admin: Client) -> None:
 def test_a_field_that_is_not_sent_and_has_no_default_breaks_no_rule_of_its_own(
     admin: Client,
 ) -> None:
-    price, code = field("price", "integer", default_value=0), field("code", "string")
-    price["meta"], code["meta"] = {"validation": {"_gt": 0}}, {"validation": {"_regex": "^[A-Z]+$"}}
+    price = field("price", "integer", default_value=0)
+    code = field("code", "string")
+    price["meta"] = {"validation": {"_gt": 0}}
+    code["meta"] = {"validation": {"_regex": "^[A-Z]+$"}}
     things = table(admin, price, code)
     assert [fault["field"] for fault in admin.post(things.path, {}).errors] == ["price"]
     assert admin.post(things.path, {"price": 1}).status == 200
@@ -135,10 +140,12 @@ def test_what_a_default_computes_is_not_tried_and_does_not_lack(
     stage: Stage, admin: Client
 ) -> None:
     asked = {"conditions": [{"rule": {"free": {"_eq": True}}, "required": True}]}
-    moment, key = field("moment", "timestamp", default_value="now()"), field("key", "uuid")
+    moment = field("moment", "timestamp", default_value="now()")
+    key = field("key", "uuid")
     key["schema"] = {"default_value": "gen_random_uuid()"}
     moment["meta"] = asked | {"validation": {"_lte": "$NOW"}}
-    key["meta"], word = asked | {"validation": {"_nnull": True}}, field("word", "string")
+    key["meta"] = asked | {"validation": {"_nnull": True}}
+    word = field("word", "string")
     word["meta"] = asked | {"validation": {"_regex": "^[a-z]$"}}
     things = table(admin, moment, key, word, field("free", "boolean"))
     stage.execute(f"ALTER TABLE {things.name} ALTER word SET DEFAULT lower('A')")
@@ -152,15 +159,12 @@ def test_what_a_default_computes_is_not_tried_and_does_not_lack(
 
 
 def test_presets_of_changes_keep_the_rules_of_fields(stage: Stage, admin: Client) -> None:
-    level, remark = field("level", "integer"), field("told", "string")
-    level["meta"], remark["meta"] = (
-        {"validation": {"_lte": 3}},
-        {"validation": {"_submitted": True}},
-    )
-    firm, when = (
-        field("firm", "string", is_nullable=False, default_value="x"),
-        field("changed", "timestamp"),
-    )
+    level = field("level", "integer")
+    remark = field("told", "string")
+    level["meta"] = {"validation": {"_lte": 3}}
+    remark["meta"] = {"validation": {"_submitted": True}}
+    firm = field("firm", "string", is_nullable=False, default_value="x")
+    when = field("changed", "timestamp")
     when["meta"] = {"special": ["date-updated"]}
     things = table(admin, field("name", "string"), level, remark, firm, when)
     things.add({"name": "a", "level": 1, "told": "b"})

@@ -194,7 +194,8 @@ def test_a_change_that_would_lose_or_break_a_value_is_refused_whole(
     add(admin, name, before, schema={} if before == "hash" else {"default_value": None})
     admin.post("/items/things", {name: value})
     path = f"/fields/things/{name}"
-    record, items = admin.get(path).data, admin.get("/items/things").data
+    record = admin.get(path).data
+    items = admin.get("/items/things").data
     answer = admin.patch(path, {"meta": {"note": "half done"}, **body})
     assert answer.status == 400, answer.text
     assert admin.get(path).data == record

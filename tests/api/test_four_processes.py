@@ -131,7 +131,8 @@ def test_a_permission_that_is_deleted_or_changed_is_so_for_every_process(
     processes: list[Process],
 ) -> None:
     make(processes[0], "shown")
-    path, permission = "/items/shown", {"role": None, "collection": "shown", "action": "read"}
+    path = "/items/shown"
+    permission = {"role": None, "collection": "shown", "action": "read"}
     assert statuses(processes, path, anonymous=True) == {403}
     for number in range(ROUNDS):
         changer = processes[number % PROCESSES]

@@ -69,7 +69,8 @@ def content(stage: Stage) -> None:
 def statements(stage: Stage) -> Iterator[list[str]]:
     """The text of every statement that reaches the database, definitions excepted."""
     seen: list[str] = []
-    fetch, execute = Database._fetch, Transaction.execute
+    fetch = Database._fetch
+    execute = Transaction.execute
     read = Transaction.read  # in portions; others come by `execute`
 
     def fetching(
@@ -165,7 +166,12 @@ deep = st.builds(
 def nested(depth: int, wrap: str | int) -> object:
     value: object = 1
     for _ in range(depth):
-        value = [value] if isinstance(wrap, int) else {wrap: [value] if wrap == "_and" else value}
+        if isinstance(wrap, int):
+            value = [value]
+        elif wrap == "_and":
+            value = {wrap: [value]}
+        else:
+            value = {wrap: value}
     return value
 
 

@@ -37,7 +37,8 @@ def test_a_create_leaves_an_activity_and_a_revision_with_the_new_row(admin: Clie
     made = admin.send(
         "POST", books.path, sent, **{"User-Agent": "tests/1", "Origin": "http://here"}
     ).data
-    (act,), (revision,) = acts(admin, books.name), revisions(admin, books.name)
+    (act,) = acts(admin, books.name)
+    (revision,) = revisions(admin, books.name)
     assert (act["action"], act["user"], act["item"], act["comment"]) == ("create", me, "1", None)
     assert (act["ip"], act["user_agent"], act["origin"]) == ("127.0.0.1", "tests/1", "http://here")
     assert act["timestamp"] > "2020"
@@ -196,7 +197,8 @@ def test_nested_writes_name_the_revision_of_the_write_around_them(admin: Client)
     key = admin.post("/items/posts", sent).data["id"]
     (root,) = revisions(admin, "posts")
     bob, ann = revisions(admin, "people")
-    (link,), (tag,) = revisions(admin, "posts_tags"), revisions(admin, "tags")
+    (link,) = revisions(admin, "posts_tags")
+    (tag,) = revisions(admin, "tags")
     assert root["parent"] is None
     assert [revision["parent"] for revision in (ann, link, *revisions(admin, "comments"))] == [
         root["id"]

@@ -137,7 +137,8 @@ def test_the_longest_key_does(things: Table, key: str) -> None:
 
 
 def test_collections_fields_relations_and_comments_are_made_once(things: Table, key: str) -> None:
-    api, name = things.api, f"{things.name}_more"
+    api = things.api
+    name = f"{things.name}_more"
     things.add({"title": "a"})
     calls: list[tuple[str, Any]] = [
         (

@@ -57,7 +57,8 @@ def scene(
 ) -> Iterator[Scene]:
     allowed = (ipaddress.ip_network("127.0.0.1"),)
     with ExitStack() as stack:
-        letters, server = stack.enter_context(outbox()), stack.enter_context(source())
+        letters = stack.enter_context(outbox())
+        server = stack.enter_context(source())
         folder = tmp_path_factory.mktemp("files")
         made = house(settings, folder, make_database, template, import_ip_allow_list=allowed)
         yield Scene(stack.enter_context(made), letters, server)
@@ -169,7 +170,8 @@ def register(scene: Scene) -> Example:
 
 def second_factor(call: str) -> Callable[[Scene], Example]:
     def make(scene: Scene) -> Example:
-        anonymous, held = scene.house.stage.anonymous, SECRET if call == "disable" else None
+        anonymous = scene.house.stage.anonymous
+        held = SECRET if call == "disable" else None
         otp = {"otp": code(steps=-1)} if held else {}
         answer = login(anonymous, person(scene.house.stage, tfa_secret=held), **otp)
         user = anonymous.bearing(answer.data["access_token"])

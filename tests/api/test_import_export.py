@@ -83,7 +83,8 @@ def things(admin: Client) -> Table:
 
 @pytest.mark.parametrize("form", ["csv", "json", "jsonl"])
 def test_an_export_can_be_imported_again(things: Table, stage: Stage, form: str) -> None:
-    before, exported = things.get(sort="id").text, things.get(export=form).text
+    before = things.get(sort="id").text
+    exported = things.get(export=form).text
     stage.execute(f"DELETE FROM {things.name}")
     answer = send(things, exported.encode(), form=form)
     assert answer.data == {"created": len(ROWS), "updated": 0}
@@ -106,10 +107,8 @@ def test_secrets_of_an_export_stay_as_they_are(admin: Client, stage: Stage) -> N
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_an_export_of_all_rows_holds_all_that_belongs_to_them(admin: Client, form: str) -> None:
-    parents, children = (
-        table(admin, field("name", "string")),
-        table(admin, field("parent", "integer")),
-    )
+    parents = table(admin, field("name", "string"))
+    children = table(admin, field("parent", "integer"))
     relation = {"collection": children.name, "field": "parent", "related_collection": parents.name}
     assert admin.post("/relations", {**relation, "meta": {"one_field": "children"}}).status == 200
     parents.add({"name": "a"})
@@ -154,7 +153,8 @@ class Memory:
 
 @contextmanager
 def watched() -> Iterator[Memory]:
-    memory, done = Memory(), threading.Event()
+    memory = Memory()
+    done = threading.Event()
 
     def watch() -> None:
         while not done.wait(0.02):

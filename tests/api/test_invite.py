@@ -11,7 +11,8 @@ from tests.members import may, member, new_role
 from tests.people import Outbox, login, of_user, outbox, outcome, person
 from tests.things import Stage
 
-INVITE, ACCEPT = "/users/invite", "/users/invite/accept"
+INVITE = "/users/invite"
+ACCEPT = "/users/invite/accept"
 CHOSEN = "my own words"
 
 

@@ -227,7 +227,8 @@ def test_of_what_the_database_refuses_the_row_is_told_that_brought_it(
     books = table(admin, field("title", "string", is_unique=True), sign, field("shelf", "integer"))
     shelves = table(admin)
     relation = {"collection": books.name, "field": "shelf", "related_collection": shelves.name}
-    meta, schema = {"one_field": "books"}, {"on_delete": "NO ACTION"}
+    meta = {"one_field": "books"}
+    schema = {"on_delete": "NO ACTION"}
     assert admin.post("/relations", relation | {"meta": meta, "schema": schema}).status == 200
     books.add({"title": "a (b)"})
 
@@ -261,7 +262,8 @@ def test_of_what_the_database_refuses_the_row_is_told_that_brought_it(
         "path": ["shelf"],
         "value": 99,
     }
-    presets, own = {"title": "a (b)"}, may(books.name, "id", "shelf")
+    presets = {"title": "a (b)"}
+    own = may(books.name, "id", "shelf")
     caller = member(
         stage,
         own,

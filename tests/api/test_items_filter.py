@@ -424,7 +424,8 @@ def test_lists_of_numbers_may_name_what_a_column_cannot_hold(
     name = table(stage.admin).name + "_counts"
     stage.execute(f"CREATE TABLE {name} (id serial PRIMARY KEY, n {kind})")
     stage.execute(f"INSERT INTO {name} (n) VALUES (1), ({largest}), (-{largest} - 1), (NULL)")
-    things, beyond = Table(stage.admin, name), [40_000, 2**40] if kind != "bigint" else [5]
+    things = Table(stage.admin, name)
+    beyond = [40_000, 2**40] if kind != "bigint" else [5]
 
     def matching(**test: object) -> list[int]:
         return ids(things, {"n": test})

@@ -76,7 +76,8 @@ def test_passwords_are_hashed_before_the_transaction_opens(
     body = {"collection": doors.name, "field": "next", "related_collection": doors.name}
     assert admin.post("/relations", body).status == 200
     happened: list[str] = []
-    hashed, transaction = passwords.hashed, Database.transaction
+    hashed = passwords.hashed
+    transaction = Database.transaction
 
     def hashed_told(text: str) -> str:
         happened.append("hashed")

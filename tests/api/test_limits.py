@@ -64,21 +64,24 @@ def is_refused(answer: Answer, limit: int) -> bool:
 
 @pytest.mark.parametrize("name", IN_BODIES)
 def test_a_limit_is_met_and_not_passed(things: Table, name: str) -> None:
-    limit, make = getattr(limits, name), IN_BODIES[name]
+    limit = getattr(limits, name)
+    make = IN_BODIES[name]
     assert not is_refused(things.api.search(things.path, make(limit)), limit)
     assert is_refused(things.api.search(things.path, make(limit + 2)), limit)
 
 
 @pytest.mark.parametrize("name", IN_QUERY_STRINGS)
 def test_a_limit_of_query_strings_is_met_and_not_passed(things: Table, name: str) -> None:
-    limit, make = getattr(limits, name), IN_QUERY_STRINGS[name]
+    limit = getattr(limits, name)
+    make = IN_QUERY_STRINGS[name]
     assert things.ask(make(limit)).status == 200
     assert is_refused(things.ask(make(limit + 1)), limit)
 
 
 @pytest.mark.parametrize("name", sorted(EVERY_LEVEL))
 def test_what_is_asked_at_several_levels_is_counted_together(things: Table, name: str) -> None:
-    limit, make = getattr(limits, name), IN_BODIES[name]
+    limit = getattr(limits, name)
+    make = IN_BODIES[name]
     half = make(limit // 2 + 3)
     query = {**half, "deep": {"x": {f"_{key}": value for key, value in half.items()}}}
     assert not is_refused(things.api.search(things.path, half), limit)

@@ -164,7 +164,8 @@ Act = Callable[[], None]
 
 def after_the_plan(monkeypatch: pytest.MonkeyPatch, act: Act) -> None:
     """Let something happen once, when the next call has its snapshot."""
-    current, acts = Snapshots.current, [act]
+    current = Snapshots.current
+    acts = [act]
 
     def overtaken(self: Snapshots) -> Snapshot:
         counters = current(self)
@@ -177,7 +178,8 @@ def after_the_plan(monkeypatch: pytest.MonkeyPatch, act: Act) -> None:
 
 def after_the_look(monkeypatch: pytest.MonkeyPatch, act: Act) -> None:
     """Let something happen once, when the next transaction has seen that its snapshot is up to date."""
-    execute, acts = Transaction.execute, [act]
+    execute = Transaction.execute
+    acts = [act]
 
     def overtaken(self: Transaction, text: str, values: Any = (), **options: Any) -> Any:
         rows_read = execute(self, text, values, **options)
@@ -211,7 +213,8 @@ def test_what_the_structure_overtakes_is_answered_as_it_was_or_is(
     overtake: Callable[..., None],
     name: str,
 ) -> None:
-    api, work = clients[0], WORKS[name]
+    api = clients[0]
+    work = WORKS[name]
     for before, after in CHANGES:
         make_type(dsn, after)
         true = [seen(work(api))]
@@ -242,7 +245,8 @@ def refuse_meanwhile(monkeypatch: pytest.MonkeyPatch, dsn: str, code: str) -> No
 def test_whatever_the_database_refuses_by_a_structure_that_has_moved_on_is_not_told(
     clients: list[Client], dsn: str, monkeypatch: pytest.MonkeyPatch, name: str, code: str
 ) -> None:
-    api, work = clients[0], WORKS[name]
+    api = clients[0]
+    work = WORKS[name]
     assert work(api).status == 200
     refuse_meanwhile(monkeypatch, dsn, code)
     answer = work(api)

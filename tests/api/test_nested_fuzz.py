@@ -104,7 +104,8 @@ def listed(random: Random, collection: str, depth: int) -> object:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_payload_breaks_the_service(admin: Client, seed: int) -> None:
-    random, passed = Random(seed), 0
+    random = Random(seed)
+    passed = 0
     for _ in range(ROUNDS):
         collection = random.choice(list(FIELDS))
         body: object = item(random, collection, 3)

@@ -135,12 +135,10 @@ class Model:
 
 
 def made(admin: Client) -> tuple[Table, Table]:
-    nodes, marks = (
-        table(
-            admin, column("name", "string"), column("value", "integer"), column("above", "integer")
-        ),
-        table(admin, column("name", "string")),
+    nodes = table(
+        admin, column("name", "string"), column("value", "integer"), column("above", "integer")
     )
+    marks = table(admin, column("name", "string"))
     relations: list[Json] = [
         {
             "collection": nodes.name,

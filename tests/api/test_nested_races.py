@@ -58,7 +58,8 @@ def test_batches_over_the_same_rows_in_any_order_all_pass(admin: Client) -> None
     keys = [tag["id"] for tag in tags]
 
     def work(client: int) -> list[Answer]:
-        random, answers = Random(client), []
+        random = Random(client)
+        answers = []
         for round_number in range(6):
             random.shuffle(keys_here := keys.copy())
             changes: list[Json] = [
@@ -82,7 +83,8 @@ def test_nested_writes_over_the_same_rows_all_pass(admin: Client) -> None:
     posts = [made["id"] for made in Table(admin, "posts").add({"title": "x"}, {"title": "y"})]
 
     def work(client: int) -> list[Answer]:
-        random, answers = Random(client), []
+        random = Random(client)
+        answers = []
         for number in range(5):
             chosen = random.sample(tags, 2)
             body: Json = {
@@ -207,7 +209,8 @@ def test_batches_that_come_to_the_same_rows_in_any_order_all_pass(admin: Client)
     keys = [tag["id"] for tag in Table(admin, "tags").add(*({"name": "x"} for _ in range(10)))]
 
     def work(client: int) -> list[Answer]:
-        random, answers = Random(client), []
+        random = Random(client)
+        answers = []
         for _ in range(4):
             order = [{"filter": {"id": {"_eq": key}}} for key in random.sample(keys, len(keys))]
             change: Json = {"method": "update", "collection": "tags", "data": {"size": client}}
@@ -225,7 +228,8 @@ def test_writes_in_a_circle_all_pass(admin: Client) -> None:
     people = [person["id"] for person in Table(admin, "people").add(*({} for _ in range(5)))]
 
     def work(client: int) -> list[Answer]:
-        random, answers = Random(client), []
+        random = Random(client)
+        answers = []
         for number in range(6):
             first, second, third = random.sample(people, 3)
             staff = [

@@ -92,7 +92,8 @@ def is_refused(answer: Answer, chain: str = MULTIPLYING) -> bool:
 
 
 def test_lists_that_multiply_are_refused_however_they_are_asked_for(stage: Stage) -> None:
-    api, fields = stage.admin, f"{MULTIPLYING}.id"
+    api = stage.admin
+    fields = f"{MULTIPLYING}.id"
     assert is_refused(api.get(f"/items/articles?fields={fields}"))
     assert is_refused(api.get(f"/items/articles/1?fields={fields}"))
     assert is_refused(api.search("/items/articles", {"fields": [fields], "limit": 1}))
@@ -105,7 +106,8 @@ def test_lists_that_multiply_are_refused_however_they_are_asked_for(stage: Stage
 
 
 def test_what_a_write_answers_is_bounded_like_a_read(stage: Stage) -> None:
-    api, fields = stage.admin, f"fields={MULTIPLYING}.id"
+    api = stage.admin
+    fields = f"fields={MULTIPLYING}.id"
     before = stage.value("SELECT count(*) FROM articles")
     assert is_refused(api.post(f"/items/articles?{fields}", {"author": 1}))
     assert is_refused(api.post(f"/items/articles?{fields}", [{"author": 1}] * 3))
@@ -162,7 +164,8 @@ def test_an_export_is_bounded_for_each_batch_of_it(
 def test_the_look_at_a_statement_is_kept_for_its_operands_only(
     make_client: Any, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api, chain = bounded(make_client, stage, max_nested_rows=50_000), "articles.author.articles"
+    api = bounded(make_client, stage, max_nested_rows=50_000)
+    chain = "articles.author.articles"
     path = f"/items/authors?fields={chain}.id&filter[name]"
     for _ in range(2):
         assert api.get(f"{path}[_eq]=nobody").data == []

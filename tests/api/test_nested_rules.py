@@ -23,7 +23,8 @@ def post(admin: Client, **values: object) -> int:
 def test_a_validation_sees_where_a_row_of_a_list_will_be_whatever_is_sent_for_it(
     stage: Stage,
 ) -> None:
-    posts, admin = [post(stage.admin), post(stage.admin)], stage.admin
+    posts = [post(stage.admin), post(stage.admin)]
+    admin = stage.admin
     mine = {"validation": {"post": {"_eq": posts[0]}}}
     writer = member(
         stage,
@@ -158,7 +159,8 @@ def test_a_collection_where_many_to_any_does_not_lead_is_as_a_hidden_one_for_mem
 
 
 def test_a_key_that_names_a_row_takes_no_right_to_change_it(stage: Stage) -> None:
-    owner, other = post(stage.admin), post(stage.admin)
+    owner = post(stage.admin)
+    other = post(stage.admin)
     rights = (
         may("posts"),
         may("posts", action="update"),
@@ -200,10 +202,8 @@ def test_the_name_of_a_hidden_key_is_told_to_nobody(stage: Stage) -> None:
 
 def test_a_list_is_put_in_order_by_whom_its_order_is_hidden_from(stage: Stage) -> None:
     admin = stage.admin
-    lists, rows = (
-        table(admin, field("name", "string")),
-        table(admin, field("list", "integer"), field("place", "integer")),
-    )
+    lists = table(admin, field("name", "string"))
+    rows = table(admin, field("list", "integer"), field("place", "integer"))
     relation = {"collection": rows.name, "field": "list", "related_collection": lists.name}
     meta = {"one_field": "rows", "sort_field": "place"}
     assert admin.post("/relations", {**relation, "meta": meta}).status == 200

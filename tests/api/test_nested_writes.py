@@ -123,7 +123,8 @@ def test_changes_create_update_and_delete(admin: Client) -> None:
 
 
 def test_update_may_bring_a_row_over(admin: Client) -> None:
-    here, there = post(admin, comments=[{"text": "a"}]), post(admin)
+    here = post(admin, comments=[{"text": "a"}])
+    there = post(admin)
     (comment,) = item(admin, f"posts/{here}", "comments")["comments"]
     moved = admin.patch(f"/items/posts/{there}", {"comments": {"update": [{"id": comment}]}}).data
     assert moved["comments"] == [comment]
@@ -135,7 +136,8 @@ def test_update_may_bring_a_row_over(admin: Client) -> None:
 
 @pytest.mark.parametrize("word", ["delete", "update"])
 def test_what_is_not_there_refuses_the_whole_write(admin: Client, word: str) -> None:
-    key, before = post(admin), count(admin, "comments")
+    key = post(admin)
+    before = count(admin, "comments")
     changes: Json = {
         "create": [{"text": "x"}],
         word: [99999] if word == "delete" else [{"id": 99999}],
@@ -147,7 +149,8 @@ def test_what_is_not_there_refuses_the_whole_write(admin: Client, word: str) -> 
 
 
 def test_delete_names_rows_of_this_list_only(admin: Client) -> None:
-    here, there = post(admin, comments=[{"text": "a"}]), post(admin)
+    here = post(admin, comments=[{"text": "a"}])
+    there = post(admin)
     comments = item(admin, f"posts/{here}", "comments")["comments"]
     body = {"title": "changed", "comments": {"delete": comments}}
     assert refused(admin, f"/items/posts/{there}", body) == [
@@ -355,7 +358,8 @@ def test_several_items_get_related_items_of_their_own_by_keys(admin: Client) -> 
 
 
 def test_an_array_of_items_with_keys_takes_related_items(admin: Client) -> None:
-    one, two = post(admin, comments=[{"text": "a"}]), post(admin, comments=[{"text": "b"}])
+    one = post(admin, comments=[{"text": "a"}])
+    two = post(admin, comments=[{"text": "b"}])
     sent = [{"id": two, "comments": [{"text": "B"}]}, {"id": one, "author": {"name": "Gil"}}]
     changed = admin.patch("/items/posts?fields=author.name,comments.text", sent).data
     assert changed == [

@@ -18,7 +18,8 @@ from tests.people import PASSWORD, Outbox, login, of_user, outbox, outcome, pers
 from tests.things import Stage
 
 NEW = "battery staple"
-REQUEST, RESET = "/auth/password/request", "/auth/password/reset"
+REQUEST = "/auth/password/request"
+RESET = "/auth/password/reset"
 APP = "https://app.example/new-password"
 
 

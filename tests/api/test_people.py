@@ -138,7 +138,8 @@ def test_a_password_follows_the_policy_whatever_is_said_of_the_account_beside_it
 
 def test_the_last_active_administrator_stays(stage: Stage, admin: Client) -> None:
     me = admin.get("/users/me").data
-    role, before = me["role"], stage.value("SELECT count(*) FROM system_activity")
+    role = me["role"]
+    before = stage.value("SELECT count(*) FROM system_activity")
     for answer in (
         admin.delete(f"/users/{me['id']}"),
         admin.patch(f"/users/{me['id']}", {"role": None}),
@@ -318,7 +319,8 @@ def test_others_than_administrators_never_get_hold_of_more_rights(
 def test_settings_are_one_record_of_which_everybody_reads_the_public_part(
     stage: Stage, admin: Client
 ) -> None:
-    whole, public = admin.get("/settings").data, stage.anonymous.get("/settings").data
+    whole = admin.get("/settings").data
+    public = stage.anonymous.get("/settings").data
     assert whole["auth_login_attempts"] == 25
     assert public["project_name"] == whole["project_name"]
     assert "auth_login_attempts" not in public

@@ -166,7 +166,8 @@ def test_rows_in_a_circle_go_once(stage: Stage, admin: Client) -> None:
         == stage.value(f"SELECT count(*) FROM {below}")
         == 0
     )
-    gone, below_gone = deletions(admin, above), deletions(admin, below)
+    gone = deletions(admin, above)
+    below_gone = deletions(admin, below)
     assert (sorted(gone), sorted(below_gone)) == (["1", "2"], ["1", "2"])
     assert below_gone["1"]["parent"] == gone["1"]["id"]
     assert gone["2"]["parent"] == below_gone["1"]["id"]

@@ -24,11 +24,9 @@ def test_a_list_that_deletes_what_it_leaves_out_tells_what_went_with_it(
     admin.post(f"/items/{above}", {"id": 1, "list": [{"id": 1}, {"id": 2}]})
     admin.post(f"/items/{last}", {"id": 1, "up": 1})
     assert admin.patch(f"/items/{above}/1", {"name": "x", "list": [2]}).status == 200
-    update, removed, changed = (
-        past(admin, above)[-1],
-        deletions(admin, below)["1"],
-        past(admin, last)[-1],
-    )
+    update = past(admin, above)[-1]
+    removed = deletions(admin, below)["1"]
+    changed = past(admin, last)[-1]
     assert (removed["parent"], changed["parent"], changed["delta"]) == (
         update["id"],
         removed["id"],

@@ -45,7 +45,8 @@ def test_rows_of_partitions_go_and_change_like_any_others(stage: Stage, admin: C
     )
     admin.post(f"/items/{last}", [{"id": n, "up": n} for n in (1, 2, 3, 4)])
     assert admin.delete(f"/items/{above}", [1, 11]).status == 204
-    gone, children = deletions(admin, above), deletions(admin, below)
+    gone = deletions(admin, above)
+    children = deletions(admin, below)
     assert [children[key]["parent"] for key in "123"] == [
         gone[key]["id"] for key in ("1", "11", "11")
     ]

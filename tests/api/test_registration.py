@@ -14,7 +14,8 @@ from tests.members import new_role
 from tests.people import PASSWORD, Outbox, login, of_user, outbox, outcome, person
 from tests.things import Stage
 
-REGISTER, VERIFY = "/users/register", "/users/register/verify-email"
+REGISTER = "/users/register"
+VERIFY = "/users/register/verify-email"
 
 
 @pytest.fixture
@@ -80,7 +81,8 @@ def test_an_account_that_an_administrator_has_closed_is_not_opened_by_registerin
 ) -> None:
     email = f"{between}@example.com"
     register(stage, email)
-    path, link = f"/users/{of_user(stage, email, 'id')}", letters.token
+    path = f"/users/{of_user(stage, email, 'id')}"
+    link = letters.token
     for status in (between, "draft"):
         assert stage.admin.patch(path, {"status": status}).status == 200
     assert register(stage, email).status == 204

@@ -245,10 +245,8 @@ def test_a_many_to_many_relation_is_made_whole(library: Client) -> None:
 def test_links_go_with_either_end_and_a_link_that_is_left_out_is_deleted(library: Client) -> None:
     record = relate(library, TO_TAGS)
     assert record["meta"]["one_deselect_action"] == "delete"
-    article, tag = (
-        library.post("/items/articles", {}).data["id"],
-        library.post("/items/tags", {}).data["id"],
-    )
+    article = library.post("/items/articles", {}).data["id"]
+    tag = library.post("/items/tags", {}).data["id"]
     library.post("/items/articles_tags", {"articles_id": article, "tags_id": tag})
     assert library.get("/items/articles?fields=tags.tags_id").data == [{"tags": [{"tags_id": tag}]}]
     library.delete(f"/items/tags/{tag}")

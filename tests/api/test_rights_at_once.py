@@ -205,7 +205,8 @@ ALONE = (
 def test_single_writes_under_rules_are_one_statement(
     desk: Desk, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caller, path = member(desk.stage, *RIGHTS[named](desk.posts.name)), desk.posts.path
+    caller = member(desk.stage, *RIGHTS[named](desk.posts.name))
+    path = desk.posts.path
     desk.fresh()
     with counted(monkeypatch) as seen:
         assert caller.post(

@@ -313,7 +313,8 @@ def test_the_history_of_users_follows_the_rights_on_users(stage: Stage, admin: C
         may("system_users", "id", "first_name", permissions={"id": "$CURRENT_USER"}),
         *HISTORY,
     )
-    caller, other = member_of(stage, role), "zebedee"
+    caller = member_of(stage, role)
+    other = "zebedee"
     me = caller.get("/users/me").data["id"]
     admin.post(
         "/users",
@@ -450,7 +451,8 @@ def test_one_permission_takes_nothing_from_what_another_shows(stage: Stage, admi
         may(made.name, permissions={"tags": {"_contains": "x"}}),
         may(made.name, permissions={"young": "yes"}),
     )
-    alone, more = member(stage, published, *HISTORY), member(stage, published, *others, *HISTORY)
+    alone = member(stage, published, *HISTORY)
+    more = member(stage, published, *others, *HISTORY)
     whole = {"id": 1, "title": "a", "tags": ["x"], "status": "published", "young": "yes"}
     assert [revision["data"] for revision in revisions(alone, made)] == [
         {"id": 1, "title": "a"}

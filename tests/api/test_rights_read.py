@@ -71,7 +71,8 @@ def test_who_has_no_permission_is_told_the_same_as_for_a_collection_that_is_not_
 
 
 def test_a_rule_shows_its_rows_only_in_lists_by_key_and_in_counts(library: Library) -> None:
-    books, caller = library.books, library.member(may(library.books.name, permissions=PUBLISHED))
+    books = library.books
+    caller = library.member(may(library.books.name, permissions=PUBLISHED))
     assert [book["id"] for book in caller.get(books.path).data] == [1, 3]
     assert caller.get(f"{books.path}/1").data["title"] == "One"
     assert caller.get(f"{books.path}/2").status == caller.get(f"{books.path}/99").status == 404
@@ -82,7 +83,8 @@ def test_a_rule_shows_its_rows_only_in_lists_by_key_and_in_counts(library: Libra
 
 
 def test_fields_that_are_not_allowed_are_not_there_for_any_operand(library: Library) -> None:
-    books, caller = library.books, library.member(may(library.books.name, "id", "title"))
+    books = library.books
+    caller = library.member(may(library.books.name, "id", "title"))
     assert caller.get(books.path).data[0] == {"id": 1, "title": "One"}
     operands = (
         "fields={}",
@@ -138,7 +140,8 @@ def test_a_row_shows_the_fields_of_the_permissions_that_allow_it(library: Librar
 
 
 def test_relations_show_what_the_other_collections_rules_show(library: Library) -> None:
-    books, authors = library.books, library.authors
+    books = library.books
+    authors = library.authors
     caller = library.member(
         may(books.name, permissions=PUBLISHED),
         may(authors.name, "id", "name", "books", permissions={"country": "AT"}),
@@ -160,8 +163,10 @@ def test_relations_show_what_the_other_collections_rules_show(library: Library) 
 
 
 def test_a_relation_to_a_collection_without_permission_leads_nowhere(library: Library) -> None:
-    books, authors = library.books, library.authors
-    only_books, only_authors = library.member(may(books.name)), library.member(may(authors.name))
+    books = library.books
+    authors = library.authors
+    only_books = library.member(may(books.name))
+    only_authors = library.member(may(authors.name))
     assert only_books.get(books.path, fields="*.*", limit=1).data[0]["author"] == 1
     assert "books" not in only_authors.get(authors.path).data[0]
     for path in (f"{books.path}?fields=author.name", f"{books.path}?filter[author][name]=Ann"):
@@ -176,7 +181,8 @@ def test_a_relation_to_a_collection_without_permission_leads_nowhere(library: Li
 
 
 def test_a_to_many_needs_the_column_that_points_back(library: Library) -> None:
-    books, authors = library.books, library.authors
+    books = library.books
+    authors = library.authors
     caller = library.member(may(authors.name), may(books.name, "id", "title"))
     assert "books" not in caller.get(authors.path).data[0]
     assert caller.get(authors.path, fields="books.title").status == 403
@@ -189,7 +195,8 @@ def test_rules_follow_the_caller(library: Library, stage: Stage, admin: Client) 
         may(notes.name, permissions={"owner": {"_eq": "$CURRENT_USER"}}),
         may("system_users", "id"),
     )
-    one, other = member_of(stage, role), member_of(stage, role)
+    one = member_of(stage, role)
+    other = member_of(stage, role)
     for caller in (one, other):
         notes.add({"owner": caller.get("/users/me", fields="id").data["id"], "text": "mine"})
     assert [note["id"] for note in one.get(notes.path).data] == [1]
@@ -197,7 +204,8 @@ def test_rules_follow_the_caller(library: Library, stage: Stage, admin: Client) 
 
 
 def test_a_role_adds_up_with_its_parents_and_a_cycle_ends(library: Library) -> None:
-    stage, books = library.stage, library.books
+    stage = library.stage
+    books = library.books
     parent = new_role(stage, may(books.name, "id"))
     child = new_role(stage, may(books.name, "title"), parent=parent)
     stage.execute(f"UPDATE system_roles SET parent = '{child}' WHERE id = '{parent}'")
@@ -205,7 +213,8 @@ def test_a_role_adds_up_with_its_parents_and_a_cycle_ends(library: Library) -> N
 
 
 def test_a_user_without_role_and_nobody_hold_what_the_public_role_holds(library: Library) -> None:
-    stage, authors = library.stage, library.authors
+    stage = library.stage
+    authors = library.authors
     somebody = member_of(stage, None)
     assert somebody.get(authors.path).status == 403
     grant(stage, None, [may(authors.name, "name")])
@@ -255,11 +264,9 @@ def test_an_export_obeys_the_same_rule(library: Library) -> None:
 def test_a_collection_behind_a_field_is_named_only_where_it_is_there(
     stage: Stage, admin: Client
 ) -> None:
-    seen, hidden, any_of = (
-        table(admin),
-        table(admin),
-        table(admin, field("item", "string"), field("kind", "string")),
-    )
+    seen = table(admin)
+    hidden = table(admin)
+    any_of = table(admin, field("item", "string"), field("kind", "string"))
     meta = {"one_collection_field": "kind", "one_allowed_collections": [seen.name, hidden.name]}
     relation = {
         "collection": any_of.name,

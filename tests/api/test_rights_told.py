@@ -83,7 +83,8 @@ def test_app_access_brings_the_reads_that_an_app_needs_and_no_more(
     role = new_role(
         stage, may(notes.name, "id", "text"), app_access=True, ip_access='["::/0", "0.0.0.0/0"]'
     )
-    caller, other = member_of(stage, role), member_of(stage, role)
+    caller = member_of(stage, role)
+    other = member_of(stage, role)
     me = caller.get("/users/me").data
     assert me["role"] == role
     assert [user["id"] for user in caller.get("/users").data] == [me["id"]]

@@ -69,10 +69,8 @@ def rows(desk: Desk) -> list[int]:
 def test_only_allowed_fields_are_created_and_a_hidden_field_is_as_one_that_is_not_there(
     desk: Desk,
 ) -> None:
-    posts, caller = (
-        desk.posts,
-        desk.member(may(desk.posts.name, "title", action="create"), may(desk.posts.name)),
-    )
+    posts = desk.posts
+    caller = desk.member(may(desk.posts.name, "title", action="create"), may(desk.posts.name))
     before = desk.count(posts.name), desk.traces()
     hidden, missing = (
         caller.post(posts.path, {"title": "x", name: "y"}) for name in ("note", "nowhere")
@@ -267,10 +265,13 @@ def test_who_may_write_but_not_read_is_answered_nothing(desk: Desk, rows: list[i
 
 
 def test_nested_writes_take_the_rights_of_the_other_collection(desk: Desk, rows: list[int]) -> None:
-    posts, tags, draft = desk.posts, desk.tags, rows[0]
+    posts = desk.posts
+    tags = desk.tags
+    draft = rows[0]
     reading = [may(posts.name), may(tags.name)]
     writing = [may(posts.name, action="create"), may(posts.name, action="update")]
-    path, before = f"{posts.path}/{draft}", (desk.count(tags.name), desk.traces())
+    path = f"{posts.path}/{draft}"
+    before = (desk.count(tags.name), desk.traces())
     caller = desk.member(*reading, *writing)
     desk.refused(caller.patch(path, {"tags": [{"name": "x"}]}))
     desk.refused(caller.post(posts.path, {"title": "x", "tags": [{"name": "x"}]}))
@@ -292,7 +293,9 @@ def test_nested_writes_take_the_rights_of_the_other_collection(desk: Desk, rows:
 
 
 def test_what_a_caller_cannot_see_is_never_unlinked(desk: Desk, rows: list[int]) -> None:
-    posts, tags, draft = desk.posts, desk.tags, rows[0]
+    posts = desk.posts
+    tags = desk.tags
+    draft = rows[0]
     tags.add({"name": "seen", "post": draft}, {"name": "hidden", "post": draft})
     seen = {"name": {"_eq": "seen"}}
     caller = desk.member(

@@ -116,14 +116,13 @@ def operand_of(operator: Operator, pool: list[Any]) -> st.SearchStrategy[Any]:
 def single_tests(draw: st.DrawFn) -> dict[str, Any]:
     """Draw a test that fits its field, with a function of it where it has one."""
     kind = draw(st.sampled_from(sorted(POOLS)))
-    name, pool = f"f_{kind.lower()}", POOLS[kind]
+    name = f"f_{kind.lower()}"
+    pool = POOLS[kind]
     called = draw(st.sampled_from([None, *FUNCTIONS.get(kind, [])]))
     if called:
-        name, kind, pool = (
-            f"{called}({name})",
-            "integer",
-            [0, 1, 2, 5, 9, 10, 12, 30, 52, 1999, 2024],
-        )
+        name = f"{called}({name})"
+        kind = "integer"
+        pool = [0, 1, 2, 5, 9, 10, 12, 30, 52, 1999, 2024]
     operator = draw(
         st.sampled_from(
             [candidate for candidate in RULE_OPERATORS.values() if fits(candidate, kind)]

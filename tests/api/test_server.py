@@ -225,7 +225,8 @@ def test_options_lists_what_a_route_takes(anonymous: Client) -> None:
     "path", ["/server/ping", "/server/info", "/roles", "/users/me", "/collections"]
 )
 def test_head_is_answered_as_get_without_the_body(api: Client, path: str) -> None:
-    head, get = api.send("HEAD", path), api.get(path)
+    head = api.send("HEAD", path)
+    get = api.get(path)
     assert (head.status, head.text) == (200, "")
     own = {"x-request-id"}
     assert {key: value for key, value in head.headers.items() if key not in own} == {
@@ -297,11 +298,9 @@ def test_whoever_changes_where_the_log_goes_is_heeded(
 ) -> None:
     facts = {"request": "id1", "method": "GET", "path": "/", "status": 200, "ms": 1.5}
     start_logging(replace(config, log_level="info"))
-    service, access, form = (
-        logging.getLogger("cms"),
-        logging.getLogger("cms.access"),
-        logging.Formatter("taken %(ms)s"),
-    )
+    service = logging.getLogger("cms")
+    access = logging.getLogger("cms.access")
+    form = logging.Formatter("taken %(ms)s")
     (handler,) = service.handlers
     heard = logging.StreamHandler(sys.stderr)
     heard.setFormatter(form)
@@ -375,14 +374,16 @@ def own_loggers() -> Iterator[None]:
     before = [(logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
     yield
     for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
-        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.handlers[:] = handlers
+        logger.propagate = propagate
         logger.setLevel(level)
 
 
 def test_two_applications_live_in_one_process(
     config: Config, make_client: Callable[..., Client]
 ) -> None:
-    first, second = make_client(), make_client()
+    first = make_client()
+    second = make_client()
     assert first.get("/server/health").status == second.get("/server/health").status == 200
     first.close()
     assert second.get("/server/health").status == 200

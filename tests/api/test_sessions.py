@@ -152,7 +152,8 @@ def test_a_cookie_that_names_no_session_is_refused(stage: Stage, cookie: str) ->
 
 def test_no_kind_of_token_passes_for_another(stage: Stage) -> None:
     """A refresh token is neither an access token nor a session cookie, an access token no refresh token or cookie."""
-    client, email = stage.anonymous, person(stage)
+    client = stage.anonymous
+    email = person(stage)
     tokens = login(client, email).data
     session = held(login(client, email, mode="session"), SESSION)
     refused = (401, ["INVALID_TOKEN"])
@@ -165,7 +166,8 @@ def test_no_kind_of_token_passes_for_another(stage: Stage) -> None:
 
 
 def test_a_refresh_keeps_the_mode(stage: Stage) -> None:
-    client, email = stage.anonymous, person(stage)
+    client = stage.anonymous
+    email = person(stage)
     token = held(login(client, email, mode="cookie"), REFRESH)
     for body in ({"mode": "cookie"}, {}, None):
         answer = with_cookie(client, "POST", "/auth/refresh", f"{REFRESH}={token}", body)
@@ -269,7 +271,9 @@ def test_of_two_refreshes_at_once_at_most_one_succeeds_and_the_session_ends(stag
 def test_an_access_token_lives_on_after_the_logout_in_every_process_alike(
     make_client: Callable[..., Client], admin_token: str
 ) -> None:
-    seen, unseen, admin = make_client(), make_client(), make_client().bearing(admin_token)
+    seen = make_client()
+    unseen = make_client()
+    admin = make_client().bearing(admin_token)
     assert (
         admin.post(
             "/users", {"email": "ann@example.com", "password": PASSWORD, "status": "active"}
@@ -302,8 +306,10 @@ def test_an_access_token_lives_on_after_the_logout_in_every_process_alike(
 
 
 def test_logout_everywhere_ends_all_sessions_of_the_user_and_of_nobody_else(stage: Stage) -> None:
-    client, email = stage.anonymous, person(stage)
-    first, second = login(client, email).data, login(client, email).data
+    client = stage.anonymous
+    email = person(stage)
+    first = login(client, email).data
+    second = login(client, email).data
     cookie = f"{SESSION}={held(login(client, email, mode='session'), SESSION)}"
     other = login(client, person(stage)).data
     bearing = client.bearing(second["access_token"])
@@ -323,14 +329,10 @@ def test_sessions_do_not_come_back_with_who_was_not_active_meanwhile(
     stage: Stage, status: str
 ) -> None:
     email = person(stage)
-    tokens, cookie = (
-        login(stage.anonymous, email).data,
-        login(stage.anonymous, email, mode="session"),
-    )
-    bearing, path = (
-        stage.anonymous.bearing(tokens["access_token"]),
-        f"/users/{of_user(stage, email, 'id')}",
-    )
+    tokens = login(stage.anonymous, email).data
+    cookie = login(stage.anonymous, email, mode="session")
+    bearing = stage.anonymous.bearing(tokens["access_token"])
+    path = f"/users/{of_user(stage, email, 'id')}"
     held = {"Cookie": f"cms_session_token={cookie.cookies['cms_session_token'].value}"}
     for kept in ({"status": "active"}, {"password": "**********"}):
         assert stage.admin.patch(path, kept).status == bearing.get("/users/me").status == 200

@@ -77,7 +77,8 @@ def history(things: Table) -> list[Json]:
 
 
 def test_every_item_that_moves_is_in_the_history_as_part_of_the_move(admin: Client) -> None:
-    things, me = make(admin, [1, 2, 3, 4, 5]), admin.get("/users/me").data["id"]
+    things = make(admin, [1, 2, 3, 4, 5])
+    me = admin.get("/users/me").data["id"]
     assert move(things, 4, 2) == 204
     moves = {entry["item"]: entry for entry in history(things)}
     assert {key: entry["delta"] for key, entry in moves.items()} == {
@@ -111,10 +112,12 @@ def test_a_collection_says_whether_moves_are_told(
 
 
 def test_many_moves_are_those_of_a_list(admin: Client) -> None:
-    random, things = Random(7), make(admin, Random(3).choices([None, 1, 2, 5, 9], k=12))
+    random = Random(7)
+    things = make(admin, Random(3).choices([None, 1, 2, 5, 9], k=12))
     model = order(things)
     for _ in range(40):
-        item, to = random.choice(model), random.choice(model)
+        item = random.choice(model)
+        to = random.choice(model)
         position = model.index(to)
         model.remove(item)
         model.insert(position, item)

@@ -98,7 +98,8 @@ def test_fields_are_made_changed_renamed_and_deleted(admin: Client) -> None:
 
 
 def test_relations_are_made_changed_and_deleted_with_what_they_bring(admin: Client) -> None:
-    one, many = table(admin), table(admin, field("up", "integer"))
+    one = table(admin)
+    many = table(admin, field("up", "integer"))
     body = {
         "collection": many.name,
         "field": "up",
@@ -117,7 +118,8 @@ def test_relations_are_made_changed_and_deleted_with_what_they_bring(admin: Clie
 
 
 def test_a_field_takes_its_relation_along(admin: Client) -> None:
-    one, many = table(admin), table(admin, field("up", "integer"))
+    one = table(admin)
+    many = table(admin, field("up", "integer"))
     body = {
         "collection": many.name,
         "field": "up",
@@ -166,7 +168,8 @@ def test_permissions_follow_and_go_as_part_of_it(admin: Client) -> None:
 def test_presets_and_shares_of_a_dropped_collection_go_as_part_of_it(
     stage: Stage, admin: Client
 ) -> None:
-    things, other = table(admin), table(admin)
+    things = table(admin)
+    other = table(admin)
     me = admin.get("/users/me").data["id"]
     for name in (things.name, other.name):
         stage.execute(
@@ -190,7 +193,8 @@ def test_presets_and_shares_of_a_dropped_collection_go_as_part_of_it(
 
 
 def test_a_junction_comes_with_all_its_parts(admin: Client) -> None:
-    one, other = table(admin), table(admin)
+    one = table(admin)
+    other = table(admin)
     junction = f"{one.name}_{other.name}"
     body = {
         "collection": one.name,

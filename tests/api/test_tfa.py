@@ -81,7 +81,8 @@ def test_a_second_one_cannot_take_the_first_ones_place(stage: Stage) -> None:
 
 
 def test_a_code_is_good_once_and_none_before_it_afterwards(stage: Stage) -> None:
-    email, now = person(stage, tfa_secret=SECRET), code()
+    email = person(stage, tfa_secret=SECRET)
+    now = code()
     assert login(stage.anonymous, email, otp=now).status == 200
     assert outcome(login(stage.anonymous, email, otp=now)) == (401, ["INVALID_OTP"])
     assert outcome(login(stage.anonymous, email, otp=code(steps=-1))) == (401, ["INVALID_OTP"])
@@ -89,7 +90,8 @@ def test_a_code_is_good_once_and_none_before_it_afterwards(stage: Stage) -> None
 
 
 def test_the_code_that_enabled_the_factor_does_not_log_in(stage: Stage) -> None:
-    email, now = person(stage), code()
+    email = person(stage)
+    now = code()
     assert (
         logged_in(stage, email).post(f"{TFA}/enable", {"secret": SECRET, "otp": now}).status == 204
     )
@@ -97,7 +99,8 @@ def test_the_code_that_enabled_the_factor_does_not_log_in(stage: Stage) -> None:
 
 
 def test_of_many_logins_with_one_code_one_succeeds(stage: Stage) -> None:
-    email, now = person(stage, tfa_secret=SECRET), code()
+    email = person(stage, tfa_secret=SECRET)
+    now = code()
     with ThreadPoolExecutor(8) as threads:
         answers = list(
             threads.map(lambda _: login(stage.anonymous, email, otp=now).status, range(8))
@@ -194,7 +197,8 @@ def test_a_repeat_answers_the_first_recovery_codes_also_when_the_factor_is_gone(
 
 def test_recovery_codes_of_one_key_differ_from_user_to_user(stage: Stage) -> None:
     users = [logged_in(stage, person(stage, tfa_secret=SECRET), otp=code()) for _ in range(2)]
-    key, body = {"Idempotency-Key": "once"}, {"password": PASSWORD}
+    key = {"Idempotency-Key": "once"}
+    body = {"password": PASSWORD}
     first, second = (user.send("POST", f"{TFA}/recovery-codes", body, **key).data for user in users)
     assert not set(first) & set(second)
 
@@ -235,7 +239,8 @@ def test_the_factor_goes_with_a_code_of_it_and_takes_its_recovery_codes_along(st
 def test_disabled_many_times_at_once_with_one_key_it_is_done_once(stage: Stage) -> None:
     for _ in range(3):
         email = person(stage, tfa_secret=SECRET)
-        user, now = logged_in(stage, email, otp=code(steps=-1)), code()
+        user = logged_in(stage, email, otp=code(steps=-1))
+        now = code()
         with ThreadPoolExecutor(8) as threads:
             calls = [
                 threads.submit(

@@ -14,9 +14,11 @@ CORNERS = ("red", "green", "blue", "white")
 
 def quarters(size: tuple[int, int] = (80, 40), mode: str = "RGB") -> Image.Image:
     made = Image.new("RGB", size)
-    across, down = size[0] // 2, size[1] // 2
+    across = size[0] // 2
+    down = size[1] // 2
     for index, name in enumerate(CORNERS):
-        left, top = index % 2 * across, index // 2 * down
+        left = index % 2 * across
+        top = index // 2 * down
         made.paste(COLOURS[name], (left, top, left + across, top + down))
     return made.convert(mode)
 

@@ -46,7 +46,8 @@ def test_a_file_is_sent_as_it_was_uploaded(files: House, text: str) -> None:
 
 
 def test_a_name_behind_the_id_changes_nothing_of_the_content(files: House, text: str) -> None:
-    bare, named = get(files, text), get(files, f"{text}/picture.png")
+    bare = get(files, text)
+    named = get(files, f"{text}/picture.png")
     assert named.content == bare.content == TEXT
     for header in ("content-type", "etag", "content-security-policy", "x-content-type-options"):
         assert named.headers[header] == bare.headers[header]
@@ -169,7 +170,8 @@ def test_a_range_of_an_older_content_is_all_of_the_new_one(files: House, text: s
 
 def test_a_client_that_holds_the_content_is_told_so(files: House, text: str) -> None:
     first = get(files, text)
-    tag, modified = first.headers["etag"], first.headers["last-modified"]
+    tag = first.headers["etag"]
+    modified = first.headers["last-modified"]
     assert parsedate_to_datetime(modified).tzinfo is not None
     for header in (tag, f'"x", W/{tag}', "*"):
         answer = get(files, text, If_None_Match=header)
@@ -219,7 +221,8 @@ def test_a_content_that_is_exchanged_meanwhile_is_found_all_the_same(
     files: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = files.add(b"old text", "a.txt")["id"]
-    delivery, seen = Assets.delivery, list[str]()
+    delivery = Assets.delivery
+    seen = list[str]()
 
     def late(self: Assets, asset: Asset) -> Delivery:
         seen.append(asset.tag)

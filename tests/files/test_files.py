@@ -207,7 +207,8 @@ def test_a_file_that_is_in_use_stays_with_its_content(files: House) -> None:
 
 
 def test_readers_see_the_files_of_their_rule_and_change_none(files: House) -> None:
-    seen, hidden = files.add(title="seen"), files.add(title="hidden")
+    seen = files.add(title="seen")
+    hidden = files.add(title="hidden")
     rule = {"id": {"_in": [seen["id"]]}}
     reader = member(files.stage, may("system_files", "id", "title", permissions=rule))
     assert reader.get("/files").data == [{"id": seen["id"], "title": "seen"}]

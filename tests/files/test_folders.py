@@ -16,7 +16,8 @@ def make(files: House, name: str, parent: str | None = None) -> str:
 
 
 def test_folders_are_made_read_renamed_and_moved(files: House) -> None:
-    top, other = make(files, "top"), make(files, "other")
+    top = make(files, "top")
+    other = make(files, "other")
     folder = files.admin.post("/folders", {"name": "in", "parent": top}).data
     assert folder == {"id": folder["id"], "name": "in", "parent": top}
     assert files.admin.get(f"/folders/{folder['id']}?fields=name,parent.name").data == {
@@ -78,7 +79,8 @@ def test_no_folder_comes_to_lie_in_itself(files: House) -> None:
     assert (
         files.admin.patch("/folders", crossed).status == 200
     )  # a tree all the same: middle, bottom, top
-    one, two = str(uuid4()), str(uuid4())
+    one = str(uuid4())
+    two = str(uuid4())
     circle = [{"id": one, "name": "1", "parent": two}, {"id": two, "name": "2", "parent": one}]
     assert files.admin.post("/folders", circle).status == 422
     assert files.admin.get(f"/folders/{one}").status == 404
@@ -93,8 +95,10 @@ CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON system_folders DEFERRABLE INITIAL
 
 
 def test_two_that_move_into_each_other_make_no_circle(files: House) -> None:
-    one, two = make(files, "one"), make(files, "two")
-    below_one, below_two = make(files, "below one", one), make(files, "below two", two)
+    one = make(files, "one")
+    two = make(files, "two")
+    below_one = make(files, "below one", one)
+    below_two = make(files, "below two", two)
     files.stage.execute(SLOW)
     try:
         with ThreadPoolExecutor(2) as pool:
@@ -155,7 +159,8 @@ def test_what_goes_with_a_folder_is_in_its_history(files: House) -> None:
 
 def test_a_folder_whose_file_is_in_use_stays_with_everything_in_it(files: House) -> None:
     top = make(files, "top")
-    free, used = files.add(folder=top), files.add(folder=make(files, "in", top))
+    free = files.add(folder=top)
+    used = files.add(folder=make(files, "in", top))
     files.stage.execute(
         "CREATE TABLE uses (id int PRIMARY KEY, file uuid REFERENCES system_files (id))"
     )

@@ -44,7 +44,8 @@ def change(tmp_path: Path) -> Change:
     """Transform an encoded image by parameters and return the image that comes out."""
 
     def change(content: bytes, media_type: str = "image/png", **parameters: object) -> Image.Image:
-        source, target = tmp_path / "in", tmp_path / "out"
+        source = tmp_path / "in"
+        target = tmp_path / "out"
         source.write_bytes(content)
         wanted = resolve_transform(
             parse_transform(parameters, TransformRules()), media_type, focus=None, accept=""

@@ -127,7 +127,8 @@ def test_what_is_said_of_it_is_checked_and_nothing_stays(files: House, server: S
 def test_a_source_that_fails_is_503_and_nothing_stays(files: House, server: Source) -> None:
     short = b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n" + b"x" * 5000
     with files.nothing_stays(), raw_source(short) as cut, raw_source(short, pause=5) as slow:
-        missing, broken = server.url("/missing"), server.page("/broken", status=500)
+        missing = server.url("/missing")
+        broken = server.page("/broken", status=500)
         for url in (missing, broken, cut, slow, "http://127.0.0.1:1/"):
             answer = files.admin.post("/files/import", {"url": url})
             assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"]), answer.text

@@ -140,7 +140,8 @@ def test_this_machines_own_addresses_are_told_from_those_of_others() -> None:
 
 
 def test_the_lists_of_the_settings_add_and_take_away() -> None:
-    inner, public = ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("8.8.8.0/24")
+    inner = ipaddress.ip_network("10.0.0.0/8")
+    public = ipaddress.ip_network("8.8.8.0/24")
     reach = AddressFilter(allowed=[inner], denied=[public, ipaddress.ip_network("10.9.0.0/16")])
     allowed = {
         text: reach.allows(ipaddress.ip_address(text))
@@ -317,10 +318,8 @@ def test_nobody_there_has_failed() -> None:
 
 def certificate(folder: Path, name: str) -> Path:
     """Make a certificate for a name, and return the file that holds it with its key."""
-    key, subject = (
-        ec.generate_private_key(ec.SECP256R1()),
-        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
-    )
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
     made = (
         x509.CertificateBuilder(

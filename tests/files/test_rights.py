@@ -86,7 +86,8 @@ def test_a_hidden_folder_with_something_in_it_is_deleted_like_one_that_is_not_th
 
 
 def test_changes_and_deletions_keep_to_the_rows_of_the_rule(files: House) -> None:
-    mine, other = files.add(title="mine"), files.add(title="other")
+    mine = files.add(title="mine")
+    other = files.add(title="other")
     rule = {"title": {"_eq": "mine"}}
     writer = member(
         files.stage,
@@ -157,7 +158,8 @@ def test_everything_done_to_a_file_is_in_its_history(files: House) -> None:
 
 
 def test_items_that_lose_a_deleted_file_have_it_in_their_history(files: House) -> None:
-    api, key = files.admin, files.add()["id"]
+    api = files.admin
+    key = files.add()["id"]
     cover = {"field": "cover", "type": "uuid", "meta": {"special": ["file"]}}
     assert (
         api.post("/collections", {"collection": "books", "schema": {}, "fields": [cover]}).status
@@ -271,7 +273,8 @@ def test_every_call_needs_a_right_of_its_own(files: House) -> None:
 
 def test_the_row_of_a_file_is_written_by_the_calls_on_files_alone(files: House) -> None:
     """Else a row could name the content of another."""
-    other, file = files.add(b"secret"), files.add(b"mine")
+    other = files.add(b"secret")
+    file = files.add(b"mine")
     stolen = {"storage": "local", "filename_disk": other["filename_disk"], "filename_download": "a"}
     covers = table(files.admin, field("image", "uuid", special="file"))
     relation = {"collection": covers.name, "field": "image", "related_collection": "system_files"}

@@ -43,7 +43,8 @@ def age(files: House) -> None:
 
 
 def test_contents_without_a_file_go_once_they_are_old(files: House) -> None:
-    kept, other = files.add(), files.add(storage="other")
+    kept = files.add()
+    other = files.add(storage="other")
     age(files)
     lay(files, f"local/{kept['id']}__abc.webp")
     lay(files, f"local/{kept['id']}/cover.webp")
@@ -79,7 +80,8 @@ def test_what_was_derived_goes_with_its_content_and_not_with_its_file(files: Hou
 
 
 def test_files_without_their_content_are_told_and_kept(files: House) -> None:
-    lost, young = files.add(), files.add()
+    lost = files.add()
+    young = files.add()
     age(files)
     young = files.add()
     for row in (lost, young):

@@ -251,7 +251,8 @@ def test_what_changes_nothing_leaves_the_original(parameters: dict[str, str]) ->
 
 
 def test_the_files_focal_point_is_the_usual_one_of_a_crop() -> None:
-    crop, one_side = parsed(width="5", height="5"), parsed(width="5")
+    crop = parsed(width="5", height="5")
+    one_side = parsed(width="5")
     assert best(crop, focus=(0.1, 0.9)).steps == (Resize(5, 5, focus=(0.1, 0.9)),)
     assert best(one_side, focus=(0.1, 0.9)).steps == (Resize(5, None),)
     own = parsed(width="5", height="5", focal_point_x="0.5")

@@ -333,7 +333,8 @@ def test_an_upload_that_is_done_again_after_its_twin_leaves_no_content(
     files: House, another: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two with one Idempotency-Key: the first is given up once its row is written, and then the other is done."""
-    twin, current = another(), Snapshots.current
+    twin = another()
+    current = Snapshots.current
     answers: list[Answer] = []
     looks = itertools.count()
 
@@ -404,7 +405,8 @@ SPLINTERS = [
 def test_a_form_that_is_spoilt_anywhere_is_answered_and_leaves_no_content_without_its_row(
     files: House, seed: int
 ) -> None:
-    random, strays = Random(seed), len(files.contents()) - files.rows()
+    random = Random(seed)
+    strays = len(files.contents()) - files.rows()
     whole = form(
         ("title", "T"),
         ("tags", "[1]"),

@@ -69,7 +69,8 @@ def reason(refusal: pytest.ExceptionInfo[Refused]) -> str:
 def test_one_child_does_one_job_after_another_and_ends_with_its_workshop(
     make: Make, source: Path
 ) -> None:
-    workshop, before = make(), len(children())
+    workshop = make()
+    before = len(children())
     for name in ("a", "b", "c"):
         assert do(workshop, source, name) == "webp"
         assert decoded(source.with_name(name).read_bytes()).size == (8, 8)

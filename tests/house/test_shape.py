@@ -5,7 +5,7 @@ with its reason.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -36,6 +36,39 @@ def functions(*folders: str) -> Iterator[tuple[str, Function]]:
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, Function):
                 yield f"{name}:{node.name}", node
+
+
+def is_packed_assignment(node: ast.AST) -> bool:
+    """Tell whether a node is `a, b = x, y`; `a, b = pair` takes one value apart, and is none."""
+    return (
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Tuple)
+        and any(isinstance(target, ast.Tuple) for target in node.targets)
+    )
+
+
+def is_nested_conditional(node: ast.AST) -> bool:
+    """Tell whether a node is `a if x else b if y else c`, in whichever of its parts."""
+    return isinstance(node, ast.IfExp) and any(
+        isinstance(part, ast.IfExp) for part in ast.walk(node) if part is not node
+    )
+
+
+def lines_with(is_unwanted: Callable[[ast.AST], bool]) -> list[str]:
+    return [
+        f"{name}:{getattr(node, 'lineno', 0)}"
+        for name, source in sources(*FOLDERS)
+        for node in ast.walk(ast.parse(source))
+        if is_unwanted(node)
+    ]
+
+
+def test_an_assignment_assigns_one_thing() -> None:
+    assert lines_with(is_packed_assignment) == [], "give each of these assignments a line"
+
+
+def test_a_conditional_expression_chooses_between_two() -> None:
+    assert lines_with(is_nested_conditional) == [], "write these choices as if statements"
 
 
 def test_functions_are_short() -> None:

@@ -88,7 +88,8 @@ def test_a_letter_has_its_headers_and_both_texts(office: Office, inbox: Inbox) -
             LETTER, cc=["bob@example.com"], bcc=["eve@example.com"], reply_to=["desk@example.com"]
         )
     )
-    letter, message = inbox.only(), inbox.only().message
+    letter = inbox.only()
+    message = inbox.only().message
     assert letter.sender == "cms@example.com"
     assert letter.recipients == ["ann@example.com", "bob@example.com", "eve@example.com"]
     received = {

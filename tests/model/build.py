@@ -69,7 +69,8 @@ def _create(api: Client, name: str, columns: Mapping[str, str], sort_field: str 
 
 
 def _relate(api: Client, many: Draft, one: Draft, column: str, *, listed: bool) -> None:
-    kind, list_field = one.columns[KEY], f"{many.name}_{column}" if listed else None
+    kind = one.columns[KEY]
+    list_field = f"{many.name}_{column}" if listed else None
     assert api.post(f"/fields/{many.name}", {"field": column, "type": kind}).status == 200
     relation = {
         "collection": many.name,

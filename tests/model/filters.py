@@ -77,7 +77,8 @@ def test(world: World, typed: Typed, operator: str, operand: Any) -> bool:
     """Whether a value passes an operator; a null passes only those that ask for it, and `_nin` of nothing."""
     _, value = typed
     if operand is None:
-        operator, operand = {"_eq": "_null", "_neq": "_nnull"}[operator], True
+        operator = {"_eq": "_null", "_neq": "_nnull"}[operator]
+        operand = True
     if operator in ("_null", "_nnull", "_empty", "_nempty"):
         wanted = (operator in ("_null", "_empty")) == (operand in (True, "true", "1", ""))
         return wanted == (value is None or (operator.endswith("empty") and _is_empty(value)))
@@ -115,7 +116,8 @@ def _matches(operator: str, value: Any, operand: Any) -> bool:
     name = next(matches for matches in _PLAIN if operator.endswith(matches))
     modes = operator.removesuffix(name)
     if "i" in modes:
-        value, operand = value.lower(), operand.lower()
+        value = value.lower()
+        operand = operand.lower()
     match name:
         case "contains":
             matches: bool = operand in value

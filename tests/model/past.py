@@ -96,4 +96,8 @@ def _columns(collection: Collection, name: str) -> list[str]:
     """Return the item's own columns that a field, a function of one or a link looks at."""
     field = split(name)[1]
     link = collection.links.get(field)
-    return [field] if link is None else [link.near, *([link.told_by] if link.told_by else [])]
+    if link is None:
+        return [field]
+    if link.told_by:
+        return [link.near, link.told_by]
+    return [link.near]

@@ -89,7 +89,8 @@ def _sorted_by(world: World, collection: Collection, row: Row, path: Path) -> An
         related = world.related(row, link)
         if not related:
             return rank(world, "", None)
-        collection, row = world.shape[link.target], related[0]
+        collection = world.shape[link.target]
+        row = related[0]
     return rank(world, *value_of(world, collection, row, last))
 
 
@@ -143,4 +144,6 @@ def _opened(world: World, row: Row, link: Link, *, paths: list[Path], deep: Para
     deeper = {key: value for key, value in deep.items() if not key.startswith("_")}
     related = world.related(row, link)
     items = level(world, world.shape[link.target], related, params=params, paths=paths, deep=deeper)
-    return items if link.many else items[0] if items else None
+    if link.many:
+        return items
+    return items[0] if items else None

@@ -93,7 +93,9 @@ def visible_world(world: World, role: Role) -> World:
 
 
 def _rows(world: World, role: Role, visible: Collection) -> list[Row]:
-    full, grants, seen = world.shape[visible.name], granted(role, visible.name), []
+    full = world.shape[visible.name]
+    grants = granted(role, visible.name)
+    seen = []
     for row in world.rows[visible.name]:
         allowing = [grant for grant in grants if holds(world, full, row, grant.rule)]
         if allowing:
@@ -128,7 +130,8 @@ def lists_unkeyed(shape: Shape, collection: Collection, query: Params) -> bool:
 def _unkeyed(
     shape: Shape, collection: Collection, paths: list[Path], params: Mapping[str, Any]
 ) -> bool:
-    aliases, deep = params.get("alias", {}), params.get("deep", {})
+    aliases = params.get("alias", {})
+    deep = params.get("deep", {})
     return any(
         _opens_unkeyed(shape, link, rests, deep.get(name, {}))
         for name, rests in asked(collection, paths).items()

@@ -14,7 +14,8 @@ from tests.model.rights import Grant, Role, sees, visible_shape, visible_world
 from tests.model.shape import KEY, Collection, Row, Shape, World
 
 USER, ROLE, PARENT = UUIDS[:3]
-FIRST_NAME, ROLE_NAME = "a", "AB"
+FIRST_NAME = "a"
+ROLE_NAME = "AB"
 
 MISSING = "nowhere"
 
@@ -249,10 +250,8 @@ def unseen(
     world: World, role: Role, rows: Mapping[str, list[Row]], changed_rows: list[Change]
 ) -> dict[str, list[Row]]:
     """Return the rows after those of the changes that a role cannot see."""
-    now, before = (
-        {name: list(items) for name, items in rows.items()},
-        visible_world(world, role).rows,
-    )
+    now = {name: list(items) for name, items in rows.items()}
+    before = visible_world(world, role).rows
     for name, row_index, column, value in changed_rows:
         if row_index >= len(now[name]):
             continue

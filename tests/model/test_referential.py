@@ -96,7 +96,8 @@ def definition(world: World) -> str:
             )
             statements += [shape.format(name, number) for number in (0, 1)]
     for key in world.keys:
-        near, far = ", ".join(key.columns), ", ".join(key.foreign_columns)
+        near = ", ".join(key.columns)
+        far = ", ".join(key.foreign_columns)
         statements.append(
             f"ALTER TABLE {key.table} ADD FOREIGN KEY ({near}) REFERENCES {key.target} ({far}) ON DELETE {key.action}"
         )
@@ -170,10 +171,12 @@ def test_the_history_of_a_deletion_is_what_has_happened(stage: Stage, number: in
         root = random.choice([name for name, kind in world.kinds.items() if kind != "keyless"])
         lying = [key for name in sorted(world.lies_in(root)) for key in ids(world, name)]
         sent = random.sample(lying, random.randint(1, 3))
-        before, expected = all_rows(stage, world), all_rows(stage, world, without=(root, sent))
+        before = all_rows(stage, world)
+        expected = all_rows(stage, world, without=(root, sent))
         since = stage.value("SELECT max(id) FROM system_activity")
         status = stage.admin.delete(f"/items/{root}", sent).status
-        after, acts = all_rows(stage, world), history(stage, since)
+        after = all_rows(stage, world)
+        acts = history(stage, since)
         assert before is not None
         assert after is not None
         repeated = json.dumps(

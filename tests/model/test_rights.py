@@ -75,7 +75,8 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn, shape: Shape) -> Case:
-    rows, role = draw(all_rows(shape)), draw(roles(shape))
+    rows = draw(all_rows(shape))
+    role = draw(roles(shape))
     queries = [draw(asks(shape, role)) for _ in range(QUERIES_FOR_EACH)]
     return Case(rows, role, queries, draw(changes(shape, rows)))
 
@@ -88,7 +89,8 @@ def asks(draw: st.DrawFn, shape: Shape, role: Role) -> Asked:
     query = draw(queries(visible, visible[name]))
     legal = not lists_unkeyed(visible, visible[name], query)
     if draw(st.integers(0, 7)) == 0:
-        query, legal = draw(poisoned(shape, role, name, query)), False
+        query = draw(poisoned(shape, role, name, query))
+        legal = False
     form = draw(st.sampled_from(("SEARCH", "QUERY", "brackets", "JSON")))
     return Asked(name, without_paths(with_variables(query)), legal, form)
 

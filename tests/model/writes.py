@@ -83,7 +83,8 @@ class Model:
 
     def held(self, collection: str, keys: Sequence[int], action: str) -> list[list[Grant]]:
         """Return the permissions that hold for each row; one that cannot be read is not there."""
-        grants, rows = self.grants(collection, action), self.world[collection]
+        grants = self.grants(collection, action)
+        rows = self.world[collection]
         held_grants = [
             [grant for grant in grants if key in rows and self.holds(grant.rule, rows[key])]
             for key in keys
@@ -106,7 +107,8 @@ class Model:
     # Calls
 
     def create(self, items: Sequence[Json]) -> None:
-        written, failed = [], []
+        written = []
+        failed = []
         self.may_name("things", "create", [name for item in items for name in item])
         for item in items:
             covering = [
@@ -190,7 +192,8 @@ class Model:
         self, collection: str, data: Json, held: Sequence[list[Grant]]
     ) -> list[list[Grant]]:
         """Return the permissions of each row whose validation passes: they have to speak of all that changes."""
-        allowing, failed = [], []
+        allowing = []
+        failed = []
         for holding in held:
             if not _speak_of(holding, data):
                 raise Refusal(403)

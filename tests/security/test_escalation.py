@@ -266,7 +266,8 @@ def test_somebody_elses_items_are_theirs(stage: Stage) -> None:
     role = new_role(
         stage, *own, may("system_users", "id", permissions={"id": {"_eq": "$CURRENT_USER"}})
     )
-    one, other = member_of(stage, role), member_of(stage, role)
+    one = member_of(stage, role)
+    other = member_of(stage, role)
     me = other.get("/users/me").data["id"]
     key = one.post(things.path, {"title": "theirs"}).data["id"]
     note = stage.admin.post(notes.path, {"text": "theirs", "thing": key}).data["id"]
@@ -304,7 +305,8 @@ def test_comments_of_others_are_theirs(stage: Stage) -> None:
     things = table(stage.admin, field("title", "string"))
     (row,) = things.add({"title": "x"})
     role = new_role(stage, may(things.name), may("system_activity"))
-    one, other = member_of(stage, role), member_of(stage, role)
+    one = member_of(stage, role)
+    other = member_of(stage, role)
     comment = {"collection": things.name, "item": row["id"], "comment": "theirs"}
     key = one.post("/comments", comment).data["id"]
     for path in (f"/comments/{key}", f"/activity/comment/{key}"):

@@ -266,7 +266,8 @@ def test_no_preset_sets_what_a_user_is_or_logs_in_with(stage: Stage, presets: Js
         role,
         [may("system_users", "title", action=act, presets=presets) for act in ("create", "update")],
     )
-    caller, administrator = member_of(stage, role), stage.admin.get("/users/me").data["id"]
+    caller = member_of(stage, role)
+    administrator = stage.admin.get("/users/me").data["id"]
     whole = "SELECT string_agg(t::text, '|' ORDER BY id) FROM system_users AS t"
     before = stage.value(whole)
     for answer in (

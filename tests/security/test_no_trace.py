@@ -63,7 +63,8 @@ def denied(
     caller: Client, things: Table, files: House, file: str, folder: str
 ) -> list[Callable[[], Answer]]:
     """Return every kind of write, each of which the caller may not do."""
-    name, path = things.name, things.path
+    name = things.name
+    path = things.path
     batch = {"operations": [{"method": "create", "collection": name, "data": {"code": "x"}}]}
     revision = files.admin.get(f"{path}/1/revisions").data[0]["id"]
     return [
@@ -122,7 +123,8 @@ def denied(
 def test_who_may_not_write_leaves_no_trace(
     files: House, things: Table, hashes: list[str], monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
-    file, folder = files.add()["id"], files.admin.post("/folders", {"name": "f"}).data["id"]
+    file = files.add()["id"]
+    folder = files.admin.post("/folders", {"name": "f"}).data["id"]
     reading = [
         may(name)
         for name in (
@@ -138,7 +140,8 @@ def test_who_may_not_write_leaves_no_trace(
         "no rights": lambda: member(files.stage),
         "reads only": lambda: member(files.stage, *reading),
     }[who]()
-    before, contents = footprint(files.stage.dsn), files.contents()
+    before = footprint(files.stage.dsn)
+    contents = files.contents()
     monkeypatch.setattr(
         Contents, "put", None
     )  # a content that arrives is a fault, even if it went again
@@ -155,7 +158,8 @@ def test_a_payload_that_names_what_is_forbidden_is_refused_before_any_work(
     files: House, things: Table, hashes: list[str]
 ) -> None:
     """Nothing is hashed for it, and no key is drawn."""
-    name, path = things.name, things.path
+    name = things.name
+    path = things.path
     actions = ("create", "update", "delete")
     drafts = {"state": {"_eq": "draft"}}
     caller = member(
@@ -193,14 +197,16 @@ def test_a_call_that_fails_after_it_has_written_leaves_numbers_drawn_and_nothing
     files: House, things: Table
 ) -> None:
     """What an item has become can only be looked at once it is written; sequences of PostgreSQL never go back."""
-    name, path = things.name, things.path
+    name = things.name
+    path = things.path
     drafts = {"state": {"_eq": "draft"}}
     caller = member(
         files.stage,
         may(name),
         *(may(name, action=act, permissions=drafts) for act in ("create", "update")),
     )
-    before, contents = footprint(files.stage.dsn), files.contents()
+    before = footprint(files.stage.dsn)
+    contents = files.contents()
     live = {"method": "create", "collection": name, "data": {"state": "live"}}
     draft = {"method": "create", "collection": name, "data": {"state": "draft"}}
     for answer in (

@@ -179,9 +179,11 @@ def test_a_hidden_collection_is_as_good_as_missing(shop: Shop, path: str) -> Non
             if "/1" not in path
             else ("GET", "PATCH", "DELETE")
         ):
-            body: object = (
-                None if method == "GET" else {"query": {}} if method == "SEARCH" else [{"id": 1}]
-            )
+            body: object = [{"id": 1}]
+            if method == "GET":
+                body = None
+            elif method == "SEARCH":
+                body = {"query": {}}
             answer = shop.member.send(method, f"/items/{path.replace('{}', name)}", body)
             assert (answer.status, answer.text) == (403, REFUSED), method
 

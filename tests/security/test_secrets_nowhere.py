@@ -111,7 +111,8 @@ class Recording(Client):
 @contextmanager
 def logged(config: Config) -> Iterator[io.StringIO]:
     """Catch what the log of a process at the level debug shows, in both styles, and what Python adds by itself."""
-    names, text = ("cms", "psycopg", "procrastinate", "asyncio", ""), io.StringIO()
+    names = ("cms", "psycopg", "procrastinate", "asyncio", "")
+    text = io.StringIO()
     before = {
         name: (log.handlers[:], log.propagate, log.level)
         for name in names
@@ -120,7 +121,8 @@ def logged(config: Config) -> Iterator[io.StringIO]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "stderr", text)
         start_logging(config)
-        as_json, last = logging.StreamHandler(text), logging.StreamHandler(text)
+        as_json = logging.StreamHandler(text)
+        last = logging.StreamHandler(text)
         as_json.setFormatter(JsonFormatter())
         last.setLevel(logging.WARNING)
         logging.getLogger("cms").addHandler(as_json)
@@ -130,7 +132,8 @@ def logged(config: Config) -> Iterator[io.StringIO]:
         finally:
             for name, (handlers, propagate, level) in before.items():
                 log = logging.getLogger(name)
-                log.handlers[:], log.propagate = handlers, propagate
+                log.handlers[:] = handlers
+                log.propagate = propagate
                 log.setLevel(level)
 
 
@@ -138,7 +141,9 @@ def logged(config: Config) -> Iterator[io.StringIO]:
 def trail(
     make_database: Callable[..., str], template: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Trail]:
-    folder, dsn, trail = tmp_path_factory.mktemp("secrets"), make_database(template), Trail()
+    folder = tmp_path_factory.mktemp("secrets")
+    dsn = make_database(template)
+    trail = Trail()
     named = make_conninfo(dsn, password=DATABASE_PASSWORD)
     environ = {
         **ENVIRONMENT,
@@ -248,7 +253,9 @@ def log_in(stage: Stage, trail: Trail) -> None:
 
 def fail(stage: Stage, config: Config, trail: Trail, user: str) -> None:
     """Have requests refused that hold secrets where they belong and where they do not."""
-    admin, anonymous, nobody = stage.admin, stage.anonymous, member(stage)
+    admin = stage.admin
+    anonymous = stage.anonymous
+    nobody = member(stage)
     anonymous.post("/auth/login", {"email": EMAIL, "password": WRONG_PASSWORD})
     anonymous.post("/auth/login", {"email": "nobody@example.com", "password": WRONG_PASSWORD})
     anonymous.post("/auth/login", {"email": MISPLACED, "password": MISPLACED, "mode": MISPLACED})

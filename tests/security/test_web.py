@@ -220,7 +220,8 @@ def test_no_answer_tells_whether_an_address_has_an_account(
 
 def test_a_letter_to_nobody_costs_what_a_letter_costs(stage: Stage, role: str) -> None:
     """One job in the queue each, whose text differs in the addresses only."""
-    known, unknown = person(stage), f"{uuid4()}@example.com"
+    known = person(stage)
+    unknown = f"{uuid4()}@example.com"
     for path, body in (("/auth/password/request", {}), ("/users/register", {"password": PASSWORD})):
         sizes = []
         for email in (known, unknown):
@@ -236,7 +237,8 @@ def test_a_letter_to_nobody_costs_what_a_letter_costs(stage: Stage, role: str) -
 @pytest.mark.parametrize("local", ["a,b", 'a"b', "a(b)", "a;b", "a\\b", "[a]"])
 def test_an_address_that_no_mail_reaches_tells_nothing_either(stage: Stage, local: str) -> None:
     """With the queue itself, which takes no letter to such an address, of accounts that have one all the same."""
-    unknown, known = f"{local}@example.com", person(stage, email=f"{local}@example.org")
+    unknown = f"{local}@example.com"
+    known = person(stage, email=f"{local}@example.org")
     for path, body in (("/auth/password/request", {}), ("/users/register", {"password": PASSWORD})):
         answers = [
             stage.anonymous.post(path, {"email": email, **body}) for email in (known, unknown)

@@ -70,7 +70,8 @@ def same(*answers: Answer) -> bool:
 
 
 def test_no_write_tells_a_hidden_item_from_one_that_never_was(desk: Desk) -> None:
-    name, path = desk.notes.name, desk.notes.path
+    name = desk.notes.name
+    path = desk.notes.path
     caller = desk.reading(
         *(may(name, action=action, permissions=SEEN) for action in ("create", "update", "delete"))
     )
@@ -99,7 +100,8 @@ def test_no_write_tells_a_hidden_item_from_one_that_never_was(desk: Desk) -> Non
 
 
 def test_no_query_of_a_write_looks_at_what_is_hidden(desk: Desk) -> None:
-    name, path = desk.notes.name, desk.notes.path
+    name = desk.notes.name
+    path = desk.notes.path
     caller = desk.reading(may(name, "title", action="update"), may(name, action="delete"))
     for query in (
         {"filter": {"secret": {"_starts_with": "a"}}},
@@ -120,7 +122,8 @@ def test_no_query_of_a_write_looks_at_what_is_hidden(desk: Desk) -> None:
 
 
 def test_what_the_database_minds_is_told_without_hidden_names(desk: Desk) -> None:
-    name, path = desk.notes.name, desk.notes.path
+    name = desk.notes.name
+    path = desk.notes.path
     blind = {"presets": {"secret": "beta", "vault": 1}}
     taken = desk.reading(may(name, "title", action="create", **blind)).post(
         path, {"title": "fresh"}
@@ -246,7 +249,8 @@ def test_a_collection_that_a_key_of_any_may_lead_to_is_not_told(desk: Desk) -> N
 
 
 def test_revisions_of_hidden_items_are_no_way_back_to_them(desk: Desk) -> None:
-    admin, name = desk.stage.admin, desk.notes.name
+    admin = desk.stage.admin
+    name = desk.notes.name
     revisions = f"filter[collection]={name}&fields=id&filter[item]={desk.hidden}"
     (revision,) = [row["id"] for row in admin.get(f"/revisions?{revisions}").data]
     writing = may(name, action="update", permissions=SEEN)
@@ -272,8 +276,10 @@ def test_revisions_of_hidden_items_are_no_way_back_to_them(desk: Desk) -> None:
 def test_nobody_gets_the_kept_answer_of_another_caller(desk: Desk) -> None:
     things = table(desk.stage.admin, field("title", "string"))
     permissions = [may(things.name, action="create"), may(things.name)]
-    one, other = desk.member(*permissions), desk.member(*permissions)
-    key, body = {"Idempotency-Key": "shared"}, {"title": "x"}
+    one = desk.member(*permissions)
+    other = desk.member(*permissions)
+    key = {"Idempotency-Key": "shared"}
+    body = {"title": "x"}
     first = one.send("POST", things.path, body, **key)
     assert one.send("POST", things.path, body, **key).text == first.text
     assert other.send("POST", things.path, body, **key).data["id"] != first.data["id"]
@@ -290,7 +296,8 @@ def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(desk: Desk
         field("note", "string"),
     )
     (row,) = things.add({"title": "a", "state": "draft"})
-    path, name = f"{things.path}/{row['id']}", things.name
+    path = f"{things.path}/{row['id']}"
+    name = things.name
     validated = may(name, "title", action="update", validation={"title": {"_neq": "bad"}})
     caller = desk.member(validated, may(name, "note", action="update"), may(name))
     assert caller.patch(path, {"title": "bad"}).codes == ["FAILED_VALIDATION"]
@@ -326,7 +333,8 @@ def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(desk: Desk
 
 def test_what_leaves_a_list_has_changed_and_must_fulfil_the_rule_as_well(desk: Desk) -> None:
     admin = desk.stage.admin
-    lists, rows = table(admin, field("name", "string")), table(admin, field("list", "integer"))
+    lists = table(admin, field("name", "string"))
+    rows = table(admin, field("list", "integer"))
     meta = {"one_field": "rows"}
     relation = {
         "collection": rows.name,

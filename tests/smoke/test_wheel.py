@@ -25,7 +25,8 @@ SOURCES = ("cms", "sql", "setup.cfg", "pyproject.toml", "README.md")
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel built of a copy of the sources, so that nothing of an older build gets into it."""
-    copy, target = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("wheel")
+    copy = tmp_path_factory.mktemp("sources")
+    target = tmp_path_factory.mktemp("wheel")
     for name in SOURCES:
         if (CHECKOUT / name).is_dir():
             shutil.copytree(

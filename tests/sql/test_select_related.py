@@ -36,7 +36,8 @@ RELATIONS: list[tuple[str, str, str | None, dict[str, Any]]] = [
         {"one_collection_field": "kind", "one_allowed_collections": ["tags", "notes"]},
     ),
 ]
-INTEGER, UUID = KEY_PATTERNS["bigint"], KEY_PATTERNS["uuid"]
+INTEGER = KEY_PATTERNS["bigint"]
+UUID = KEY_PATTERNS["uuid"]
 
 
 def fresh(inner: str) -> str:

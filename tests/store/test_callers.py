@@ -12,7 +12,8 @@ from tests.client import Client
 
 def test_a_path_leads_through_relations_of_either_kind(api: Client) -> None:
     user = api.get("/users/me?fields=id,email,role").data
-    store, identity = api.app.store, Identity(user=user["id"])
+    store = api.app.store
+    identity = Identity(user=user["id"])
     rule = parse_rule(
         {
             "owner": {"_eq": "$CURRENT_USER.role.name"},
@@ -37,7 +38,8 @@ def test_a_path_leads_through_relations_of_either_kind(api: Client) -> None:
 
 
 def test_nobody_has_no_values(api: Client) -> None:
-    store, path = api.app.store, CallerValue(Caller.USER, (FieldName("email"),))
+    store = api.app.store
+    path = CallerValue(Caller.USER, (FieldName("email"),))
     caller_facts = store.run_read(
         ANONYMOUS, lambda scene: caller_values(store, scene, store.database.fetch, [path])
     )

@@ -119,7 +119,8 @@ def test_a_table_of_any_name_appears_and_works(api: Client, behind: Run, name: s
     word = (
         name[:50].replace(".", "-") + "?"
     )  # a dot in the name of a column would be a path in a query
-    table, column = sql.Identifier(name).as_string(), sql.Identifier(word).as_string()
+    table = sql.Identifier(name).as_string()
+    column = sql.Identifier(word).as_string()
     behind(
         f"CREATE TABLE {table} (id serial PRIMARY KEY, {column} text, parent int REFERENCES {table})"
     )

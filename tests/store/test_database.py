@@ -54,11 +54,9 @@ def test_a_server_that_comes_back_is_connected_to_at_once(
     settings: Config, empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pool that waits longer each time has not tried so often when whoever waits for it gives up."""
-    sockets, connect, attempts = (
-        Path(str(conninfo_to_dict(empty_dsn)["host"])),
-        Connection.connect,
-        itertools.count(1),
-    )
+    sockets = Path(str(conninfo_to_dict(empty_dsn)["host"]))
+    connect = Connection.connect
+    attempts = itertools.count(1)
     away = tmp_path / "sockets"
 
     def tried(*values: Any, **named: Any) -> Any:

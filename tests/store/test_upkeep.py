@@ -36,7 +36,8 @@ def months_ago(number: int) -> datetime:
 
 def make_month(connection: Connection, number: int) -> str:
     """Make the partitions of a month in the past, each with a row at its very end; return their suffix."""
-    first, last = months_ago(number), months_ago(number - 1)
+    first = months_ago(number)
+    last = months_ago(number - 1)
     for table in TABLES:
         bounds = f"FOR VALUES FROM ('{first}') TO ('{last}')"
         connection.execute(

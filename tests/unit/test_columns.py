@@ -196,7 +196,8 @@ def _compare(table: Sequence[Sequence[str]], ways: list[SourceColumn]) -> None:
 @examples
 @given(st.lists(st.none() | st.text('ab",\\{} é')))
 def test_an_array_is_put_together_the_same_in_both_ways(values: list[str | None]) -> None:
-    together, one_by_one = array(values), array([*values, None])
+    together = array(values)
+    one_by_one = array([*values, None])
     assert one_by_one == (f"{together[:-1]},NULL}}" if values else "{NULL}")
 
 

@@ -25,7 +25,8 @@ from cms.http.request import Request
 def test_a_cookie_goes_to_the_service_and_nowhere_else(
     public: str, mounted: str, mode: Mode, path: str
 ) -> None:
-    request, response = Request(testing.create_environ(root_path=mounted)), falcon.Response()
+    request = Request(testing.create_environ(root_path=mounted))
+    response = falcon.Response()
     Cookies(
         secure=True, same_site="Lax", path=public, refresh_life=60, session_life=60
     ).set_session(request, response, IssuedTokens(mode, "token", 1))

@@ -37,11 +37,9 @@ def token_of(user: str, *, secret: str = SECRET, session: str | None = None) -> 
 
 
 def test_a_token_tells_its_user_again_and_again() -> None:
-    identification, user, other = (
-        Authentication(SECRET, origins=ORIGINS),
-        str(uuid4()),
-        str(uuid4()),
-    )
+    identification = Authentication(SECRET, origins=ORIGINS)
+    user = str(uuid4())
+    other = str(uuid4())
     tokens = [token_of(user), token_of(other), token_of(user)]
     assert [identity(identification, token).user for token in tokens * 2] == [user, other, user] * 2
 

@@ -80,7 +80,8 @@ def test_moments_are_moved(now: Now, moved: timedelta) -> None:
 
 @given(st.integers(-3000, 3000))
 def test_months_keep_to_the_calendar(months: int) -> None:
-    today, then = datetime.now(UTC), moment(Now(months, "month"))
+    today = datetime.now(UTC)
+    then = moment(Now(months, "month"))
     assert (then.year * 12 + then.month) - (today.year * 12 + today.month) == months
     assert then.day <= today.day
 

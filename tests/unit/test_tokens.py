@@ -18,9 +18,11 @@ from cms.auth.tokens import (
 )
 from cms.errors import Refused
 
-SECRET, OTHER = "only-for-tests-" * 3, "another-secret-" * 3
+SECRET = "only-for-tests-" * 3
+OTHER = "another-secret-" * 3
 MINUTE = timedelta(minutes=1)
-USER, SESSION = "6f0c3d0e-8f5d-4d0a-9a39-3f6f0f6f0a01", "6f0c3d0e-8f5d-4d0a-9a39-3f6f0f6f0a02"
+USER = "6f0c3d0e-8f5d-4d0a-9a39-3f6f0f6f0a01"
+SESSION = "6f0c3d0e-8f5d-4d0a-9a39-3f6f0f6f0a02"
 
 
 def letter(purpose: str = "password-reset", *, secret: str = SECRET) -> str:

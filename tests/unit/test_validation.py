@@ -179,7 +179,8 @@ def test_variables_stand_for_the_caller() -> None:
         {"title": {"_eq": "$CURRENT_USER.email"}, "author": {"_in": ["$CURRENT_USER.articles.id"]}}
     )
     paths = caller_paths(rule)
-    email, articles = (FieldName("email"),), (FieldName("articles"), FieldName("id"))
+    email = (FieldName("email"),)
+    articles = (FieldName("articles"), FieldName("id"))
     assert paths == {CallerValue(Caller.USER, email), CallerValue(Caller.USER, articles)}
     known = {path: ["a@b.c"] if path.path == email else [1, 2] for path in paths}
     under = RuleContext(ARTICLES, user="u", caller_values=known)

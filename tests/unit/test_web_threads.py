@@ -21,7 +21,8 @@ def pool(size: int, *, max_waiting: int, relieve: Callable[[], None] = lambda: N
 
 
 def test_no_more_threads_work_at_a_time_than_there_are_slots() -> None:
-    threads, gate = pool(2, max_waiting=5), threading.Event()
+    threads = pool(2, max_waiting=5)
+    gate = threading.Event()
     begun: Queue[int] = Queue()
 
     def work(number: int) -> None:
@@ -37,7 +38,8 @@ def test_no_more_threads_work_at_a_time_than_there_are_slots() -> None:
 
 
 def test_a_thread_that_waits_for_a_client_lets_another_work() -> None:
-    threads, client = pool(1, max_waiting=3), threading.Event()
+    threads = pool(1, max_waiting=3)
+    client = threading.Event()
     done: Queue[str] = Queue()
 
     def slow() -> None:
@@ -54,7 +56,8 @@ def test_a_thread_that_waits_for_a_client_lets_another_work() -> None:
 
 
 def test_when_too_many_wait_for_clients_somebody_is_asked_to_end_some() -> None:
-    client, asked = threading.Event(), threading.Event()
+    client = threading.Event()
+    asked = threading.Event()
     threads = pool(1, max_waiting=2, relieve=asked.set)
     waiting: Queue[None] = Queue()
 
@@ -74,7 +77,9 @@ def test_when_too_many_wait_for_clients_somebody_is_asked_to_end_some() -> None:
 
 
 def test_a_thread_whose_client_is_there_waits_for_it_no_more_before_it_has_its_turn() -> None:
-    client, waiting, end = threading.Event(), threading.Event(), threading.Event()
+    client = threading.Event()
+    waiting = threading.Event()
+    end = threading.Event()
     threads = pool(1, max_waiting=1)
 
     def slow() -> None:
@@ -102,7 +107,8 @@ def test_a_thread_whose_client_is_there_waits_for_it_no_more_before_it_has_its_t
 
 
 def test_one_that_works_for_too_long_hangs_and_one_that_waits_does_not() -> None:
-    threads, end = pool(1, max_waiting=1), threading.Event()
+    threads = pool(1, max_waiting=1)
+    end = threading.Event()
     begun = threading.Event()
 
     def wait_for_client() -> None:

@@ -65,7 +65,8 @@ def answered(start: Start, body: bytes) -> list[bytes]:
 
 def description(environ: Environ) -> dict[str, object]:
     """Return what the server told of a request, and its body as a digest."""
-    digest, size = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    size = 0
     fault = None
     try:
         while piece := environ["wsgi.input"].read(CHUNK):

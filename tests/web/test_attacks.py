@@ -223,7 +223,8 @@ def test_requests_behind_requests_are_all_answered_in_their_order(patient: Runni
 def test_a_handshake_of_tls_has_a_deadline(tmp_path: Path) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("localhost")
-    certfile, keyfile = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    certfile = tmp_path / "certificate.pem"
+    keyfile = tmp_path / "key.pem"
     certificate.private_key_pem.write_to_path(keyfile)
     certfile.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
     context = ssl.create_default_context()

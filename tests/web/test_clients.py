@@ -90,7 +90,8 @@ def test_an_upload_has_to_come_at_a_least_pace(hurried: Running) -> None:
 
 
 def test_an_upload_that_takes_long_and_keeps_its_pace_is_taken(hurried: Running) -> None:
-    size, piece = 3_000_000, b"x" * 100_000
+    size = 3_000_000
+    piece = b"x" * 100_000
     with hurried.connect(10) as wire:
         wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
         for _ in range(size // len(piece)):

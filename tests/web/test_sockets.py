@@ -18,7 +18,8 @@ pytestmark = pytest.mark.slow
 def test_connections_over_tls_are_served_whole(tmp_path: Path) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("localhost")
-    certfile, keyfile = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    certfile = tmp_path / "certificate.pem"
+    keyfile = tmp_path / "key.pem"
     certificate.private_key_pem.write_to_path(keyfile)
     certfile.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
     context = ssl.create_default_context()

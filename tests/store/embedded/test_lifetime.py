@@ -68,7 +68,8 @@ def test_a_second_start_takes_under_three_seconds_and_has_the_rows(data: Path) -
 @slow
 def test_a_clean_stop_leaves_no_process_and_nothing_to_recover(data: Path) -> None:
     server = start(data, settings=FAST)
-    number, keeper = postmaster(data), watchdog_of(data)
+    number = postmaster(data)
+    keeper = watchdog_of(data)
     with psycopg.connect(server.dsn) as idle:
         server.stop()
         server.stop()
