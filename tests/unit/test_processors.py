@@ -96,19 +96,13 @@ assert shown() == [available[-1]]
 @several_processors
 def test_images_are_transformed_on_all_processors() -> None:
     run("""
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from cms.config import load
-from cms.files.image_pool import ImagePool
+from cms.files.image_process import ImageProcess
 
-with TemporaryDirectory() as folder:
-    pool = ImagePool(load({"DATA_DIR": folder}, folder=Path(folder)))
-    child = pool._child()
-    try:
-        assert sorted(os.sched_getaffinity(child.pid)) == available
-    finally:
-        child.kill()
-        child.wait()
+child = ImageProcess(2**30)
+try:
+    assert sorted(os.sched_getaffinity(child._process.pid)) == available
+finally:
+    child.end()
 """)
 
 
