@@ -96,6 +96,7 @@ def read_migrations(folder: Path) -> tuple[Migration, ...]:
 def _read(path: Path) -> Migration:
     match = FILE_NAME.fullmatch(path.stem)
     text = path.read_text(encoding="utf-8")
+    # Without a number in its name a file has no position in the order.
     if match is None:
         raise MigrationError(f"{path.name} is not named like a migration: 0001_words.sql.")
     # Whoever reads a failed migration reads first what it was for.
@@ -152,13 +153,20 @@ def _apply_next(connection: Connection, migrations: Sequence[Migration]) -> str 
         missing = _missing(migrations, _applied(connection))
         if not missing:
             return None
-        try:
+        with _named_failures(missing[0].name):
             _apply(connection, missing[0])
-        except psycopg.Error as error:
-            raise MigrationError(f"Migration {missing[0].name} failed: {error}") from error
     # After the commit: before it the migration may still come to nothing.
     log.info("applied migration %s", missing[0].name)
     return missing[0].name
+
+
+@contextmanager
+def _named_failures(name: str) -> Iterator[None]:
+    """Say in an error of PostgreSQL which migration failed."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise MigrationError(f"Migration {name} failed: {error}") from error
 
 
 def _apply(connection: Connection, migration: Migration) -> None:
@@ -179,10 +187,8 @@ def _apply_next_of_queue(connection: Connection) -> str | None:
             return None
         _execute(connection, "lift_time_limit")
         _execute(connection, "create_queue_table")
-        try:
+        with _named_failures(missing[0].name):
             connection.execute(missing[0].text.encode())
-        except psycopg.Error as error:
-            raise MigrationError(f"Migration {missing[0].name} failed: {error}") from error
         _execute(connection, "record_queue_migrations", list(missing[0].migrations))
     log.info("applied migration %s", missing[0].name)
     return missing[0].name
@@ -202,6 +208,7 @@ def _enable_unaccent(connection: Connection) -> bool:
 
 def _missing_of_queue(connection: Connection) -> Sequence[QueueMigration]:
     is_recorded, has_queue = _execute(connection, "find_queue_tables").fetchone() or (False, False)
+    # Two programs with one queue would take each other's jobs.
     if has_queue and not is_recorded:
         raise MigrationError(
             "This schema holds the queue (procrastinate) of another program. Give the service "
@@ -252,6 +259,7 @@ def _check(migration: Migration, record: AppliedMigration) -> None:
             f"The database was made with migration {record.name}, but {migration.name} is here "
             "in its place. Old migrations are neither removed nor renamed: restore the file."
         )
+    # The database has what the file said before: the two would differ from now on.
     if migration.sha256 != record.sha256:
         raise MigrationError(
             f"Migration {migration.name} was changed after it had been applied. "
