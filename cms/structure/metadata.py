@@ -81,7 +81,7 @@ def delete_collection_records(
     transaction: Transaction, collection: str, *, catalogue: Catalogue
 ) -> None:
     """Remove every row about a collection."""
-    # Before the relations are gone, by which the lists are found.
+    # Before the relations are deleted, by which the lists are found.
     _delete_list_fields(transaction, collection, None, catalogue)
     for step in (
         "remove_collection_from_junctions",

@@ -10,18 +10,19 @@ from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, abbreviated, forbidden, invalid_payload, not_found
 from cms.items.read.prepare import narrow_to_key
-from cms.items.read.reads import parse_key
+from cms.items.read.reads import parse_key, require_user
 from cms.items.write.preconditions import check_match
 from cms.items.write.transaction_reads import find
 from cms.query.language.ast import Query, RowOutput, Slot
 from cms.query.language.parse import parse_query_string
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
-from cms.store.identity import ANONYMOUS, Identity
+from cms.store.identity import Identity
 from cms.store.store import Store, WritePlan
 
 ACTIVITY = "system_activity"
 MAX_COMMENT = 100_000
+"""Characters of one comment."""
 
 
 def comment(
@@ -36,7 +37,7 @@ def comment(
 
     Returns the comment, or None when the caller may not read comments.
     """
-    _require_user(identity)
+    require_user(identity)
     texts = _parse_texts(payload, ("collection", "item", "comment"))
 
     def work(transaction: Transaction, context: RequestContext) -> bytes | None:
@@ -65,7 +66,7 @@ def change_comment(
     if_match: str | None = None,
 ) -> bytes | None:
     """Give a comment another text; only its author and administrators may."""
-    _require_user(identity)
+    require_user(identity)
     texts = _parse_texts(payload, ("comment",))
 
     def work(transaction: Transaction, context: RequestContext) -> bytes | None:
@@ -82,7 +83,7 @@ def delete_comment(
     store: Store, identity: Identity, *, key: str, if_match: str | None = None
 ) -> None:
     """Delete a comment; only its author and administrators may."""
-    _require_user(identity)
+    require_user(identity)
 
     def work(transaction: Transaction, context: RequestContext) -> None:
         own = _require_own(store, transaction, context, key, if_match=if_match)
@@ -93,19 +94,15 @@ def delete_comment(
     )
 
 
-def _require_user(identity: Identity) -> None:
-    if identity == ANONYMOUS:
-        raise Refused(Problem("INVALID_CREDENTIALS", "Credentials are needed."))
-
-
 def _parse_texts(payload: Mapping[str, object], names: tuple[str, ...]) -> dict[str, str]:
     """Return the fields of a body, all of which are required; a key may be a number."""
-    problems = [
-        _problem(name, payload, "there is no such field") for name in payload.keys() - {*names}
-    ]
+    problems = []
+    for name in payload.keys() - {*names}:
+        problems.append(_problem(name, payload, "there is no such field"))
     texts: dict[str, str] = {}
     for name in names:
         value = payload.get(name)
+        # A boolean is an int to Python, but no key.
         if name == "item" and isinstance(value, int) and not isinstance(value, bool):
             value = str(value)
         if isinstance(value, str) and value.strip() and len(value) <= MAX_COMMENT:

@@ -18,10 +18,10 @@ MAX_SHORT_DIGITS = 17
 
 def cell_parser(field: Field, *, is_relational: bool) -> ParseCell:
     """Return the function that parses one cell of a field; cells are never empty."""
-    # An alias without a column holds lists of related items.
+    # A field without a column holds lists of related items.
     if field.column is None:
         return parse_json
-    # A related item may stand in the place of its key.
+    # The cell may hold the related item itself instead of its key.
     if is_relational and field.type.cell is Cell.TEXT:
         return parse_json_or_text
     return _PARSERS[field.type.cell]
