@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from typing import NamedTuple
 
-from cms.errors import Problem, Refused, abbreviated, invalid_payload
+from cms.errors import Problem, Refused, invalid_payload
 from cms.schema import names
 from cms.schema.meta_settings import (
     COLLECTION_KEYS,
@@ -18,10 +18,13 @@ from cms.schema.meta_settings import (
     FIELD_META,
     MetaSettings,
     parse_settings,
+    setting_problem,
+    setting_value_problem,
     unknown_keys,
 )
-from cms.schema.types import ALIAS, ALIAS_SPECIALS, KEY_TYPES, TYPES
+from cms.schema.types import ALIAS, ALIAS_SPECIALS, KEY_TYPES, TYPES, type_named
 from cms.schema.types.field_type import FieldType
+from cms.schema.types.numbers import INTEGER
 from cms.schema.types.texts import HASH
 
 _MAX_PRECISION = 1000
@@ -64,16 +67,12 @@ class Inconsistency(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FieldDefinition:
-    """A field to be made: the name of its type, its settings, and the settings of its column."""
+    """A field to be made: its type, its settings, and the settings of its column."""
 
     name: str
-    type_name: str
+    type: FieldType
     meta: MetaSettings = attribute(default_factory=MetaSettings)
     schema: MetaSettings = attribute(default_factory=MetaSettings)
-
-    @property
-    def type(self) -> FieldType:
-        return TYPES[self.type_name]
 
     @property
     def is_alias(self) -> bool:
@@ -165,17 +164,16 @@ def _parse_field(payload: object, prefix: str, problems: list[Problem]) -> Field
     name = payload.get("field")
     if reason := names.invalid_name_reason(name):
         problems.append(_problem(f"{prefix}field", reason, name))
-    type_name = payload.get("type")
-    if type_name == "dateTime":
-        type_name = "datetime"
-    if not isinstance(type_name, str) or type_name not in _NEW_TYPES:
+    field_type = type_named(payload.get("type"))
+    if field_type is None or not field_type.is_known:
         allowed = ", ".join(_NEW_TYPES)
-        problems.append(_problem(f"{prefix}type", f"it must be one of {allowed}", type_name))
+        reason = f"it must be one of {allowed}"
+        problems.append(_problem(f"{prefix}type", reason, payload.get("type")))
     meta = parse_settings(payload.get("meta"), FIELD_META, f"{prefix}meta", problems)
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, f"{prefix}schema", problems)
-    if len(problems) > count_before:
+    if len(problems) > count_before or field_type is None:
         return None
-    field = FieldDefinition(str(name), str(type_name), meta, schema)
+    field = FieldDefinition(str(name), field_type, meta, schema)
     for setting, reason in _inconsistencies(field):
         problems.append(_problem(f"{prefix}{setting}", reason, _setting_value(field, setting)))
     return replace(field, meta=_with_implied_specials(field))
@@ -184,7 +182,7 @@ def _parse_field(payload: object, prefix: str, problems: list[Problem]) -> Field
 def _setting_value(field: FieldDefinition, setting: str) -> object:
     """Return the value of a setting such as `type` or `schema.max_length`."""
     if setting == "type":
-        return field.type_name
+        return field.type.name
     group, _, key = setting.partition(".")
     settings = field.meta if group == "meta" else field.schema
     return settings.get(key)
@@ -205,7 +203,7 @@ def _inconsistencies(field: FieldDefinition) -> list[Inconsistency]:
 
 
 def _key_inconsistencies(field: FieldDefinition) -> list[Inconsistency]:
-    if field.is_key and field.type_name not in KEY_TYPES:
+    if field.is_key and field.type.name not in KEY_TYPES:
         return [Inconsistency("type", f"a primary key is one of {', '.join(KEY_TYPES)}")]
     return []
 
@@ -311,14 +309,14 @@ def _with_key(fields: tuple[FieldDefinition, ...]) -> tuple[FieldDefinition, ...
         )
     meta = MetaSettings(readonly="true", hidden="true")
     schema = MetaSettings(is_primary_key=True, has_auto_increment=True)
-    return (FieldDefinition("id", "integer", meta, schema), *fields)
+    return (FieldDefinition("id", INTEGER, meta, schema), *fields)
 
 
 def _problem(path: str, reason: str, value: object = None) -> Problem:
-    extensions: dict[str, object] = {"reason": reason, "field": path}
-    if value is not None:
-        extensions["value"] = abbreviated(value)
-    return Problem("INVALID_PAYLOAD", f"Invalid payload. {path}: {reason}.", extensions)
+    """Return the problem of a setting; a value that is missing is not named."""
+    if value is None:
+        return setting_problem(path, reason)
+    return setting_value_problem(path, reason, value)
 
 
 def _refuse(problems: list[Problem]) -> None:

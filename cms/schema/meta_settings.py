@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from cms.errors import Problem, abbreviated
-from cms.schema.types import TYPES
+from cms.schema.types.numbers import BOOLEAN, INTEGER
+from cms.schema.types.structures import JSON
+from cms.schema.types.texts import TEXT
 
 Parse = Callable[[object], object]
 
@@ -35,11 +37,11 @@ def one_of(*allowed: str) -> Parse:
 
 
 def parse_boolean(value: object) -> bool:
-    return TYPES["boolean"].parse(value) == "true"
+    return BOOLEAN.parse(value) == "true"
 
 
 def parse_size(value: object) -> int:
-    number = int(TYPES["integer"].parse(value))
+    number = int(INTEGER.parse(value))
     if not 0 <= number <= 10_485_760:
         raise ValueError("it must be a whole number from 0 to 10485760")
     return number
@@ -59,7 +61,7 @@ def string_list(value: object) -> list[str]:
 
 
 def parse_paths(value: object) -> str:
-    return TYPES["json"].parse(string_list(value))
+    return JSON.parse(string_list(value))
 
 
 def parse_color(value: object) -> str:
@@ -75,7 +77,7 @@ def parse_translations(value: object) -> str:
     for index, entry in enumerate(value):
         if reason := _invalid_translation_reason(entry):
             raise ValueError(f"entry {index}: {reason}")
-    return TYPES["json"].parse(value)
+    return JSON.parse(value)
 
 
 def _invalid_translation_reason(entry: object) -> str | None:
@@ -112,11 +114,11 @@ _TRANSLATION_KEYS = ("language", "translation", "singular", "plural")
 _COLOR = re.compile(r"#([0-9A-Fa-f]{3,4}|[0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})")
 _PREVIEW_URL = re.compile(r"(https?://|/|\{\{)[^\s\x00-\x1f\x7f]*", re.IGNORECASE)
 
-_TEXT = MetaSetting(TYPES["text"].parse, "text")
-_JSON = MetaSetting(TYPES["json"].parse, "json")
-_INTEGER = MetaSetting(TYPES["integer"].parse, "integer")
+_TEXT = MetaSetting(TEXT.parse, "text")
+_JSON = MetaSetting(JSON.parse, "json")
+_INTEGER = MetaSetting(INTEGER.parse, "integer")
 _TRANSLATIONS = MetaSetting(parse_translations, "json")
-_FLAG = MetaSetting(TYPES["boolean"].parse, "boolean", is_nullable=False)
+_FLAG = MetaSetting(BOOLEAN.parse, "boolean", is_nullable=False)
 
 COLLECTION_META: Mapping[str, MetaSetting] = MappingProxyType(
     {
@@ -248,7 +250,7 @@ def parse_settings(
     if payload is None:
         return settings
     if not isinstance(payload, Mapping):
-        problems.append(_problem(path, "it must be an object"))
+        problems.append(setting_problem(path, "it must be an object"))
         return settings
     for key, value in payload.items():
         setting = known.get(key)
@@ -256,10 +258,10 @@ def parse_settings(
             try:
                 settings[key] = _parse_value(setting, value)
             except ValueError as error:
-                problems.append(_value_problem(f"{path}.{key}", str(error), value))
+                problems.append(setting_value_problem(f"{path}.{key}", str(error), value))
         elif key not in READ_ONLY_KEYS:
             reason = f"it is not known; there are {', '.join(known)}"
-            problems.append(_problem(f"{path}.{key}", reason))
+            problems.append(setting_problem(f"{path}.{key}", reason))
     return settings
 
 
@@ -268,7 +270,7 @@ def unknown_keys(
 ) -> list[Problem]:
     """Return a problem for each key of a body that would silently do nothing."""
     reason = f"it is not known; there are {', '.join(known)}"
-    return [_problem(f"{prefix}{key}", reason) for key in payload if key not in known]
+    return [setting_problem(f"{prefix}{key}", reason) for key in payload if key not in known]
 
 
 def mismatched_keys(
@@ -279,7 +281,7 @@ def mismatched_keys(
     """
     reason = "it is not what the path says, and cannot be changed"
     return [
-        _problem(key, reason)
+        setting_problem(key, reason)
         for key, values in path_values.items()
         if key in payload and payload[key] not in values
     ]
@@ -293,11 +295,13 @@ def _parse_value(setting: MetaSetting, value: object) -> object:
     return None
 
 
-def _problem(path: str, reason: str) -> Problem:
+def setting_problem(path: str, reason: str) -> Problem:
+    """Return the problem of a setting at a path of a body."""
     extensions = {"reason": reason, "field": path}
     return Problem("INVALID_PAYLOAD", f"Invalid payload. {path}: {reason}.", extensions)
 
 
-def _value_problem(path: str, reason: str, value: object) -> Problem:
-    problem = _problem(path, reason)
+def setting_value_problem(path: str, reason: str, value: object) -> Problem:
+    """Return the problem of a setting's value."""
+    problem = setting_problem(path, reason)
     return replace(problem, extensions={**problem.extensions, "value": abbreviated(value)})

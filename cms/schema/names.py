@@ -6,13 +6,15 @@ import re
 
 from cms.schema.system import QUEUE_PREFIX, is_system
 
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+MAX_NAME_BYTES = 63
+"""Bytes of a name in PostgreSQL, which cuts longer ones off."""
+NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{MAX_NAME_BYTES - 1}}}")
 
 
 def invalid_name_reason(name: object) -> str | None:
     """Return why a new collection or field cannot have a name, or None."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        return "a name has 1 to 63 characters: a letter, then letters, digits and _"
+        return f"a name has 1 to {MAX_NAME_BYTES} characters: a letter, then letters, digits and _"
     return None
 
 

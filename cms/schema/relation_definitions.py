@@ -22,7 +22,7 @@ from cms.schema.meta_settings import (
     unknown_keys,
 )
 from cms.schema.model import Catalogue, Collection, Field, Kind
-from cms.schema.names import invalid_collection_name_reason, invalid_name_reason
+from cms.schema.names import MAX_NAME_BYTES, invalid_collection_name_reason, invalid_name_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +256,8 @@ def _junction_columns(owner: str, target: str, meta: MetaSettings) -> tuple[str,
     `meta.junction_field` may name the second one.
     """
     prefix = "related_" if owner == target else ""
-    default_far = f"{prefix}{target}_id"[:63]
-    return f"{owner}_id"[:63], str(meta.get("junction_field") or default_far)
+    default_far = f"{prefix}{target}_id"[:MAX_NAME_BYTES]
+    return f"{owner}_id"[:MAX_NAME_BYTES], str(meta.get("junction_field") or default_far)
 
 
 def _junction_reason(junction: str, catalogue: Catalogue) -> str | None:

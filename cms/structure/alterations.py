@@ -25,7 +25,7 @@ from cms.schema.meta_settings import (
 )
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
 from cms.schema.names import invalid_name_reason
-from cms.schema.types import ALIAS_SPECIALS, TYPES
+from cms.schema.types import ALIAS_SPECIALS, TYPES, type_named
 from cms.schema.types.field_type import FieldType
 from cms.structure import metadata
 from cms.structure.column_changes import (
@@ -101,20 +101,21 @@ def _parse(field: Field, payload: Mapping[str, object], problems: list[Problem])
 
 def _type_of(payload: Mapping[str, object], field: Field) -> FieldType:
     type_name = payload.get("type", field.type.name)
-    type_name = "datetime" if type_name == "dateTime" else type_name
-    if not isinstance(type_name, str) or type_name not in TYPES:
+    field_type = type_named(type_name)
+    if field_type is None:
         raise invalid_payload(
             f"type: it must be one of {', '.join(TYPES)}",
             field="type",
             value=abbreviated(type_name),
         )
-    if type_name == field.type.name:
+    if field_type.name == field.type.name:
         # Not the type of that name: the field's own may be a variant that its column decides.
         return field.type
-    field_type = TYPES[type_name]
     if not (field_type.is_known and field_type.can_change and field.type.can_change):
         raise invalid_payload(
-            f"type: {field.type.name} cannot become {type_name}", field="type", value=type_name
+            f"type: {field.type.name} cannot become {field_type.name}",
+            field="type",
+            value=field_type.name,
         )
     return field_type
 

@@ -31,7 +31,8 @@ from cms.schema.relation_definitions import (
     check_many_to_any,
     parse_relation,
 )
-from cms.schema.types import KEY_TYPES, TYPES
+from cms.schema.types import ALIAS, KEY_TYPES, TYPES
+from cms.schema.types.numbers import INTEGER
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
@@ -253,7 +254,7 @@ def _ensure_list_field(
         )
     if present is None:
         special = ["m2m" if junction else "o2m"]
-        field = FieldDefinition(name, "alias", MetaSettings(special=special))
+        field = FieldDefinition(name, ALIAS, MetaSettings(special=special))
         insert_field_record(transaction, target.name, field)
 
 
@@ -273,7 +274,7 @@ def _create_junction(
     present = catalogue.collections.get(definition.junction)
     if present is None:
         key = FieldDefinition(
-            "id", "integer", schema=MetaSettings(is_primary_key=True, has_auto_increment=True)
+            "id", INTEGER, schema=MetaSettings(is_primary_key=True, has_auto_increment=True)
         )
         transaction.execute_ddl(ddl.create_table(definition.junction, (key,)))
         keys = {"collection": definition.junction}
@@ -322,7 +323,9 @@ def _add_key(transaction: Transaction, side: RelationDefinition, catalogue: Cata
             f'make "{side.field}" yourself'
         )
         raise invalid_payload(reason, field="meta.junction_collection")
-    definition = FieldDefinition(side.field, key.type.name, MetaSettings(hidden="true"), schema)
+    definition = FieldDefinition(
+        side.field, TYPES[key.type.name], MetaSettings(hidden="true"), schema
+    )
     add_column(transaction, side.collection, definition)
     insert_field_record(transaction, side.collection, definition)
 

@@ -86,6 +86,15 @@ def test_many_short_rows_are_too_large_together(admin: Client, stage: Stage) -> 
     assert len(short.get(limit=1000).data) == 1000
 
 
+def test_arrays_are_counted(admin: Client, stage: Stage) -> None:
+    lines = table(admin, field("n", "integer"))
+    stage.execute(f"ALTER TABLE {lines.name} ADD words text[]")
+    twelve = "SELECT ARRAY[repeat('x', 9000)] FROM generate_series(1, 12)"
+    stage.execute(f"INSERT INTO {lines.name} (words) {twelve}")
+    assert is_too_large(lines.get())
+    assert len(lines.get(limit=3).data) == 3
+
+
 def test_lists_in_items_are_counted(admin: Client) -> None:
     people = Table(admin, "people")
     (ann,) = people.add({"name": "Ann", "posts": [{"title": "x" * 200} for _ in range(480)]})

@@ -206,6 +206,9 @@ def test_texts_and_numbers_of_other_tables_are_cast_as_their_fields_say(
         "told": [],
     }
     assert admin.get("/items/older", **{"filter[told][_empty]": "true"}).data[0]["id"] == 1
+    for values, ids in (("true", []), ("false,true", [1])):
+        query = {"filter[ready][_in]": values, "fields": "id"}
+        assert [item["id"] for item in admin.get("/items/older", **query).data] == ids
     assert admin.post("/items/older", {"id": 2, "ready": 5}).status == 400
     last = admin.get("/revisions", **{"filter[collection]": "older", "sort": "-id"}).data[0]
     assert last["delta"] == {"ready": False, "told": []}

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cms.schema.types import TYPES, type_of_base_type, type_of_column
-from cms.schema.types.field_type import OutOfRange
+from cms.schema.definitions import KNOWN_SPECIALS
+from cms.schema.types import TYPES, VARIANTS, type_of_base_type, type_of_column
+from cms.schema.types.field_type import OutOfRange, Trait
 
 ANYTHING: st.SearchStrategy[object] = st.one_of(
     st.none(),
@@ -168,3 +169,30 @@ def test_a_column_without_a_range_of_its_own_holds_what_its_type_takes(base_type
 )
 def test_the_type_of_a_column(base: str, data: str, special: tuple[str, ...], name: str) -> None:
     assert type_of_column(base, data, special).name == name
+
+
+def test_every_type_of_a_column_has_one_field_type() -> None:
+    every = (*TYPES.values(), *VARIANTS)
+    base_types = [base_type for field_type in every for base_type in field_type.base_types]
+    assert len(base_types) == len(set(base_types))
+    assert {field_type.name for field_type in VARIANTS} <= TYPES.keys()
+
+
+def test_every_marker_of_a_type_is_one_that_fields_may_have() -> None:
+    for field_type in (*TYPES.values(), *VARIANTS):
+        assert field_type.markers <= set(KNOWN_SPECIALS)
+        assert not field_type.marker or field_type.marker in field_type.markers
+        assert not field_type.marked_types or field_type.marker
+
+
+def test_every_trait_is_one_of_a_type_and_needed_by_something() -> None:
+    traits = {trait for field_type in (*TYPES.values(), *VARIANTS) for trait in field_type.traits}
+    assert traits == set(Trait)
+
+
+def test_every_new_field_has_a_column_that_reads_back_as_its_type() -> None:
+    for name, field_type in TYPES.items():
+        assert bool(field_type.column_sql) == (name not in ("alias", "unknown"))
+        if field_type.size_settings:
+            sizes = range(1, len(field_type.size_settings) + 1)
+            assert field_type.sized_column_sql.format(*sizes).endswith(")")

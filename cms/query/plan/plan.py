@@ -36,11 +36,9 @@ from cms.query.plan.resolved import (
     both,
 )
 from cms.schema.model import Collection, Field
+from cms.schema.names import MAX_NAME_BYTES
 from cms.schema.types.field_type import Trait
 from cms.schema.types.texts import UNKNOWN
-
-LONGEST_NAME = 63
-"""Bytes of a column's name; PostgreSQL cuts off what is longer."""
 
 
 def plan(guarded: Guarded) -> ReadPlan:
@@ -127,7 +125,7 @@ def _row_version(collection: Collection) -> Field:
 def _is_renamed(output: GuardedOutput) -> bool:
     if isinstance(output, RowOutput):
         return True
-    return output.key != output.own_key or len(output.key.encode()) > LONGEST_NAME
+    return output.key != output.own_key or len(output.key.encode()) > MAX_NAME_BYTES
 
 
 # Which rows

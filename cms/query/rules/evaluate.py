@@ -74,6 +74,11 @@ def guess_type(value: object, operands: Sequence[object]) -> FieldType:
     return TEXT
 
 
+def guess_type_of_function(name: str) -> FieldType:
+    """Return the type that has a function, for a value that belongs to no field."""
+    return JSON if name == "count" else TIMESTAMP
+
+
 def function_of(field_type: FieldType, name: str) -> FieldFunction | None:
     """Return the function of a type; a to-many field has the count of its list."""
     functions = JSON.functions if field_type is ALIAS else field_type.functions

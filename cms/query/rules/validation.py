@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -30,18 +31,18 @@ from cms.query.plan.checks import require_fit
 from cms.query.plan.links import link_of
 from cms.query.plan.resolved import Value
 from cms.query.rules.evaluate import (
+    ToComparable,
     call_function,
     fulfils,
     function_of,
     guess_type,
+    guess_type_of_function,
     operand_reader,
     value_reader,
 )
 from cms.schema.field_names import FieldName
 from cms.schema.model import Catalogue, Collection
 from cms.schema.types import ALIAS
-from cms.schema.types.moments import TIMESTAMP
-from cms.schema.types.structures import JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,27 +196,31 @@ class _Evaluation:
     def _some(self, inner: Filter, subject: _CheckedValue, kind: str) -> list[Problem]:
         if not self._is_in_payload(subject):
             return []
-        items = subject.value
-        if not isinstance(items, list):
-            items = [items] if items else []
+        items = _items_of(subject.value)
         holds = any(not self.failures(inner, replace(subject, value=item)) for item in items)
-        return [] if holds == (kind == "some") else [self._problem(subject, kind, {})]
+        if holds == (kind == "some"):
+            return []
+        return [self._problem(subject, kind, {})]
 
     def _step(self, name: FieldName, subject: _CheckedValue) -> _CheckedValue:
-        values = subject.value if isinstance(subject.value, Mapping) else {}
-        path = (*subject.path, name.field)
-        is_untyped = subject.is_untyped or subject.item_collection is None
+        values: Mapping[str, object] = {}
+        if isinstance(subject.value, Mapping):
+            values = subject.value
+        unsent = None
         # Values that were not sent are known of the item itself, not of items nested in it.
-        unsent = None if subject.path else self.context.unsent_values.get(name.field)
+        if not subject.path:
+            unsent = self.context.unsent_values.get(name.field)
         value = _CheckedValue(
             values.get(name.field, unsent),
-            path,
+            (*subject.path, name.field),
             was_sent=name.field in values,
-            is_untyped=is_untyped,
+            is_untyped=subject.is_untyped or subject.item_collection is None,
         )
         if subject.item_collection:
             value = self._with_field(value, name, subject.item_collection)
-        return self._function(name.function, value) if name.function else value
+        if name.function:
+            return self._function(name.function, value)
+        return value
 
     def _with_field(
         self, value: _CheckedValue, name: FieldName, collection: Collection
@@ -224,18 +229,19 @@ class _Evaluation:
         if field is None:
             reason = f'A rule names "{name.field}", which "{collection.name}" does not have'
             raise invalid_query(reason, collection=collection.name, field=name.field)
-        target = None
-        if catalogue := self.context.catalogue:
-            link = link_of(catalogue, collection, name.field, name.target)
-            target = catalogue.collections.get(link.target) if link else None
-        return replace(value, typed=Value(field), item_collection=target)
+        return replace(value, typed=Value(field), item_collection=self._target_of(collection, name))
+
+    def _target_of(self, collection: Collection, name: FieldName) -> Collection | None:
+        """Return the collection of the items that a field leads to."""
+        catalogue = self.context.catalogue
+        if catalogue is None:
+            return None
+        link = link_of(catalogue, collection, name.field, name.target)
+        return catalogue.collections.get(link.target) if link else None
 
     def _function(self, name: str, subject: _CheckedValue) -> _CheckedValue:
         typed = subject.typed
-        if typed:
-            field_type = typed.field.type
-        else:
-            field_type = JSON if name == "count" else TIMESTAMP
+        field_type = typed.field.type if typed else guess_type_of_function(name)
         function = function_of(field_type, name)
         if function is None:
             raise invalid_query(
@@ -270,7 +276,10 @@ class _Evaluation:
     def _resolved(self, operand: Operand, operator: Operator) -> object:
         if isinstance(operand, CallerValue) and operand.path:
             values = tuple(self.context.caller_values.get(operand, ()))
-            return values if operator.takes is Takes.LIST else next(iter(values), None)
+            if operator.takes is Takes.LIST:
+                return values
+            # Without an item at the end of the path there is no value to compare with.
+            return next(iter(values), None)
         return bind_values([Placeholder(operand, _as_it_is, "validation")], self.bindings)[0]
 
     def _is_in_payload(self, subject: _CheckedValue) -> bool:
@@ -283,19 +292,22 @@ class _Evaluation:
         )
 
     def _problem(self, subject: _CheckedValue, kind: str, operand: Mapping[str, object]) -> Problem:
-        path = _path_text(subject)
-        message = (
-            self.message or f'Validation failed for "{path}": the rule "{kind}" does not hold.'
-        )
-        extensions = {
-            "field": subject.path[0] if subject.path else None,
-            "path": list(subject.path),
-            "type": kind,
-        }
-        collection = {}
+        extensions: dict[str, object] = {}
         if self.context.collection:
-            collection["collection"] = self.context.collection.name
-        return Problem("FAILED_VALIDATION", message, {**collection, **extensions, **operand})
+            extensions["collection"] = self.context.collection.name
+        extensions["field"] = next(iter(subject.path), None)
+        extensions["path"] = list(subject.path)
+        extensions["type"] = kind
+        path = _path_text(subject)
+        message = f'Validation failed for "{path}": the rule "{kind}" does not hold.'
+        return Problem("FAILED_VALIDATION", self.message or message, {**extensions, **operand})
+
+
+def _items_of(value: Any) -> list[Any]:
+    """Return related items as a list: a to-one field is sent as the one item."""
+    if isinstance(value, list):
+        return value
+    return [value] if value else []
 
 
 def _as_it_is(operand: object) -> object:
@@ -309,20 +321,18 @@ def _passes(operator: Operator, subject: _CheckedValue, operands: Sequence[objec
     belongs to no field passes nothing that it cannot be compared with.
     """
     typed = subject.typed
-    related = typed is None or typed.type is ALIAS or subject.item_collection is not None
+    is_item = typed is None or typed.type is ALIAS or subject.item_collection is not None
     # Related items are sent as objects or arrays, of which only emptiness and entries are tested.
-    if related and isinstance(subject.value, list | dict):
+    if is_item and isinstance(subject.value, list | dict):
         return operator.fits_items and fulfils(operator, subject.value, operands)
+    # A list of related items has no type of its own, and may be null or empty all the same.
     if typed and not (typed.type is ALIAS and operator.takes is Takes.NOTHING):
         require_fit(operator, typed)
-    field_type = typed.type if typed else guess_type(subject.value, operands)
-    read = value_reader(field_type)
+    read = value_reader(typed.type if typed else guess_type(subject.value, operands))
     try:
-        read_operands = [
-            None if operand is None else operand_reader(operator, read)(operand)
-            for operand in operands
-        ]
+        comparable_operands = _read_operands(operator, operands, read)
     except ValueError as error:
+        # Without a field nobody has said of which type the operands are.
         if typed is None:
             return False
         raise _misfit(error, operator, subject) from None
@@ -330,7 +340,15 @@ def _passes(operator: Operator, subject: _CheckedValue, operands: Sequence[objec
         value = None if subject.value is None else read(subject.value)
     except ValueError:
         return False
-    return fulfils(operator, value, read_operands)
+    return fulfils(operator, value, comparable_operands)
+
+
+def _read_operands(
+    operator: Operator, operands: Sequence[object], read: ToComparable
+) -> list[object]:
+    """Return operands as values to compare with; a variable without a value stays null."""
+    read_operand = operand_reader(operator, read)
+    return [None if operand is None else read_operand(operand) for operand in operands]
 
 
 def _misfit(error: ValueError, operator: Operator, subject: _CheckedValue) -> Refused:
@@ -353,10 +371,15 @@ def _operand_extension(operator: Operator, operands: Sequence[object]) -> Mappin
         key = "invalid"
     else:
         key = "valid"
-    return {key: shown if operator.takes is Takes.TWO else shown[0]}
+    if operator.takes is Takes.TWO:
+        return {key: shown}
+    return {key: shown[0]}
 
 
 def _as_json(operand: object) -> object:
     if isinstance(operand, tuple | list):
         return [_as_json(item) for item in operand]
-    return operand.isoformat() if hasattr(operand, "isoformat") else operand
+    # Only $NOW is no value of JSON.
+    if isinstance(operand, datetime):
+        return operand.isoformat()
+    return operand

@@ -66,12 +66,22 @@ _ALL = (
     GEOMETRY,
     *GEOMETRIES,
 )
-_VARIANTS = (SMALL_INTEGER, REAL, NUMERIC_BOOLEAN, TEXT_JSON, LIST, INET, OPAQUE, ENUM)
+VARIANTS = (SMALL_INTEGER, REAL, NUMERIC_BOOLEAN, TEXT_JSON, LIST, INET, OPAQUE, ENUM)
 """Types that clients know under the name of another one: their columns differ."""
 
 TYPES: Mapping[str, FieldType] = MappingProxyType(
     {field_type.name: field_type for field_type in _ALL}
 )
+
+_OTHER_NAMES = MappingProxyType({"dateTime": "datetime"})
+
+
+def type_named(name: object) -> FieldType | None:
+    """Return the type that a client names, or None for what is no type."""
+    if not isinstance(name, str):
+        return None
+    return TYPES.get(_OTHER_NAMES.get(name, name))
+
 
 # Whole numbers come first.
 KEY_TYPES = tuple(
@@ -82,12 +92,12 @@ KEY_TYPES = tuple(
 
 _BY_BASE_TYPE = {
     base_type: field_type
-    for field_type in (*_ALL, *_VARIANTS)
+    for field_type in (*_ALL, *VARIANTS)
     for base_type in field_type.base_types
 }
 # If a field has several markers, the first in alphabetical order decides.
 _MARKED_TYPES = sorted(
-    (field_type for field_type in (*_ALL, *_VARIANTS) if field_type.marked_types),
+    (field_type for field_type in (*_ALL, *VARIANTS) if field_type.marked_types),
     key=lambda field_type: field_type.marker,
 )
 
