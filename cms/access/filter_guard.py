@@ -28,8 +28,9 @@ from cms.query.plan.guarded import (
     GuardedOperand,
     GuardedPath,
     GuardedTest,
+    GuardedValue,
 )
-from cms.query.plan.resolved import Value, both
+from cms.query.plan.resolved import both
 from cms.schema.field_names import FieldName
 from cms.schema.model import Field
 
@@ -74,7 +75,7 @@ class FilterGuard:
             return AtItems(step, guarded, negated=inner.negated)
         return AtItems(step, self.filter(inner, target, level + 1))
 
-    def _tested_value(self, name: FieldName, field: Field, view: View) -> Value:
+    def _tested_value(self, name: FieldName, field: Field, view: View) -> GuardedValue:
         """Return the value that is tested.
 
         A function reads what its field shows, so secrets are refused; a plain secret may be tested

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from cms.access.views import View
 from cms.errors import Refused, forbidden, invalid_query, not_found
+from cms.query.plan.guarded import GuardedValue
 from cms.query.plan.links import Link, any_links, link_of
-from cms.query.plan.resolved import LinkStep, Predicate, Value, both
+from cms.query.plan.resolved import LinkStep, Predicate, both
 from cms.schema.field_names import FieldName
 from cms.schema.model import Catalogue, Field
 
@@ -21,7 +22,7 @@ class GuardedValuePath(NamedTuple):
     """A path of relations, and the value at its end."""
 
     steps: tuple[LinkStep, ...]
-    value: Value
+    value: GuardedValue
 
 
 @dataclass(slots=True)
@@ -56,15 +57,15 @@ class NameGuard:
             raise self.unknown_field(view, name)
         return view.collection.fields[name]
 
-    def value(self, field: Field, view: View, function: str | None = None) -> Value:
+    def value(self, field: Field, view: View, function: str | None = None) -> GuardedValue:
         """Return the value of a field, null in the rows in which the caller may not read it."""
         if view.masks is None:
-            return Value(field, function)
+            return GuardedValue(field, function)
         # Of the history, each collection's rules say which members of a revision may be read.
         members = view.members.get(field.name)
-        return Value(field, function, when=_condition(view, field.name), members=members)
+        return GuardedValue(field, function, when=_condition(view, field.name), members=members)
 
-    def readable_value(self, name: FieldName, view: View) -> Value:
+    def readable_value(self, name: FieldName, view: View) -> GuardedValue:
         """Return the value of a name, with its rules; secrets are refused."""
         named_field = self.visible_field(view, name.written)
         if named_field.is_secret:
@@ -73,7 +74,7 @@ class NameGuard:
             link = self.link(FieldName(named_field.name), view)
             if link and link.to_many:
                 step = self.step(name, link, view, self.follow(name, link, view))
-                return Value(named_field, name.function, step)
+                return GuardedValue(named_field, counted=step)
         return self.value(named_field, view, name.function)
 
     # Relations

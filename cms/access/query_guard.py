@@ -22,10 +22,11 @@ from cms.query.plan.guarded import (
     GuardedOutput,
     GuardedQuery,
     GuardedTerm,
+    GuardedValue,
 )
 from cms.query.plan.links import Link
 from cms.query.plan.ordering import default_sort, tie_breakers
-from cms.query.plan.resolved import LinkStep, Value, both
+from cms.query.plan.resolved import LinkStep, both
 from cms.schema.field_names import FieldName
 from cms.schema.model import Field
 
@@ -77,7 +78,7 @@ class QueryGuard:
             counts=query.counts,
         )
 
-    def _search_values(self, query: Query, view: View) -> tuple[Value, ...]:
+    def _search_values(self, query: Query, view: View) -> tuple[GuardedValue, ...]:
         if query.search is None:
             return ()
         return tuple(self.names.value(field, view) for field in search_fields(view))
@@ -161,7 +162,7 @@ class QueryGuard:
             raise invalid_query(
                 f'"{pick.key}" is a function and cannot be opened', parameter="fields"
             )
-        if field.column is None and value.step is None:
+        if field.column is None and value.counted is None:
             raise self.names.unknown_field(view, field.name)
         return GuardedColumn(pick.key, pick.name.key, value)
 
@@ -209,7 +210,7 @@ class QueryGuard:
         for field in fields:
             # The primary key orders every row, even rows in which the caller does not see it.
             if field.name == view.collection.primary_key:
-                yield GuardedTerm(Value(field))
+                yield GuardedTerm(GuardedValue(field))
             elif view.sees(field.name):
                 yield GuardedTerm(self.names.value(field, view))
 

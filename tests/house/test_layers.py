@@ -92,7 +92,15 @@ def test_only_the_database_knows_psycopg_and_only_http_knows_falcon() -> None:
 
 RAW = {"FieldName", "Query", "Pick", "Star", "Filter", "AtField", "Some", "OperatorTest"}
 """Types of names and filters as they were written."""
-GUARDED = {"Guarded", "GuardedQuery", "AtValue", "AtItems", "GuardedPath", "predicate_of"}
+GUARDED = {
+    "Guarded",
+    "GuardedQuery",
+    "GuardedValue",
+    "AtValue",
+    "AtItems",
+    "GuardedPath",
+    "predicate_of",
+}
 """What only the guard makes, and only the planner takes."""
 WITHOUT_RAW = ("cms.query.sql.", "cms.query.plan.")
 

@@ -9,26 +9,31 @@ from cms.errors import invalid_query
 from cms.query.language.ast import CallerValue, Slot
 from cms.query.language.operators import OPERATORS, Operator, Takes
 from cms.query.plan.bindings import Placeholder
-from cms.query.plan.guarded import GuardedPath, GuardedTest
+from cms.query.plan.guarded import GuardedPath, GuardedTest, GuardedValue
 from cms.query.plan.resolved import AnyOf, CallerPath, Predicate, SearchMatch, TypedTest, Value
 from cms.schema.types.field_type import Search, Trait
 from cms.schema.types.structures import parse_geometry
 from cms.schema.types.texts import parse_text
 
 
-def fitting(value: Value) -> Value:
-    """Return the value; raises `Refused` INVALID_QUERY when function and type do not fit."""
-    # A number of related items needs no column.
-    if value.function is None or value.step is not None:
-        return value
-    field = value.field
-    if value.function not in field.type.functions:
+def value_of(guarded: GuardedValue) -> Value:
+    """Return a value that can be printed.
+
+    Raises `Refused` INVALID_QUERY when function and type do not fit.
+    """
+    field = guarded.field
+    if guarded.counted is not None:
+        return Value(field, step=guarded.counted)
+    if guarded.function is None:
+        return Value(field, when=guarded.when, members=guarded.members)
+    function = field.type.functions.get(guarded.function)
+    if function is None:
         type_name = field.type.name
         reason = (
-            f'There is no function "{value.function}" for the type {type_name} of "{field.name}"'
+            f'There is no function "{guarded.function}" for the type {type_name} of "{field.name}"'
         )
         raise invalid_query(reason, collection=field.collection, field=field.name)
-    return value
+    return Value(field, function, when=guarded.when, members=guarded.members)
 
 
 def typed_test(test: GuardedTest, value: Value) -> TypedTest:
@@ -54,7 +59,7 @@ def typed_test(test: GuardedTest, value: Value) -> TypedTest:
 def _caller_path(path: GuardedPath, label: str) -> CallerPath:
     # The path begins at the caller's own key; the rest of it is printed as a sub-select.
     start = Placeholder(CallerValue(path.caller.start), str, label)
-    return CallerPath(path.collection, start, path.allowed, path.steps, fitting(path.value))
+    return CallerPath(path.collection, start, path.allowed, path.steps, value_of(path.value))
 
 
 def require_fit(operator: Operator, value: Value) -> None:

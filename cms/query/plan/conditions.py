@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cms.query.language.ast import And, Or
-from cms.query.plan.checks import fitting, typed_test
+from cms.query.plan.checks import typed_test, value_of
 from cms.query.plan.guarded import AtItems, AtValue, FieldTest, GuardedFilter, GuardedTest
 from cms.query.plan.resolved import All, AnyOf, Exists, Predicate, Value
 
@@ -19,7 +19,7 @@ def predicate_of(filter: GuardedFilter) -> Predicate:
         case Or(items):
             return AnyOf(tuple(predicate_of(item) for item in items))
         case AtValue(value, test):
-            return _on_value(test, fitting(value))
+            return _on_value(test, value_of(value))
         case AtItems(step, inner, negated):
             return Exists(step, predicate_of(inner), negated=negated)
 

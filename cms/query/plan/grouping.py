@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cms.errors import Refused, invalid_query
-from cms.query.plan.checks import fitting
+from cms.query.plan.checks import value_of
 from cms.query.plan.guarded import AggregateTerm, GuardedAggregate, GuardedGroup, GuardedQuery
 from cms.query.plan.resolved import AggregateValue, Group, Grouping, Order, Value
 from cms.schema.types.field_type import FieldType, Trait
@@ -32,7 +32,7 @@ def grouping_of(query: GuardedQuery) -> Grouping | None:
 
 
 def _group(group: GuardedGroup) -> Group:
-    value = fitting(group.value)
+    value = value_of(group.value)
     if Trait.SORTING not in value.type.traits:
         raise unfit(value, "cannot be grouped by", "groupBy")
     return Group(group.key, value)
@@ -44,7 +44,7 @@ def _aggregate(aggregate: GuardedAggregate, *, descending: bool = False) -> Aggr
         if not function.startswith("count"):
             raise invalid_query(f"{function} takes a field, not *", parameter="aggregate")
         return AggregateValue(function, None, descending)
-    value = fitting(aggregate.value)
+    value = value_of(aggregate.value)
     # A to-many field has no column: its items are counted by the function `count`.
     if value.field.column is None or not _fits_aggregate(function, value.type):
         raise unfit(value, f"has no {function}", "aggregate")

@@ -10,8 +10,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cms.query.language.ast import And, CallerValue, Constant, Now, Or, RowOutput, Slot, Window
-from cms.query.plan.resolved import LinkStep, Predicate, Value
+from cms.query.plan.resolved import LinkStep, Predicate, VisibleMembers
 from cms.schema.model import Collection, Field
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedValue:
+    """A field, a function of one, or with `counted` the number of items that it leads to.
+
+    In rows that do not fulfil `when` it may not be read (None is all rows). `members` are, of a
+    JSON object, the members that may be read; None is all of them.
+    """
+
+    field: Field
+    function: str | None = None
+    when: Predicate | None = None
+    members: tuple[VisibleMembers, ...] | None = None
+    counted: LinkStep | None = None
+
 
 # Filters
 
@@ -27,7 +43,7 @@ class GuardedPath:
     collection: Collection
     allowed: Predicate | None
     steps: tuple[LinkStep, ...]
-    value: Value
+    value: GuardedValue
 
 
 GuardedOperand = Slot | Constant | Now | CallerValue | GuardedPath
@@ -49,7 +65,7 @@ FieldTest = And["FieldTest"] | Or["FieldTest"] | GuardedTest
 class AtValue:
     """The value of a field fulfils the tests."""
 
-    value: Value
+    value: GuardedValue
     test: FieldTest
 
 
@@ -74,7 +90,7 @@ class GuardedColumn:
 
     key: str
     own_key: str
-    value: Value
+    value: GuardedValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +113,13 @@ class GuardedAggregate:
     """A function over a value, or over the rows themselves when `value` is None."""
 
     function: str
-    value: Value | None
+    value: GuardedValue | None
 
 
 @dataclass(frozen=True, slots=True)
 class GuardedGroup:
     key: str
-    value: Value
+    value: GuardedValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +129,7 @@ class GuardedTerm:
     `key` is that of the group which the term may mean; None behind a path.
     """
 
-    value: Value
+    value: GuardedValue
     path: tuple[LinkStep, ...] = ()
     descending: bool = False
     key: str | None = None
@@ -145,7 +161,7 @@ class GuardedQuery:
     groups: tuple[GuardedGroup, ...]
     aggregates: tuple[GuardedAggregate, ...]
     search: Slot | None
-    search_values: tuple[Value, ...]
+    search_values: tuple[GuardedValue, ...]
     window: Window | None
     counts: tuple[str, ...]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from cms.errors import invalid_query
 from cms.query.language.ast import RowOutput, Window
 from cms.query.plan.bindings import Placeholder
-from cms.query.plan.checks import fitting, search_matches, typed_test
+from cms.query.plan.checks import search_matches, typed_test, value_of
 from cms.query.plan.conditions import predicate_of
 from cms.query.plan.grouping import grouping_of, unfit
 from cms.query.plan.guarded import (
@@ -93,7 +93,7 @@ def _output(outputs: list[GuardedOutput], collection: Collection) -> Output:
 
 
 def _column(output: GuardedColumn) -> Output:
-    return ValueOutput(output.key, fitting(output.value))
+    return ValueOutput(output.key, value_of(output.value))
 
 
 def _embed(output: GuardedEmbed) -> Embed:
@@ -136,7 +136,7 @@ def _where(query: GuardedQuery) -> Predicate:
     if query.key_test:
         conditions.append(typed_test(query.key_test, Value(query.collection.key)))
     if query.search:
-        values = [fitting(value) for value in query.search_values]
+        values = [value_of(value) for value in query.search_values]
         conditions.append(search_matches(values, query.search))
     return conditions[0] if len(conditions) == 1 else All(tuple(conditions))
 
@@ -170,7 +170,7 @@ def _term(term: GuardedTerm | AggregateTerm) -> Order:
             raise invalid_query(
                 f'"{name}" leads to many items and gives no order', parameter="sort"
             )
-    value = fitting(term.value)
+    value = value_of(term.value)
     if Trait.SORTING not in value.type.traits:
         raise unfit(value, "cannot be sorted by", "sort")
     return Order(value, term.path, descending=term.descending)

@@ -8,7 +8,7 @@ from cms.query.language.operators import Operator
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.links import Link
 from cms.schema.model import Collection, Field
-from cms.schema.types.field_type import FieldType, Parse
+from cms.schema.types.field_type import FieldFunction, FieldType, Parse
 from cms.schema.types.numbers import INTEGER
 
 
@@ -21,15 +21,20 @@ class Value:
     """
 
     field: Field
-    function: str | None = None
+    function: FieldFunction | None = None
     step: LinkStep | None = None
     when: Predicate | None = None
     members: tuple[VisibleMembers, ...] | None = None
 
     @property
     def type(self) -> FieldType:
-        """The type of the value; all functions return whole numbers."""
-        return INTEGER if self.function else self.field.type
+        """The type of the value; functions and counts are whole numbers."""
+        return INTEGER if self.is_computed else self.field.type
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether the value is another than the column's own."""
+        return self.function is not None or self.step is not None
 
     @property
     def cast(self) -> str:
@@ -39,7 +44,7 @@ class Value:
     @property
     def index_cast(self) -> str:
         """The type that lists of operands are cast to: the column's own, for its indexes."""
-        return self.cast if self.function else self.type.index_cast or self.cast
+        return self.cast if self.is_computed else self.type.index_cast or self.cast
 
     @property
     def is_small_integer(self) -> bool:

@@ -107,7 +107,7 @@ def _rows(page: Page | None) -> float:
 def _value(value: Value) -> float:
     column = value.field.column
     # Functions return whole numbers, and secrets are shown as a mask.
-    if value.function or value.field.is_secret:
+    if value.is_computed or value.field.is_secret:
         return SHORT_VALUE
     # A numeric may be sent with an exponent of a few characters, and is shown with all its digits.
     if column and value.type.size is ValueSize.DIGITS:

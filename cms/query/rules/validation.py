@@ -253,7 +253,7 @@ class _Evaluation:
         except ValueError:
             value = None
         if typed:
-            typed = replace(typed, function=name)
+            typed = replace(typed, function=function)
         return replace(subject, value=value, typed=typed)
 
     def _test(self, test: OperatorTest, subject: _CheckedValue) -> list[Problem]:

@@ -103,9 +103,7 @@ def expression(value: Value, level: int) -> Fragment:
     if value.members is not None:
         column = visible_members(column, value.members, level)
     column = masked(column, value.when, level)
-    if value.function:
-        return fill(value.field.type.functions[value.function].sql, column)
-    return column
+    return fill(value.function.sql, column) if value.function else column
 
 
 def masked(value: Fragment, when: Predicate | None, level: int) -> Fragment:

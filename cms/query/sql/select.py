@@ -126,7 +126,7 @@ def output(item: Output, level: int) -> Fragment:
 def output_value(value: Value, level: int) -> Fragment:
     """Print how a value looks in an answer, at any depth."""
     inner = expression(value, level)
-    return inner if value.function else fill(value.field.json_sql, inner)
+    return inner if value.is_computed else fill(value.field.json_sql, inner)
 
 
 def embed_one(item: Embed, level: int) -> Fragment:

@@ -106,6 +106,6 @@ def finish_statement(
 
 
 def _field(output: Output) -> Field | None:
-    if isinstance(output, ValueOutput) and output.value.function is None:
+    if isinstance(output, ValueOutput) and not output.value.is_computed:
         return output.value.field
     return None
