@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -23,3 +27,40 @@ def drop_database(dsn: str) -> None:
     name = sql.Identifier(str(conninfo_to_dict(dsn)["dbname"]))
     with psycopg.connect(make_conninfo(dsn, dbname="postgres"), autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+
+
+class SideDoor:
+    """A connection past the service, kept open: to begin one takes longer than most statements."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._kept: psycopg.Connection | None = None
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection]:
+        """Yield a connection that commits by itself: the kept one, or another while that is busy."""
+        if not self._lock.acquire(blocking=False):
+            with psycopg.connect(self._dsn, autocommit=True) as connection:
+                yield connection
+            return
+        try:
+            yield self._usable()
+        finally:
+            self._lock.release()
+
+    def _usable(self) -> psycopg.Connection:
+        """Return the kept connection, or a new one where a test has ended that."""
+        try:
+            if self._kept is not None:
+                self._kept.execute("SELECT")
+                return self._kept
+        except psycopg.OperationalError:
+            self._kept = None
+        self._kept = psycopg.connect(self._dsn, autocommit=True, prepare_threshold=None)
+        return self._kept
+
+    def close(self) -> None:
+        """End the kept connection; the next use begins another."""
+        if self._kept is not None:
+            self._kept.close()

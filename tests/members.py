@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-import psycopg
-
 from cms.auth.tokens import random_token
 from cms.passwords import digest
 from tests.client import Client
@@ -24,7 +22,7 @@ def may(collection: str, *fields: str, action: str = "read", **settings: object)
 
 def grant(stage: Stage, role: str | None, permissions: Sequence[Json]) -> None:
     """Give permissions to a role; None is the Public role."""
-    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+    with stage.side_door.connection() as connection:
         for permission in permissions:
             columns = {"role": role, **{key: _json(value) for key, value in permission.items()}}
             names = ", ".join(columns)
@@ -40,7 +38,7 @@ def new_role(stage: Stage, *permissions: Json, **columns: object) -> str:
     values = {"id": str(uuid4()), "name": "Members", **columns}
     names = ", ".join(values)
     places = ", ".join(["%s"] * len(values))
-    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+    with stage.side_door.connection() as connection:
         connection.execute(
             f"INSERT INTO system_roles ({names}) VALUES ({places})".encode(), list(values.values())
         )
@@ -61,7 +59,7 @@ def member_of(stage: Stage, role: str | None, **columns: object) -> Client:
     }
     names = ", ".join(values)
     places = ", ".join(["%s"] * len(values))
-    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+    with stage.side_door.connection() as connection:
         connection.execute(
             f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(values.values())
         )

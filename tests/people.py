@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
-import psycopg
 import pytest
 from argon2 import PasswordHasher
 
@@ -43,7 +42,7 @@ def person(stage: Stage, **columns: object) -> str:
     values = {"email": email, "password": passwords.hashed(PASSWORD), **columns}
     names = ", ".join(values)
     places = ", ".join(["%s"] * len(values))
-    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+    with stage.side_door.connection() as connection:
         connection.execute(
             f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(values.values())
         )
@@ -61,7 +60,7 @@ def outcome(answer: Answer) -> tuple[int, list[str]]:
 
 def of_user(stage: Stage, email: str, column: str) -> Any:
     """One column of a user's row."""
-    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+    with stage.side_door.connection() as connection:
         row = connection.execute(
             f"SELECT {column} FROM system_users WHERE email = %s".encode(), [email]
         ).fetchone()

@@ -11,14 +11,13 @@ from dataclasses import field as attribute
 from datetime import timedelta
 from typing import Any
 
-import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from cms.app import create_app
 from cms.auth import accounts
 from cms.config import Config, secret_of
 from tests.client import Answer, Client
-from tests.databases import drop_database
+from tests.databases import SideDoor, drop_database
 
 Json = dict[str, Any]
 
@@ -32,17 +31,18 @@ class Stage:
     admin: Client
     anonymous: Client
     dsn: str
+    side_door: SideDoor
     _made: dict[str, tuple[Table, tuple[object, ...]]] = attribute(default_factory=dict)
     """What `empty_table` has made, by definition, with its structure at that time."""
 
     def execute(self, sql: str) -> None:
         """Change the database behind the service's back, and have the service look at it again."""
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
+        with self.side_door.connection() as connection:
             connection.execute(sql.encode())
         assert self.admin.post("/utils/cache/clear").status < 300
 
     def value(self, sql: str) -> Any:
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
+        with self.side_door.connection() as connection:
             row = connection.execute(sql.encode()).fetchone()
             return row and row[0]
 
@@ -87,9 +87,11 @@ class Stage:
 def staged(config: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
     dsn = make_database(template)
     anonymous = Client(create_app(replace(config, database_url=dsn, database_pool_size=3)))
+    side_door = SideDoor(dsn)
     try:
-        yield Stage(anonymous.bearing(admin_token(config, dsn)), anonymous, dsn)
+        yield Stage(anonymous.bearing(admin_token(config, dsn)), anonymous, dsn, side_door)
     finally:
+        side_door.close()
         anonymous.close()
         drop_database(dsn)
 
@@ -109,6 +111,7 @@ def furnished(
     with staged(config, make_database, template) as stage:
         furnish(stage.admin)
         stage.admin.close()
+        stage.side_door.close()
         yield str(conninfo_to_dict(stage.dsn)["dbname"])
 
 

@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from cms.app import create_app
 from cms.config import Config
 from tests.client import Client
-from tests.databases import drop_database
+from tests.databases import SideDoor, drop_database
 from tests.members import may, member, member_of, new_role
 from tests.people import PASSWORD
 from tests.things import Stage, admin_token, field, staged
@@ -42,12 +42,14 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
     with staged(settings, make_database, template) as before:
         furnish(before.admin)
         before.admin.close()
+        before.side_door.close()
         replica = make_database(str(conninfo_to_dict(before.dsn)["dbname"]))
         config = replace(
             settings, database_url=before.dsn, database_read_url=replica, database_pool_size=1
         )
         anonymous = Client(create_app(config))
-        yield Stage(anonymous.bearing(admin_token(settings, before.dsn)), anonymous, before.dsn)
+        admin = anonymous.bearing(admin_token(settings, before.dsn))
+        yield Stage(admin, anonymous, before.dsn, before.side_door)
         anonymous.close()
         drop_database(replica)
 
@@ -135,7 +137,8 @@ def test_what_a_rule_asks_of_the_caller_is_asked_of_the_primary(
     """The replica has nothing of what the primary has learned since."""
     replica = make_database(template)
     anonymous = make_client(database_read_url=replica)
-    stage = Stage(make_client().bearing(admin_token), anonymous, dsn)
+    side_door = SideDoor(dsn)
+    stage = Stage(make_client().bearing(admin_token), anonymous, dsn, side_door)
     things = {"collection": "things", "schema": {}, "fields": [field("title", "string")]}
     assert stage.admin.post("/collections", things).status == 200
     ann = member(stage, may("things", action="create", validation=TITLE))
@@ -146,4 +149,5 @@ def test_what_a_rule_asks_of_the_caller_is_asked_of_the_primary(
     assert ann.post("/items/things", {"title": "Ann"}).status == 204
     assert ann.post("/items/things", {"title": "Bob"}).codes == ["FAILED_VALIDATION"]
     anonymous.close()
+    side_door.close()
     drop_database(replica)

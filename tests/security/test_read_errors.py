@@ -113,7 +113,7 @@ def test_an_error_is_the_same_whether_hidden_rows_and_fields_are_there_or_not(
     assert (
         shop.admin.post("/relations", relation | {"meta": {"one_field": "extremes"}}).status == 200
     )
-    stage = Stage(shop.admin, generic, shop.stage.dsn)
+    stage = Stage(shop.admin, generic, shop.stage.dsn, shop.stage.side_door)
     by_row = member(
         stage,
         may("extremes", permissions={"owner": {"extremes": {"_some": {"wide": 1}}}, "shown": True}),
@@ -153,7 +153,7 @@ def test_what_a_cast_would_refuse_is_refused_before_any_row_is_compared(
     shop.stage.execute(
         "ALTER TABLE full_one ADD PRIMARY KEY (id); INSERT INTO full_one VALUES (1, 1)"
     )
-    stage = Stage(shop.admin, generic, shop.stage.dsn)
+    stage = Stage(shop.admin, generic, shop.stage.dsn, shop.stage.side_door)
     caller = member(stage, may("hollow"), may("full_one", permissions={"id": {"_lt": 0}}))
     for operand in (
         "filter[narrow]=1e39",

@@ -30,7 +30,7 @@ from cms.jobs.worker import drain
 from cms.tasks import tasks_of
 from tests import things
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
-from tests.databases import drop_database
+from tests.databases import SideDoor, drop_database
 from tests.members import member
 from tests.things import Stage
 from tests.things import field as column
@@ -174,7 +174,9 @@ def trail(
 def drive(config: Config, dsn: str, trail: Trail) -> None:
     app = create_app(config)
     anonymous = Recording.of(app, trail)
-    stage = Stage(anonymous.bearing(things.admin_token(config, dsn)), anonymous, dsn)
+    side_door = SideDoor(dsn)
+    admin = anonymous.bearing(things.admin_token(config, dsn))
+    stage = Stage(admin, anonymous, dsn, side_door)
     try:
         user = plant(stage)
         log_in(stage, trail)
@@ -182,6 +184,7 @@ def drive(config: Config, dsn: str, trail: Trail) -> None:
         look(stage, user)
         write_letters(stage, config, trail)
     finally:
+        side_door.close()
         anonymous.close()
 
 
