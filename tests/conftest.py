@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cms.app import create_app
 from cms.auth import accounts
@@ -134,12 +134,27 @@ def empty_dsn(make_database: Callable[..., str]) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def template(make_database: Callable[..., str]) -> str:
-    """The name of a migrated database with the first admin in it."""
+def migrated_template(make_database: Callable[..., str]) -> str:
+    """The name of a migrated database with nothing else in it."""
     dsn = make_database()
     migrate(dsn)
+    return str(conninfo_to_dict(dsn)["dbname"])
+
+
+@pytest.fixture(scope="session")
+def template(make_database: Callable[..., str], migrated_template: str) -> str:
+    """The name of a migrated database with the first admin in it."""
+    dsn = make_database(migrated_template)
     accounts.first_admin(dsn, email=ADMIN_EMAIL, password=ADMIN_PASSWORD)
-    return str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
+    return str(conninfo_to_dict(dsn)["dbname"])
+
+
+@pytest.fixture
+def migrated_dsn(make_database: Callable[..., str], migrated_template: str) -> Iterator[str]:
+    """A migrated database without anybody in it, for this test alone."""
+    dsn = make_database(migrated_template)
+    yield dsn
+    drop_database(dsn)
 
 
 @pytest.fixture

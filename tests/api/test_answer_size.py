@@ -57,6 +57,7 @@ def copies(number: int) -> str:
     return "fields=" + ",".join(names) + "".join(f"&alias[{name}]=text" for name in names)
 
 
+@pytest.mark.release
 def test_a_list_may_be_so_large_and_no_larger(notes: Table) -> None:
     assert len(notes.get(fields="title,text").data) == 10
     assert len(notes.get(fields="title,text,any", limit=5).data) == 5
@@ -228,6 +229,7 @@ def test_only_what_may_be_too_large_is_taken_in_portions(
     assert len(taken) == chunked
 
 
+@pytest.mark.release
 def test_a_batch_takes_no_longer_than_one_statement_may(
     make_client: Any, stage: Stage, admin: Client
 ) -> None:

@@ -68,6 +68,7 @@ def test_paths_lead_to_fields(admin: Client) -> None:
     assert kept(admin) is None
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("path", "left"),
     [

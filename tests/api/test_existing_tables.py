@@ -71,6 +71,7 @@ def tables(stage: Stage) -> None:
         stage.execute(definition)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("name", TABLES)
 def test_no_table_is_a_fault_of_the_service(stage: Stage, name: str) -> None:
     answers = dict(_answers(stage.admin, name))

@@ -111,6 +111,7 @@ def test_a_refused_write_uses_up_no_keys(stage: Stage, things: Table) -> None:
     assert writer.post(things.path, {"name": "a"}).data["id"] < 2**30
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("definition", "given", "following"),
     [
@@ -147,6 +148,7 @@ def test_a_sequence_that_the_column_does_not_own_moves_too(stage: Stage, sequenc
     assert keys(*things.add({})) == [41]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("kind", "last"), [("integer", 2**31 - 1), ("smallint", 2**15 - 1), ("quantity", 2**31 - 1)]
 )

@@ -18,6 +18,8 @@ from tests.members import may, member, member_of, new_role
 from tests.people import PASSWORD
 from tests.things import Stage, admin_token, field, staged
 
+pytestmark = pytest.mark.release
+
 Json = dict[str, Any]
 THINGS = "/items/things"
 TITLE = {"title": {"_eq": "$CURRENT_USER.first_name"}}

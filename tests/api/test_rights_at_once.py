@@ -174,6 +174,7 @@ def comparable(answer: Answer) -> object:
     return answer.status, answer.text
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("named", RIGHTS)
 def test_one_statement_comes_to_the_same_as_a_transaction(desk: Desk, named: str) -> None:
     caller = member(

@@ -463,6 +463,7 @@ def test_one_permission_takes_nothing_from_what_another_shows(stage: Stage, admi
     ]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("others", [(), (may("system_users"),)], ids=["one", "several"])
 def test_a_page_looks_up_only_the_items_of_its_rows(
     stage: Stage, things: Table, others: tuple[Json, ...]

@@ -116,7 +116,7 @@ def caller(stage: Stage) -> Client:
     return member_of(stage, ROLE, id=USER, first_name=FIRST_NAME)
 
 
-@pytest.mark.parametrize("number", range(SCHEMAS))
+@pytest.mark.parametrize("number", reads.SCHEMA_NUMBERS[:SCHEMAS])
 def test_the_history_shows_what_the_rights_on_its_items_show(
     stage: Stage, connection: psycopg.Connection, caller: Client, number: int
 ) -> None:

@@ -109,7 +109,7 @@ def caller(stage: Stage) -> Client:
     return member_of(stage, ROLE, id=USER, first_name=FIRST_NAME)
 
 
-@pytest.mark.parametrize("number", range(reads.SCHEMAS))
+@pytest.mark.parametrize("number", reads.SCHEMA_NUMBERS)
 def test_a_member_gets_what_its_rights_show_and_learns_nothing_of_the_rest(
     stage: Stage, connection: psycopg.Connection, caller: Client, number: int
 ) -> None:

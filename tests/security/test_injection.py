@@ -143,7 +143,7 @@ AS_A_VALUE = (
 )
 
 
-@pytest.fixture(scope="module", params=["admin", "member"])
+@pytest.fixture(scope="module", params=[pytest.param("admin", marks=pytest.mark.release), "member"])
 def caller(request: pytest.FixtureRequest, shop: Shop) -> Client:
     caller: Client = getattr(shop, request.param)
     return caller

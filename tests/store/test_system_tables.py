@@ -10,8 +10,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from cms.database.migrate import migrate
-
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 PEOPLE = """
@@ -49,9 +47,8 @@ INSERT INTO system_relations (many_collection, many_field) VALUES ('articles', '
 
 
 @pytest.fixture
-def migrated(empty_dsn: str) -> Iterator[Connection]:
-    migrate(empty_dsn)
-    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+def migrated(migrated_dsn: str) -> Iterator[Connection]:
+    with psycopg.connect(migrated_dsn, autocommit=True) as connection:
         yield connection
 
 
@@ -250,10 +247,10 @@ def test_a_month_without_a_partition_is_still_written_and_moves_when_it_gets_one
 
 
 def test_partitions_are_made_once_also_by_several_at_a_time(
-    empty_dsn: str, migrated: Connection
+    migrated_dsn: str, migrated: Connection
 ) -> None:
     def make(_: int) -> int:
-        with psycopg.connect(empty_dsn) as connection:
+        with psycopg.connect(migrated_dsn) as connection:
             made = connection.execute("SELECT system_make_partitions(9)").fetchone()
         assert made is not None
         return int(made[0])
