@@ -34,6 +34,7 @@ def guard(
     names = NameGuard(
         catalogue, view_lookup(policy, catalogue), explains=policy.is_admin, depth=depth
     )
+    # A collection that is hidden is refused before any name of the query is looked at.
     view = names.view(collection)
     guarded = QueryGuard(names, page).query(query, view, 0)
     return Guarded(guarded, frozenset(names.touched_collections))

@@ -69,6 +69,7 @@ def any_of(rules: Iterable[GuardedRule]) -> GuardedRule:
     """Return the rule of rows that fulfil at least one rule; without rules that is no row."""
     # Roles that inherit from each other often bring the same rule twice.
     different = _without_repetitions(rules)
+    # One permission without a rule is for every row, whatever the others say.
     if UNRESTRICTED in different:
         return UNRESTRICTED
     if not different:

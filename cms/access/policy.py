@@ -68,6 +68,7 @@ class Policy:
 
     def granted(self, collection: str, action: str) -> tuple[StoredGrant, ...]:
         """Return the grants for a collection and an action that can be applied."""
+        # The others stay in `grants`: /permissions/explain tells why they cannot be applied.
         return tuple(
             grant for grant in self.grants.get((collection, action), ()) if grant.problem is None
         )
@@ -109,6 +110,7 @@ def grant_of(row: Mapping[str, object]) -> StoredGrant:
     validation, validation_problem = _validation(row["validation"])
     fields = row["fields"]
     presets = row["presets"]
+    # One problem is enough: a permission that cannot be read as a whole grants nothing.
     problem = rule_problem or validation_problem
     if presets is not None and not isinstance(presets, Mapping):
         problem = problem or "presets is no object"

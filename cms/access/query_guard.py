@@ -133,6 +133,7 @@ class QueryGuard:
                 view, field.name, because="it leads to no other collection"
             )
         target = self.names.follow(name, link, view)
+        # A to-many field that is not opened lists the keys of a page of its items.
         listed = self._listed_by_key(pick.nested or Query(picks=(), window=self.page), target)
         # The rules of the target are those of its query.
         return GuardedEmbed(

@@ -122,6 +122,7 @@ def rule_of_grants(grants: Iterable[GuardedGrant]) -> GuardedRule | None:
 def _rule_after(grants: tuple[GuardedGrant, ...], names: list[str]) -> GuardedRule | None:
     if not names:
         return rule_of_grants(grants)
+    # Each changed field needs a permission of its own, and the same row must fulfil all of them.
     rules_by_field = (
         any_of(grant.rule for grant in grants_covering(grants, [name])) for name in names
     )

@@ -29,8 +29,10 @@ def has_ambiguous_order(collection: Collection, sort: Field, low: str, high: str
 
 def renumber(collection: Collection, sort: Field, *, author: Fragment) -> Fragment:
     """Print the numbering of all items from 1; items without a position come last."""
+    # The key decides between items without a position, or with the same one.
     ranks = "SELECT {1} AS k, row_number() OVER (ORDER BY {2}, {1}) AS n FROM {0}"
     ranked = fill(ranks, name(collection.name), _key(collection), name(sort.name))
+    # Rows are locked in the order of their keys, as everywhere: otherwise writes might deadlock.
     old = fill(
         "SELECT t0.{1} AS k, t0.{2} AS w0, r.n AS place FROM {0} AS t0 JOIN ({3}) AS r ON r.k = "
         "t0.{1}"
