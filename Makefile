@@ -17,7 +17,7 @@ help: ## print the targets
 run: .venv/.installed ## start the service with a database of its own; Ctrl-C stops both
 	@$(PY) -m cms serve
 
-test: .venv/.installed ## run the tests; T=tests/unit runs a part, POSTGRES_BIN=/its/bin on another PostgreSQL
+test: .venv/.installed ## run the tests; T=tests/unit runs a part, E=full tries all examples, POSTGRES_BIN=/its/bin on another PostgreSQL
 	@$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m '$(M)' --hypothesis-profile $(E) $(T)
 
 check: lint types ## what CI runs: lint, types, and all tests, those with real processes too
