@@ -112,6 +112,7 @@ def parse_collection(payload: Mapping[str, object]) -> CollectionDefinition:
             _problem("schema", "a collection with fields needs a schema; send {} for the usual one")
         )
     _refuse(problems)
+    # Only a table has a key; a folder has no columns at all.
     if schema is not None:
         fields = _with_key(fields)
     return CollectionDefinition(str(name), meta, schema, fields)

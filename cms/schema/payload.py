@@ -190,10 +190,12 @@ def converter(field: Field) -> Parse:
     assert column
     if column.element:
         return parse_list(column)
+    # PostgreSQL would refuse another value by a message that names no field.
     if column.choices:
         return _one_of(parse, column.choices)
     if seal := _seal_of(field):
         parse = _sealing(parse, seal)
+    # Bounds are those of what is stored: of a hash, and not of the secret.
     in_range = field.type.range_test(column.precision, column.scale)
     return bounded(parse, column.max_length, in_range)
 

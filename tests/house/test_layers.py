@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import cms
+from cms.schema.types import TYPES
 
 ROOT = Path(cms.__file__).parent
 LAYERS = (
@@ -123,4 +124,18 @@ def test_only_the_guard_makes_what_the_planner_takes() -> None:
         if name.startswith("cms.query.plan.") and name.split(".")[-1] in GUARDED
         if layer(module) not in ("access", "query.plan")
     ]
+    assert violations == []
+
+
+def test_nothing_is_decided_by_the_name_of_a_field_type() -> None:
+    """What a type is like is an attribute of its entry in cms/schema/types."""
+    violations: list[str] = []
+    for module, path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare) and "type" in ast.unparse(node):
+                constants = [
+                    part.value for part in ast.walk(node) if isinstance(part, ast.Constant)
+                ]
+                if any(constant in TYPES for constant in constants if isinstance(constant, str)):
+                    violations.append(f"{module}: {ast.unparse(node)}")
     assert violations == []

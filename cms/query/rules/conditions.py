@@ -71,10 +71,7 @@ def require_valid_rules(meta: Mapping[str, object]) -> None:
         for name in ("validation", "conditions")
         if isinstance(text := meta.get(name), str)
     }
-    entries = settings.get("conditions")
-    if entries is not None and not (
-        isinstance(entries, list) and all(isinstance(entry, Mapping) for entry in entries)
-    ):
+    if not _are_objects(settings.get("conditions")):
         raise invalid_payload("conditions: it is an array of objects", field="meta.conditions")
     try:
         parse_rule(settings.get("validation"))
@@ -83,6 +80,13 @@ def require_valid_rules(meta: Mapping[str, object]) -> None:
         extensions = refused.problems[0].extensions
         setting = extensions.get("parameter", "validation")
         raise invalid_payload(str(extensions["reason"]), field=f"meta.{setting}") from None
+
+
+def _are_objects(entries: object) -> bool:
+    """Tell whether a setting is absent or an array of objects."""
+    if entries is None:
+        return True
+    return isinstance(entries, list) and all(isinstance(entry, Mapping) for entry in entries)
 
 
 def _condition(entry: Mapping[str, object]) -> Condition:

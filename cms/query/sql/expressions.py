@@ -215,8 +215,8 @@ def _same_type(printed: Fragment, value: Value, cast: str) -> Fragment:
     PostgreSQL puts a list into a hash table only where both have the same type; otherwise it
     compares every row with the whole list.
     """
-    if cast == "bigint" and value.is_small_integer:
-        return fill("({0})::bigint", printed)
+    if value.is_small_integer and cast == value.cast:
+        return fill("({0})::{1}", printed, text(cast))
     return printed
 
 

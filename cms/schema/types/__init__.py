@@ -73,6 +73,7 @@ TYPES: Mapping[str, FieldType] = MappingProxyType(
     {field_type.name: field_type for field_type in _ALL}
 )
 
+# Directus writes it so.
 _OTHER_NAMES = MappingProxyType({"dateTime": "datetime"})
 
 

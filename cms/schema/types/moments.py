@@ -97,6 +97,7 @@ def _time_functions(source: str) -> dict[str, FieldFunction]:
     }
 
 
+# Parts are those of the moment in UTC, wherever server and client are.
 _IN_UTC = "{0} AT TIME ZONE 'UTC'"
 _DATE_FUNCTIONS = _date_functions("{0}")
 _TIME_FUNCTIONS = _time_functions("{0}")

@@ -184,6 +184,7 @@ _NUMBER_TRAITS = frozenset(
     }
 )
 _NUMBER_MARKERS = frozenset({"cast-boolean"})
+# JSON has no NaN and no infinity: their difference with themselves is not 0, and they become null.
 _FINITE = "CASE WHEN {0} - {0} = 0 THEN to_json({0}) END"
 
 BIG_INTEGER = FieldType(
@@ -213,6 +214,7 @@ INTEGER = replace(
     base_types=("int4",),
     column_sql="integer",
 )
+# Clients know no smaller type than integer; the range and the index are those of the column.
 SMALL_INTEGER = replace(
     INTEGER, range_test=integer_range(2**15), index_cast="smallint", base_types=("int2",)
 )
@@ -271,6 +273,7 @@ BOOLEAN = FieldType(
     markers=_NUMBER_MARKERS,
     column_sql="boolean",
 )
+# Older tables keep booleans as 0 and 1; the marker tells.
 NUMERIC_BOOLEAN = replace(
     BOOLEAN,
     write_sql="{0}::integer::{1}",

@@ -105,6 +105,7 @@ TEXT = FieldType(
     size=ValueSize.LONG,
     cast="text",
     json_sql="{0}::text",
+    # Every text can be cast to text.
     key_pattern="",
     base_types=("text", "citext"),
     markers=_ID_MARKERS | TEXT_MARKERS,
@@ -134,6 +135,7 @@ UUID = FieldType(
     key_default="gen_random_uuid()",
     can_be_key=True,
 )
+# A text column whose entries are parted by commas; only the marker tells it from other texts.
 CSV = FieldType(
     name="csv",
     traits=_TEXT_TRAITS - {Trait.EQUALITY, Trait.CASE, Trait.ORDER},
@@ -151,6 +153,7 @@ CSV = FieldType(
     column_sql="text",
     can_change=False,
 )
+# What is stored is never shown or compared, so that hardly an operator is left.
 HASH = FieldType(
     name="hash",
     traits=frozenset({Trait.NULL, Trait.REGEX, Trait.EMPTINESS}),
@@ -166,6 +169,7 @@ HASH = FieldType(
     sized_column_sql="varchar({0})",
     can_change=False,
 )
+# A type that only PostgreSQL knows: its text is what clients read and write.
 UNKNOWN = replace(
     TEXT,
     name="unknown",
@@ -186,7 +190,9 @@ INET = replace(
     value_sql="abbrev({0})",
     base_types=("inet",),
 )
+# Their arrays are text for clients: the elements hold lists, or are written in another way.
 OPAQUE = replace(UNKNOWN, base_types=("box", "geography"), has_list_elements=False)
+# Clients see a string, and write one of the choices of the column.
 ENUM = replace(
     STRING,
     size_settings=(),
