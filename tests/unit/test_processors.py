@@ -106,6 +106,38 @@ finally:
 """)
 
 
+@several_processors
+def test_a_worker_leaves_a_processor_that_other_programs_occupy() -> None:
+    run("""
+from itertools import count
+from cms.web import affinity
+
+# Since each look, others have used the first processor all the time, and no other one at all.
+busy = count(0.0, 1000.0)
+processors.busy_seconds = lambda: {number: 0.0 for number in available} | {available[0]: next(busy)}
+affinity.MIN_SECONDS = affinity.MAX_SECONDS = 0.0
+
+kept = affinity.Affinity(0)
+assert shown() == in_a_thread(shown) == [available[0]]
+kept.review()
+assert shown() == in_a_thread(shown) == [available[1]]
+kept.review()
+assert shown() == [available[1]]
+""")
+
+
+@several_processors
+def test_workers_with_successive_numbers_are_on_different_processors() -> None:
+    run("""
+from cms.web.affinity import Affinity
+
+Affinity(1000)
+first = shown()
+Affinity(1001)
+assert len(first) == 1 and first != shown()
+""")
+
+
 @pytest.mark.parametrize(
     ("shares", "better"),
     [

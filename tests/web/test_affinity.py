@@ -58,21 +58,3 @@ def test_other_workers_use_all_processors(kind: str, setting: str) -> None:
         answer_once(server)
         (worker,) = server.workers()
         assert all(choice == AVAILABLE for choice in processors_of(worker))
-
-
-@pytest.mark.skipif(len(AVAILABLE) < 2, reason="there is one processor only")
-def test_a_worker_leaves_a_processor_that_another_program_occupies() -> None:
-    with running("event", workers=1) as server:
-        (worker,) = server.workers()
-        until(lambda: is_on_one_processor(worker))
-        (processor,) = processors_of(worker)[0]
-        pid = os.fork()
-        if pid == 0:
-            os.sched_setaffinity(0, {processor})
-            while True:
-                pass
-        try:
-            until(lambda: processors_of(worker)[0] != {processor})
-        finally:
-            os.kill(pid, 9)
-            os.waitpid(pid, 0)
