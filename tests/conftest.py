@@ -1,4 +1,6 @@
-"""The suite's PostgreSQL: one private server for the session, a migrated template, a copy of it for each test."""
+"""The suite's PostgreSQL: one private server for the session, a migrated
+template, a copy of it for each test.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def pytest_configure() -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """More workers than processors: one in three waits for a server, a signal or a lock.
 
-    By itself pytest-xdist counts cores, which are half as many as there are processors on many rented machines.
+    By itself pytest-xdist counts cores, which are half as many as there are
+    processors on many rented machines.
     """
     more = min(PROCESSORS + (PROCESSORS + 1) // 2, MOST_WORKERS)
     return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or more)
@@ -117,7 +120,8 @@ def make_database(server_dsn: str) -> Callable[..., str]:
     def make(template: str = "template1") -> str:
         name = f"test_{os.getpid()}_{next(_numbers)}"
         with psycopg.connect(server_dsn, autocommit=True) as connection:
-            # Copies of files take half the time of copies through the log; PostgreSQL 14 knows nothing else.
+            # Copies of files take half the time of copies through the log; PostgreSQL 14 knows
+            # nothing else.
             strategy = "STRATEGY FILE_COPY" if connection.info.server_version >= 150000 else ""
             connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" {strategy}')
         return make_conninfo(server_dsn, dbname=name)
@@ -182,7 +186,8 @@ def stage_settings(settings: Config) -> Config:
 def stage(
     stage_settings: Config, make_database: Callable[..., str], template: str
 ) -> Iterator[Stage]:
-    """One application over one database for all tests of a module, each with collections of its own.
+    """One application over one database for all tests of a module,
+    each with collections of its own.
 
     A module puts its content there in a fixture of its own, `autouse` and for the module as well.
     """
@@ -230,7 +235,9 @@ def config(settings: Config, dsn: str) -> Config:
 
 @pytest.fixture
 def make_client(config: Config) -> Iterator[Callable[..., Client]]:
-    """Make a client of an application of its own: two of them are two processes that share the database."""
+    """Make a client of an application of its own: two of them are two
+    processes that share the database.
+    """
     made: list[Client] = []
 
     def make(**changes: object) -> Client:

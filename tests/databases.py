@@ -1,4 +1,6 @@
-"""What tests do to whole databases: send everybody away, and drop them, for each takes as much as an empty one."""
+"""What tests do to whole databases: send everybody away, and drop them, for
+each takes as much as an empty one.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,9 @@ Json = dict[str, Any]
 
 
 def may(collection: str, *fields: str, action: str = "read", **settings: object) -> Json:
-    """A permission: the fields (all when none is named), and `permissions`, `validation` or `presets`."""
+    """A permission: the fields (all when none is named), and
+    `permissions`, `validation` or `presets`.
+    """
     return {"collection": collection, "action": action, "fields": list(fields) or ["*"], **settings}
 
 

@@ -1,4 +1,6 @@
-"""The tests' temporary folder: in memory where it has room, for a database is hundreds of small files each time."""
+"""The tests' temporary folder: in memory where it has room, for a database
+is hundreds of small files each time.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ ROOM_BYTES = 4 * 2**30
 
 
 def use_memory() -> None:
-    """Make memory the temporary folder of this process and of those that it starts, unless TMPDIR is set."""
+    """Make memory the temporary folder of this process and of those that
+    it starts, unless TMPDIR is set.
+    """
     if "TMPDIR" not in os.environ and _fits(SHARED_MEMORY):
         os.environ["TMPDIR"] = tempfile.tempdir = str(SHARED_MEMORY)
 

@@ -116,7 +116,9 @@ def furnished(
 
 
 def admin_token(config: Config, dsn: str) -> str:
-    """Return an access token of the administrator; made without a login, whose hashing takes its time on purpose."""
+    """Return an access token of the administrator; made without a login, whose
+    hashing takes its time on purpose.
+    """
     return accounts.admin_token(dsn, secret=secret_of(config), life=timedelta(hours=1))
 
 

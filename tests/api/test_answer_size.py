@@ -1,4 +1,6 @@
-"""How large an answer may be, and how long a batch may take: past it nothing is done, and little is held in memory."""
+"""How large an answer may be, and how long a batch may take: past it nothing
+is done, and little is held in memory.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,9 @@ def test_a_write_whose_answer_would_be_too_large_is_not_done(notes: Table) -> No
 
 
 def test_what_a_small_body_makes_large_is_not_written(stage: Stage, admin: Client) -> None:
-    """An exponent is written out, and defaults and short values come again with every item and every name."""
+    """An exponent is written out, and defaults and short values come
+    again with every item and every name.
+    """
     prices = table(admin, field("price", "decimal"), field("short", "decimal", numeric_precision=9))
     stage.execute(f"ALTER TABLE {prices.name} ADD kind text DEFAULT '{'z' * 1_000}'")
     names = "".join(f"&alias[t{n}]=" + "{0}" for n in range(10))

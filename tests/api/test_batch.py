@@ -393,7 +393,9 @@ def test_without_credentials_only_what_the_public_role_may_do_is_done(
 
 
 def test_a_batch_goes_on_under_the_rights_that_it_began_with(admin: Client) -> None:
-    """To make a role moves the counter of rights, under which a call of its own would be done again."""
+    """To make a role moves the counter of rights, under which a call
+    of its own would be done again.
+    """
     doors = table(admin, field("role", "uuid"))
     relation = {"collection": doors.name, "field": "role", "related_collection": "system_roles"}
     assert admin.post("/relations", relation).status == 200

@@ -118,7 +118,9 @@ def test_a_view_has_an_answer_and_no_version(stage: Stage, things: Table) -> Non
 def test_of_fifty_editors_with_the_same_tag_one_wins(
     make_client: Callable[..., Client], admin_token: str
 ) -> None:
-    """Of two processes, a connection for each editor; only the first round finds those still to be opened."""
+    """Of two processes, a connection for each editor; only the first
+    round finds those still to be opened.
+    """
     apps = [make_client(database_pool_size=25).bearing(admin_token) for _ in range(2)]
     things = table(apps[0], field("title", "string"))
     things.add({"title": "first"})

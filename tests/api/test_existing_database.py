@@ -1,4 +1,6 @@
-"""A database that others have made: every type of column, and every kind of table, is served as it is."""
+"""A database that others have made: every type of column, and every
+kind of table, is served as it is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tables of every kind that others have made are read, and written where each row has a key of its own."""
+"""Tables of every kind that others have made are read, and written
+where each row has a key of its own.
+"""
 
 from __future__ import annotations
 

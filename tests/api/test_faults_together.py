@@ -308,7 +308,9 @@ def test_unknown_parameters_of_a_change_by_query(things: Table) -> None:
 
 
 def test_of_thousands_of_faults_in_a_body_the_first_hundred_are_told(stage: Stage) -> None:
-    """What an enum takes is repeated in each of them: a small body must not come to an answer of gigabytes."""
+    """What an enum takes is repeated in each of them: a small body must
+    not come to an answer of gigabytes.
+    """
     name = table(stage.admin).name + "_sized"
     labels = ", ".join(f"'{number:060}'" for number in range(100))
     stage.execute(f"CREATE TYPE {name}_size AS ENUM ({labels})")

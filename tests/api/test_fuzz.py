@@ -1,6 +1,8 @@
-"""Random requests at every endpoint: never a fault, always the envelope, never a literal in a statement's text.
+"""Random requests at every endpoint: never a fault, always the envelope,
+never a literal in a statement's text.
 
-A failure prints the request that caused it, and a line that repeats it; on CI the requests are the same every time.
+A failure prints the request that caused it, and a line that repeats it; on CI
+the requests are the same every time.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ examples = settings(
 
 @pytest.fixture(scope="module", autouse=True)
 def content(stage: Stage) -> None:
-    """A collection of every type that points to itself, a singleton, and some that the requests may ruin."""
+    """A collection of every type that points to itself, a singleton, and
+    some that the requests may ruin.
+    """
     fields = [*(field(f"a_{kind}", kind) for kind in KINDS), field("parent", "integer")]
     for name, meta in (("things", {}), ("single", {"singleton": True}), ("scratch", {})):
         body = {"collection": name, "schema": {}, "meta": meta, "fields": fields}

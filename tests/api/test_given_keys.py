@@ -104,7 +104,9 @@ def test_one_key_leaps_over_half_of_the_others_at_most(stage: Stage, kind: str, 
 
 
 def test_a_refused_write_uses_up_no_keys(stage: Stage, things: Table) -> None:
-    """The sequence moves before the rule of a permission is tried on the row, and what it counted stays."""
+    """The sequence moves before the rule of a permission is tried on
+    the row, and what it counted stays.
+    """
     rule = {"name": {"_eq": "a"}}
     writer = member(stage, may(things.name, action="create", permissions=rule), may(things.name))
     assert writer.post(things.path, {"id": 2**31 - 2, "name": "b"}).status == 403

@@ -247,7 +247,9 @@ def test_a_call_that_comes_again_is_done_once(scene: Scene, route: str) -> None:
 
 
 def _traces(scene: Scene) -> Any:
-    """Return what every call leaves something of: the history, letters, files, the counter of the structure."""
+    """Return what every call leaves something of: the history, letters,
+    files, the counter of the structure.
+    """
     count = scene.house.stage.value(
         "SELECT (SELECT count(*) FROM system_activity) + (SELECT structure FROM system_version)"
     )

@@ -165,7 +165,9 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databas
 
 
 def test_a_change_that_is_given_up_for_a_deadlock_is_made_again(api: Client, dsn: str) -> None:
-    """The other side asks for what the service holds, and waits longer than the service before it looks for a cycle."""
+    """The other side asks for what the service holds, and waits longer than the
+    service before it looks for a cycle.
+    """
     pairs = table(api, field("a", "integer"), field("b", "integer"))
     pairs.add({}, {})
     answers: list[Answer] = []

@@ -1,4 +1,6 @@
-"""Indexes of large tables are built after the commit, one at a time, and a build that fails leaves nothing behind."""
+"""Indexes of large tables are built after the commit, one at a time, and a
+build that fails leaves nothing behind.
+"""
 
 from __future__ import annotations
 

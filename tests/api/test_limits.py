@@ -1,4 +1,6 @@
-"""How much one request may ask, at all its levels together: each limit is met, and past it has a 400 of its own."""
+"""How much one request may ask, at all its levels together: each limit is
+met, and past it has a 400 of its own.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def things(admin: Client) -> Table:
 
 
 def is_refused(answer: Answer, limit: int) -> bool:
-    """Tell whether an answer is the limit's own 400: with the place, and with the number but for the offset's."""
+    """Tell whether an answer is the limit's own 400: with the place, and
+    with the number but for the offset's.
+    """
     problem = answer.errors[0] if answer.status == 400 else {}
     return problem.get("code") == "INVALID_QUERY" and (
         str(limit) in problem["reason"] or problem.get("parameter") == "offset"

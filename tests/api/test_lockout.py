@@ -225,7 +225,9 @@ def test_a_suspension_waits_its_turn_among_those_who_count_administrators(stage:
 def test_a_hash_is_compared_once_for_everybody(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Known or unknown, without a password, suspended, slowed down: the work is the same and so is the answer."""
+    """Known or unknown, without a password, suspended, slowed down: the work
+    is the same and so is the answer.
+    """
     seen: list[str] = []
     asked: list[str] = []
     fetch = Database.fetch_primary

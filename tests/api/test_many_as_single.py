@@ -1,4 +1,6 @@
-"""Many items in one call leave the rows, the history and the faults that as many calls of one item leave."""
+"""Many items in one call leave the rows, the history and the faults
+that as many calls of one item leave.
+"""
 
 from __future__ import annotations
 

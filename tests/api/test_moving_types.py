@@ -177,7 +177,9 @@ def after_the_plan(monkeypatch: pytest.MonkeyPatch, act: Act) -> None:
 
 
 def after_the_look(monkeypatch: pytest.MonkeyPatch, act: Act) -> None:
-    """Let something happen once, when the next transaction has seen that its snapshot is up to date."""
+    """Let something happen once, when the next transaction has seen
+    that its snapshot is up to date.
+    """
     execute = Transaction.execute
     acts = [act]
 
@@ -227,7 +229,9 @@ def test_what_the_structure_overtakes_is_answered_as_it_was_or_is(
 
 
 def refuse_meanwhile(monkeypatch: pytest.MonkeyPatch, dsn: str, code: str) -> None:
-    """Let a trigger refuse every row of the next transaction that writes, and be gone when the service looks again."""
+    """Let a trigger refuse every row of the next transaction that writes, and
+    be gone when the service looks again.
+    """
     refresh = Snapshots.refresh
 
     def calmed(self: Snapshots, stale: Snapshot | None) -> Snapshot:
@@ -267,7 +271,9 @@ def test_an_import_that_the_structure_overtakes_does_not_try_every_row(
 def test_what_holds_the_structure_still_tells_its_refusal_at_once(
     clients: list[Client], dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often the structure moves before and after: of a refusal under one that was held there is no doubt."""
+    """However often the structure moves before and after: of a refusal under
+    one that was held there is no doubt.
+    """
     current = Snapshots.current
 
     def moved(self: Snapshots) -> Snapshot:

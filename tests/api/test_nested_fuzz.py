@@ -1,4 +1,6 @@
-"""Payloads of any shape at the fields of relations: refused or written, and never a fault of the service."""
+"""Payloads of any shape at the fields of relations: refused or written,
+and never a fault of the service.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ ODD: list[object] = [
     {"": 1},
     "\ud7ff",
 ]
-# What each field of a collection leads to: another collection, several of one (in a list), or a value.
+# What each field of a collection leads to: another collection, several of one (in a list), or a
+# value.
 FIELDS: dict[str, dict[str, object]] = {
     "posts": {
         "title": "x",

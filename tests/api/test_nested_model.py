@@ -27,7 +27,9 @@ class Node:
 
 @dataclass
 class Model:
-    """Nodes by name, with keys as the database gave them; `random` makes payloads and `state` follows them."""
+    """Nodes by name, with keys as the database gave them; `random` makes
+    payloads and `state` follows them.
+    """
 
     random: Random
     state: dict[str, Node] = field(default_factory=dict)

@@ -1,4 +1,6 @@
-"""Clients that write the same rows at once: nobody gets a 5xx, and what stands afterwards is what somebody meant."""
+"""Clients that write the same rows at once: nobody gets a 5xx, and what
+stands afterwards is what somebody meant.
+"""
 
 from __future__ import annotations
 

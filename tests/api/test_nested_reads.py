@@ -1,4 +1,6 @@
-"""Reads through many to-many relations: what multiplies is refused before it runs, anything else is answered."""
+"""Reads through many to-many relations: what multiplies is refused before
+it runs, anything else is answered.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +140,9 @@ def test_a_page_of_a_site_four_relations_deep_is_answered(stage: Stage) -> None:
 
 
 def test_pages_that_could_hold_too_much_and_do_not_are_answered(stage: Stage) -> None:
-    """A hundred articles with a hundred comments each for every author would be more; there are two of each."""
+    """A hundred articles with a hundred comments each for every author
+    would be more; there are two of each.
+    """
     page = stage.admin.get(
         "/items/authors?limit=-1&fields=articles.comments.text,articles.tags.tags_id.name"
     ).data
@@ -193,7 +197,9 @@ def test_what_cannot_be_too_much_is_not_even_looked_at(
 def test_the_setting_is_met_and_not_passed(
     make_client: Any, stage: Stage, limit: int, status: int
 ) -> None:
-    """Of ten authors all articles are a thousand; of eleven they are more, and PostgreSQL expects so."""
+    """Of ten authors all articles are a thousand; of eleven they are
+    more, and PostgreSQL expects so.
+    """
     api = bounded(make_client, stage, max_nested_rows=1000)
     assert api.get(f"/items/authors?fields=articles.id&limit={limit}").status == status
     assert (
@@ -209,7 +215,9 @@ def bounded(make_client: Any, stage: Stage, **settings: object) -> Client:
 
 
 def test_a_small_site_that_postgres_has_never_looked_at_is_read_in_depth(api: Client) -> None:
-    """It takes tables that it knows nothing of to be larger than they are, and their lists to be shorter."""
+    """It takes tables that it knows nothing of to be larger than they
+    are, and their lists to be shorter.
+    """
     make_site(api)
     tree = {"title": "A", "comments": [{"text": "c"}], "tags": [{"tags_id": {"name": "t"}}]}
     assert (
@@ -247,7 +255,9 @@ def test_many_filters_along_many_relations_are_answered(
 
 
 def test_one_long_list_among_short_ones_is_reckoned_with(api: Client, dsn: str) -> None:
-    """Of most authors there is one article, and of one a hundred: what the mean says is not what a read picks."""
+    """Of most authors there is one article, and of one a hundred: what the
+    mean says is not what a read picks.
+    """
     make_site(api)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(

@@ -1,4 +1,6 @@
-"""System collections are reached by their own endpoints, and by no path that names any collection of items."""
+"""System collections are reached by their own endpoints, and by no path
+that names any collection of items.
+"""
 
 from __future__ import annotations
 

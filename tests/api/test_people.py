@@ -1,4 +1,6 @@
-"""/users, /roles, /permissions and /settings: written as items are, under the eyes of their keepers."""
+"""/users, /roles, /permissions and /settings: written as items are,
+under the eyes of their keepers.
+"""
 
 from __future__ import annotations
 

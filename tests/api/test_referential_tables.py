@@ -28,7 +28,9 @@ LOSING = "CREATE TABLE {2} (id integer PRIMARY KEY, up integer REFERENCES {1} ON
 
 
 def changes(admin: Client, collection: str) -> list[tuple[str, Json, int]]:
-    """Return the items of a collection that were changed, with what changed and the revision that it was part of."""
+    """Return the items of a collection that were changed, with what changed
+    and the revision that it was part of.
+    """
     updates = [
         revision
         for revision in past(admin, collection)

@@ -30,7 +30,9 @@ def make_library(admin: Client) -> None:
 
 @pytest.fixture
 def library(api: Client) -> Client:
-    """The administrator's client, with authors, articles (whose `author` is an integer) and tags (keyed by uuid)."""
+    """The administrator's client, with authors, articles (whose `author` is an
+    integer) and tags (keyed by uuid).
+    """
     return api
 
 

@@ -22,7 +22,9 @@ def template(settings: Config, make_database: Callable[..., str], template: str)
 
 @pytest.fixture
 def library(api: Client) -> Client:
-    """The administrator's client, with authors, articles (whose `author` is an integer) and tags (keyed by uuid)."""
+    """The administrator's client, with authors, articles (whose `author` is an
+    integer) and tags (keyed by uuid).
+    """
     return api
 
 

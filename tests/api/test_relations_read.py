@@ -196,7 +196,8 @@ CASES: list[tuple[str, object]] = [
         "articles/1?fields=a.name,b.id&alias[a]=author&alias[b]=author",
         {"a": {"name": "Ann"}, "b": {"id": 1}},
     ),
-    # deep: filter, sort, limit for each parent, offset, page, search, at every level; also for what * lists.
+    # deep: filter, sort, limit for each parent, offset, page, search, at every level; also for what
+    # * lists.
     (
         "authors?fields=articles.title&deep[articles][_sort]=-title&deep[articles][_limit]=1",
         [{"articles": [{"title": "A1"}]}, {"articles": [{"title": "A3"}]}, {"articles": []}],

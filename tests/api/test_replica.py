@@ -1,4 +1,6 @@
-"""Reads may come from a replica that lags behind; writes go by the primary alone (docs/deployment.md)."""
+"""Reads may come from a replica that lags behind; writes go by the
+primary alone (docs/deployment.md).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def furnish(admin: Client) -> None:
 
 @pytest.fixture
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    """An application whose replica stands still, with one connection for writes: a second one would never come."""
+    """An application whose replica stands still, with one connection for
+    writes: a second one would never come.
+    """
     with staged(settings, make_database, template) as before:
         furnish(before.admin)
         before.admin.close()
@@ -57,7 +61,9 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
 
 
 def writer(stage: Stage, **permissions: object) -> Client:
-    """Make somebody, of whom the replica knows nothing, with a title and these parts of every permission."""
+    """Make somebody, of whom the replica knows nothing, with a title and
+    these parts of every permission.
+    """
     role = new_role(
         stage,
         *(may("things", action=action, **permissions) for action in ("create", "update")),

@@ -441,7 +441,9 @@ def test_items_of_any_whole_number_have_a_history(stage: Stage, admin: Client, k
 
 
 def test_one_permission_takes_nothing_from_what_another_shows(stage: Stage, admin: Client) -> None:
-    """Neither a rule over what revisions do not hold as it is, nor one over a field that is younger than they are."""
+    """Neither a rule over what revisions do not hold as it is, nor one over a
+    field that is younger than they are.
+    """
     made = table(admin, field("title", "string"), field("tags", "csv"), field("status", "string"))
     made.add({"title": "a", "tags": ["x"], "status": "published"})
     admin.post(f"/fields/{made.name}", field("young", "string"))
@@ -468,7 +470,9 @@ def test_one_permission_takes_nothing_from_what_another_shows(stage: Stage, admi
 def test_a_page_looks_up_only_the_items_of_its_rows(
     stage: Stage, things: Table, others: tuple[Json, ...]
 ) -> None:
-    """A plan that reads a whole collection for a page of its history would be slow where there are many items."""
+    """A plan that reads a whole collection for a page of its history would
+    be slow where there are many items.
+    """
     some = f"SELECT 'update', '{things.name}', n % 1000 FROM generate_series(1, 20000) AS n"
     stage.execute(
         f"INSERT INTO {things.name} (title, status) SELECT n, 'published' FROM generate_series(1, 1000) AS n"

@@ -114,7 +114,9 @@ def test_fields_that_are_not_allowed_are_not_there_for_any_operand(library: Libr
 
 
 def test_a_row_shows_the_fields_of_the_permissions_that_allow_it(library: Library) -> None:
-    """Published books show everything, all others their titles: so the price of a draft is null to every operand."""
+    """Published books show everything, all others their titles: so the price
+    of a draft is null to every operand.
+    """
     books = library.books
     caller = library.member(may(books.name, permissions=PUBLISHED), may(books.name, "id", "title"))
     assert caller.get(books.path, fields="title,price").data == [

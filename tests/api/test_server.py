@@ -34,7 +34,9 @@ from tests.databases import end_connections
 def homeless(
     config: Config, make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> Client:
-    """A client of an application whose database does not answer; it waits for it shorter than it would."""
+    """A client of an application whose database does not answer; it
+    waits for it shorter than it would.
+    """
     monkeypatch.setattr(connections, "_BORROW_SECONDS", 0.2)
     return make_client(database_url="host=127.0.0.1 port=9 dbname=nowhere")
 
@@ -254,7 +256,9 @@ def test_the_driver_logs_in_the_style_of_the_service(
 def test_the_records_of_others_stay_whole(
     config: Config, caplog: pytest.LogCaptureFixture, own_loggers: None
 ) -> None:
-    """A server's own log may show what the service's does not: the process, the thread, the place in the code."""
+    """A server's own log may show what the service's does not: the process,
+    the thread, the place in the code.
+    """
     start_logging(replace(config, log_level="info"))
     logging.getLogger("somebody.else").warning("it is late")
     shown = logging.Formatter("%(process)d %(thread)d %(processName)s %(filename)s").format(

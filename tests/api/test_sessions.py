@@ -151,7 +151,9 @@ def test_a_cookie_that_names_no_session_is_refused(stage: Stage, cookie: str) ->
 
 
 def test_no_kind_of_token_passes_for_another(stage: Stage) -> None:
-    """A refresh token is neither an access token nor a session cookie, an access token no refresh token or cookie."""
+    """A refresh token is neither an access token nor a session cookie, an
+    access token no refresh token or cookie.
+    """
     client = stage.anonymous
     email = person(stage)
     tokens = login(client, email).data

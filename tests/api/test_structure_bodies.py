@@ -1,4 +1,6 @@
-"""What a body of /collections, /fields or /relations says is done or refused with its place, never passed over."""
+"""What a body of /collections, /fields or /relations says is done or
+refused with its place, never passed over.
+"""
 
 from __future__ import annotations
 

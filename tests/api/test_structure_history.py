@@ -1,4 +1,6 @@
-"""Changes of the structure are in the history; that of a dropped collection stays for administrators."""
+"""Changes of the structure are in the history; that of a dropped
+collection stays for administrators.
+"""
 
 from __future__ import annotations
 

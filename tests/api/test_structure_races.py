@@ -1,4 +1,6 @@
-"""Structure changes are whole or not at all, one at a time, and seen by every process with its next request."""
+"""Structure changes are whole or not at all, one at a time, and seen by
+every process with its next request.
+"""
 
 from __future__ import annotations
 
@@ -199,7 +201,9 @@ def test_a_stale_process_never_refuses_from_its_old_structure(processes: Process
 def test_a_changed_type_is_no_fault_for_those_who_had_prepared_their_statements(
     make_client: Callable[..., Client], admin_token: str, connections: int
 ) -> None:
-    """PostgreSQL refuses a prepared statement whose columns have other types now, on each connection that has one."""
+    """PostgreSQL refuses a prepared statement whose columns have other types
+    now, on each connection that has one.
+    """
     changer, other = (
         make_client(database_pool_size=connections).bearing(admin_token) for _ in range(2)
     )
@@ -255,7 +259,9 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databas
 def test_a_change_of_structure_that_is_given_up_for_a_deadlock_is_made_again(
     api: Client, dsn: str
 ) -> None:
-    """The other side asks for what the service holds, and waits longer than the service before it looks for a cycle."""
+    """The other side asks for what the service holds, and waits longer than the
+    service before it looks for a cycle.
+    """
     api.post("/collections", {"collection": "a", "schema": {}})
     with (
         ThreadPoolExecutor(1) as pool,

@@ -1,4 +1,6 @@
-"""What app access tells of the structure: the fields that a permission names, and no other name in any setting."""
+"""What app access tells of the structure: the fields that a permission
+names, and no other name in any setting.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Rules that cannot be read, as somebody may leave them in the database: they never allow more than readable ones."""
+"""Rules that cannot be read, as somebody may leave them in the database: they
+never allow more than readable ones.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is wrong with accounts, files, structure and calls is told with its value, and all of it together."""
+"""What is wrong with accounts, files, structure and calls is told with
+its value, and all of it together.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,9 @@ def _make_bucket(address: str, process: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture
 def another(files: House, settings: Config) -> Iterator[Callable[..., Client]]:
-    """Make the administrator's client of one more process, with other settings, on the same database and files."""
+    """Make the administrator's client of one more process, with other
+    settings, on the same database and files.
+    """
     made: list[Client] = []
 
     def make(**changes: Any) -> Client:

@@ -89,7 +89,9 @@ def locations_in(folder: Path) -> tuple[Location, ...]:
 def house(
     settings: Config, folder: Path, make_database: Callable[..., str], template: str, **changes: Any
 ) -> Iterator[House]:
-    """Make an application with the locations `local` and `other`, of which files may have 100,000 bytes."""
+    """Make an application with the locations `local` and `other`, of
+    which files may have 100,000 bytes.
+    """
     limits = {"files_max_upload_size": 100_000, "locations": locations_in(folder), **changes}
     with staged(replace(settings, **limits), make_database, template) as stage:
         yield House(stage, folder)

@@ -1,4 +1,6 @@
-"""The media type of a content: its bytes decide, and name and declared type only among what these may be."""
+"""The media type of a content: its bytes decide, and name and declared
+type only among what these may be.
+"""
 
 from __future__ import annotations
 

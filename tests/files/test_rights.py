@@ -1,4 +1,6 @@
-"""Files and folders under permissions, with their history, their versions and calls that are sent twice."""
+"""Files and folders under permissions, with their history, their
+versions and calls that are sent twice.
+"""
 
 from __future__ import annotations
 

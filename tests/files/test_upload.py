@@ -1,4 +1,6 @@
-"""POST /files and PATCH /files/{id} by form: what arrives, what is refused, and that nothing stays of what is."""
+"""POST /files and PATCH /files/{id} by form: what arrives, what is
+refused, and that nothing stays of what is.
+"""
 
 from __future__ import annotations
 
@@ -332,7 +334,9 @@ CREATE CONSTRAINT TRIGGER given_up AFTER INSERT ON system_files DEFERRABLE INITI
 def test_an_upload_that_is_done_again_after_its_twin_leaves_no_content(
     files: House, another: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two with one Idempotency-Key: the first is given up once its row is written, and then the other is done."""
+    """Two with one Idempotency-Key: the first is given up once its row is
+    written, and then the other is done.
+    """
     twin = another()
     current = Snapshots.current
     answers: list[Answer] = []

@@ -1,4 +1,6 @@
-"""Jobs come with the transaction that caused them, are tried again, and run once however many workers there are."""
+"""Jobs come with the transaction that caused them, are tried again, and run
+once however many workers there are.
+"""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ class Letter:
 
 @dataclass
 class Inbox:
-    """What a server has taken; `refuse` maps a recipient or the word `data` to the answer it gets instead.
+    """What a server has taken; `refuse` maps a recipient or the word
+    `data` to the answer it gets instead.
 
     While it is `held` it answers no letter; `asked` counts those that it was given.
     """
@@ -87,7 +88,9 @@ class Inbox:
 def mail_server(
     *, port: int = 0, tls: ssl.SSLContext | None = None, implicit: bool = False
 ) -> Iterator[Inbox]:
-    """Run a server; with `tls` it wants STARTTLS, or TLS from the first byte, and a login with the password `right`."""
+    """Run a server; with `tls` it wants STARTTLS, or TLS from the first byte,
+    and a login with the password `right`.
+    """
     inbox = Inbox(port or free_port())
     secured: dict[str, Any] = {"auth_required": True, "authenticator": inbox.authenticate}
     if tls and implicit:

@@ -1,4 +1,6 @@
-"""Letters reach a real mail server: over TLS, after it was away, once, and with nothing in them that nobody wrote."""
+"""Letters reach a real mail server: over TLS, after it was away, once, and
+with nothing in them that nobody wrote.
+"""
 
 from __future__ import annotations
 

@@ -143,7 +143,9 @@ def world_of(
     *,
     former: Iterable[Row] = (),
 ) -> World:
-    """Return the model's view of rows in the form of JSON; keys of `former` rows may stand in other rows still."""
+    """Return the model's view of rows in the form of JSON; keys of `former`
+    rows may stand in other rows still.
+    """
     present = (row for items in rows.values() for row in items)
     keys = [str(row[KEY]) for row in (*present, *former)]
     return peopled(World(shape, {}, *dialect(connection, [*shape, *keys])), rows)
@@ -168,7 +170,9 @@ def _value(kind: str, value: Any) -> Any:
 
 
 def dialect(connection: psycopg.Connection, more: list[str]) -> tuple[dict[str, int], bool]:
-    """Return how the database ranks texts (a property of its collation), and whether search knows accents."""
+    """Return how the database ranks texts (a property of its collation),
+    and whether search knows accents.
+    """
     texts = [*dict.fromkeys((*TEXTS, *CSVS, *KEYS, "secret", ",", "b", NOWHERE, *more))]
     ranked_texts = connection.execute(
         "SELECT found, dense_rank() OVER (ORDER BY found) FROM unnest(%s::text[]) AS found", [texts]

@@ -11,7 +11,9 @@ NESTED = ("filter", "deep", "alias", "aggregate")
 
 
 def query_string(query: Mapping[str, Any], *, brackets: bool) -> str:
-    """Return the query string of a GET; what brackets cannot say (null, nothing in a list) is written as JSON."""
+    """Return the query string of a GET; what brackets cannot say (null,
+    nothing in a list) is written as JSON.
+    """
     pairs: list[tuple[str, str]] = []
     for name, value in query.items():
         if name not in NESTED:

@@ -74,7 +74,9 @@ def _own(world: World, typed: Typed, inner: Json) -> bool:
 
 
 def test(world: World, typed: Typed, operator: str, operand: Any) -> bool:
-    """Whether a value passes an operator; a null passes only those that ask for it, and `_nin` of nothing."""
+    """Whether a value passes an operator; a null passes only those that
+    ask for it, and `_nin` of nothing.
+    """
     _, value = typed
     if operand is None:
         operator = {"_eq": "_null", "_neq": "_nnull"}[operator]

@@ -16,7 +16,9 @@ SIZES = (0, 1, 3, 5, 8, 8)
 DEPTH = 3
 
 STARS_MEET_NAMES = True
-"""Whether `*.*` stands beside relations that are named in `fields` or `deep`: what either asks for is then shown."""
+"""Whether `*.*` stands beside relations that are named in `fields` or
+`deep`: what either asks for is then shown.
+"""
 
 KEYS_OF = {"integer": tuple(range(1, 9)), "uuid": UUIDS, "string": KEYS}
 
@@ -53,13 +55,16 @@ AGGREGATED = {
 
 @st.composite
 def all_rows(draw: st.DrawFn, shape: Shape) -> dict[str, list[Row]]:
-    """Draw up to eight rows for each collection; every to-one column holds the key of a row or null."""
+    """Draw up to eight rows for each collection; every to-one column
+    holds the key of a row or null.
+    """
     keys = {name: draw(_keys(KEYS_OF[target.columns[KEY]])) for name, target in shape.items()}
     rows = {name: _row(target, keys) for name, target in shape.items()}
     return {name: [{KEY: key, **draw(row)} for key in keys[name]] for name, row in rows.items()}
 
 
-# One draw of some bytes is quicker by far than one for each value, and bytes shrink to the first values as well.
+# One draw of some bytes is quicker by far than one for each value, and bytes shrink to the first
+# values as well.
 
 
 def _keys(known: tuple[Any, ...]) -> st.SearchStrategy[list[Any]]:
@@ -292,7 +297,9 @@ def _aggregates(draw: st.DrawFn, collection: Collection) -> dict[str, list[str]]
 def filters(
     draw: st.DrawFn, shape: Shape, collection: Collection, depth: int, *, min_parts: int = 0
 ) -> Json:
-    """Draw a filter that fits: of one field, of several, or a group of `min_parts` or more, through relations too."""
+    """Draw a filter that fits: of one field, of several, or a group of
+    `min_parts` or more, through relations too.
+    """
     kind = draw(st.sampled_from(("leaf", "leaf", "leaf", "both", "_and", "_or")))
     if kind == "both":
         return {**draw(_leaf(shape, collection, depth)), **draw(_leaf(shape, collection, depth))}

@@ -1,4 +1,6 @@
-"""The history as a member sees it, the slow way: of all records those that are there for it (docs/history.md)."""
+"""The history as a member sees it, the slow way: of all records those that
+are there for it (docs/history.md).
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,15 @@ from tests.model.values import read, split
 Record = Mapping[str, Any]
 
 CHANGED_IN_HISTORY = ("csv", "hash")
-"""Kinds of columns that revisions hold in another form or not at all: no rule over them can be tried on a revision."""
+"""Kinds of columns that revisions hold in another form or not at all: no rule
+over them can be tried on a revision.
+"""
 
 
 def seen(world: World, role: Role, records: list[Record]) -> list[Record]:
-    """Return activity, or revisions with the members of their contents, that a role shows; `world` is how it is now."""
+    """Return activity, or revisions with the members of their contents, that a
+    role shows; `world` is how it is now.
+    """
     return [shown for record in records for shown in _shown(world, role, record)]
 
 
@@ -75,7 +81,9 @@ def _row(collection: Collection, data: Record) -> Row:
 
 
 def _held(world: World, collection: Collection, row: Row, rule: Json) -> bool:
-    """Alternatives stand by themselves; what looks at a column that is held in another form does not hold."""
+    """Alternatives stand by themselves; what looks at a column that is
+    held in another form does not hold.
+    """
     return all(_entry(world, collection, row, name, condition) for name, condition in rule.items())
 
 

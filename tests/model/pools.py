@@ -1,4 +1,6 @@
-"""The values that rows and operands are drawn from: few, so that they meet; nasty, so that meeting tells something."""
+"""The values that rows and operands are drawn from: few, so that they meet;
+nasty, so that meeting tells something.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,8 @@ OPERANDS: Mapping[str, tuple[Any, ...]] = {
 }
 
 NOWHERE = "99"
-"""The key of no item, for the many-to-any column, which no foreign key keeps from pointing to it."""
+"""The key of no item, for the many-to-any column, which no foreign key keeps from pointing to it.
+"""
 
 PARTS = (0, 1, 2, 3, 6, 12, 29, 30, 52, 59, 1999, 2000, 2024)
 """What a function may be compared with."""

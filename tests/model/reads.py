@@ -69,7 +69,9 @@ def paged(items: list[Any], params: Params) -> list[Any]:
 def ordered(
     world: World, collection: Collection, rows: list[Row], sort: Sequence[str]
 ) -> list[Row]:
-    """Sort by each term, the last one first: a stable sort leaves ties as they were, in the order of their keys."""
+    """Sort by each term, the last one first: a stable sort leaves ties as
+    they were, in the order of their keys.
+    """
     usual = [collection.sort_field] if collection.sort_field else []
     for term in reversed(sort or usual):
         path = term.removeprefix("-").split(".")
@@ -82,7 +84,9 @@ def ordered(
 
 
 def _sorted_by(world: World, collection: Collection, row: Row, path: Path) -> Any:
-    """Return the rank of the value at the end of a path of to-one links; it is null where one leads nowhere."""
+    """Return the rank of the value at the end of a path of to-one links;
+    it is null where one leads nowhere.
+    """
     *steps, last = path
     for step in steps:
         link = collection.links[step]
@@ -124,7 +128,9 @@ def item(
 
 
 def asked(collection: Collection, paths: list[Path]) -> dict[str, list[Path]]:
-    """Return what is asked of each field; `*` is every column and every list, `*.*` all that either may lead to."""
+    """Return what is asked of each field; `*` is every column and every list,
+    `*.*` all that either may lead to.
+    """
     paths_below: dict[str, list[Path]] = {}
     for head, *rest in paths:
         lists = (

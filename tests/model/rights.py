@@ -1,4 +1,6 @@
-"""The rights of a member, the slow way: of the whole world the part that is there for it (docs/permissions.md)."""
+"""The rights of a member, the slow way: of the whole world the part that is
+there for it (docs/permissions.md).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from tests.model.reads import Params, Path, asked
 from tests.model.shape import KEY, Collection, Link, Row, Shape, World
 
 RAW = "@"
-"""Under this name a visible row holds its key, by which it is ordered and found even where it may not be shown."""
+"""Under this name a visible row holds its key, by which it is ordered and
+found even where it may not be shown.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,9 @@ def sees(role: Role, collection: str, name: str) -> bool:
 
 
 def _goes(role: Role, collection: str, named: tuple[str, Link]) -> bool:
-    """A link needs its field, the column that tells of it, the other collection, and the column that points back."""
+    """A link needs its field, the column that tells of it, the other
+    collection, and the column that points back.
+    """
     name, link = named
     here = [name.partition(":")[0], *([link.told_by] if link.told_by else [])]
     there = [link.far] if link.many else []
@@ -76,14 +82,18 @@ def _goes(role: Role, collection: str, named: tuple[str, Link]) -> bool:
 
 
 def _raw(role: Role, name: str, link: Link) -> Link:
-    """A key that is not shown still ties rows together; `*` lists by key only where the key is a field."""
+    """A key that is not shown still ties rows together; `*` lists by
+    key only where the key is a field.
+    """
     if link.many:
         return replace(link, near=RAW + name, listed=sees(role, link.target, KEY))
     return replace(link, far=RAW)
 
 
 def visible_world(world: World, role: Role) -> World:
-    """Return the rows that a grant allows, each with the fields of those that allow it; others are null."""
+    """Return the rows that a grant allows, each with the fields of
+    those that allow it; others are null.
+    """
     shape = visible_shape(world.shape, role)
     return replace(
         world,

@@ -1,4 +1,6 @@
-"""Strategies: roles for a shape, queries that name what is not there, and changes of what is not seen."""
+"""Strategies: roles for a shape, queries that name what is not there,
+and changes of what is not seen.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ MISSING = "nowhere"
 
 @st.composite
 def roles(draw: st.DrawFn, shape: Shape) -> Role:
-    """Draw up to three grants for each collection; one at least shows its titles, so that there is what to ask for."""
+    """Draw up to three grants for each collection; one at least shows its
+    titles, so that there is what to ask for.
+    """
     grants: list[Grant] = []
     for collection in shape.values():
         if draw(st.integers(0, 6)):
@@ -128,7 +132,9 @@ def poisoned(draw: st.DrawFn, shape: Shape, role: Role, name: str, query: Json) 
 
 
 def _hidden(collection: Collection, visible: Collection, role: Role) -> list[str]:
-    """Return names that are not there for a caller: of no field, of columns, of lists, of what lies beyond a field."""
+    """Return names that are not there for a caller: of no field, of columns, of
+    lists, of what lies beyond a field.
+    """
     columns = [name for name in collection.columns if name not in visible.columns]
     links = [name for name in collection.links if name not in visible.links]
     return [

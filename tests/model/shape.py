@@ -1,4 +1,6 @@
-"""What the model knows of a database: collections with their columns and links, and the rows as plain dicts."""
+"""What the model knows of a database: collections with their columns and
+links, and the rows as plain dicts.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,12 @@ KEY = "id"
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One step of a relation: the rows of `target` whose column `far` equals this side's column `near`.
+    """One step of a relation: the rows of `target` whose column `far`
+    equals this side's column `near`.
 
-    `told_by` is this side's column with the name of the collection that the step leads to (many-to-any); such a link
-    is named `item:headings`, and its key is held as text. Of lists `*` names those that are `listed`.
+    `told_by` is this side's column with the name of the collection that the step leads to
+    (many-to-any); such a link is named `item:headings`, and its key is held as text. Of
+    lists `*` names those that are `listed`.
     """
 
     target: str
@@ -29,7 +33,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """`columns` are the types by name, the key among them; a to-one link has the name of its column."""
+    """`columns` are the types by name, the key among them; a to-one
+    link has the name of its column.
+    """
 
     name: str
     columns: Mapping[str, str]
@@ -46,7 +52,9 @@ Shape = Mapping[str, Collection]
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A shape with its rows in the order of their keys. `order` ranks every text as the database's collation does."""
+    """A shape with its rows in the order of their keys. `order` ranks every
+    text as the database's collation does.
+    """
 
     shape: Shape
     rows: Mapping[str, list[Row]]

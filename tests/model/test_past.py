@@ -1,7 +1,8 @@
-"""Whatever is written and whatever a role may read: activity and revisions show of it what the model says, and no more.
+"""Whatever is written and whatever a role may read: activity and revisions show
+of it what the model says, and no more.
 
-The model is told what an administrator sees and how the items are now. A failure prints what repeats it, as in
-test_reads.
+The model is told what an administrator sees and how the items are now. A failure
+prints what repeats it, as in test_reads.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ Rows = dict[str, list[Row]]
 
 @dataclass(frozen=True)
 class Case:
-    """Items as they are made, what of them is written afterwards, the keys that go, and who then looks."""
+    """Items as they are made, what of them is written afterwards, the
+    keys that go, and who then looks.
+    """
 
     made: Rows
     changed: Rows
@@ -71,7 +74,9 @@ def cases(draw: st.DrawFn, shape: Shape) -> Case:
 
 
 def _without_links(collection: Collection, row: Row) -> Row:
-    """What items point to may be made after them; a name of a collection has to be one that may stand there."""
+    """What items point to may be made after them; a name of a collection
+    has to be one that may stand there.
+    """
     links = {link.near for link in collection.links.values() if not link.many and not link.told_by}
     targets = {link.target for link in collection.links.values() if link.told_by}
     kinds = {link.told_by for link in collection.links.values() if link.told_by}

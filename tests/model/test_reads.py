@@ -1,7 +1,9 @@
-"""Reads through relations equal a plain Python model of them, whatever the schema, the rows and the query.
+"""Reads through relations equal a plain Python model of them, whatever
+the schema, the rows and the query.
 
-A failure prints the rows, the query, and what repeats it: CMS_MODEL_SEED, which the schemas come from, and hypothesis's
-own line. The schemas and the cases are others each time, on CI always the same.
+A failure prints the rows, the query, and what repeats it: CMS_MODEL_SEED, which
+the schemas come from, and hypothesis's own line. The schemas and the cases are
+others each time, on CI always the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Whatever foreign keys there are: the history of a deletion is what a look at all tables before and after it shows."""
+"""Whatever foreign keys there are: the history of a deletion is what a look at
+all tables before and after it shows.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def make_world(random: Random, prefix: str) -> World:
 
 
 def definition(world: World) -> str:
-    """Return the SQL of all tables; ids are unique everywhere, and those of keyless tables are no primary keys."""
+    """Return the SQL of all tables; ids are unique everywhere, and those of
+    keyless tables are no primary keys.
+    """
     columns = (
         "id integer NOT NULL, twin integer NOT NULL DEFAULT 0, "
         "up0 integer DEFAULT 3, up1 integer, a integer, b integer"
@@ -105,7 +109,9 @@ def definition(world: World) -> str:
 
 
 def ids(world: World, table: str) -> list[int]:
-    """Rows of tables that inherit have ids of their own, so that each is one item of the table above."""
+    """Rows of tables that inherit have ids of their own, so that each
+    is one item of the table above.
+    """
     offset = 100 if world.kinds[table] == "heir" else 0
     return [offset * (list(world.kinds).index(table) + 1) + key for key in KEYS]
 
@@ -131,7 +137,9 @@ def fill(world: World, random: Random) -> str:
 def all_rows(
     stage: Stage, world: World, *, without: tuple[str, list[int]] | None = None
 ) -> Rows | None:
-    """Return all rows: as they are, or as PostgreSQL by itself leaves them `without` some; None if it refuses that."""
+    """Return all rows: as they are, or as PostgreSQL by itself leaves them
+    `without` some; None if it refuses that.
+    """
     rows: Rows = {}
     with psycopg.connect(stage.dsn) as connection:
         if without:
@@ -229,7 +237,9 @@ def compare(
 
 
 def item_of(world: World, spot: tuple[str, str], root: tuple[str, set[str]]) -> tuple[str, str]:
-    """What is deleted as an item of a table above is told there, all else under the table in which it lies."""
+    """What is deleted as an item of a table above is told there, all else
+    under the table in which it lies.
+    """
     table, key = spot
     return (root[0] if table in world.lies_in(root[0]) and key in root[1] else table), key
 
@@ -240,7 +250,9 @@ def shown(row: Json, data: Json) -> Json:
 
 
 def causes(world: World, row: Json, spot: tuple[str, str], cause: Json) -> bool:
-    """Whether a row pointed to what a revision tells of, or to a keyless row, which may have pointed there."""
+    """Whether a row pointed to what a revision tells of, or to a keyless
+    row, which may have pointed there.
+    """
     for key in world.keys:
         values = [row[column] for column in key.columns]
         if key.table != spot[0] or None in values:

@@ -1,8 +1,9 @@
 """A member gets what the model's visible world answers, and nothing tells it of the rest.
 
-Whatever the schema, the rows, the role and the query: the answer equals the model's over the rows and fields that the
-role shows; a query that names anything else is refused with one text; and after random changes of hidden rows and
-fields the same query is answered with the same bytes. A failure prints what repeats it, as in test_reads.
+Whatever the schema, the rows, the role and the query: the answer equals the model's over the rows
+and fields that the role shows; a query that names anything else is refused with one text; and
+after random changes of hidden rows and fields the same query is answered with the same bytes. A
+failure prints what repeats it, as in test_reads.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ def cases(draw: st.DrawFn, shape: Shape) -> Case:
 
 @st.composite
 def asks(draw: st.DrawFn, shape: Shape, role: Role) -> Asked:
-    """Draw a query over what a role sees; one of eight names what it does not see, or what nobody does."""
+    """Draw a query over what a role sees; one of eight names what it
+    does not see, or what nobody does.
+    """
     visible = visible_shape(shape, role)
     name = draw(st.sampled_from(sorted(visible)))
     query = draw(queries(visible, visible[name]))

@@ -1,4 +1,6 @@
-"""Whatever the rights, the rows and the call: a member's write does what the model of its rights says, and no more."""
+"""Whatever the rights, the rows and the call: a member's write does what the
+model of its rights says, and no more.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a member may write, the slow way: by the plain reading of docs/permissions.md, over rows as dicts."""
+"""What a member may write, the slow way: by the plain reading of
+docs/permissions.md, over rows as dicts.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ OK = 200
 
 @dataclass(frozen=True)
 class Grant:
-    """A permission: the fields of the rows that fulfil the rule, what a payload must fulfil, and what it is given."""
+    """A permission: the fields of the rows that fulfil the rule, what a
+    payload must fulfil, and what it is given.
+    """
 
     collection: str
     action: str
@@ -191,7 +195,9 @@ class Model:
     def permitted(
         self, collection: str, data: Json, held: Sequence[list[Grant]]
     ) -> list[list[Grant]]:
-        """Return the permissions of each row whose validation passes: they have to speak of all that changes."""
+        """Return the permissions of each row whose validation passes: they
+        have to speak of all that changes.
+        """
         allowing = []
         failed = []
         for holding in held:

@@ -1,4 +1,6 @@
-"""A shop whose member sees published books and Austrian authors: of each some fields, and of the rest nothing."""
+"""A shop whose member sees published books and Austrian authors: of each
+some fields, and of the rest nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Nobody gets more rights than an administrator gave: by roles, permissions, users, shares, or what is nested."""
+"""Nobody gets more rights than an administrator gave: by roles,
+permissions, users, shares, or what is nested.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def links(stage: Stage) -> Table:
 
 
 def mighty(stage: Stage, links: Table) -> tuple[Client, str, str]:
-    """Return a member who has every permission there can be and is no administrator, its id and role."""
+    """Return a member who has every permission there can be and is no
+    administrator, its id and role.
+    """
     role = new_role(
         stage, *(may(name, action=action) for name in (*POWERS, links.name) for action in ACTIONS)
     )
@@ -58,7 +62,9 @@ def batch(caller: Client, method: str, collection: str, **operation: Any) -> Ans
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member with every permission, its role, a link that it may change, and what it might aim at."""
+    """A member with every permission, its role, a link that it may
+    change, and what it might aim at.
+    """
 
     client: Client
     user: str
@@ -242,7 +248,9 @@ def test_what_an_administrator_logs_in_with_is_out_of_reach_in_any_state(
 
 
 def test_somebody_elses_items_are_theirs(stage: Stage) -> None:
-    """Of users who each may change what is theirs, none reaches another's, by key, batch, query or list."""
+    """Of users who each may change what is theirs, none reaches
+    another's, by key, batch, query or list.
+    """
     things = table(
         stage.admin, field("title", "string"), field("owner", "uuid", special="user-created")
     )

@@ -361,7 +361,9 @@ def test_a_content_is_replaced_by_who_may_change_the_name_of_the_file(files: Hou
 
 
 def test_system_collections_are_written_by_their_own_calls_only(stage: Stage) -> None:
-    """Neither items, nor batches, nor what is nested reaches history, sessions, structure or the queue."""
+    """Neither items, nor batches, nor what is nested reaches history,
+    sessions, structure or the queue.
+    """
     with psycopg.connect(stage.dsn) as connection:
         rows = connection.execute(
             "SELECT relname FROM pg_class WHERE relname ~ '^system_|^procrastinate_'"

@@ -1,4 +1,6 @@
-"""A call that is refused has done nothing: no row, no history, no job, no file, no number drawn, no password hashed."""
+"""A call that is refused has done nothing: no row, no history, no job, no file,
+no number drawn, no password hashed.
+"""
 
 from __future__ import annotations
 
@@ -196,7 +198,9 @@ def test_a_payload_that_names_what_is_forbidden_is_refused_before_any_work(
 def test_a_call_that_fails_after_it_has_written_leaves_numbers_drawn_and_nothing_else(
     files: House, things: Table
 ) -> None:
-    """What an item has become can only be looked at once it is written; sequences of PostgreSQL never go back."""
+    """What an item has become can only be looked at once it is written;
+    sequences of PostgreSQL never go back.
+    """
     name = things.name
     path = things.path
     drafts = {"state": {"_eq": "draft"}}

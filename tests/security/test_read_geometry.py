@@ -1,4 +1,6 @@
-"""What PostGIS cannot compare tells nothing of hidden rows; on a server that has PostGIS, as in test_geometry."""
+"""What PostGIS cannot compare tells nothing of hidden rows; on a server
+that has PostGIS, as in test_geometry.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Whatever names a hidden field or collection is answered as what names a missing one: 403, in the same words."""
+"""Whatever names a hidden field or collection is answered as what names a
+missing one: 403, in the same words.
+"""
 
 from __future__ import annotations
 

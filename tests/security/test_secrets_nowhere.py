@@ -1,7 +1,9 @@
-"""Marked secrets go into the service by every way there is; nothing that it writes holds one of them.
+"""Marked secrets go into the service by every way there is; nothing
+that it writes holds one of them.
 
-What is told once to whoever it belongs to (tokens at a login, a new second factor) and what has to be kept as it is
-(the second factor, a letter's link in its job) is named in `PLANTED`; anywhere else it is a leak.
+What is told once to whoever it belongs to (tokens at a login, a new second factor) and
+what has to be kept as it is (the second factor, a letter's link in its job) is named
+in `PLANTED`; anywhere else it is a leak.
 """
 
 from __future__ import annotations
@@ -110,7 +112,9 @@ class Recording(Client):
 
 @contextmanager
 def logged(config: Config) -> Iterator[io.StringIO]:
-    """Catch what the log of a process at the level debug shows, in both styles, and what Python adds by itself."""
+    """Catch what the log of a process at the level debug shows, in both
+    styles, and what Python adds by itself.
+    """
     names = ("cms", "psycopg", "procrastinate", "asyncio", "")
     text = io.StringIO()
     before = {

@@ -1,4 +1,6 @@
-"""What a browser can be made to do, and what headers can be made to say: other sites, hosts, redirects, tokens."""
+"""What a browser can be made to do, and what headers can be made to say:
+other sites, hosts, redirects, tokens.
+"""
 
 from __future__ import annotations
 
@@ -236,7 +238,9 @@ def test_a_letter_to_nobody_costs_what_a_letter_costs(stage: Stage, role: str) -
 
 @pytest.mark.parametrize("local", ["a,b", 'a"b', "a(b)", "a;b", "a\\b", "[a]"])
 def test_an_address_that_no_mail_reaches_tells_nothing_either(stage: Stage, local: str) -> None:
-    """With the queue itself, which takes no letter to such an address, of accounts that have one all the same."""
+    """With the queue itself, which takes no letter to such an address, of
+    accounts that have one all the same.
+    """
     unknown = f"{local}@example.com"
     known = person(stage, email=f"{local}@example.org")
     for path, body in (("/auth/password/request", {}), ("/users/register", {"password": PASSWORD})):

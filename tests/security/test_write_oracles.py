@@ -1,4 +1,6 @@
-"""Who writes learns nothing of hidden rows and fields, but for what docs/permissions.md says cannot be helped."""
+"""Who writes learns nothing of hidden rows and fields, but for what
+docs/permissions.md says cannot be helped.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ SEEN = {"state": {"_eq": "seen"}}
 
 @dataclass(frozen=True)
 class Desk:
-    """Notes of which those that are `seen` may be read; `secret` and everything of `vaults` may not."""
+    """Notes of which those that are `seen` may be read; `secret` and
+    everything of `vaults` may not.
+    """
 
     stage: Stage
     notes: Table

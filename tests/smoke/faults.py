@@ -1,4 +1,6 @@
-"""Writers that keep a service busy while it is being killed, and what must hold of its database whatever happened."""
+"""Writers that keep a service busy while it is being killed, and what must
+hold of its database whatever happened.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ Json = dict[str, Any]
 
 @dataclass
 class Ledger:
-    """What a writer was told: the tags that are there with their sizes, those that are gone, whole writes …
+    """What a writer was told: the tags that are there with their sizes,
+    those that are gone, whole writes …
 
     A tag of whose last write nothing was heard is in neither.
     """
@@ -49,7 +52,9 @@ class Shared:
 
 
 class Writer:
-    """One client, which hears successes, nothing at all, or 503 with a time to try again; all else is wrong."""
+    """One client, which hears successes, nothing at all, or 503 with a
+    time to try again; all else is wrong.
+    """
 
     def __init__(self, url: str, token: str, shared: Shared, seed: int) -> None:
         self.ledger = Ledger()
@@ -144,7 +149,9 @@ class Writer:
             self.ledger.invited.add(address)
 
     def _share(self) -> None:
-        """Give a post that all writers share a new state; of two such writes one comes after the other."""
+        """Give a post that all writers share a new state; of two such
+        writes one comes after the other.
+        """
         title = f"shared {uuid4()}"
         body = {
             "title": title,
@@ -297,7 +304,9 @@ _WHOLE = {
 
 
 def connected(dsn: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """Look at one moment of the database, which may still recover from what was killed after it gave its answers."""
+    """Look at one moment of the database, which may still recover from what
+    was killed after it gave its answers.
+    """
     for _ in range(600):
         try:
             return psycopg.connect(
@@ -309,7 +318,9 @@ def connected(dsn: str) -> psycopg.Connection[tuple[Any, ...]]:
 
 
 def check(dsn: str, writers: list[Writer]) -> None:
-    """Look at one moment of the database: rows and history agree, and what the writers were told is true."""
+    """Look at one moment of the database: rows and history agree, and
+    what the writers were told is true.
+    """
     with connected(dsn) as moment:
         questions = {
             f"{name} ({table})": sql.format(table=table)

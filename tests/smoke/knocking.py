@@ -37,7 +37,8 @@ def knock(port: int) -> str:
 
 
 def knock_until_refused(port: int, stop: Callable[[], None], *, begun: int = 200) -> Counter[str]:
-    """Ask from many clients at once, call `stop` once some have been answered; return how often became what.
+    """Ask from many clients at once, call `stop` once some have been
+    answered; return how often became what.
 
     A client ends when it was refused.
     """

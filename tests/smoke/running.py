@@ -58,7 +58,9 @@ class Service:
 
 
 def environment(folder: Path, port: int, **more: str) -> dict[str, str]:
-    """Return the environment of this process without settings of the service, with those of a test in it."""
+    """Return the environment of this process without settings of the
+    service, with those of a test in it.
+    """
     ours = {name: value for name, value in os.environ.items() if name not in SET_OUTSIDE}
     return ours | {
         "PORT": str(port),
@@ -79,7 +81,9 @@ def command(folder: Path, *words: str, **environ: str) -> subprocess.CompletedPr
 
 
 def command_apart(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run `cms` with these words to its end; what it printed and what it told beside that are apart."""
+    """Run `cms` with these words to its end; what it printed and what
+    it told beside that are apart.
+    """
     return _run(folder, *words, errors=subprocess.PIPE, **environ)
 
 
@@ -153,9 +157,11 @@ def free_port() -> int:
 
 @contextmanager
 def new_folder() -> Iterator[Path]:
-    """Make a folder with a space in its name that every account may enter, as a home folder usually is.
+    """Make a folder with a space in its name that every account may
+    enter, as a home folder usually is.
 
-    Pytest's own folders are private, which moves an embedded server that root starts to another place.
+    Pytest's own folders are private, which moves an embedded server
+    that root starts to another place.
     """
     folder = Path(tempfile.mkdtemp(prefix="cms smoke "))
     folder.chmod(0o755)
@@ -166,7 +172,9 @@ def new_folder() -> Iterator[Path]:
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Return the command lines of what runs in a folder or with its settings: web server, database, all."""
+    """Return the command lines of what runs in a folder or with its
+    settings: web server, database, all.
+    """
     return [" ".join(one.cmdline()) for one in psutil.process_iter() if is_of(one, folder)]
 
 
@@ -181,7 +189,9 @@ def is_of(process: psutil.Process, folder: Path) -> bool:
 
 
 def gone(folder: Path) -> bool:
-    """Tell that nothing runs in a folder any more, after a moment for processes that nobody waits for."""
+    """Tell that nothing runs in a folder any more, after a moment for
+    processes that nobody waits for.
+    """
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while processes_of(folder):
         if time.monotonic() > deadline:

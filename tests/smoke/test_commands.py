@@ -39,7 +39,9 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[EmbeddedServer]:
-    """The folder's server, which the commands join: each of them is quicker than if it had to start it."""
+    """The folder's server, which the commands join: each of them is
+    quicker than if it had to start it.
+    """
     with start(folder / "data", settings={"fsync": "off"}) as embedded:
         yield embedded
 

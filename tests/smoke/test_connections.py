@@ -1,4 +1,6 @@
-"""What a real server does with connections: bad requests, bodies that nobody reads, clients that take nothing."""
+"""What a real server does with connections: bad requests, bodies that
+nobody reads, clients that take nothing.
+"""
 
 from __future__ import annotations
 
@@ -261,7 +263,9 @@ SIZE = ROWS * 8_000
 
 @pytest.fixture(scope="module")
 def hurried() -> Iterator[tuple[Service, str]]:
-    """A service with one thread and one connection to read, whose clients have a second for each piece of an answer."""
+    """A service with one thread and one connection to read, whose clients have a
+    second for each piece of an answer.
+    """
     settings = {
         "SEND_TIMEOUT": "1s",
         "WEB_THREADS": "1",

@@ -1,4 +1,6 @@
-"""The embedded server dies under `cms serve`: it is started again, and nothing that was acknowledged is lost."""
+"""The embedded server dies under `cms serve`: it is started again, and
+nothing that was acknowledged is lost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whoever is killed in the middle of whatever, the database holds whole writes or nothing of them (docs/deployment.md).
+"""Whoever is killed in the middle of whatever, the database holds whole writes or
+nothing of them (docs/deployment.md).
 
 CMS_FAULT_ROUNDS is how often each of them is killed.
 """
@@ -82,7 +83,9 @@ def furnish(dsn: str, folder: Path, token: str) -> Shared:
 
 
 def workers(service: Service) -> list[psutil.Process]:
-    """Return the processes that answer requests: children of the web server, which is one of the service's."""
+    """Return the processes that answer requests: children of the web
+    server, which is one of the service's.
+    """
     processes = psutil.Process(service.process.pid).children(recursive=True)
     web = {one.pid for one in processes if "cms.server" in one.cmdline()}
     return [one for one in processes if one.pid in web and one.ppid() in web]

@@ -49,7 +49,8 @@ def web_server_of(service: Service) -> psutil.Process:
 
 
 def require_refused_or_answered(outcomes: Counter[str]) -> None:
-    """A connection may meet the very moment in which the last socket closes: the kernel then resets it.
+    """A connection may meet the very moment in which the last socket
+    closes: the kernel then resets it.
 
     On a busy machine that moment may last for a time slice, in which each client has begun one.
     """

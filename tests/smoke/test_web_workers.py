@@ -1,4 +1,6 @@
-"""The service itself behind each of the two worker classes: what depends on the web server works with both."""
+"""The service itself behind each of the two worker classes: what depends
+on the web server works with both.
+"""
 
 from __future__ import annotations
 

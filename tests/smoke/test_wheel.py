@@ -41,7 +41,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def programs(wheel: Path) -> Iterator[Path]:
-    """The programs of a new environment with the wheel in it; its dependencies are those of this one."""
+    """The programs of a new environment with the wheel in it; its
+    dependencies are those of this one.
+    """
     with new_folder() as folder:
         run(sys.executable, "-m", "venv", "--without-pip", folder / "venv")
         python = folder / "venv" / "bin" / "python"

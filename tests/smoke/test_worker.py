@@ -1,4 +1,6 @@
-"""`cms worker` in a process of its own: it hears of jobs, ends cleanly, and loses none however it ends."""
+"""`cms worker` in a process of its own: it hears of jobs, ends
+cleanly, and loses none however it ends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The catalogue finds what is in the database, whoever made it, and what the service keeps for itself."""
+"""The catalogue finds what is in the database, whoever made it, and
+what the service keeps for itself.
+"""
 
 from __future__ import annotations
 

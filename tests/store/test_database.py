@@ -53,7 +53,9 @@ def test_a_session_does_not_hang_on_the_settings_of_its_server(
 def test_a_server_that_comes_back_is_connected_to_at_once(
     settings: Config, empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pool that waits longer each time has not tried so often when whoever waits for it gives up."""
+    """The pool that waits longer each time has not tried so often
+    when whoever waits for it gives up.
+    """
     sockets = Path(str(conninfo_to_dict(empty_dsn)["host"]))
     connect = Connection.connect
     attempts = itertools.count(1)

@@ -35,7 +35,9 @@ def months_ago(number: int) -> datetime:
 
 
 def make_month(connection: Connection, number: int) -> str:
-    """Make the partitions of a month in the past, each with a row at its very end; return their suffix."""
+    """Make the partitions of a month in the past, each with a row at
+    its very end; return their suffix.
+    """
     first = months_ago(number)
     last = months_ago(number - 1)
     for table in TABLES:

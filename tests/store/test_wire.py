@@ -170,7 +170,9 @@ def test_a_column_of_another_type_is_read_again(database: Database) -> None:
 def test_something_else_is_done_while_the_database_works(
     database: Database, settings: Config
 ) -> None:
-    """However much is sent: a statement that came whole is under way before its answer is waited for."""
+    """However much is sent: a statement that came whole is under way
+    before its answer is waited for.
+    """
     seen: list[str] = []
     with database.transaction() as transaction:
         (pid,) = transaction.execute("SELECT pg_backend_pid()")[0]

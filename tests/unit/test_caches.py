@@ -1,4 +1,6 @@
-"""What a snapshot keeps drops what was used longest ago, and stays within its bounds whoever uses it."""
+"""What a snapshot keeps drops what was used longest ago, and stays
+within its bounds whoever uses it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is settled but not built yet is refused by name; what is not the service's is none of its business."""
+"""What is settled but not built yet is refused by name; what is not the
+service's is none of its business.
+"""
 
 from __future__ import annotations
 

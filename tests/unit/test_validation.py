@@ -1,4 +1,6 @@
-"""Rules tried on payloads: what is told of a broken one, what is left alone, and what depends on a condition."""
+"""Rules tried on payloads: what is told of a broken one, what is left
+alone, and what depends on a condition.
+"""
 
 from __future__ import annotations
 

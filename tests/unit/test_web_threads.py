@@ -1,4 +1,6 @@
-"""The pool of the web server: so many threads work at a time, and those that wait for a client do not count."""
+"""The pool of the web server: so many threads work at a time, and those
+that wait for a client do not count.
+"""
 
 from __future__ import annotations
 

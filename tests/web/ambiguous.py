@@ -1,4 +1,6 @@
-"""Raw requests that a proxy in front might read otherwise than the service, which is how requests are smuggled."""
+"""Raw requests that a proxy in front might read otherwise than the service,
+which is how requests are smuggled.
+"""
 
 from __future__ import annotations
 

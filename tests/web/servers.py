@@ -1,4 +1,6 @@
-"""gunicorn with one of the two worker classes over the application of `tests.web.echo`, in processes of its own."""
+"""gunicorn with one of the two worker classes over the application of
+`tests.web.echo`, in processes of its own.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,8 @@ def running(
         tempfile.TemporaryDirectory() as folder,
     ):
         arguments = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-        # By its script: as a module it cannot start itself anew (USR2), for its folder would then hide the library's.
+        # By its script: as a module it cannot start itself anew (USR2), for its folder would then
+        # hide the library's.
         command = [
             str(Path(sys.executable).with_name("gunicorn")),
             "--config=gunicorn.conf.py",

@@ -24,7 +24,9 @@ REQUESTS_OF_A_CONNECTION = 20
 
 
 class Load:
-    """Clients that ask again and again, several times on each connection, and count what comes of it."""
+    """Clients that ask again and again, several times on each
+    connection, and count what comes of it.
+    """
 
     def __init__(self, server: Running, clients: int = CLIENTS) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -58,7 +60,8 @@ class Load:
                     try:
                         answer = wire.get("/")
                     except (OSError, HTTPException) as fault:
-                        # The kernel resets a connection that is made in the moment in which the last listener closes.
+                        # The kernel resets a connection that is made in the moment in which the
+                        # last listener closes.
                         is_new = asked == 1 and isinstance(fault, ConnectionResetError)
                         self.outcomes["reset" if is_new else f"failed: {fault!r}"] += 1
                         break

@@ -44,7 +44,9 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Path]:
-    """Make the one cluster that the tests hand on to each other: to make it takes longer than most tests."""
+    """Make the one cluster that the tests hand on to each other: to make
+    it takes longer than most tests.
+    """
     with temporary_folder() as path:
         with start(path, settings=FAST) as server, psycopg.connect(server.dsn) as session:
             session.execute("CREATE TABLE notes (words TEXT NOT NULL)")

@@ -1,4 +1,6 @@
-"""What the tests of the embedded server share: another process that uses it, and questions about it."""
+"""What the tests of the embedded server share: another process that
+uses it, and questions about it.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ for line in sys.stdin:
 
 
 class User:
-    """Another process that uses the server of a folder; deaf to interrupts like a shell's background job."""
+    """Another process that uses the server of a folder; deaf to
+    interrupts like a shell's background job.
+    """
 
     def __init__(
         self,
@@ -98,7 +102,9 @@ class User:
 
 
 def python_of(entry: pwd.struct_passwd) -> str | None:
-    """Return a Python with which the account can use the package, None when root keeps them to himself."""
+    """Return a Python with which the account can use the package, None
+    when root keeps them to himself.
+    """
     account = SystemAccount(entry.pw_name, entry.pw_uid, entry.pw_gid)
     for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
         test = ["/bin/sh", "-c", 'test -x "$0" && test -r "$1"', python, embedded.__file__]
@@ -109,7 +115,9 @@ def python_of(entry: pwd.struct_passwd) -> str | None:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Make a folder that the server's account can enter when root runs the tests, unlike pytest's own."""
+    """Make a folder that the server's account can enter when root runs
+    the tests, unlike pytest's own.
+    """
     folder = Path(tempfile.mkdtemp(prefix="cms-test-")).resolve()
     folder.chmod(0o755)
     yield folder
@@ -176,7 +184,9 @@ def process_info(pid: int, what: str) -> str:
 
 
 def gone(pid: int) -> bool:
-    """Tell whether the process has ended; a dead one that its parent has not buried yet counts as gone."""
+    """Tell whether the process has ended; a dead one that its parent
+    has not buried yet counts as gone.
+    """
     state = process_info(pid, "stat")
     return not state or state.startswith("Z")
 
