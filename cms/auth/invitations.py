@@ -17,7 +17,7 @@ from cms.items.history.recording import recorder
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
-from cms.store.store import Store, WritePlan, require_admin
+from cms.store.store import Store, require_admin
 
 MAX_INVITED = 1_000
 
@@ -73,11 +73,7 @@ def invite(
             data = {"url": url, "email": email}
             account_mail.send(transaction, AccountMail(email, INVITATION, data))
 
-    store.run_write(
-        identity,
-        lambda context: WritePlan(lambda transaction: work(transaction, context)),
-        idempotency=idempotency,
-    )
+    store.run_in_transaction(identity, work, idempotency=idempotency)
 
 
 def _checked_emails(emails: Sequence[str]) -> list[str]:

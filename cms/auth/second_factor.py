@@ -15,7 +15,7 @@ from cms.errors import Refused, invalid_payload
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
-from cms.store.store import Store, WritePlan
+from cms.store.store import Store
 
 _SEED_BYTES = 32
 
@@ -57,11 +57,7 @@ def enable(
         factors.enable(transaction, user, secret=secret, code=code)
         record_activity(transaction, "update", user=user, client=identity.client)
 
-    store.run_write(
-        identity,
-        lambda context: WritePlan(lambda transaction: work(transaction, context)),
-        idempotency=idempotency,
-    )
+    store.run_in_transaction(identity, work, idempotency=idempotency)
 
 
 def disable(
@@ -86,11 +82,7 @@ def disable(
         record_activity(transaction, "update", user=user, client=identity.client)
 
     try:
-        store.run_write(
-            identity,
-            lambda context: WritePlan(lambda transaction: work(transaction, context)),
-            idempotency=idempotency,
-        )
+        store.run_in_transaction(identity, work, idempotency=idempotency)
     except Refused as refused:
         # Counted outside the transaction, which is rolled back.
         if refused.problems[0].code == "INVALID_OTP":
@@ -112,7 +104,7 @@ def recovery_codes(
     """
     user = _confirmed_account(store, identity, password).id
 
-    def work(transaction: Transaction) -> bytes:
+    def work(transaction: Transaction, context: RequestContext) -> bytes:
         if account_of(transaction.execute, user).tfa_secret is None:
             raise _no_factor()
         # The seed is what is stored as the answer; the codes are made of it each time.
@@ -123,7 +115,7 @@ def recovery_codes(
         record_activity(transaction, "update", user=user, client=identity.client)
         return seed
 
-    seed = store.run_write(identity, lambda context: WritePlan(work), idempotency=idempotency)
+    seed = store.run_in_transaction(identity, work, idempotency=idempotency)
     return factors.recovery_codes_of(seed, secret=secret)
 
 

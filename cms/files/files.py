@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
+from functools import partial
 from hashlib import sha256
 from threading import Event
+from typing import NamedTuple
 
 from cms import jsontext
 from cms.config import Config
@@ -27,11 +29,12 @@ from cms.files.payloads import (
     decode_base64,
     pop_location,
 )
-from cms.files.records import FILES, NewRow, TransactionWork, WriteRequest
+from cms.files.records import FILES, NewRow, WriteRequest
 from cms.items.read.reads import parse_key
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.outgoing_addresses import AddressFilter
 from cms.store.store import Store
+from cms.store.write_plan import WritePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +103,29 @@ def create_rows(
     rows = [_new_row(library.contents, upload) for upload in uploads]
     is_committed = Event()
 
-    def plan(call: WriteCall) -> TransactionWork[bytes | None]:
+    def plan(call: WriteCall) -> WritePlan[bytes | None]:
         folder = call.context.fetch(statement("find_default_folder"), ())[0][0]
-        write = records.plan_create(call, [_in_folder(row, folder) for row in rows])
-
-        def run(transaction: Transaction) -> bytes | None:
-            transaction.after_commit.append(lambda _: is_committed.set())
-            return records.response_body(write(transaction), many=len(rows) > 1)
-
-        return run
+        creation = records.plan_create(call, [_in_folder(row, folder) for row in rows])
+        return _CreatePlan(creation, is_committed, many=len(rows) > 1)
 
     body = records.run_write(library.store, request, collection=FILES, action="create", plan=plan)
     # A repeated call gets the answer of the first one, and no file has the new contents.
     if not is_committed.is_set():
         library.contents.remove(upload.content for upload in uploads)
     return body
+
+
+@dataclass(frozen=True, slots=True)
+class _CreatePlan(WritePlan[bytes | None]):
+    """The creation of rows, which sets `is_committed` once it is."""
+
+    plan: WritePlan[WrittenItems]
+    is_committed: Event
+    many: bool
+
+    def run(self, transaction: Transaction) -> bytes | None:
+        transaction.after_commit.append(lambda _: self.is_committed.set())
+        return records.response_body(self.plan.run(transaction), many=self.many)
 
 
 def replace(
@@ -168,23 +179,32 @@ def delete_many(library: Library, request: WriteRequest, payload: object) -> Non
 def _delete(
     library: Library, request: WriteRequest, payload: object, *, key: str | None = None
 ) -> None:
-    def plan(call: WriteCall) -> TransactionWork[list[Content]]:
-        def run(transaction: Transaction) -> list[Content]:
-            if key is not None:
-                records.check_match(request, call, transaction, key)
-            write_context = call.write_context(transaction)
-            keys = records.keys_of(write_context, call.collection, payload)
-            # Locked before the deletion: another content would be left behind by it.
-            contents = contents_of(transaction.execute(statement("lock_files"), (keys,)))
-            records.delete(write_context, call.collection, keys)
-            return contents
-
-        return run
-
+    plan = partial(_DeletePlan, request, payload, key)
     contents = records.run_write(
         library.store, request, collection=FILES, action="delete", plan=plan
     )
     library.contents.remove(contents)
+
+
+@dataclass(frozen=True, slots=True)
+class _DeletePlan(WritePlan[list[Content]]):
+    """The deletion of files; with a `key` it depends on If-Match."""
+
+    request: WriteRequest
+    payload: object
+    key: str | None
+    call: WriteCall
+
+    def run(self, transaction: Transaction) -> list[Content]:
+        call = self.call
+        if self.key is not None:
+            records.check_match(self.request, call, transaction, self.key)
+        executor = call.executor(transaction)
+        keys = records.keys_of(executor, call.collection, self.payload)
+        # Locked before the deletion: another content would be left behind by it.
+        contents = contents_of(transaction.execute(statement("lock_files"), (keys,)))
+        records.delete(call, executor, call.collection, keys)
+        return contents
 
 
 # Rows
@@ -220,7 +240,7 @@ def _with_content_digest(request: WriteRequest, uploads: Sequence[FileUpload]) -
 def _update(
     library: Library,
     request: WriteRequest,
-    plan: Callable[[WriteCall], TransactionWork[WrittenItems]],
+    plan: Callable[[WriteCall], WritePlan[WrittenItems]],
 ) -> WrittenItems:
     return records.run_write(library.store, request, collection=FILES, action="update", plan=plan)
 
@@ -230,18 +250,31 @@ def _replace_content(
 ) -> bytes | None:
     """Change a file's row to a new content; the old one is removed after the commit."""
 
-    def plan(call: WriteCall) -> TransactionWork[tuple[WrittenItems, list[Content]]]:
+    def plan(call: WriteCall) -> WritePlan[_Replaced]:
         update = records.plan_update(request, call, key=key, changes=changes, owned=owned)
-        row_key = parse_key(call.collection, key)
+        return _ReplacePlan(update, parse_key(call.collection, key))
 
-        def run(transaction: Transaction) -> tuple[WrittenItems, list[Content]]:
-            rows = transaction.execute(statement("lock_files"), ([row_key],))
-            return update(transaction), contents_of(rows)
-
-        return run
-
-    written, replaced_contents = records.run_write(
+    replaced_file = records.run_write(
         library.store, request, collection=FILES, action="update", plan=plan
     )
-    library.contents.remove(replaced_contents)
-    return records.response_body(written, many=False)
+    library.contents.remove(replaced_file.contents)
+    return records.response_body(replaced_file.items, many=False)
+
+
+class _Replaced(NamedTuple):
+    """A file whose content was replaced, and the contents that it had before."""
+
+    items: WrittenItems
+    contents: list[Content]
+
+
+@dataclass(frozen=True, slots=True)
+class _ReplacePlan(WritePlan[_Replaced]):
+    """The change of a file's row to a new content."""
+
+    plan: WritePlan[WrittenItems]
+    key: str
+
+    def run(self, transaction: Transaction) -> _Replaced:
+        rows = transaction.execute(statement("lock_files"), ([self.key],))
+        return _Replaced(self.plan.run(transaction), contents_of(rows))

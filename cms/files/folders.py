@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from cms.database.connections import Transaction
@@ -12,9 +14,10 @@ from cms.files import records
 from cms.files.contents import Content, Json
 from cms.files.files import Library
 from cms.files.payloads import checked_batch
-from cms.files.records import FILES, FOLDERS, NewRow, TransactionWork, WriteRequest
+from cms.files.records import FILES, FOLDERS, NewRow, WriteRequest
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.rows import link_revisions
+from cms.store.write_plan import WritePlan
 
 T = TypeVar("T")
 
@@ -85,38 +88,46 @@ def delete_many(library: Library, request: WriteRequest, payload: object) -> Non
 def _delete(
     library: Library, request: WriteRequest, payload: object, *, key: str | None = None
 ) -> None:
-    def plan(call: WriteCall) -> TransactionWork[list[Content]]:
-        def run(transaction: Transaction) -> list[Content]:
-            if key is not None:
-                records.check_match(request, call, transaction, key)
-            return _delete_trees(call, transaction, payload)
-
-        return run
-
+    plan = partial(_DeletePlan, request, payload, key)
     library.contents.remove(_with_tree_lock(library, request, action="delete", plan=plan))
+
+
+@dataclass(frozen=True, slots=True)
+class _DeletePlan(WritePlan[list[Content]]):
+    """The deletion of folders; with a `key` it depends on If-Match."""
+
+    request: WriteRequest
+    payload: object
+    key: str | None
+    call: WriteCall
+
+    def run(self, transaction: Transaction) -> list[Content]:
+        if self.key is not None:
+            records.check_match(self.request, self.call, transaction, self.key)
+        return _delete_trees(self.call, transaction, self.payload)
 
 
 def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) -> list[Content]:
     """Delete folders with everything below them, and return the contents of the deleted files."""
-    write_context = call.write_context(transaction)
-    keys = records.keys_of(write_context, call.collection, payload)
+    executor = call.executor(transaction)
+    keys = records.keys_of(executor, call.collection, payload)
     # First the right to the folders: a refusal for what is in them would tell that they exist.
-    write_context.authorizer.authorize_delete(call.collection, keys, transaction.execute)
+    call.authorizer.authorize_delete(call.collection, keys, transaction.execute)
     parents: dict[str, str | None] = dict(
         transaction.execute(statement("lock_folders_below"), (keys,))
     )
     below = [key for key in parents if key not in keys]
     rows = transaction.execute(statement("lock_files_in_folders"), ([*keys, *below],))
     files = [_FileInFolder(*row) for row in rows]
-    file_revisions = records.delete_below(write_context, FILES, [file.key for file in files])
-    folder_revisions = records.delete_below(write_context, FOLDERS, below)
-    folder_revisions |= records.delete(write_context, call.collection, keys)
+    file_revisions = records.delete_below(call, executor, FILES, [file.key for file in files])
+    folder_revisions = records.delete_below(call, executor, FOLDERS, below)
+    folder_revisions |= records.delete(call, executor, call.collection, keys)
     # The revision of everything that went with a folder is linked to the revision of that folder.
     links = [(file_revisions[file.key], folder_revisions[file.folder]) for file in files]
     links += [(folder_revisions[key], folder_revisions[str(parents[key])]) for key in below]
     # Without a history there are no revisions to link.
     link_revisions(
-        write_context, [(revision, parent) for revision, parent in links if revision and parent]
+        executor, [(revision, parent) for revision, parent in links if revision and parent]
     )
     return [Content(file.storage, file.path) for file in files if file.path]
 
@@ -126,7 +137,7 @@ def _write(
     request: WriteRequest,
     *,
     action: str,
-    plan: Callable[[WriteCall], TransactionWork[WrittenItems]],
+    plan: Callable[[WriteCall], WritePlan[WrittenItems]],
     many: bool,
 ) -> bytes | None:
     """Write folders and return them as a body.
@@ -134,17 +145,23 @@ def _write(
     Raises `Refused` UNPROCESSABLE_CONTENT for a folder that would lie in itself.
     """
 
-    def plan_with_check(call: WriteCall) -> TransactionWork[bytes | None]:
-        work = plan(call)
-
-        def run(transaction: Transaction) -> bytes | None:
-            written = work(transaction)
-            _refuse_cycle(transaction)
-            return records.response_body(written, many=many)
-
-        return run
+    def plan_with_check(call: WriteCall) -> WritePlan[bytes | None]:
+        return _FolderPlan(plan(call), many)
 
     return _with_tree_lock(library, request, action=action, plan=plan_with_check)
+
+
+@dataclass(frozen=True, slots=True)
+class _FolderPlan(WritePlan[bytes | None]):
+    """A plan that leaves no folder in itself, and answers with a body."""
+
+    plan: WritePlan[WrittenItems]
+    many: bool
+
+    def run(self, transaction: Transaction) -> bytes | None:
+        written = self.plan.run(transaction)
+        _refuse_cycle(transaction)
+        return records.response_body(written, many=self.many)
 
 
 def _with_tree_lock(
@@ -152,23 +169,28 @@ def _with_tree_lock(
     request: WriteRequest,
     *,
     action: str,
-    plan: Callable[[WriteCall], TransactionWork[T]],
+    plan: Callable[[WriteCall], WritePlan[T]],
 ) -> T:
     """Change the tree, one change at a time."""
 
-    def plan_with_lock(call: WriteCall) -> TransactionWork[T]:
-        work = plan(call)
-
-        def run(transaction: Transaction) -> T:
-            # Two moves at once could each put a folder into the other.
-            transaction.execute(statement("lock_folder_tree"))
-            return work(transaction)
-
-        return run
+    def plan_with_lock(call: WriteCall) -> WritePlan[T]:
+        return _TreePlan(plan(call))
 
     return records.run_write(
         library.store, request, collection=FOLDERS, action=action, plan=plan_with_lock
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _TreePlan(WritePlan[T]):
+    """A plan that changes the tree of folders while nobody else does."""
+
+    plan: WritePlan[T]
+
+    def run(self, transaction: Transaction) -> T:
+        # Two moves at once could each put a folder into the other.
+        transaction.execute(statement("lock_folder_tree"))
+        return self.plan.run(transaction)
 
 
 def _checked_changes(payload: object) -> Json:

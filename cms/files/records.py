@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from cms import jsontext
@@ -15,25 +14,23 @@ from cms.items.read.reads import parse_key
 from cms.items.write import plans, preconditions
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.calls import WriteCall, WrittenItems
-from cms.items.write.changes import Expects
 from cms.items.write.deletion import delete_rows
+from cms.items.write.executor import Executor
 from cms.items.write.named_keys import named_keys
-from cms.items.write.rows import WriteContext
+from cms.items.write.parsed import Expects
 from cms.query.language.parse import parse_query_string
 from cms.schema.model import Collection
 from cms.schema.payload import Values, converter
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
-from cms.store.store import Store, WritePlan
+from cms.store.store import Store
+from cms.store.write_plan import WritePlan
 
 FILES = "system_files"
 FOLDERS = "system_folders"
 
 T = TypeVar("T")
-
-TransactionWork = Callable[[Transaction], T]
-"""The work of a write inside its transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ def run_write(
     *,
     collection: str,
     action: str,
-    plan: Callable[[WriteCall], TransactionWork[T]],
+    plan: Callable[[WriteCall], WritePlan[T]],
 ) -> T:
     """Plan a write of a collection, and do it in a transaction.
 
@@ -84,87 +81,75 @@ def run_write(
         authorizer = WriteAuthorizer(store, context)
         client = request.identity.client
         call = WriteCall(store, context, client, target, parsed, authorizer, history_action)
-        return WritePlan(plan(call))
+        return plan(call)
 
     return store.run_write(request.identity, plan_write, idempotency=request.idempotency)
 
 
 def check_match(request: WriteRequest, call: WriteCall, transaction: Transaction, key: str) -> None:
     """Lock a row; raise `Refused` when it is not in the state that If-Match names."""
+    executor = call.executor(transaction)
     row_key = parse_key(call.collection, key)
-    preconditions.check_match(
-        call.store,
-        transaction,
-        call.context,
-        call.collection,
-        key=row_key,
-        if_match=request.if_match,
-    )
+    preconditions.check_match(executor, call.collection, key=row_key, if_match=request.if_match)
 
 
-def plan_create(call: WriteCall, rows: Sequence[NewRow]) -> TransactionWork[WrittenItems]:
-    """Return the work that creates rows."""
-    parser = call.payload_parser()
-    root = parser.parse(call.collection, [row.values for row in rows], Expects.ABSENT)
+def plan_create(call: WriteCall, rows: Sequence[NewRow]) -> WritePlan[WrittenItems]:
+    """Plan the creation of rows."""
+    parsed = plans.parse_payload(call, [row.values for row in rows], Expects.ABSENT)
+    owned = [_values(call.collection, row.owned) for row in rows]
     # Before the checks of required fields, which defaults and the service's values satisfy.
-    for change, row in zip(root.changes, rows, strict=True):
-        change.values |= {
-            **_values(call.collection, row.defaults),
-            **change.values,
-            **_values(call.collection, row.owned),
-        }
-    call.complete(parser, root)
+    parsed_rows = []
+    for parsed_row, row, row_owned in zip(parsed.items.rows, rows, owned, strict=True):
+        defaults = _values(call.collection, row.defaults)
+        values = {**defaults, **parsed_row.values, **row_owned}
+        parsed_rows.append(parsed_row._replace(values=values))
+    payload = call.complete(parsed.parser, replace(parsed.items, rows=parsed_rows))
     # Once more, because presets of permissions may have replaced them.
-    for change, row in zip(root.changes, rows, strict=True):
-        change.values |= _values(call.collection, row.owned)
-    return partial(plans.write_items, call, parser, root)
+    complete_rows = [
+        row._replace(values={**row.values, **row_owned})
+        for row, row_owned in zip(payload.root.rows, owned, strict=True)
+    ]
+    root = replace(payload.root, rows=complete_rows)
+    return plans.PayloadPlan(call, replace(payload, root=root))
 
 
 def plan_update(
     request: WriteRequest, call: WriteCall, *, key: str, changes: Json, owned: Json | None = None
-) -> TransactionWork[WrittenItems]:
-    """Return the work that changes one row, if it is in the state that If-Match names.
+) -> WritePlan[WrittenItems]:
+    """Plan the change of one row, if it is in the state that If-Match names.
 
     `owned` are the values that the service sets.
     """
-    parser = call.payload_parser()
-    keys = [parse_key(call.collection, key)]
-    root = parser.parse(call.collection, [changes], Expects.PRESENT)
+    row_key = parse_key(call.collection, key)
+    parser, items = plans.parse_payload(call, [changes], Expects.PRESENT)
     owned_values = _values(call.collection, owned or {})
-    for change in root.changes:
-        change.values |= owned_values
-    write = partial(
-        plans.write_items, call, parser, plans.complete_update(call, parser, root, keys)
-    )
-
-    def run(transaction: Transaction) -> WrittenItems:
-        check_match(request, call, transaction, key)
-        return write(transaction)
-
-    return run
+    rows = [row._replace(values={**row.values, **owned_values}) for row in items.rows]
+    parsed = plans.ParsedPayload(parser, replace(items, rows=rows))
+    plan = plans.PayloadPlan(call, plans.complete_update(call, parsed, [row_key]))
+    return plans.with_precondition(call, plan, key=row_key, if_match=request.if_match)
 
 
-def plan_update_many(call: WriteCall, payload: object) -> TransactionWork[WrittenItems]:
-    """Return the work that changes several rows.
+def plan_update_many(call: WriteCall, payload: object) -> WritePlan[WrittenItems]:
+    """Plan the change of several rows.
 
     The payload is an array of objects with their keys, or `data` with `keys` or `query`.
     """
     if isinstance(payload, list):
-        return plans.plan_update_each(call, payload).within
+        return plans.plan_update_each(call, payload)
     assert isinstance(payload, Mapping)
-    return plans.plan_update_many(call, payload).within
+    return plans.plan_update_many(call, payload)
 
 
-def keys_of(write_context: WriteContext, collection: Collection, payload: object) -> list[str]:
+def keys_of(executor: Executor, collection: Collection, payload: object) -> list[str]:
     """Return the keys that a payload names: by an array of keys, by `keys` or by `query`."""
     selection = payload
     if not isinstance(selection, Mapping):
         selection = {"keys": payload}
-    return named_keys(write_context, collection, selection)
+    return named_keys(executor, collection, selection)
 
 
 def delete(
-    write_context: WriteContext, collection: Collection, keys: Sequence[str]
+    call: WriteCall, executor: Executor, collection: Collection, keys: Sequence[str]
 ) -> dict[str, int | None]:
     """Delete rows that the caller names, and return their last revisions by their keys.
 
@@ -173,20 +158,20 @@ def delete(
     # Folders are often empty.
     if not keys:
         return {}
-    write_context.authorizer.authorize_delete(collection, keys, write_context.transaction.execute)
-    return dict(delete_rows(write_context, collection, keys))
+    call.authorizer.authorize_delete(collection, keys, executor.transaction.execute)
+    return dict(delete_rows(executor, collection, keys))
 
 
 def delete_below(
-    write_context: WriteContext, name: str, keys: Sequence[str]
+    call: WriteCall, executor: Executor, name: str, keys: Sequence[str]
 ) -> dict[str, int | None]:
     """Delete rows below those that the caller names.
 
     Raises `Refused` FORBIDDEN for a row that the caller may not delete.
     """
-    collection = write_context.context.snapshot.catalogue.collections[name]
+    collection = call.context.snapshot.catalogue.collections[name]
     try:
-        return delete(write_context, collection, keys)
+        return delete(call, executor, collection, keys)
     except Refused as refused:
         # The caller has not named the row, so NOT_FOUND would tell of a row that it may not see.
         if refused.problems[0].code == "NOT_FOUND":

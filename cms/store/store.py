@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from cms import passwords
 from cms.access.policy import Actor, Policy
@@ -31,6 +32,7 @@ from cms.store.idempotency import (
 from cms.store.identity import Identity
 from cms.store.refusals import with_inquiry
 from cms.store.snapshot import Snapshot, Snapshots, load_snapshot
+from cms.store.write_plan import TransactionPlan, TransactionWork, WritePlan
 
 ATTEMPTS = 5
 """Attempts at work before it is refused because structure or rights keep changing."""
@@ -39,18 +41,6 @@ UNLOCKED_ATTEMPTS = 2
 """Attempts at a write that do not lock the counters; later ones do."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class WritePlan(Generic[T]):
-    """A planned write: work within a transaction, or one statement that does the same.
-
-    `in_one_statement` checks the counters itself. It refuses nothing once it has written: work
-    that is refused may be tried again.
-    """
-
-    within: Callable[[Transaction], T]
-    in_one_statement: Callable[[], T] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +138,25 @@ class Store:
                     return self._write_in_transaction(
                         attempt,
                         identity,
-                        redacting_errors(plan),
+                        plan,
                         idempotency=idempotency,
                         lock_statement=lock_statement,
                     )
-                return self._write(attempt.snapshot, identity, redacting_errors(plan))
+                return self._write(attempt.snapshot, identity, plan)
 
         return self._retry(
             self._primary, self.database.fetch_primary, write, unlocked_attempts=unlocked_attempts
         )
+
+    def run_in_transaction(
+        self,
+        identity: Identity,
+        work: TransactionWork[T],
+        *,
+        idempotency: Idempotency | None = None,
+    ) -> T:
+        """Do the work of a write that needs no plan, as `run_write` does."""
+        return self.run_write(identity, partial(TransactionPlan, work), idempotency=idempotency)
 
     def _retry(
         self,
@@ -205,13 +205,17 @@ class Store:
         self, snapshot: Snapshot, identity: Identity, plan: Callable[[RequestContext], WritePlan[T]]
     ) -> T:
         fetch = self.database.fetch_primary
-        write = plan(RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch))
-        if write.in_one_statement:
-            return write.in_one_statement()
+        context = RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch)
+        # What goes wrong tells nothing of what is hidden from the caller.
+        with _redaction(context.actor.policy):
+            write = plan(context)
+            if write.is_one_statement:
+                return write.run_alone()
         with self.database.transaction() as transaction:
             # The plan was made before the transaction began.
             check_version(snapshot, current_version(transaction.execute))
-            return write.within(transaction)
+            with _redaction(context.actor.policy):
+                return write.run(transaction)
 
     def _write_in_transaction(
         self,
@@ -234,14 +238,13 @@ class Store:
                 check_version(snapshot, current_version(transaction.execute))
             fetch = transaction.execute
             context = RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch)
-            return run_idempotently(
-                transaction, identity.name, idempotency, lambda: plan(context).within(transaction)
-            )
+            work = partial(_plan_and_run, plan, context, transaction)
+            return run_idempotently(transaction, identity.name, idempotency, work)
 
     def run_structure_change(
         self,
         identity: Identity,
-        work: Callable[[Transaction, RequestContext], T],
+        work: TransactionWork[T],
         *,
         idempotency: Idempotency | None = None,
     ) -> T:
@@ -290,11 +293,11 @@ class Store:
         if idempotency is None:
             return None
 
-        def find(transaction: Transaction) -> StoredAnswer | None:
+        def find(transaction: Transaction, context: RequestContext) -> StoredAnswer | None:
             lock_key(transaction, identity.name, idempotency)
             return find_stored_answer(transaction, identity.name, idempotency)
 
-        return self.run_write(identity, lambda context: WritePlan(find))
+        return self.run_in_transaction(identity, find)
 
     def reload_structure(
         self, identity: Identity, *, idempotency: Idempotency | None = None
@@ -320,29 +323,22 @@ def _then_check_version(work: Callable[[RequestContext], T]) -> Callable[[Reques
     return checked
 
 
-def redacting_errors(
+_NO_REDACTION = nullcontext()
+
+
+def _redaction(policy: Policy) -> AbstractContextManager[None]:
+    """Return what removes from errors the names that are hidden from the caller."""
+    return _NO_REDACTION if policy.is_admin else redacted_problems(policy)
+
+
+def _plan_and_run(
     plan: Callable[[RequestContext], WritePlan[T]],
-) -> Callable[[RequestContext], WritePlan[T]]:
-    """Return the plan of a write whose errors tell nothing of what is hidden from the caller."""
-
-    def planned(context: RequestContext) -> WritePlan[T]:
-        policy = context.actor.policy
-        if policy.is_admin:
-            return plan(context)
-        with redacted_problems(policy):
-            write = plan(context)
-        in_one_statement = write.in_one_statement
-        return WritePlan(
-            lambda transaction: _redact_errors(policy, lambda: write.within(transaction)),
-            in_one_statement and (lambda: _redact_errors(policy, in_one_statement)),
-        )
-
-    return planned
-
-
-def _redact_errors(policy: Policy, work: Callable[[], T]) -> T:
-    with redacted_problems(policy):
-        return work()
+    context: RequestContext,
+    transaction: Transaction,
+) -> T:
+    """Plan a write in its transaction and do it; no error tells of what is hidden."""
+    with _redaction(context.actor.policy):
+        return plan(context).run(transaction)
 
 
 def require_admin(actor: Actor) -> None:

@@ -15,7 +15,7 @@ from cms import jsontext
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.fragment import Fragment, fill, param, quoted, text
-from cms.items.write.rows import author
+from cms.items.write.executor import author
 from cms.query.sql.arrays import array
 from cms.query.sql.expressions import TRUE
 from cms.query.sql.history import whole_row

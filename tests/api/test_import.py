@@ -17,6 +17,7 @@ from cms.database.wire import Wire
 from cms.items.transfer import imports
 from cms.items.transfer.imports import BATCH_ROWS
 from cms.items.transfer.sources import SourceRow
+from cms.items.write.plans import ParsedPayload
 from tests.client import Answer, Client
 from tests.things import Json, Stage, Table, admin_token, field, table
 
@@ -266,7 +267,7 @@ def test_each_batch_is_parsed_while_the_database_writes_the_one_before(
     parse = imports._Import._parse
     wait = Wire._result_after
 
-    def parse_noted(self: imports._Import, rows: Sequence[SourceRow]) -> imports.ParsedBatch:
+    def parse_noted(self: imports._Import, rows: Sequence[SourceRow]) -> ParsedPayload:
         steps.append("parsed")
         return parse(self, rows)
 

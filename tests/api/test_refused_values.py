@@ -416,9 +416,9 @@ def test_an_import_stops_asking_the_database_after_a_hundred_faults(
     tried: list[int] = []
     write = nested.write_tree
 
-    def counted(session: Any, parser: Any, root: Any) -> Any:
-        tried.append(len(root.changes))
-        return write(session, parser, root)
+    def counted(executor: Any, payload: Any) -> Any:
+        tried.append(len(payload.root.rows))
+        return write(executor, payload)
 
     monkeypatch.setattr(imports, "write_tree", counted)
     answer = send(many, "stars\r\n" + "9\r\n" * 5_000)

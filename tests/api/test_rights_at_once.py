@@ -166,7 +166,7 @@ def in_transactions() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("plan_insert", "plan_update", "plan_delete"):
             patch.setattr(single_statement, name, lambda *_: None)
-        patch.setattr(plans, "_row_rules_of_update", lambda *_: None)
+        patch.setattr(plans, "_update_statement", lambda *_: None)
         yield
 
 

@@ -11,14 +11,14 @@ from cms.database.statements import statement
 from cms.errors import Problem, Refused, abbreviated, forbidden, invalid_payload, not_found
 from cms.items.read.prepare import narrow_to_key
 from cms.items.read.reads import parse_key, require_user
+from cms.items.write.executor import Executor, author
 from cms.items.write.preconditions import check_match
-from cms.items.write.transaction_reads import find
 from cms.query.language.ast import Query, RowOutput, Slot
 from cms.query.language.parse import parse_query_string
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
-from cms.store.store import Store, WritePlan
+from cms.store.store import Store
 
 ACTIVITY = "system_activity"
 MAX_COMMENT = 100_000
@@ -41,19 +41,15 @@ def comment(
     texts = _parse_texts(payload, ("collection", "item", "comment"))
 
     def work(transaction: Transaction, context: RequestContext) -> bytes | None:
-        item = _key_of(store, transaction, context, texts["collection"], texts["item"])
-        client = identity.client
-        values = (context.actor.user, client.ip, client.user_agent, client.origin)
+        executor = Executor(store, context, transaction, identity.client)
+        item = _key_of(executor, texts["collection"], texts["item"])
+        values = author(context, identity.client)
         rows = transaction.execute(
             statement("insert_comment"), (*values, texts["collection"], item, texts["comment"])
         )
-        return _answer(store, transaction, context, query_string, key=str(rows[0][0]))
+        return _answer(executor, query_string, key=str(rows[0][0]))
 
-    return store.run_write(
-        identity,
-        lambda context: WritePlan(lambda transaction: work(transaction, context)),
-        idempotency=idempotency,
-    )
+    return store.run_in_transaction(identity, work, idempotency=idempotency)
 
 
 def change_comment(
@@ -70,13 +66,12 @@ def change_comment(
     texts = _parse_texts(payload, ("comment",))
 
     def work(transaction: Transaction, context: RequestContext) -> bytes | None:
-        own = _require_own(store, transaction, context, key, if_match=if_match)
+        executor = Executor(store, context, transaction, identity.client)
+        own = _require_own(executor, key, if_match=if_match)
         transaction.execute(statement("change_comment"), (own, texts["comment"]))
-        return _answer(store, transaction, context, query_string, key=own)
+        return _answer(executor, query_string, key=own)
 
-    return store.run_write(
-        identity, lambda context: WritePlan(lambda transaction: work(transaction, context))
-    )
+    return store.run_in_transaction(identity, work)
 
 
 def delete_comment(
@@ -86,12 +81,11 @@ def delete_comment(
     require_user(identity)
 
     def work(transaction: Transaction, context: RequestContext) -> None:
-        own = _require_own(store, transaction, context, key, if_match=if_match)
+        executor = Executor(store, context, transaction, identity.client)
+        own = _require_own(executor, key, if_match=if_match)
         transaction.execute(statement("delete_comment"), (own,))
 
-    store.run_write(
-        identity, lambda context: WritePlan(lambda transaction: work(transaction, context))
-    )
+    store.run_in_transaction(identity, work)
 
 
 def _parse_texts(payload: Mapping[str, object], names: tuple[str, ...]) -> dict[str, str]:
@@ -120,52 +114,42 @@ def _problem(name: str, payload: Mapping[str, object], reason: str) -> Problem:
     return invalid_payload(f'"{name}": {reason}', field=name, **sent).problems[0]
 
 
-def _require_own(
-    store: Store,
-    transaction: Transaction,
-    context: RequestContext,
-    key: str,
-    *,
-    if_match: str | None,
-) -> str:
+def _require_own(executor: Executor, key: str, *, if_match: str | None) -> str:
     """Return the key of a comment that the caller may change, locked.
 
     Raises `Refused`: FORBIDDEN for one that the caller can merely read, NOT_FOUND for one that it
     cannot, PRECONDITION_FAILED for one that has changed since.
     """
-    activity = context.snapshot.catalogue.collections[ACTIVITY]
+    activity = executor.context.snapshot.catalogue.collections[ACTIVITY]
     parsed_key = parse_key(activity, key)
-    rows = transaction.execute(statement("lock_comment"), (parsed_key,))
-    actor = context.actor
+    rows = executor.transaction.execute(statement("lock_comment"), (parsed_key,))
+    actor = executor.context.actor
     if rows and (actor.policy.is_admin or str(rows[0][0]) == actor.user):
-        check_match(store, transaction, context, activity, key=parsed_key, if_match=if_match)
+        check_match(executor, activity, key=parsed_key, if_match=if_match)
         return parsed_key
     # NOT_FOUND for a caller who may not even read it.
-    _key_of(store, transaction, context, ACTIVITY, parsed_key)
+    _key_of(executor, ACTIVITY, parsed_key)
     raise forbidden() if rows else not_found()
 
 
-def _key_of(
-    store: Store, transaction: Transaction, context: RequestContext, collection: str, key: str
-) -> str:
+def _key_of(executor: Executor, collection: str, key: str) -> str:
     """Return the key of an item as PostgreSQL writes it; raises `Refused` if it is unreadable."""
+    context = executor.context
     owner = readable_collection(
         collection, catalogue=context.snapshot.catalogue, policy=context.actor.policy
     )
     if owner.primary_key is None:
         raise not_found()
     query = narrow_to_key(Query(picks=(RowOutput.KEY,)), Slot(0))
-    items = find(store, transaction, context, collection, query, literals=(parse_key(owner, key),))
+    items = executor.read(collection, query, (parse_key(owner, key),))
     if not items:
         raise not_found()
     return str(items[0][RowOutput.KEY])
 
 
-def _answer(
-    store: Store, transaction: Transaction, context: RequestContext, query_string: str, *, key: str
-) -> bytes | None:
+def _answer(executor: Executor, query_string: str, *, key: str) -> bytes | None:
     """Return a comment as the caller may read it, or None for a caller who may not."""
-    parsed = parse_query_string(query_string, store.page)
+    parsed = parse_query_string(query_string, executor.store.page)
     output = Query(
         picks=parsed.query.picks,
         deep=parsed.query.deep,
@@ -174,7 +158,7 @@ def _answer(
     query = narrow_to_key(output, Slot(len(parsed.literals)))
     literals = (*parsed.literals, key)
     try:
-        items = find(store, transaction, context, ACTIVITY, query, literals=literals)
+        items = executor.read(ACTIVITY, query, literals)
     except Refused as refused:
         if refused.problems[0].code != "FORBIDDEN":
             raise

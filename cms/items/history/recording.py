@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cms.database.connections import Transaction
-from cms.items.write.rows import finish_statement
+from cms.items.write.executor import finish_statement
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array

@@ -28,12 +28,12 @@ from cms.items.transfer.import_problems import ImportProblems, with_line
 from cms.items.transfer.prefetch import Prefetch
 from cms.items.transfer.sources import SOURCES, SourceRow
 from cms.items.write.calls import WriteCall, WriteIntent, new_call
-from cms.items.write.changes import ChangeSet, Expects
-from cms.items.write.inquiry import PayloadInquiry
-from cms.items.write.nested import write_tree
-from cms.items.write.payload_parser import PayloadParser
+from cms.items.write.inquiry import asked_set, refuse
+from cms.items.write.nested import CompletePayload, write_tree
+from cms.items.write.parsed import Expects, ParsedSet
+from cms.items.write.plans import ParsedPayload, parse_payload
+from cms.items.write.resolved import ALL_NEW, StoredRows
 from cms.items.write.rows import advance_keys
-from cms.items.write.transaction_reads import find
 from cms.memory import note_memory_use
 from cms.query.language.ast import OperatorTest, ParsedQuery, Query, RowOutput, Slot
 from cms.query.sql import locks
@@ -43,7 +43,7 @@ from cms.store.counters import current_version
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.refusals import with_inquiry
-from cms.store.store import Store, WritePlan
+from cms.store.store import Store
 
 BATCH_ROWS = 5_000
 BATCH_BYTES = 1 << 20
@@ -61,18 +61,11 @@ They are about the caller's rights, which are the same for every row.
 """
 
 
-class ParsedBatch(NamedTuple):
-    """The items of a batch as a change set, and the parser that holds their problems."""
-
-    parser: PayloadParser
-    root: ChangeSet
-
-
 class Batch(NamedTuple):
     """Rows of a file that are written together; `parsed` is None where parsing refused them."""
 
     rows: list[SourceRow]
-    parsed: ParsedBatch | None
+    parsed: ParsedPayload | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +96,12 @@ def import_file(
     item. Raises `Refused` with the lines of all problems; then nothing has been written.
     """
 
-    def plan(context: RequestContext) -> WritePlan[bytes | None]:
-        def within(transaction: Transaction) -> bytes:
-            # A new call for each attempt: the import counts and keeps problems as it goes on.
-            call = _new_call(store, context, identity, name)
-            return _Import(call, transaction).run(upload)
+    def work(transaction: Transaction, context: RequestContext) -> bytes | None:
+        # A new call for each attempt: the import counts and keeps problems as it goes on.
+        call = _new_call(store, context, identity, name)
+        return _Import(call, transaction).run(upload)
 
-        return WritePlan(within)
-
-    return store.run_write(identity, plan, idempotency=idempotency)
+    return store.run_in_transaction(identity, work, idempotency=idempotency)
 
 
 def _new_call(store: Store, context: RequestContext, identity: Identity, name: str) -> WriteCall:
@@ -125,7 +115,7 @@ class _Import:
 
     def __init__(self, call: WriteCall, transaction: Transaction) -> None:
         self._call = call
-        self._write_context = call.write_context(transaction)
+        self._executor = call.executor(transaction)
         self._collection = call.collection
         self._problems = ImportProblems()
         self._refused_keys: set[str] = set()
@@ -143,13 +133,13 @@ class _Import:
             lambda cells: source_columns(self._call, cells, self._problems),
         )
         batches = Prefetch(map(self._parse_batch, _batches(rows)))
-        self._write_context = replace(self._write_context, while_waiting=batches.advance)
+        self._executor = replace(self._executor, while_waiting=batches.advance)
         try:
             for batch in batches:
                 self._handle_batch(batch)
         finally:
             # The prefetch refers to this import: the cycle would keep its rows in memory.
-            self._write_context = replace(self._write_context, while_waiting=None)
+            self._executor = replace(self._executor, while_waiting=None)
             note_memory_use(self._largest_batch)
         self._problems.refuse()
         if self._has_keys:
@@ -171,14 +161,12 @@ class _Import:
             # `_write_rows` parses the batch again and meets the refusal in its turn.
             return Batch(rows, None)
 
-    def _parse(self, rows: Sequence[SourceRow]) -> ParsedBatch:
-        parser = self._call.payload_parser()
-        items = [row.item for row in rows]
-        return ParsedBatch(parser, parser.parse(self._collection, items, Expects.EITHER))
+    def _parse(self, rows: Sequence[SourceRow]) -> ParsedPayload:
+        return parse_payload(self._call, [row.item for row in rows], Expects.EITHER)
 
-    def _write_rows(self, rows: Sequence[SourceRow], parsed: ParsedBatch | None = None) -> None:
+    def _write_rows(self, rows: Sequence[SourceRow], parsed: ParsedPayload | None = None) -> None:
         try:
-            with self._write_context.transaction.savepoint():
+            with self._executor.transaction.savepoint():
                 self._write(parsed or self._parse(rows))
         except Refused as refused:
             if refused.status == STATUS["SERVICE_UNAVAILABLE"]:
@@ -200,14 +188,14 @@ class _Import:
 
     def _ask(self, question: Fragment) -> list[connections.Row]:
         """Ask the database about refused rows; the transaction survives a failing question."""
-        transaction = self._write_context.transaction
+        transaction = self._executor.transaction
         with transaction.savepoint():
             return replace(transaction, prepare=False).run(question)
 
     def _check_structure(self) -> None:
         """Raise `Stale` if the structure has changed: then each row would be refused by itself."""
-        before = self._write_context.context.snapshot.version
-        now = current_version(self._write_context.transaction.execute)
+        before = self._executor.context.snapshot.version
+        now = current_version(self._executor.transaction.execute)
         if now.structure != before.structure:
             raise Stale(f"{now} instead of {before}")
 
@@ -238,49 +226,47 @@ class _Import:
             return False
         collection = str(problem.extensions.get("collection"))
         field = str(problem.extensions.get("field"))
-        catalogue = self._write_context.context.snapshot.catalogue
+        catalogue = self._executor.context.snapshot.catalogue
         relation = catalogue.by_many.get((collection, field))
         return relation is not None and relation.one_collection == self._collection.name
 
-    def _write(self, parsed: ParsedBatch) -> None:
+    def _write(self, parsed: ParsedPayload) -> None:
         """Write a batch, or only check it when the file has too many problems already."""
-        parser = parsed.parser
-        root = parsed.root
-        self._mark_existing(root)
-        self._write_context.authorizer.complete(root, parser.problems)
-        context = self._write_context.context
-        is_permitted = context.actor.policy.is_admin
-        parser.problems.refuse(
-            PayloadInquiry(context.snapshot.catalogue, root, is_permitted=is_permitted)
+        parser, items = parsed
+        authorizer = self._call.authorizer
+        stored = self._stored_rows(items)
+        root = authorizer.complete(items, parser.problems, stored=stored)
+        context = self._executor.context
+        refuse(
+            parser.problems,
+            context.snapshot.catalogue,
+            [asked_set(root)],
+            is_permitted=context.actor.policy.is_admin,
         )
         if self._problems.is_full:
             self._problems.is_partial = True
             return
-        write_tree(self._write_context, parser, root)
-        created = sum(change.is_new for change in root.changes)
-        self._created += created
-        self._updated += len(root.changes) - created
+        related = None if items.is_flat else items
+        write_tree(self._executor, CompletePayload(parser, authorizer, root, related))
+        self._created += len(root.rows) - len(stored.keys)
+        self._updated += len(stored.keys)
 
-    def _mark_existing(self, root: ChangeSet) -> None:
-        """Turn changes into updates where the caller can read an item of their key."""
-        keys = []
-        for change in root.changes:
-            key = change.values.get(root.key_field)
+    def _stored_rows(self, items: ParsedSet) -> StoredRows:
+        """Return those rows whose keys exist for this caller, which are updates."""
+        keys: dict[int, str] = {}
+        for number, row in enumerate(items.rows):
+            key = row.values.get(items.key_field)
             if key is not None:
-                keys.append(key)
+                keys[number] = key
         if not keys:
-            return
+            return ALL_NEW
         self._has_keys = True
-        existing = self._existing_keys(root.collection, keys)
-        for change in root.changes:
-            if change.values.get(root.key_field) in existing:
-                change.is_new = False
-                change.key = change.values.pop(root.key_field)
+        existing = self._existing_keys(items.collection, list(keys.values()))
+        return StoredRows({number: key for number, key in keys.items() if key in existing})
 
     def _existing_keys(self, collection: Collection, keys: list[str]) -> frozenset[str]:
         """Return the keys of those items that this caller can read."""
-        write_context = self._write_context
-        context = write_context.context
+        context = self._executor.context
         policy = context.actor.policy
         if view_of(collection.name, catalogue=context.snapshot.catalogue, policy=policy) is None:
             # Who reads nothing may still create: each row is a new item then.
@@ -289,23 +275,16 @@ class _Import:
             picks=(RowOutput.KEY,),
             key_test=OperatorTest("_in", (Slot(0),)),
         )
-        items = find(
-            write_context.store,
-            write_context.transaction,
-            context,
-            collection.name,
-            query,
-            literals=(tuple(keys),),
-        )
+        items = self._executor.read(collection.name, query, (tuple(keys),))
         return frozenset(str(item[RowOutput.KEY]) for item in items)
 
     def _advance_key_sequence(self) -> None:
         """Advance the sequence of automatic keys beyond the keys of the file."""
         if self._collection.key.has_sequence:
             # Once for the whole file: each call of the function takes a lock.
-            last_key = self._write_context.transaction.run(locks.last_key(self._collection))[0][0]
+            last_key = self._executor.transaction.run(locks.last_key(self._collection))[0][0]
             keys = [last_key] if last_key is not None else []
-            advance_keys(self._write_context, self._collection, keys)
+            advance_keys(self._executor, self._collection, keys)
 
 
 def _batches(rows: Iterable[SourceRow]) -> Iterator[list[SourceRow]]:

@@ -7,16 +7,19 @@ on the stored rows is decided inside the transaction: before anything is written
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from cms.access.guard import view_of
 from cms.access.guarded_rules import NO_ROWS, GuardedGrant, GuardedRule
 from cms.access.write_permissions import WritePermissions, has_all_covered
 from cms.database.connections import Fetch
 from cms.errors import forbidden, not_found
-from cms.items.write.changes import ChangeSet, Problems, RowChange
-from cms.items.write.completing import RowCompleter, sent_fields
+from cms.items.write.completing import RowCompleter
 from cms.items.write.hooks import hooks_of
+from cms.items.write.parsed import ParsedSet
+from cms.items.write.problems import Problems
+from cms.items.write.resolved import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
 from cms.items.write.validating import PayloadValidator
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.row_checks import check_rows
@@ -43,46 +46,61 @@ class WriteAuthorizer:
 
     # The payload
 
-    def complete(self, change_set: ChangeSet, problems: Problems) -> None:
-        """Fill and check the rows of a change set, for which it is known whether they are new."""
-        self._completer.complete(change_set, problems)
+    def complete(
+        self,
+        parsed: ParsedSet,
+        problems: Problems,
+        *,
+        stored: StoredRows = ALL_NEW,
+        owners: Sequence[ResolvedRow] = (),
+    ) -> ResolvedSet:
+        """Return the rows of a parsed set, filled and checked; `owners` are the rows above them."""
+        return self._completer.complete(parsed, problems, stored=stored, owners=owners)
 
     def has_conditions(self, collection: Collection) -> bool:
         """Tell whether a change depends on what else the item holds."""
         return bool(self._validator.rules_of(collection).conditions)
 
-    def authorize_without_rows(self, change_set: ChangeSet, problems: Problems) -> None:
-        """Check changes where all permissions hold for all rows (`WritePermissions.row_rules`)."""
+    def authorize_without_rows(self, resolved: ResolvedSet, problems: Problems) -> ResolvedSet:
+        """Return changes, authorized where all permissions hold for all rows.
+
+        See `WritePermissions.row_rules`.
+        """
         if self.permissions.policy.is_admin:
-            return
-        grants = self.permissions.grants(change_set.collection, "update")
-        for change in change_set.changes:
-            self._authorize_update(change_set, change, grants, problems)
+            return resolved
+        grants = self.permissions.grants(resolved.collection, "update")
+        rows = [self._authorized(resolved, row, grants, problems) for row in resolved.rows]
+        return replace(resolved, rows=rows)
 
     # The rows before the write
 
     def authorize(
-        self,
-        change_set: ChangeSet,
-        changes: Sequence[RowChange],
-        fetch: Fetch,
-        problems: Problems,
-    ) -> None:
-        """Check changes against the stored rows; raises `Refused` NOT_FOUND or FORBIDDEN.
+        self, resolved: ResolvedSet, fetch: Fetch, problems: Problems
+    ) -> Sequence[ResolvedRow]:
+        """Return the rows of a set, authorized; raises `Refused` NOT_FOUND or FORBIDDEN.
 
+        Changes are checked against the stored rows, which decide what permissions add to them.
         Permissions come before the hooks, whose problems would tell of rows that are hidden.
         """
-        if changes and not self.permissions.policy.is_admin:
-            grants = self.permissions.grants(change_set.collection, "update")
-            keys = [str(change.key) for change in changes]
-            grants_by_key = self._grants_by_key(change_set.collection, keys, grants, fetch)
-            for change in changes:
-                row_grants = grants_by_key[str(change.key)]
-                self._authorize_update(change_set, change, row_grants, problems)
-        # Hooks see new rows too, which no permission had to be found for here.
-        new = [change for change in change_set.changes if change.is_new]
-        self._run_before_hook(change_set.collection, [*changes, *new], (), fetch)
-        self._validator.check_conditions(change_set, changes, fetch, problems)
+        collection = resolved.collection
+        numbers = resolved.changed_numbers
+        rows = resolved.rows
+        if numbers and not self.permissions.policy.is_admin:
+            grants = self.permissions.grants(collection, "update")
+            keys = [str(rows[number].key) for number in numbers]
+            grants_by_key = self._grants_by_key(collection, keys, grants, fetch)
+            rows = list(rows)
+            for number, key in zip(numbers, keys, strict=True):
+                rows[number] = self._authorized(
+                    resolved, rows[number], grants_by_key[key], problems
+                )
+        changed = [rows[number] for number in numbers]
+        if hooks_of(collection.name).before:
+            # Hooks see new rows too, which no permission had to be found for here.
+            new = [row for row in rows if row.is_new]
+            self._run_before_hook(collection, [*changed, *new], (), fetch)
+        self._validator.check_conditions(collection, changed, fetch, problems)
+        return rows
 
     def authorize_delete(self, collection: Collection, keys: Sequence[str], fetch: Fetch) -> None:
         """Check that rows may be deleted."""
@@ -107,38 +125,37 @@ class WriteAuthorizer:
         if not all(has_all_covered(row_grants, [column]) for row_grants in grants_by_key.values()):
             raise forbidden()
 
-    def _authorize_update(
+    def _authorized(
         self,
-        change_set: ChangeSet,
-        change: RowChange,
+        resolved: ResolvedSet,
+        row: ResolvedRow,
         grants: tuple[GuardedGrant, ...],
         problems: Problems,
-    ) -> None:
-        """Check one change under the permissions that hold for its row."""
-        collection = change_set.collection
-        names = sent_fields(change) - {change_set.key_field}  # the key itself does not change
+    ) -> ResolvedRow:
+        """Return a change, authorized under the permissions that hold for its row."""
+        collection = resolved.collection
+        names = row.sent_fields - {resolved.key_field}  # the key itself does not change
         if not has_all_covered(grants, names):
             raise forbidden()
-        passing, validation_problems = self._completer.passing_grants(grants, collection, change)
+        passing, validation_problems = self._completer.passing_grants(grants, collection, row)
         if not passing or not has_all_covered(passing, names):
             for problem in validation_problems:
-                problems.add(problem, change.position)
-        for grant in reversed(passing):  # of two presets for one field the first counts
-            self._completer.apply_presets(grant, collection, change)
+                problems.add(problem, row.position)
+        row = self._completer.with_presets(passing, collection, row)
         if self._completer.has_update_presets(collection):
-            self._completer.complete_with_presets(collection, change, problems)
-        change.rule = self.permissions.rule_after(collection, names)
+            row = self._completer.complete_with_presets(collection, row, problems)
+        return row._replace(rule=self.permissions.rule_after(collection, names))
 
     def _run_before_hook(
         self,
         collection: Collection,
-        changes: Sequence[RowChange],
+        rows: Sequence[ResolvedRow],
         deleted_keys: Sequence[str],
         fetch: Fetch,
     ) -> None:
         hooks = hooks_of(collection.name)
-        if hooks.before and (changes or deleted_keys):
-            hooks.before(fetch, self._context, changes, deleted_keys)
+        if hooks.before and (rows or deleted_keys):
+            hooks.before(fetch, self._context, rows, deleted_keys)
 
     def _grants_by_key(
         self,
@@ -175,28 +192,33 @@ class WriteAuthorizer:
 
     # The rows after the write
 
-    def check(self, change_set: ChangeSet, fetch: Fetch) -> None:
-        """Check written rows against the rules that allowed them; raises `Refused` FORBIDDEN."""
-        collection = change_set.collection
-        written = [change for change in change_set.changes if change.is_new or change.values]
-        self.run_after_hook(collection, fetch, written)
+    def check(self, collection: Collection, rows: Iterable[ResolvedRow], fetch: Fetch) -> None:
+        """Check rows, as they were written, against the rules that allowed them.
+
+        `rows` have the keys that they were written under. Raises `Refused` FORBIDDEN.
+        """
+        hooks = hooks_of(collection.name)
+        if not hooks.after and self.permissions.policy.is_admin:
+            return
+        rows = list(rows)
+        self.run_after_hook(collection, fetch, [row for row in rows if row.is_new or row.values])
         # One statement tests all rows of a rule, however many there are.
         keys_by_rule: list[tuple[GuardedRule, list[str]]] = []
-        for change in change_set.changes:
-            if change.rule is not None and change.key is not None:
-                _keys_of_rule(change.rule, keys_by_rule).append(change.key)
+        for row in rows:
+            if row.rule is not None and row.key is not None:
+                _keys_of_rule(row.rule, keys_by_rule).append(row.key)
         for rule, keys in keys_by_rule:
-            rows = self._test_rows(collection, keys, [rule], fetch)
-            if len(rows) < len(keys) or not all(holds for _, holds in rows):
+            answers = self._test_rows(collection, keys, [rule], fetch)
+            if len(answers) < len(keys) or not all(holds for _, holds in answers):
                 raise forbidden()
 
     def run_after_hook(
-        self, collection: Collection, fetch: Fetch, changes: Sequence[RowChange] = ()
+        self, collection: Collection, fetch: Fetch, rows: Sequence[ResolvedRow] = ()
     ) -> None:
         """Let the hooks of a system table look at what a write has left."""
         hooks = hooks_of(collection.name)
         if hooks.after:
-            hooks.after(fetch, self._context, changes)
+            hooks.after(fetch, self._context, rows)
 
     def _test_rows(
         self,

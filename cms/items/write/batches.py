@@ -24,6 +24,7 @@ from cms.items.write.calls import (
     WrittenItems,
     new_call,
 )
+from cms.items.write.executor import Executor
 from cms.items.write.plans import (
     plan_create,
     plan_delete,
@@ -35,7 +36,6 @@ from cms.items.write.plans import (
 )
 from cms.items.write.preconditions import check_match, check_singleton
 from cms.items.write.rows import lock_rows
-from cms.items.write.transaction_reads import read
 from cms.memory import note_memory_use
 from cms.query.language.operations import (
     Operation,
@@ -48,7 +48,8 @@ from cms.schema.model import Collection
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
-from cms.store.store import Store, WritePlan
+from cms.store.store import Store
+from cms.store.write_plan import WritePlan
 
 _LOCK_ROWS = WriteIntent(("update", "delete"))
 
@@ -68,11 +69,36 @@ def run_batch(
     """
     operations = parse_operations(payload)
 
-    def plan(context: RequestContext) -> WritePlan[bytes]:
-        results = OperationResults(max_bytes)
-        return WritePlan(partial(_run, store, identity, context, operations, results))
-
+    plan = partial(_BatchPlan, store, identity, operations, max_bytes)
     return store.run_write(identity, plan, idempotency=idempotency)
+
+
+@dataclass(frozen=True, slots=True)
+class _BatchPlan(WritePlan[bytes]):
+    """A planned batch; `max_bytes` is how many bytes references may bring in."""
+
+    store: Store
+    identity: Identity
+    operations: Sequence[Operation]
+    max_bytes: int
+    context: RequestContext
+
+    def run(self, transaction: Transaction) -> bytes:
+        # One allowance for all operations: together they are one answer.
+        allowance = Allowance(self.store.statement_timeout, self.store.max_answer_size)
+        transaction = replace(transaction, allowance=allowance)
+        context = replace(self.context, fetch=transaction.execute)
+        batch = _BatchRun(
+            self.store, context, self.identity, transaction, OperationResults(self.max_bytes)
+        )
+        _lock_rows_by_key(batch, self.operations)
+        answers = []
+        for number, operation in enumerate(self.operations):
+            try:
+                answers.append(_json_answer(batch, operation))
+            except Refused as refused:
+                raise refused.map_problems(partial(in_operation, operation=number)) from refused
+        return jsontext.dumps({"data": answers})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,39 +109,21 @@ class _BatchRun:
     context: RequestContext
     identity: Identity
     transaction: Transaction
+    results: OperationResults
+
+    @property
+    def executor(self) -> Executor:
+        return Executor(self.store, self.context, self.transaction, self.identity.client)
 
 
-def _run(
-    store: Store,
-    identity: Identity,
-    context: RequestContext,
-    operations: Sequence[Operation],
-    results: OperationResults,
-    transaction: Transaction,
-) -> bytes:
-    # One allowance for all operations: together they are one answer.
-    allowance = Allowance(store.statement_timeout, store.max_answer_size)
-    transaction = replace(transaction, allowance=allowance)
-    context = replace(context, fetch=transaction.execute)
-    batch = _BatchRun(store, context, identity, transaction)
-    _lock_rows_by_key(batch, operations)
-    answers = []
-    for number, operation in enumerate(operations):
-        try:
-            answers.append(_json_answer(batch, operation, results))
-        except Refused as refused:
-            raise refused.map_problems(partial(in_operation, operation=number)) from refused
-    return jsontext.dumps({"data": answers})
-
-
-def _json_answer(batch: _BatchRun, operation: Operation, results: OperationResults) -> object:
+def _json_answer(batch: _BatchRun, operation: Operation) -> object:
     """Return the answer of an operation as JSON, which takes less memory than its values."""
-    answer = jsontext.dumps(_run_operation(batch, operation, results))
+    answer = jsontext.dumps(_run_operation(batch, operation))
     note_memory_use(len(answer))
     assert batch.transaction.allowance
     # Refused before the next operation runs, and not when all answers are in memory.
     batch.transaction.allowance.take(len(answer))
-    results.add_answer(operation, answer)
+    batch.results.add_answer(operation, answer)
     return jsontext.raw_json(answer)
 
 
@@ -139,7 +147,7 @@ def _lock_rows_by_key(batch: _BatchRun, operations: Sequence[Operation]) -> None
         except Refused:
             continue
         if keys:
-            lock_rows(call.write_context(batch.transaction), call.collection, keys)
+            lock_rows(batch.executor, call.collection, keys)
 
 
 def _keys_of(operation: Operation, collection: Collection) -> list[object]:
@@ -158,9 +166,9 @@ def _keys_of(operation: Operation, collection: Collection) -> list[object]:
     return [*item_keys, *(keys if isinstance(keys, list) else [keys])]
 
 
-def _run_operation(batch: _BatchRun, operation: Operation, results: OperationResults) -> object:
+def _run_operation(batch: _BatchRun, operation: Operation) -> object:
     try:
-        arguments = results.resolve_references(operation.arguments)
+        arguments = batch.results.resolve_references(operation.arguments)
     except RecursionError:
         raise invalid_payload("It is nested too deeply") from None
     if "key" in arguments:
@@ -195,8 +203,8 @@ def _create(batch: _BatchRun, operation: Operation) -> object:
     call = _call(batch, operation.collection, CREATE, operation.output_params)
     data = operation.arguments["data"]
     if isinstance(data, list):
-        return plan_create(call, data).within(batch.transaction)
-    return _single_item(plan_create(call, [data]).within(batch.transaction))
+        return plan_create(call, data).run(batch.transaction)
+    return _single_item(plan_create(call, [data]).run(batch.transaction))
 
 
 def _read(batch: _BatchRun, operation: Operation) -> object:
@@ -206,7 +214,7 @@ def _read(batch: _BatchRun, operation: Operation) -> object:
         raise invalid_payload("query must be an object", field="query")
     request = ReadRequest(operation.collection, params=params)
     key = operation.arguments.get("key")
-    return read(batch.store, batch.transaction, batch.context, request, key=key)
+    return batch.executor.answer(request, key=key)
 
 
 def _update(batch: _BatchRun, operation: Operation) -> object:
@@ -218,18 +226,18 @@ def _update(batch: _BatchRun, operation: Operation) -> object:
     call = _call(batch, operation.collection, intent, operation.output_params)
     if "key" in arguments:
         key = _checked_key(batch, call, arguments)
-        return _single_item(plan_update(call, key, data).within(transaction))
+        return _single_item(plan_update(call, key, data).run(transaction))
     if names_items:
-        return plan_update_many(call, arguments).within(transaction)
+        return plan_update_many(call, arguments).run(transaction)
     if isinstance(data, list):
-        return plan_update_each(call, data).within(transaction)
+        return plan_update_each(call, data).run(transaction)
     if not call.collection.is_singleton:
         raise invalid_payload(
             "It takes key, keys or query, or an array of items with their keys", field="key"
         )
     if_match: Any = arguments.get("if_match")
-    check_singleton(batch.store, transaction, batch.context, call.collection, if_match=if_match)
-    return _single_item(plan_singleton(call, data).within(transaction))
+    check_singleton(batch.executor, call.collection, if_match=if_match)
+    return _single_item(plan_singleton(call, data).run(transaction))
 
 
 def _delete(batch: _BatchRun, operation: Operation) -> None:
@@ -237,22 +245,16 @@ def _delete(batch: _BatchRun, operation: Operation) -> None:
     arguments = operation.arguments
     if "key" in arguments:
         key = _checked_key(batch, call, arguments)
-        plan_delete(call, key).within(batch.transaction)
+        plan_delete(call, key).run(batch.transaction)
     else:
-        plan_delete_many(call, arguments).within(batch.transaction)
+        plan_delete_many(call, arguments).run(batch.transaction)
 
 
 def _checked_key(batch: _BatchRun, call: WriteCall, arguments: Mapping[str, Any]) -> str:
     """Return the key of an operation's item, whose version `if_match` must name, if it is sent."""
     key = parse_key(call.collection, arguments["key"])
-    check_match(
-        batch.store,
-        batch.transaction,
-        batch.context,
-        call.collection,
-        key=key,
-        if_match=arguments.get("if_match"),
-    )
+    if_match = arguments.get("if_match")
+    check_match(batch.executor, call.collection, key=key, if_match=if_match)
     return key
 
 

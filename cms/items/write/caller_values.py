@@ -13,7 +13,7 @@ from cms import jsontext
 from cms.access.policy import ADMIN
 from cms.database.connections import Fetch
 from cms.items.read.prepare import narrow_to_key
-from cms.items.write.transaction_reads import find_unlimited
+from cms.items.write.executor import fetch_items
 from cms.query.language.ast import Caller, CallerValue, Pick, Query, Slot
 from cms.schema.field_names import FieldName
 from cms.store.context import RequestContext
@@ -28,19 +28,18 @@ def caller_values(
     There are none for a caller without a user, and there may be many behind a to-many step. Rules
     are written by administrators: what they look at does not depend on what the caller may read.
     """
-    unrestricted = replace(context, actor=replace(context.actor, policy=ADMIN))
-    return {path: tuple(_values(store, unrestricted, fetch, path)) for path in paths}
+    actor = replace(context.actor, policy=ADMIN)
+    unrestricted = replace(context, actor=actor, fetch=fetch)
+    return {path: tuple(_values(store, unrestricted, path)) for path in paths}
 
 
-def _values(
-    store: Store, context: RequestContext, fetch: Fetch, path: CallerValue
-) -> Iterator[object]:
+def _values(store: Store, context: RequestContext, path: CallerValue) -> Iterator[object]:
     key = context.actor.user if path.start is Caller.USER else context.actor.role
     if key is None:
         return
     query = narrow_to_key(Query(picks=(_pick(path.path),)), Slot(0))
     # Read back as stored values: nested parts of an item are JSON text.
-    for item in find_unlimited(store, context, fetch, path.collection, query, (key,)):
+    for item in fetch_items(store, context, path.collection, query, (key,)):
         yield from _path_ends(jsontext.loads_stored(jsontext.dumps(item)), path.path)
 
 

@@ -14,11 +14,13 @@ from cms.database.connections import Transaction
 from cms.errors import not_found
 from cms.items.read.reads import Item
 from cms.items.write.authorizing import WriteAuthorizer
-from cms.items.write.changes import ChangeSet, Expects
-from cms.items.write.inquiry import PayloadInquiry
+from cms.items.write.executor import Executor
+from cms.items.write.inquiry import asked_set, refuse
 from cms.items.write.item_parsers import item_parser_of
+from cms.items.write.nested import CompletePayload
+from cms.items.write.parsed import Expects, ParsedSet
 from cms.items.write.payload_parser import PayloadParser
-from cms.items.write.rows import WriteContext
+from cms.items.write.resolved import ALL_NEW, StoredRows
 from cms.query.language.ast import ParsedQuery
 from cms.schema.model import Collection
 from cms.schema.payload import ItemParser
@@ -67,12 +69,10 @@ class WriteCall:
     authorizer: WriteAuthorizer
     history_action: str | None = None
 
-    def write_context(self, transaction: Transaction) -> WriteContext:
+    def executor(self, transaction: Transaction) -> Executor:
         # From here on every lookup of this call sees what the transaction sees.
         self.authorizer.use_transaction(transaction.execute)
-        return WriteContext(
-            self.store, transaction, self.context, self.client, self.authorizer, self.history_action
-        )
+        return Executor(self.store, self.context, transaction, self.client, self.history_action)
 
     def payload_parser(self) -> PayloadParser:
         return PayloadParser(
@@ -81,14 +81,24 @@ class WriteCall:
             item_parsers=self._item_parser,
         )
 
-    def complete(self, parser: PayloadParser, root: ChangeSet) -> None:
-        """Fill and check the rows of a root; refuse at once when nothing else is to be checked."""
-        self.authorizer.complete(root, parser.problems)
-        # Otherwise the problems of related items are still to be found: all are answered together.
-        if root.is_flat:
-            catalogue = self.context.snapshot.catalogue
-            is_permitted = self.context.actor.policy.is_admin
-            parser.problems.refuse(PayloadInquiry(catalogue, root, is_permitted=is_permitted))
+    def complete(
+        self, parser: PayloadParser, parsed: ParsedSet, stored: StoredRows = ALL_NEW
+    ) -> CompletePayload:
+        """Return the payload of parsed items, filled and checked.
+
+        Raises `Refused` at once when nothing else is to be checked.
+        """
+        root = self.authorizer.complete(parsed, parser.problems, stored=stored)
+        if not parsed.is_flat:
+            # The problems of related items are still to be found: all are answered together.
+            return CompletePayload(parser, self.authorizer, root, parsed)
+        refuse(
+            parser.problems,
+            self.context.snapshot.catalogue,
+            [asked_set(root)],
+            is_permitted=self.context.actor.policy.is_admin,
+        )
+        return CompletePayload(parser, self.authorizer, root, None)
 
     def _item_parser(self, collection: Collection, expects: Expects) -> ItemParser:
         """Return the parser of this caller's items, which callers with the same rights share."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
 from cms.database.error_mapping import Conflict
 from cms.errors import Problem, abbreviated
-from cms.items.write.changes import Problems, RowChange
+from cms.items.write.problems import with_position
+from cms.items.write.resolved import ResolvedRow
 from cms.schema.model import Check, Collection
 from cms.schema.types.field_type import Trait
 
@@ -20,8 +21,10 @@ _CODES_WITHOUT_COLUMN = ("INVALID_PAYLOAD", "VALUE_TOO_LONG", "VALUE_OUT_OF_RANG
 
 
 @contextmanager
-def locating_conflicts(collection: Collection, changes: Sequence[RowChange]) -> Iterator[None]:
+def locating_conflicts(collection: Collection, rows: Iterable[ResolvedRow]) -> Iterator[None]:
     """Add field, value and position in the payload to a refusal of the rows written inside.
+
+    `rows` are read only then.
 
     A value that no row has sent is a preset, or belongs to somebody else, and is not shown; nor is
     a secret. If several rows hold the value, the last one is named.
@@ -33,10 +36,10 @@ def locating_conflicts(collection: Collection, changes: Sequence[RowChange]) -> 
         # A trigger or a foreign key may refuse a row of another table.
         if problem.extensions.get("collection", collection.name) != collection.name:
             raise
-        source = _find_source(conflict, problem, collection, changes)
+        source = _find_source(conflict, problem, collection, list(rows))
         if source is not None:
-            change, name = source
-            problem = with_field(problem, change, collection, name)
+            row, name = source
+            problem = with_field(problem, row, collection, name)
         elif problem is conflict.problems[0]:
             raise
         raise Conflict(problem, conflict.value, server_text=conflict.server_text) from conflict
@@ -63,33 +66,33 @@ def _message(collection: Collection, check: Check) -> str:
 
 
 def _find_source(
-    conflict: Conflict, problem: Problem, collection: Collection, changes: Sequence[RowChange]
-) -> tuple[RowChange, str] | None:
+    conflict: Conflict, problem: Problem, collection: Collection, rows: Sequence[ResolvedRow]
+) -> tuple[ResolvedRow, str] | None:
     """Return the row that brought the value, and the field that holds it; None for no row."""
     name = problem.extensions.get("field")
     if isinstance(name, str):
         if name not in collection.fields:
             return None
-        return _find_in_field(conflict, name, collection, changes)
+        return _find_in_field(conflict, name, collection, rows)
     if problem.code not in _CODES_WITHOUT_COLUMN or "constraint" in problem.extensions:
         return None
-    return _find_quoted(conflict, collection, changes)
+    return _find_quoted(conflict, collection, rows)
 
 
 def _find_in_field(
-    conflict: Conflict, name: str, collection: Collection, changes: Sequence[RowChange]
-) -> tuple[RowChange, str] | None:
+    conflict: Conflict, name: str, collection: Collection, rows: Sequence[ResolvedRow]
+) -> tuple[ResolvedRow, str] | None:
     """Return the last row that holds the refused value in a field, as far as can be told."""
-    candidates = [change for change in reversed(changes) if change.values.get(name) is not None]
+    candidates = [row for row in reversed(rows) if row.values.get(name) is not None]
     if conflict.value is not None:
-        candidates = [change for change in candidates if conflict.value in _spellings(change, name)]
+        candidates = [row for row in candidates if conflict.value in _spellings(row, name)]
     # PostgreSQL names no value here, but prints the row that failed.
-    elif len({change.values[name] for change in candidates}) > 1:
+    elif len({row.values[name] for row in candidates}) > 1:
         failing = _failing_value(conflict.server_text, name, collection)
         candidates = [
-            change
-            for change in candidates
-            if failing is not None and _is_same(str(change.values[name]), failing)
+            row
+            for row in candidates
+            if failing is not None and _is_same(str(row.values[name]), failing)
         ]
     return (candidates[0], name) if candidates else None
 
@@ -113,27 +116,27 @@ def _is_same(sent: str, stored: str) -> bool:
         return False
 
 
-def _spellings(change: RowChange, name: str) -> tuple[str, ...]:
+def _spellings(row: ResolvedRow, name: str) -> tuple[str, ...]:
     """Return a value as it was sent and in small letters: a unique index may ignore the case."""
-    value = str(change.values[name])
+    value = str(row.values[name])
     return value, value.lower()
 
 
 def _find_quoted(
-    conflict: Conflict, collection: Collection, changes: Sequence[RowChange]
-) -> tuple[RowChange, str] | None:
+    conflict: Conflict, collection: Collection, rows: Sequence[ResolvedRow]
+) -> tuple[ResolvedRow, str] | None:
     """Return the row and field whose value PostgreSQL quotes in its message.
 
     Only fields of types that the service does not know are looked at: it checks all others itself.
     """
     names = [column.name for column in collection.columns if not column.type.is_known]
     quoted = [
-        (change, name)
-        for change in changes
+        (row, name)
+        for row in rows
         for name in names
-        if _is_quoted(change.values.get(name), conflict.server_text)
+        if _is_quoted(row.values.get(name), conflict.server_text)
     ]
-    different = {(name, change.values[name]) for change, name in quoted}
+    different = {(name, row.values[name]) for row, name in quoted}
     # Two different values in one message: there is no telling which is meant.
     return quoted[-1] if len(different) == 1 else None
 
@@ -142,20 +145,13 @@ def _is_quoted(value: str | None, server_text: str) -> bool:
     return value is not None and f'"{value}"' in server_text
 
 
-def with_field(problem: Problem, change: RowChange, collection: Collection, name: str) -> Problem:
+def with_field(problem: Problem, row: ResolvedRow, collection: Collection, name: str) -> Problem:
     """Add a field, its value unless that is a secret or was not sent, and its position."""
     field = collection.fields[name]
     extensions = {"collection": collection.name, **problem.extensions, "field": name}
-    if name in change.sent and not field.is_secret:
-        value = change.sent[name]
+    if name in row.sent and not field.is_secret:
+        value = row.sent[name]
         if isinstance(value, dict | list) and Trait.JSON not in field.type.traits:
-            value = change.values.get(name)  # the key of a related item
+            value = row.values.get(name)  # the key of a related item
         extensions["value"] = abbreviated(value)
-    return with_path(replace(problem, extensions=extensions), change)
-
-
-def with_path(problem: Problem, change: RowChange) -> Problem:
-    """Add the position of a row in the payload."""
-    problems = Problems()
-    problems.add(problem, change.position)
-    return problems.entries[0][1]
+    return with_position(replace(problem, extensions=extensions), row.position)

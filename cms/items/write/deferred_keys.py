@@ -6,85 +6,107 @@ statement after the other. Where its column takes null, a new row holds null unt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cms.items.write.changes import ChangeSet, RowChange
-from cms.items.write.conflicts import locating_conflicts
-from cms.items.write.rows import WriteContext, WrittenRow, group_by_columns, update_rows
+from cms.items.write.mutations import DeferredUpdate, RowId
+from cms.items.write.parsed import RowValues
+from cms.items.write.resolved import ResolvedRow, ResolvedSet
+from cms.items.write.rows import group_by_columns
 from cms.query.plan.links import links_from
 from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import Values
 
 
-@dataclass(slots=True)
 class DeferredKeys:
-    """What one call defers.
+    """What one call defers, while its statements are planned in their order.
 
-    `pending` are the keys of rows that are not written yet, by collection. `deferred` are the
-    values that rows get in the end, by collection.
+    `new_keys` are the keys that its new rows bring, by collection.
     """
 
-    catalogue: Catalogue
-    pending: dict[str, set[str]] = field(default_factory=dict)
-    deferred: dict[str, dict[RowChange, Values]] = field(default_factory=dict)
-
-    def add_new_keys(self, change_sets: Iterable[ChangeSet]) -> None:
-        """Note the keys that the new rows of a call bring."""
-        for change_set in change_sets:
-            new = [change for change in change_set.changes if change.is_new]
-            keys = _keys(change_set.collection, new)
-            if keys:
-                self.pending.setdefault(change_set.collection.name, set()).update(keys)
+    def __init__(self, catalogue: Catalogue, new_keys: Mapping[str, frozenset[str]]) -> None:
+        self._catalogue = catalogue
+        self._pending = {name: set(keys) for name, keys in new_keys.items()}
+        self._values: dict[str, dict[RowId, Values]] = {}
 
     def defer(
-        self, collection: Collection, new: Sequence[RowChange], changed: Sequence[RowChange]
-    ) -> None:
-        """Take references to rows that are still pending out of the rows that are written now."""
-        if not self.pending:
-            return
+        self, set_number: int, resolved: ResolvedSet, rows: Sequence[ResolvedRow]
+    ) -> Sequence[ResolvedRow]:
+        """Return rows without references to rows that are written after them."""
+        if not self._pending:
+            return rows
+        collection = resolved.collection
         references = list(self._references(collection))
-        # In the order of the statements: new rows by their columns, then the changed ones.
-        groups = group_by_columns([change.values for change in new])
-        statements = [[new[index] for index in indexes] for indexes in groups.values()]
-        for changes in [*statements, changed]:
-            keys = _keys(collection, changes)
-            self.pending.get(collection.name, set()).difference_update(keys)
-            for change in changes:
-                for name, target in references:
-                    if change.values.get(name) in self.pending[target]:
-                        self._defer_value(collection, change, name)
+        if not references:
+            self._note_written(collection, (row.values for row in rows if row.is_new))
+            return rows
+        deferred_rows = list(rows)
+        for numbers in _statements(rows):
+            new = [rows[number] for number in numbers if rows[number].is_new]
+            self._note_written(collection, (row.values for row in new))
+            for number in numbers:
+                names = self._deferred_names(collection, rows[number], references)
+                if names:
+                    row_id = RowId(set_number, number)
+                    deferred_rows[number] = self._without(collection, row_id, rows[number], names)
+        return deferred_rows
 
-    def write_deferred(self, write_context: WriteContext) -> Iterator[tuple[RowChange, WrittenRow]]:
-        """Write the deferred values, and yield each row with what was written of it."""
-        for name, values_by_change in self.deferred.items():
-            collection = self.catalogue.collections[name]
-            for change, values in values_by_change.items():
-                change.values.update(values)
-            rows = [(str(change.key), values) for change, values in values_by_change.items()]
-            # These are the last statements of a call: all rows that they name exist now.
-            with locating_conflicts(collection, list(values_by_change)):
-                written = update_rows(write_context, collection, rows)
-            yield from zip(values_by_change, written, strict=True)
+    def updates(self) -> tuple[DeferredUpdate, ...]:
+        """Return the updates that set the deferred references, after all other statements."""
+        collections = self._catalogue.collections
+        return tuple(
+            DeferredUpdate(collections[name], values) for name, values in self._values.items()
+        )
+
+    def _note_written(self, collection: Collection, new_rows: Iterable[RowValues]) -> None:
+        pending = self._pending.get(collection.name)
+        if pending:
+            pending.difference_update(keys_of(collection, new_rows))
 
     def _references(self, collection: Collection) -> Iterator[tuple[str, str]]:
         """Yield the fields that point to collections with pending rows."""
-        for name, link in links_from(self.catalogue, collection):
-            if not link.to_many and link.target in self.pending:
+        for name, link in links_from(self._catalogue, collection):
+            if not link.to_many and link.target in self._pending:
                 yield name, link.target
 
-    def _defer_value(self, collection: Collection, change: RowChange, name: str) -> None:
-        column = collection.fields[name].column
-        is_nullable = column is not None and column.is_nullable
-        if change.is_new and not is_nullable:
-            return  # PostgreSQL refuses the row, unless its constraint is deferred
-        values = self.deferred.setdefault(collection.name, {}).setdefault(change, {})
-        values[name] = change.values.pop(name)
-        if change.is_new:
-            change.values[name] = None
+    def _deferred_names(
+        self, collection: Collection, row: ResolvedRow, references: Sequence[tuple[str, str]]
+    ) -> list[str]:
+        """Return the fields of a row whose values are keys of pending rows."""
+        names: list[str] = []
+        for name, target in references:
+            if row.values.get(name) not in self._pending[target]:
+                continue
+            column = collection.fields[name].column
+            is_nullable = column is not None and column.is_nullable
+            # PostgreSQL refuses a new row without it, unless its constraint is deferred.
+            if not row.is_new or is_nullable:
+                names.append(name)
+        return names
+
+    def _without(
+        self, collection: Collection, row_id: RowId, row: ResolvedRow, names: Sequence[str]
+    ) -> ResolvedRow:
+        """Return a row without fields, whose values are kept for the end."""
+        values = dict(row.values)
+        deferred: Values = {}
+        for name in names:
+            deferred[name] = values.pop(name)
+            if row.is_new:
+                values[name] = None
+        self._values.setdefault(collection.name, {})[row_id] = deferred
+        return row._replace(values=values)
 
 
-def _keys(collection: Collection, changes: Iterable[RowChange]) -> set[str]:
+def keys_of(collection: Collection, rows: Iterable[RowValues]) -> frozenset[str]:
     """Return the keys that rows bring."""
-    keys = (change.values.get(str(collection.primary_key)) for change in changes)
-    return {key for key in keys if key}
+    key_field = str(collection.primary_key)
+    keys = (values.get(key_field) for values in rows)
+    return frozenset(key for key in keys if key)
+
+
+def _statements(rows: Sequence[ResolvedRow]) -> Iterator[list[int]]:
+    """Yield the rows of each statement: new ones by their columns, then the changed ones."""
+    new = [number for number, row in enumerate(rows) if row.is_new]
+    for indexes in group_by_columns([rows[number].values for number in new]).values():
+        yield [new[index] for index in indexes]
+    yield [number for number, row in enumerate(rows) if not row.is_new]

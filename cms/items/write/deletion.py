@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 
 from cms.errors import not_found
 from cms.fragment import Fragment
-from cms.items.write.rows import WriteContext, WrittenRow, run_action, run_cached
+from cms.items.write.executor import Executor
+from cms.items.write.parsed import RowValues
+from cms.items.write.rows import WrittenRow, run_action
 from cms.query.sql import referential
 from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
 from cms.query.sql.referential import KeySide, RowReference
 from cms.schema.model import Catalogue, Collection, Field
-from cms.schema.payload import Values
 from cms.schema.referential_actions import ReferentialAction, ReferentialActions, RootTable
 
 RevisionsByRow = dict[str, int | None]
@@ -30,7 +31,7 @@ A mark is the primary key as text, or the place of a row without one (cms/query/
 
 
 def delete_rows(
-    write_context: WriteContext,
+    executor: Executor,
     collection: Collection,
     keys: Sequence[str],
     *,
@@ -43,14 +44,14 @@ def delete_rows(
     """
     if not keys:
         return []
-    if collection.name in write_context.context.snapshot.catalogue.actions.root_tables_of:
+    if collection.name in executor.context.snapshot.catalogue.actions.root_tables_of:
         known = enclosing_revisions or {}
         revisions = {key: known.get(key) for key in keys}
-        written = _Deletion(write_context, collection).delete(revisions)
+        written = _Deletion(executor, collection).delete(revisions)
     else:
         key_field = str(collection.primary_key)
-        rows: list[Values] = [{key_field: key} for key in keys]
-        written = run_action(write_context, "delete", collection, (key_field,), rows)
+        rows: list[RowValues] = [{key_field: key} for key in keys]
+        written = run_action(executor, "delete", collection, (key_field,), rows)
     if len(written) < len(keys):
         raise not_found()
     return written
@@ -60,13 +61,13 @@ def delete_rows(
 class _Deletion:
     """A deletion under way; `recorded` are the rows that have been recorded, by their tables."""
 
-    write_context: WriteContext
+    executor: Executor
     root: Collection
     recorded: dict[RootTable, RevisionsByRow] = field(default_factory=dict)
 
     @property
     def catalogue(self) -> Catalogue:
-        return self.write_context.context.snapshot.catalogue
+        return self.executor.context.snapshot.catalogue
 
     @property
     def actions(self) -> ReferentialActions:
@@ -89,8 +90,7 @@ class _Deletion:
         # Everything is recorded before anything is deleted: afterwards the rows could not be read.
         self._record_cascades()
         self._clear_references()
-        rows = run_cached(
-            self.write_context,
+        rows = self.executor.run_cached(
             ("remove", root.name),
             lambda: referential.delete_recorded(root, ArgumentSlots()),
             [array(list(keys))],
@@ -105,8 +105,7 @@ class _Deletion:
         """Record the rows of the root in a table; return their keys with their revisions."""
         columns = (str(self.root.primary_key),)
         side = KeySide(root_table.table, columns, self._key(root_table), self.root)
-        rows = run_cached(
-            self.write_context,
+        rows = self.executor.run_cached(
             ("beginning", self.root.name, root_table),
             lambda: referential.record_deleted(RowReference(side), ArgumentSlots()),
             _arguments(keys, []),
@@ -131,8 +130,7 @@ class _Deletion:
         # Rows that no later statement needs are counted only, and need not leave the database.
         has_actions = root_table in self.actions.by_root_table
         count_only = not has_actions and self.actions.incoming_keys[root_table] == 1
-        rows = run_cached(
-            self.write_context,
+        rows = self.executor.run_cached(
             ("going", action),
             lambda: referential.record_deleted(
                 self._reference(action), ArgumentSlots(), count_only=count_only
@@ -158,8 +156,7 @@ class _Deletion:
         for action in self._actions_on(self.recorded, "SET NULL", "SET DEFAULT"):
             above = self.recorded[action.foreign_root_table]
             deleted = list(self.recorded.get(action.root_table, ()))
-            run_cached(
-                self.write_context,
+            self.executor.run_cached(
                 ("unset", action),
                 lambda: self._clearing_statement(action),  # noqa: B023
                 _arguments(above, deleted),

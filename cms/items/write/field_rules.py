@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from cms.errors import Problem, Refused
-from cms.items.write.changes import RowChange
+from cms.items.write.parsed import RowValues
 from cms.query.rules.conditions import Condition, field_state, parse_conditions
 from cms.query.rules.validation import PayloadRule, RuleContext, failures, parse_field_rule
 from cms.schema.defaults import default_of, is_computed
@@ -81,9 +81,9 @@ def field_rules(collection: Collection) -> FieldRules:
     )
 
 
-def filled_values(rules: FieldRules, change: RowChange) -> Json:
+def filled_values(rules: FieldRules, values: RowValues) -> Json:
     """Return what a new row holds where nothing is sent: automatic values, else defaults."""
-    return {**rules.defaults, **change.values}
+    return {**rules.defaults, **values}
 
 
 def _validation(field: Field, meta: Json) -> PayloadRule:

@@ -7,15 +7,17 @@ A good write never comes here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from cms.database.connections import Row
 from cms.database.error_mapping import Conflict, Stale, UnexpectedError, database_problem
 from cms.errors import MAX_PROBLEMS, STATUS, Problem, Refused
 from cms.fragment import Fragment
-from cms.items.write.changes import ChangeSet, RowChange, walk_change_sets
-from cms.items.write.conflicts import describe_check, with_field, with_path
+from cms.items.write.conflicts import describe_check, with_field
+from cms.items.write.problems import Problems, with_position
+from cms.items.write.resolved import ResolvedRow, ResolvedSet
 from cms.query.sql import questions
 from cms.schema.auto_fields import PENDING_KEY
 from cms.schema.model import Catalogue, Check, Collection, Field, ForeignKey
@@ -30,9 +32,23 @@ class _LimitReached(Exception):
     """No more questions are to be asked."""
 
 
+class AskedSet(NamedTuple):
+    """Rows of one collection whose values are asked about; `to_one` are fields of nested objects."""
+
+    collection: Collection
+    rows: Sequence[ResolvedRow]
+    to_one: frozenset[str] = frozenset()
+
+
+def asked_set(resolved: ResolvedSet, rows: Sequence[ResolvedRow] | None = None) -> AskedSet:
+    """Return what is asked about a set, whose rows may have changed since it was resolved."""
+    to_one = frozenset(to_one.name for to_one in resolved.to_one)
+    return AskedSet(resolved.collection, resolved.rows if rows is None else rows, to_one)
+
+
 @dataclass(frozen=True, slots=True)
 class PayloadInquiry:
-    """The inquiry about the tree of a payload.
+    """The inquiry about the rows of a payload.
 
     What other rows hold is asked only where all rows are new, or the caller `is_permitted` to write
     them. Otherwise the answer could tell what a row holds that the caller may not even read: a
@@ -40,28 +56,35 @@ class PayloadInquiry:
     """
 
     catalogue: Catalogue
-    root: ChangeSet
+    sets: Sequence[AskedSet]
     is_permitted: bool = False
 
     def __call__(self, run_question: RunQuestion) -> list[Problem]:
         """Return the problems that the database has with the payload, as far as it can be asked."""
-        change_sets = list(walk_change_sets(self.root))
         run = _InquiryRun(
             self.catalogue,
-            change_sets,
+            self.sets,
             run_question,
-            may_ask_about_rows=self.is_permitted or all(map(_is_all_new, change_sets)),
+            may_ask_about_rows=self.is_permitted or all(map(_is_all_new, self.sets)),
         )
         try:
-            for change_set in change_sets:
-                run.check_change_set(change_set)
+            for asked in self.sets:
+                run.check_set(asked)
         except _LimitReached:
             pass
         return run.problems[:MAX_PROBLEMS]
 
 
-def _is_all_new(change_set: ChangeSet) -> bool:
-    return all(change.is_new for change in change_set.changes)
+def refuse(
+    problems: Problems, catalogue: Catalogue, sets: Iterable[AskedSet], *, is_permitted: bool
+) -> None:
+    """Raise `Refused` with the problems of a payload, if any, and an inquiry for more of them."""
+    if problems.entries:
+        problems.refuse(PayloadInquiry(catalogue, tuple(sets), is_permitted))
+
+
+def _is_all_new(asked: AskedSet) -> bool:
+    return all(row.is_new for row in asked.rows)
 
 
 @dataclass(slots=True)
@@ -69,44 +92,43 @@ class _InquiryRun:
     """An inquiry under way."""
 
     catalogue: Catalogue
-    change_sets: Sequence[ChangeSet]
+    sets: Sequence[AskedSet]
     run_question: RunQuestion
     may_ask_about_rows: bool
     problems: list[Problem] = field(default_factory=list)
     question_count: int = 0
 
-    def check_change_set(self, change_set: ChangeSet) -> None:
-        """Ask about the rows of a change set; values of no fitting type are asked about once."""
-        collection = change_set.collection
-        columns = {column.name: _values_of(change_set, column) for column in collection.columns}
+    def check_set(self, asked: AskedSet) -> None:
+        """Ask about the rows of a set; values of no fitting type are asked about once."""
+        collection = asked.collection
+        columns = {column.name: _values_of(asked, column) for column in collection.columns}
         for column in collection.columns:
             if _has_own_rules(column):
-                self._check_type(collection, column, columns[column.name])
+                self._check_type(asked, column, columns[column.name])
         for name, check in collection.checks.items():
             has_values = check.columns and all(columns.get(column) for column in check.columns)
             if check.expression and has_values:
-                self._check_rule(collection, name, check, columns)
+                self._check_rule(asked, name, check, columns)
         # Last, as values that do not fit their types have been left out by now.
         if self.may_ask_about_rows:
-            self._check_rows(collection, columns)
+            self._check_rows(asked, columns)
 
     # Values
 
-    def _check_type(self, collection: Collection, column: Field, values: _Values) -> None:
+    def _check_type(self, asked: AskedSet, column: Field, values: _Values) -> None:
         """Add problems for values that a type does not take, and remove them from `values`."""
-        changes_by_value: dict[str, list[RowChange]] = {}
-        for change, value in values.items():
-            changes_by_value.setdefault(value, []).append(change)
-        for value, type_problem in self._unfit_values(column, list(changes_by_value)):
-            problem = describe_check(type_problem, collection)
+        numbers_by_value: dict[str, list[int]] = {}
+        for number, value in values.items():
+            numbers_by_value.setdefault(value, []).append(number)
+        for value, type_problem in self._unfit_values(column, list(numbers_by_value)):
+            problem = describe_check(type_problem, asked.collection)
             extensions = dict(problem.extensions)
             extensions.pop("fields", None)  # with_field names the one field
             problem = replace(problem, extensions=extensions)
-            changes = changes_by_value[value]
-            for change in changes:
-                del values[change]
-            for change in changes[:MAX_PROBLEMS]:
-                self.problems.append(with_field(problem, change, collection, column.name))
+            numbers = numbers_by_value[value]
+            for number in numbers:
+                del values[number]
+            self._add_field_problems(problem, asked, numbers[:MAX_PROBLEMS], column.name)
 
     def _unfit_values(self, column: Field, values: Sequence[str]) -> Iterator[tuple[str, Problem]]:
         """Yield the values that a type does not take; a list with such values is halved."""
@@ -124,100 +146,104 @@ class _InquiryRun:
             return
 
     def _check_rule(
-        self, collection: Collection, name: str, check: Check, columns: Mapping[str, _Values]
+        self, asked: AskedSet, name: str, check: Check, columns: Mapping[str, _Values]
     ) -> None:
         """Add problems for rows that break a check, where they hold a value in all its columns."""
-        changes = [
-            change
-            for change in columns[check.columns[0]]
-            if all(change in columns[column] for column in check.columns)
+        collection = asked.collection
+        numbers = [
+            number
+            for number in columns[check.columns[0]]
+            if all(number in columns[column] for column in check.columns)
         ]
-        rows = [[columns[column][change] for change in changes] for column in check.columns]
+        values = [[columns[column][number] for number in numbers] for column in check.columns]
         extensions = {"collection": collection.name, "constraint": name}
         problem = describe_check(database_problem("INVALID_PAYLOAD", extensions), collection)
-        question = questions.rows_breaking(collection, check, rows)
-        for change in self._matching_changes(changes, question):
-            if len(check.columns) == 1:
-                column = check.columns[0]
-                self.problems.append(with_field(problem, change, collection, column))
-            else:
-                self.problems.append(with_path(problem, change))
+        question = questions.rows_breaking(collection, check, values)
+        breaking = self._matching(numbers, question)
+        if len(check.columns) == 1:
+            self._add_field_problems(problem, asked, breaking, check.columns[0])
+            return
+        for number in breaking:
+            self.problems.append(with_position(problem, asked.rows[number].position))
 
     # Other rows
 
-    def _check_rows(self, collection: Collection, columns: Mapping[str, _Values]) -> None:
+    def _check_rows(self, asked: AskedSet, columns: Mapping[str, _Values]) -> None:
+        collection = asked.collection
         for column in collection.columns:
             values = columns[column.name]
             if not values:
                 continue
             relation = self.catalogue.by_many.get((collection.name, column.name))
             if relation and relation.constraint:
-                self._check_foreign_key(collection, column, relation.constraint, values)
+                self._check_foreign_key(asked, column, relation.constraint, values)
             if _is_unique(column) and collection.primary_key:
-                self._check_unique(collection, column, values)
+                self._check_unique(asked, column, values)
 
     def _check_foreign_key(
-        self, collection: Collection, column: Field, constraint: ForeignKey, values: _Values
+        self, asked: AskedSet, column: Field, constraint: ForeignKey, values: _Values
     ) -> None:
         """Add problems for references to rows that neither exist nor are part of the call."""
         # The rows of the call do not exist yet, or not any more: its transaction was undone.
         written = self._written_values(constraint.foreign_table, constraint.foreign_column)
-        changes = [change for change, value in values.items() if value not in written]
-        references = [values[change] for change in changes]
+        numbers = [number for number, value in values.items() if value not in written]
+        references = [values[number] for number in numbers]
         question = questions.rows_dangling(column, constraint, references)
         extensions = {
-            "collection": collection.name,
+            "collection": asked.collection.name,
             "field": column.name,
             "constraint": constraint.name,
         }
         problem = database_problem("INVALID_FOREIGN_KEY", extensions)
-        for change in self._matching_changes(changes, question):
-            self.problems.append(with_field(problem, change, collection, column.name))
+        self._add_field_problems(problem, asked, self._matching(numbers, question), column.name)
 
-    def _check_unique(self, collection: Collection, column: Field, values: _Values) -> None:
+    def _check_unique(self, asked: AskedSet, column: Field, values: _Values) -> None:
         """Add problems for values that another row holds, unless the call changes that row too."""
-        changes = list(values)
-        rows = list(values.values())
+        collection = asked.collection
+        row_numbers = list(values)
+        texts = list(values.values())
         changed_keys = {
-            change.key
-            for change_set in self._change_sets_of(collection.name)
-            for change in change_set.changes
-            if not change.is_new
+            row.key
+            for other in self._sets_of(collection.name)
+            for row in other.rows
+            if not row.is_new
         }
-        owners = self._answers(questions.rows_holding(collection, column, rows))
-        numbers = {number for number, key in owners if key not in changed_keys}
-        repeated = self._answers(questions.rows_repeating(column, rows))
-        numbers.update(number for (number,) in repeated)
+        owners = self._answers(questions.rows_holding(collection, column, texts))
+        # PostgreSQL counts the values from 1.
+        taken = {index for index, key in owners if key not in changed_keys}
+        repeated = self._answers(questions.rows_repeating(column, texts))
+        taken.update(index for (index,) in repeated)
         extensions = {"collection": collection.name, "field": column.name}
         problem = database_problem("RECORD_NOT_UNIQUE", extensions)
-        for number in sorted(numbers)[:MAX_PROBLEMS]:
-            change = changes[number - 1]  # PostgreSQL counts from 1
-            self.problems.append(with_field(problem, change, collection, column.name))
+        numbers = [row_numbers[index - 1] for index in sorted(taken)[:MAX_PROBLEMS]]
+        self._add_field_problems(problem, asked, numbers, column.name)
 
     def _written_values(self, collection: str, column: str) -> set[str | None]:
         """Return the keys and the values in a column of the rows that the call writes."""
         values: set[str | None] = set()
-        for change_set in self._change_sets_of(collection):
-            for change in change_set.changes:
-                values.add(change.values.get(column))
-                values.add(change.key)
+        for asked in self._sets_of(collection):
+            for row in asked.rows:
+                values.add(row.values.get(column))
+                values.add(row.key)
         return values
 
-    def _change_sets_of(self, collection: str) -> list[ChangeSet]:
-        return [
-            change_set
-            for change_set in self.change_sets
-            if change_set.collection.name == collection
-        ]
+    def _sets_of(self, collection: str) -> list[AskedSet]:
+        return [asked for asked in self.sets if asked.collection.name == collection]
+
+    def _add_field_problems(
+        self, problem: Problem, asked: AskedSet, numbers: Iterable[int], name: str
+    ) -> None:
+        """Add a problem of a field for each row of these numbers."""
+        for number in numbers:
+            row = asked.rows[number]
+            self.problems.append(with_field(problem, row, asked.collection, name))
 
     # Questions
 
-    def _matching_changes(
-        self, changes: Sequence[RowChange], question: Fragment
-    ) -> list[RowChange]:
-        """Return the first changes whose numbers are the answer to a question."""
-        rows = self._answers(question) if changes else []
-        return [changes[number - 1] for (number,) in rows[:MAX_PROBLEMS]]
+    def _matching(self, numbers: Sequence[int], question: Fragment) -> list[int]:
+        """Return those numbers of rows whose places are the answer to a question."""
+        answers = self._answers(question) if numbers else []
+        return [numbers[index - 1] for (index,) in answers[:MAX_PROBLEMS]]
 
     def _answers(self, question: Fragment) -> list[Row]:
         """Return the answers to a question; none where the database cannot answer it."""
@@ -238,19 +264,22 @@ class _InquiryRun:
             raise
 
 
-_Values = dict[RowChange, str]
-"""What rows hold in a column, without those that hold nothing, or what is not known yet."""
+_Values = dict[int, str]
+"""What rows hold in a column, by their numbers.
+
+Rows that hold nothing are left out, and those whose value is not known yet.
+"""
 
 
-def _values_of(change_set: ChangeSet, column: Field) -> _Values:
-    is_to_one = any(name == column.name for name, _ in change_set.to_one_fields)
+def _values_of(asked: AskedSet, column: Field) -> _Values:
+    is_to_one = column.name in asked.to_one
     values: _Values = {}
-    for change in change_set.changes:
-        value = change.values.get(column.name)
-        is_reference = is_to_one or change.parent_field == column.name
+    for number, row in enumerate(asked.rows):
+        value = row.values.get(column.name)
+        is_reference = is_to_one or (row.owner is not None and row.owner.field == column.name)
         if value is None or (value == PENDING_KEY and is_reference):
             continue
-        values[change] = value
+        values[number] = value
     return values
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from cms.errors import abbreviated, combined, invalid_payload
 from cms.items.read.reads import parse_key
-from cms.items.write.rows import WriteContext, lock_rows
-from cms.items.write.transaction_reads import find
+from cms.items.write.executor import Executor
+from cms.items.write.rows import lock_rows
 from cms.query.language.ast import ParsedQuery, RowOutput
 from cms.query.language.parse import PARAMETERS, PageSizes, parse
 from cms.schema.model import Collection
@@ -17,14 +17,14 @@ _WITHOUT_LIMIT = PageSizes(default=None)
 
 
 def named_keys(
-    write_context: WriteContext, collection: Collection, payload: Mapping[str, object]
+    executor: Executor, collection: Collection, payload: Mapping[str, object]
 ) -> list[str]:
     """Return the keys of the items that a payload names by either `keys` or `query`."""
     if len({"keys", "query"} & payload.keys()) != 1:
         raise invalid_payload("It takes either keys or query", field="keys")
     if "keys" in payload:
         return _parse_keys(collection, payload["keys"])
-    return _keys_of_query(write_context, collection, payload["query"])
+    return _keys_of_query(executor, collection, payload["query"])
 
 
 def _parse_keys(collection: Collection, value: object) -> list[str]:
@@ -40,9 +40,7 @@ def _may_be_key(value: object) -> bool:
     return value is not None and not isinstance(value, dict | list)
 
 
-def _keys_of_query(
-    write_context: WriteContext, collection: Collection, params: object
-) -> list[str]:
+def _keys_of_query(executor: Executor, collection: Collection, params: object) -> list[str]:
     """Return the keys of the items that a query selects; no default limit applies to it.
 
     The query runs again once the items are locked: those that somebody else has changed or deleted
@@ -61,10 +59,10 @@ def _keys_of_query(
         counts=(),
     )
     parsed = replace(parsed, query=query)
-    keys = _select_keys(write_context, collection, parsed)
+    keys = _select_keys(executor, collection, parsed)
     # Locked in the order of their keys, as everywhere, whatever the order of the query is.
-    lock_rows(write_context, collection, keys)
-    locked = set(_select_keys(write_context, collection, parsed))
+    lock_rows(executor, collection, keys)
+    locked = set(_select_keys(executor, collection, parsed))
     return [key for key in keys if key in locked]
 
 
@@ -80,15 +78,6 @@ def _refuse_unknown_parameters(params: Mapping[str, object]) -> None:
     )
 
 
-def _select_keys(
-    write_context: WriteContext, collection: Collection, parsed: ParsedQuery
-) -> list[str]:
-    items = find(
-        write_context.store,
-        write_context.transaction,
-        write_context.context,
-        collection.name,
-        parsed.query,
-        literals=parsed.literals,
-    )
+def _select_keys(executor: Executor, collection: Collection, parsed: ParsedQuery) -> list[str]:
+    items = executor.read(collection.name, parsed.query, parsed.literals)
     return [str(item[RowOutput.KEY]) for item in items]

@@ -1,4 +1,4 @@
-"""Parses the payload of a call into its tree of changes (cms/items/write/changes.py).
+"""Parses the payload of a call into sets of rows (cms/items/write/parsed.py).
 
 Parsing reads nothing from the database, so that it can be done before the transaction.
 """
@@ -7,24 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from cms.errors import Problem, forbidden, invalid_payload
-from cms.items.write.changes import (
-    ChangeSet,
+from cms.items.write.parsed import (
     Expects,
     ListRemoval,
-    PayloadPosition,
-    Problems,
-    RowChange,
-    ToMany,
-    ToOne,
+    Owner,
+    ParsedSet,
     UnresolvedItem,
+    parsed_rows,
 )
+from cms.items.write.payload_builder import RowBuilder, SetBuilder, ToManyBuilder, ToOneBuilder
+from cms.items.write.problems import PayloadPosition, Problems
 from cms.query.plan.links import Link, link_of
 from cms.schema.auto_fields import PENDING_KEY
 from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import ItemParser, ParsedItem, invalid_item, value_problem
-from cms.schema.types import MASK
 from cms.schema.types.field_type import Trait
 
 ItemParsers = Callable[[Collection, Expects], ItemParser]
@@ -50,113 +49,103 @@ class PayloadParser:
         self._item_parser = item_parsers
         self.problems = Problems()
 
-    def parse(self, collection: Collection, items: Sequence[object], expects: Expects) -> ChangeSet:
-        """Return the tree of the items of one call."""
-        change_set = ChangeSet(collection)
+    def parse(self, collection: Collection, items: Sequence[object], expects: Expects) -> ParsedSet:
+        """Return the rows of the items of one call, with all that they say of related items."""
+        builder = SetBuilder(collection)
         if len(items) == 1:
-            self._parse_item(change_set, items[0], PayloadPosition(), expects)
-            return change_set
+            self._parse_root_item(builder, items[0], PayloadPosition(), expects)
+            return builder.build()
         # Items that name the same fields are parsed column by column, which is much faster.
-        rows = self._item_parser(collection, expects).read_columns(items) if items else None
-        if rows is not None:
-            is_new = expects is not Expects.PRESENT
-            change_set.changes = [
-                RowChange(item, values, position, expects, is_new=is_new)  # type: ignore[arg-type]
-                for item, values, position in zip(
-                    items, rows, map(PayloadPosition, range(len(items))), strict=True
-                )
-            ]
-            return change_set
+        values = self._item_parser(collection, expects).read_columns(items) if items else None
+        if values is not None:
+            mappings = cast(Sequence[Mapping[str, object]], items)
+            return ParsedSet(collection, 0, parsed_rows(mappings, values, expects))
         for index, item in enumerate(items):
-            self._parse_item(change_set, item, PayloadPosition(index), expects)
-        return change_set
+            self._parse_root_item(builder, item, PayloadPosition(index), expects)
+        return builder.build()
 
-    def attach_resolved(
-        self, change_set: ChangeSet, unresolved: UnresolvedItem, target: str | None
+    def attach_resolved(self, parsed: ParsedSet, targets: Sequence[str | None]) -> ParsedSet:
+        """Return a set with its objects at many-to-any fields attached.
+
+        `targets` are the collections of these objects, None for one that is not known.
+        """
+        builder = SetBuilder.of(parsed)
+        builder.unresolved.clear()
+        for item, target in zip(parsed.unresolved, targets, strict=True):
+            self._attach_to_collection(builder, item, target)
+        return builder.build()
+
+    # Items
+
+    def _parse_root_item(
+        self, builder: SetBuilder, item: object, position: PayloadPosition, expects: Expects
     ) -> None:
-        """Attach an object at a many-to-any field, now that its collection is known."""
-        link = None
-        if target:
-            link = link_of(self._catalogue, change_set.collection, unresolved.field, target)
-        if link:
-            self._attach_to_one(
-                change_set, unresolved.change, unresolved.field, unresolved.item, link
-            )
-        elif target and not self._item_parser(change_set.collection, Expects.EITHER).tells_missing:
-            raise forbidden()  # as for a collection that is hidden
-        else:
-            reason = f'"{unresolved.collection_field}" must say to which collection it belongs'
-            self.problems.add(
-                invalid_item(reason, change_set.collection.name, unresolved.field),
-                unresolved.change.position,
-            )
+        if isinstance(item, Mapping):
+            self._parse_item(builder, item, position, expects)
+            return
+        # An item of another shape is a problem, and no row.
+        for problem in self._item_parser(builder.collection, expects).read(item).problems:
+            self.problems.add(problem, position)
 
     def _parse_item(
-        self, change_set: ChangeSet, item: object, position: PayloadPosition, expects: Expects
-    ) -> RowChange:
-        parsed = self._item_parser(change_set.collection, expects).read(item)
+        self,
+        builder: SetBuilder,
+        item: Mapping[str, object],
+        position: PayloadPosition,
+        expects: Expects,
+    ) -> int:
+        """Parse an item with all that is nested in it, and return the number of its row."""
+        parsed = self._item_parser(builder.collection, expects).read(item)
         for problem in parsed.problems:
             self.problems.add(problem, position)
-        if not isinstance(item, Mapping):
-            return RowChange({}, {}, position)
-        invalid_fields = _fields_of(parsed.problems)
-        change = RowChange(item, parsed.values, position, expects, invalid_fields)
-        change.is_new = expects is not Expects.PRESENT
-        if change_set.level:
-            change = self._merge_same_key(change_set, change, parsed)
-        else:
-            change_set.changes.append(change)
+        row = RowBuilder(item, parsed.values, position, expects, _fields_of(parsed.problems))
+        number = self._add_or_merge(builder, row, parsed) if builder.level else builder.add(row)
         if parsed.nested:
-            self._attach(change_set, change, parsed)
-        return change
+            self._attach(builder, number, parsed)
+        return number
 
-    def _merge_same_key(
-        self, change_set: ChangeSet, change: RowChange, parsed: ParsedItem
-    ) -> RowChange:
+    def _add_or_merge(self, builder: SetBuilder, row: RowBuilder, parsed: ParsedItem) -> int:
         """Make objects with the same key one row, in which the values of later ones win."""
-        key = change.values.get(change_set.key_field)
-        first = change_set.by_key.setdefault(key, change) if key else change
-        if first is change:
-            change_set.changes.append(change)
-            return change
+        key = row.values.get(builder.key_field)
+        number = builder.numbers_by_key.get(key) if key else None
+        if number is None:
+            number = builder.add(row)
+            if key:
+                builder.numbers_by_key[key] = number
+            return number
         # The same key means the same row, which is written once.
-        first.values.update(change.values)
-        first.sent = {**first.sent, **_sent_without_masks(change)}
-        first.invalid_fields |= change.invalid_fields
+        builder.rows[number].merge(row)
         # A value for the field itself takes the place of an object that stood there.
-        for to_one in change_set.to_one_fields.values():
-            if to_one.name in change.values:
-                to_one.pairs = [pair for pair in to_one.pairs if pair[0] is not first]
+        for to_one in builder.to_one.values():
+            if to_one.name in row.values:
+                to_one.detach(number)
         if any(map(_is_list, parsed.nested.values())):
-            self.problems.add(
-                invalid_item("it is there twice", change_set.collection.name), change.position
-            )
-        return first
+            problem = invalid_item("it is there twice", builder.collection.name)
+            self.problems.add(problem, row.position)
+        return number
 
-    def _attach(self, change_set: ChangeSet, change: RowChange, parsed: ParsedItem) -> None:
+    def _attach(self, builder: SetBuilder, number: int, parsed: ParsedItem) -> None:
         """Attach what an item says of related items."""
         for name, value in parsed.nested.items():
-            link = link_of(self._catalogue, change_set.collection, name)
+            link = link_of(self._catalogue, builder.collection, name)
             if link is None:
-                self._attach_to_any(change_set, change, name, value)
+                self._attach_to_any(builder, number, name, value)
             elif link.to_many:
-                self._attach_to_many(change_set, change, name, value, link)
+                self._attach_to_many(builder, number, value, link, name=name)
             else:
-                self._attach_to_one(change_set, change, name, value, link)
+                self._attach_to_one(builder, number, value, link, name=name)
 
-    def _target_set(
-        self, change_set: ChangeSet, link: Link, position: PayloadPosition
-    ) -> ChangeSet:
-        """Return a change set for the collection beyond a link."""
+    def _target_set(self, builder: SetBuilder, link: Link, position: PayloadPosition) -> SetBuilder:
+        """Return a set for the collection beyond a link."""
         target = self._catalogue.collections[link.target]
         # Each level costs statements: the depth of writes is limited like that of reads.
-        if change_set.level == self._max_depth:
+        if builder.level == self._max_depth:
             raise invalid_payload(
                 f"It goes deeper than {self._max_depth} relations", path=list(position.path)
             )
         if link.to_many and not target.is_writable:
             self._forbid(target, position)
-        return ChangeSet(target, change_set.level + 1)
+        return SetBuilder(target, builder.level + 1)
 
     def _forbid(self, target: Collection, position: PayloadPosition) -> None:
         message = f'The items of "{target.name}" can only be read here.'
@@ -164,141 +153,176 @@ class PayloadParser:
 
     # To-one fields
 
-    def _attach_to_any(
-        self, change_set: ChangeSet, change: RowChange, name: str, value: object
-    ) -> None:
-        relation = self._catalogue.by_many[change_set.collection.name, name]
+    def _attach_to_any(self, builder: SetBuilder, number: int, name: str, value: object) -> None:
+        row = builder.rows[number]
+        relation = self._catalogue.by_many[builder.collection.name, name]
         collection_field = str(relation.one_collection_field)
         assert isinstance(value, Mapping)
-        if collection_field in change.invalid_fields:
-            if not self._item_parser(change_set.collection, change.expects).tells_missing:
+        if collection_field in row.invalid_fields:
+            if not self._item_parser(builder.collection, row.expects).tells_missing:
                 raise forbidden()  # as for a collection that is hidden
             return
-        unresolved = UnresolvedItem(change, name, collection_field, value)
-        change.values[name] = PENDING_KEY
-        if change.expects is Expects.ABSENT or collection_field in change.values:
-            self.attach_resolved(change_set, unresolved, change.values.get(collection_field))
+        unresolved = UnresolvedItem(number, name, collection_field, value)
+        row.values[name] = PENDING_KEY
+        if row.expects is Expects.ABSENT or collection_field in row.values:
+            self._attach_to_collection(builder, unresolved, row.values.get(collection_field))
         else:
-            change_set.unresolved.append(unresolved)
+            builder.unresolved.append(unresolved)
+
+    def _attach_to_collection(
+        self, builder: SetBuilder, unresolved: UnresolvedItem, target: str | None
+    ) -> None:
+        """Attach an object at a many-to-any field, now that its collection is known."""
+        link = None
+        name = unresolved.field
+        if target:
+            link = link_of(self._catalogue, builder.collection, name, target)
+        if link:
+            self._attach_to_one(builder, unresolved.row, unresolved.item, link, name=name)
+        elif target and not self._item_parser(builder.collection, Expects.EITHER).tells_missing:
+            raise forbidden()  # as for a collection that is hidden
+        else:
+            reason = f'"{unresolved.collection_field}" must say to which collection it belongs'
+            problem = invalid_item(reason, builder.collection.name, name)
+            self.problems.add(problem, builder.rows[unresolved.row].position)
 
     def _attach_to_one(
-        self, change_set: ChangeSet, change: RowChange, name: str, value: object, link: Link
+        self, builder: SetBuilder, number: int, value: object, link: Link, *, name: str
     ) -> None:
-        position = change.position.below(name)
-        to_one = change_set.to_one_fields.get((name, link.target))
+        assert isinstance(value, Mapping)
+        row = builder.rows[number]
+        position = row.position.below(name)
+        to_one = builder.to_one.get((name, link.target))
         if to_one is None:
-            to_one = ToOne(name, link, self._target_set(change_set, link, position))
-            change_set.to_one_fields[name, link.target] = to_one
-        change.values[name] = PENDING_KEY
+            to_one = ToOneBuilder(name, link, self._target_set(builder, link, position))
+            builder.to_one[name, link.target] = to_one
+        row.values[name] = PENDING_KEY
+        targets = to_one.targets
         # An item of a collection that can only be read here may be named by its key.
-        is_writable = to_one.change_set.collection.is_writable
+        is_writable = targets.collection.is_writable
         expects = Expects.EITHER if is_writable else Expects.PRESENT
-        target_row = self._parse_item(to_one.change_set, value, position, expects)
-        if not is_writable and target_row.sent.keys() != {to_one.change_set.key_field}:
-            self._forbid(to_one.change_set.collection, position)
-        target_row.parent_row = target_row.parent_row or change
-        to_one.pairs.append((change, target_row))
+        target_number = self._parse_item(targets, value, position, expects)
+        target_row = targets.rows[target_number]
+        if not is_writable and target_row.sent.keys() != {targets.key_field}:
+            self._forbid(targets.collection, position)
+        # Rows that share an object share the one row; the first of them counts as its owner.
+        target_row.owner = target_row.owner or Owner(number)
+        to_one.pairs.append((number, target_number))
 
     # To-many fields
 
     def _attach_to_many(
-        self, change_set: ChangeSet, change: RowChange, name: str, value: object, link: Link
+        self, builder: SetBuilder, number: int, value: object, link: Link, *, name: str
     ) -> None:
-        to_many = change_set.to_many_fields.get(name)
+        owner = builder.rows[number]
+        to_many = builder.to_many.get(name)
         if to_many is None:
-            target_set = self._target_set(change_set, link, change.position.below(name))
-            to_many = change_set.to_many_fields[name] = ToMany(name, link, target_set)
+            elements = self._target_set(builder, link, owner.position.below(name))
+            to_many = builder.to_many[name] = ToManyBuilder(name, link, elements)
         if isinstance(value, list):
-            to_many.replaced_lists.append(change)
-            self._parse_elements(to_many, change, value, (), Expects.EITHER)
+            to_many.replaced_lists.append(number)
+            position = owner.position.below(name)
+            for index, element in enumerate(value):
+                element_number = self._add_element(
+                    to_many, number, element, position.below(index), Expects.EITHER
+                )
+                if element_number is not None:
+                    _set_place(to_many, element_number, index + 1)
         elif isinstance(value, Mapping) and value.keys() <= _LIST_CHANGES.keys():
-            self._parse_list_changes(to_many, change, value)
+            self._parse_list_changes(to_many, number, value, owner.position.below(name))
         else:
             reason = "it must be an array, or an object that holds create, update or delete"
-            self.problems.add(
-                invalid_item(reason, change_set.collection.name, name), change.position
-            )
+            problem = invalid_item(reason, builder.collection.name, name)
+            self.problems.add(problem, owner.position)
 
     def _parse_list_changes(
-        self, to_many: ToMany, owner: RowChange, value: Mapping[str, object]
+        self,
+        to_many: ToManyBuilder,
+        owner: int,
+        value: Mapping[str, object],
+        position: PayloadPosition,
     ) -> None:
         for action, elements in value.items():
+            below = position.below(action)
             if not isinstance(elements, list):
-                position = owner.position.below(to_many.name, action)
-                self._add_problem(to_many, position, "it must be an array")
+                self._add_problem(to_many, below, "it must be an array")
             elif action == "delete":
-                self._parse_removals(to_many, owner, elements)
+                self._parse_removals(to_many, owner, elements, below)
             else:
-                self._parse_elements(to_many, owner, elements, (action,), _LIST_CHANGES[action])
+                expects = _LIST_CHANGES[action]
+                for index, element in enumerate(elements):
+                    self._add_element(to_many, owner, element, below.below(index), expects)
 
-    def _parse_elements(
+    def _add_element(
         self,
-        to_many: ToMany,
-        owner: RowChange,
-        elements: list[object],
-        steps: tuple[str, ...],
+        to_many: ToManyBuilder,
+        owner: int,
+        element: object,
+        position: PayloadPosition,
         expects: Expects,
-    ) -> None:
-        """Parse elements of a list; `steps` lead from the field to them."""
-        for number, element in enumerate(elements):
-            position = owner.position.below(to_many.name, *steps, number)
-            change = self._parse_element(to_many, element, position, expects)
-            if change is None:
-                continue
-            # A row has one owner, and so stands in one list.
-            if change.parent_row:
-                self._add_problem(to_many, position, "it is there twice")
-                continue
-            change.parent_row = owner
-            _set_parent(to_many, change, None if steps else number + 1)
-            to_many.pairs.append((owner, change))
+    ) -> int | None:
+        """Add an element to the list of a row, and return its number unless there is a problem."""
+        number = self._parse_element(to_many, element, position, expects)
+        if number is None:
+            return None
+        row = to_many.elements.rows[number]
+        # A row has one owner, and so stands in one list.
+        if row.owner:
+            self._add_problem(to_many, position, "it is there twice")
+            return None
+        far = to_many.link.far
+        row.owner = Owner(owner, far)
+        row.values[far] = PENDING_KEY
+        to_many.pairs.append((owner, number))
+        return number
 
     def _parse_element(
-        self, to_many: ToMany, element: object, position: PayloadPosition, expects: Expects
-    ) -> RowChange | None:
+        self, to_many: ToManyBuilder, element: object, position: PayloadPosition, expects: Expects
+    ) -> int | None:
         """Parse an object, or the key of a row that is present."""
         if isinstance(element, Mapping):
             if isinstance(element.get(to_many.link.far), Mapping):
                 reason = f'"{to_many.link.far}" is what this list sets'
                 self._add_problem(to_many, position, reason)
-            return self._parse_item(to_many.change_set, element, position, expects)
+            return self._parse_item(to_many.elements, element, position, expects)
         if expects is Expects.ABSENT:
             self._add_problem(to_many, position, "it must be an object")
             return None
         if element is None or isinstance(element, list):
             self._add_problem(to_many, position, "it must be an object or a key")
             return None
-        item = {to_many.change_set.key_field: element}
-        return self._parse_item(to_many.change_set, item, position, Expects.PRESENT)
+        item = {to_many.elements.key_field: element}
+        return self._parse_item(to_many.elements, item, position, Expects.PRESENT)
 
-    def _parse_removals(self, to_many: ToMany, owner: RowChange, keys: list[object]) -> None:
-        collection = to_many.change_set.collection
-        for number, sent in enumerate(keys):
-            position = owner.position.below(to_many.name, "delete", number)
+    def _parse_removals(
+        self, to_many: ToManyBuilder, owner: int, keys: list[object], position: PayloadPosition
+    ) -> None:
+        collection = to_many.elements.collection
+        for index, sent in enumerate(keys):
+            element_position = position.below(index)
             try:
                 key = collection.key.type.parse(sent)
-                to_many.removals.append(ListRemoval(owner, sent, key, position))
+                to_many.removals.append(ListRemoval(owner, sent, key, element_position))
             except ValueError as error:
                 problem = value_problem(collection, collection.key.name, sent, error)
                 extensions = {**problem.extensions, "path": []}  # the element itself is the key
-                self.problems.add(replace(problem, extensions=extensions), position)
+                self.problems.add(replace(problem, extensions=extensions), element_position)
 
-    def _add_problem(self, to_many: ToMany, position: PayloadPosition, reason: str) -> None:
-        self.problems.add(invalid_item(reason, to_many.change_set.collection.name), position)
+    def _add_problem(self, to_many: ToManyBuilder, position: PayloadPosition, reason: str) -> None:
+        self.problems.add(invalid_item(reason, to_many.elements.collection.name), position)
 
 
-def _set_parent(to_many: ToMany, change: RowChange, number: int | None) -> None:
-    """Make a row an element of its owner's list, at this place where a field keeps the order."""
-    change.values[to_many.link.far] = PENDING_KEY
-    change.parent_field = to_many.link.far
+def _set_place(to_many: ToManyBuilder, element: int, place: int) -> None:
+    """Write the place of an element in its array, where a field keeps the order."""
     order_field = _order_field_of(to_many)
-    if order_field and number and change.values.get(order_field) is None:
-        change.values[order_field] = str(number)
+    values = to_many.elements.rows[element].values
+    if order_field and values.get(order_field) is None:
+        values[order_field] = str(place)
 
 
-def _order_field_of(to_many: ToMany) -> str | None:
+def _order_field_of(to_many: ToManyBuilder) -> str | None:
     """Return the field that keeps the order of a list, if places can be written to it."""
-    collection = to_many.change_set.collection
+    collection = to_many.elements.collection
     field = collection.fields.get(to_many.link.relation.order_field or "")
     if field is None or field.column is None or Trait.ARITHMETIC not in field.type.traits:
         return None
@@ -306,13 +330,6 @@ def _order_field_of(to_many: ToMany) -> str | None:
     if is_filled_by_database or field.name == collection.primary_key:
         return None
     return field.name
-
-
-def _sent_without_masks(change: RowChange) -> dict[str, object]:
-    """Return what was sent, without secrets that were sent back as they had been shown."""
-    return {
-        name: value for name, value in change.sent.items() if value != MASK or name in change.values
-    }
 
 
 def _is_list(value: object) -> bool:

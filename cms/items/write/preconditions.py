@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from cms.database.connections import Transaction
 from cms.errors import Problem, Refused, not_found
 from cms.etags import matches_version
 from cms.items.read.prepare import narrow_to_key
 from cms.items.read.reads import NO_ROW_VERSION
-from cms.items.write.transaction_reads import find
+from cms.items.write.executor import Executor
 from cms.query.language.ast import Query, RowOutput, Slot
 from cms.query.sql import locks
 from cms.schema.model import Collection
-from cms.store.context import RequestContext
-from cms.store.store import Store
 
 
 def check_match(
-    store: Store,
-    transaction: Transaction,
-    context: RequestContext,
-    collection: Collection,
-    *,
-    key: str,
-    if_match: str | None,
+    executor: Executor, collection: Collection, *, key: str, if_match: str | None
 ) -> None:
     """Lock an item and compare its version with an If-Match header, when there is one.
 
@@ -32,20 +23,13 @@ def check_match(
     """
     if if_match is None:
         return
-    version = _version(store, transaction, context, collection, key)
+    version = _version(executor, collection, key)
     if version is None:
         raise not_found()
     _compare(collection, if_match, version)
 
 
-def check_singleton(
-    store: Store,
-    transaction: Transaction,
-    context: RequestContext,
-    collection: Collection,
-    *,
-    if_match: str | None,
-) -> None:
+def check_singleton(executor: Executor, collection: Collection, *, if_match: str | None) -> None:
     """Compare the version of a singleton as `check_match` does.
 
     A singleton without a row, or with a hidden one, has a version of its own. Raises `Refused`
@@ -53,26 +37,21 @@ def check_singleton(
     """
     if if_match is None:
         return
-    transaction.run(locks.lock_singleton(collection))  # nobody else creates the row meanwhile
-    rows = transaction.run(locks.singleton_key(collection))
+    # Nobody else creates the row meanwhile.
+    executor.transaction.run(locks.lock_singleton(collection))
+    rows = executor.transaction.run(locks.singleton_key(collection))
     version = None
     if rows:
-        version = _version(store, transaction, context, collection, str(rows[0][0]))
+        version = _version(executor, collection, str(rows[0][0]))
     _compare(collection, if_match, version or NO_ROW_VERSION)
 
 
-def _version(
-    store: Store,
-    transaction: Transaction,
-    context: RequestContext,
-    collection: Collection,
-    key: str,
-) -> str | None:
+def _version(executor: Executor, collection: Collection, key: str) -> str | None:
     """Lock a row and return its version, None for a row that the caller cannot see."""
     # Locked before it is read, so that nobody changes the version in between.
-    transaction.run(locks.lock_row(collection, key))
+    executor.transaction.run(locks.lock_row(collection, key))
     query = narrow_to_key(Query(picks=(RowOutput.VERSION,)), Slot(0))
-    items = find(store, transaction, context, collection.name, query, literals=(key,))
+    items = executor.read(collection.name, query, (key,))
     return str(items[0][RowOutput.VERSION]) if items else None
 
 

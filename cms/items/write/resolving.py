@@ -7,13 +7,23 @@ use the read engine: a row that the caller may not see is missing for it, and is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from cms.access.guard import view_of
 from cms.errors import Problem, abbreviated
-from cms.items.write.changes import ChangeSet, Expects, PayloadPosition, RowChange, ToMany
+from cms.items.write.authorizing import WriteAuthorizer
+from cms.items.write.executor import Executor
+from cms.items.write.parsed import Expects, Owner, ParsedRow, ParsedSet, ParsedToMany, ParsedToOne
 from cms.items.write.payload_parser import PayloadParser
-from cms.items.write.rows import WriteContext, column_by_key, lock_list
-from cms.items.write.transaction_reads import find_unlimited
+from cms.items.write.problems import PayloadPosition, Problems
+from cms.items.write.resolved import (
+    ResolvedSet,
+    ResolvedToMany,
+    ResolvedToOne,
+    StoredRows,
+    deletes_dropped,
+)
+from cms.items.write.rows import column_by_key, lock_list
 from cms.query.language.ast import AtField, OperatorTest, Pick, Query, RowOutput, Slot
 from cms.schema.auto_fields import takes_null
 from cms.schema.field_names import FieldName
@@ -24,169 +34,220 @@ StoredValues = Mapping[str, Mapping[str, str | None]]
 """What rows hold in some of their fields, as text, by their keys."""
 
 
+@dataclass(frozen=True, slots=True)
+class _ListState:
+    """What is known of the lists of stored owners before they are written.
+
+    `near_values` are what the elements of owners hold in the field that points to them, by the
+    owners' numbers; `stored` are the elements that the payload names.
+    """
+
+    near_values: Mapping[int, str]
+    stored: StoredValues
+
+
 class Resolver:
     """Resolves one tree, from the root down."""
 
-    def __init__(self, write_context: WriteContext, parser: PayloadParser) -> None:
-        self._write_context = write_context
+    def __init__(
+        self, executor: Executor, parser: PayloadParser, authorizer: WriteAuthorizer
+    ) -> None:
+        self._executor = executor
         self._parser = parser
+        self._authorizer = authorizer
         self._problems = parser.problems
 
-    def resolve(self, change_set: ChangeSet) -> None:
-        """Resolve what is below a change set that is complete itself."""
-        self._resolve_targets(change_set)
-        for to_one in change_set.to_one_fields.values():
-            targets = to_one.change_set
-            self._find_rows(targets, self._stored(targets.collection, list(targets.by_key), ()))
-            self._descend(targets)
-        for to_many in change_set.to_many_fields.values():
-            self._resolve_list(change_set, to_many)
-            self._descend(to_many.change_set)
+    def resolve(self, parsed: ParsedSet, resolved: ResolvedSet) -> ResolvedSet:
+        """Return a set with what its payload says of related items, resolved as well.
 
-    def _descend(self, change_set: ChangeSet) -> None:
-        self._write_context.authorizer.complete(change_set, self._problems)
-        self.resolve(change_set)
+        `resolved` are its own rows, which are complete.
+        """
+        parsed = self._with_targets(parsed, resolved)
+        to_one = [self._resolve_to_one(field, resolved) for field in parsed.to_one]
+        to_many = [self._resolve_list(field, resolved) for field in parsed.to_many]
+        return replace(resolved, to_one=tuple(to_one), to_many=tuple(to_many))
 
-    def _resolve_targets(self, change_set: ChangeSet) -> None:
+    def _complete(self, parsed: ParsedSet, stored: StoredRows, above: ResolvedSet) -> ResolvedSet:
+        """Return a set below another, with its own rows and all that is below them."""
+        resolved = self._authorizer.complete(
+            parsed, self._problems, stored=stored, owners=above.rows
+        )
+        return self.resolve(parsed, resolved)
+
+    def _with_targets(self, parsed: ParsedSet, resolved: ResolvedSet) -> ParsedSet:
         """Read the collections of many-to-any objects for which the payload does not say them."""
-        unresolved_items = change_set.unresolved
-        if not unresolved_items:
-            return
-        fields = tuple(dict.fromkeys(item.collection_field for item in unresolved_items))
-        keys = [item.change.key for item in unresolved_items if item.change.key]
-        stored = self._stored(change_set.collection, keys, fields)
-        for item in unresolved_items:
-            row = stored.get(item.change.key or "", {})
-            self._parser.attach_resolved(change_set, item, row.get(item.collection_field))
+        if not parsed.unresolved:
+            return parsed
+        fields = tuple(dict.fromkeys(item.collection_field for item in parsed.unresolved))
+        row_keys = [resolved.rows[item.row].key for item in parsed.unresolved]
+        stored = self._stored(parsed.collection, [key for key in row_keys if key], fields)
+        targets = [
+            stored.get(key or "", {}).get(item.collection_field)
+            for item, key in zip(parsed.unresolved, row_keys, strict=True)
+        ]
+        return self._parser.attach_resolved(parsed, targets)
 
-    def _find_rows(self, change_set: ChangeSet, stored: StoredValues) -> None:
-        """Tell new rows from stored ones."""
-        for change in change_set.changes:
-            key = change.values.get(change_set.key_field)
-            change.is_new = key not in stored or change.expects is Expects.ABSENT
-            if not change.is_new:
-                change.key = change.values.pop(change_set.key_field)
-            elif change.expects is Expects.PRESENT:
-                change.is_new = False
-                sent_key = change.sent.get(change_set.key_field)
-                self._add_missing_item(change_set.collection, change.position, sent_key)
+    def _resolve_to_one(self, field: ParsedToOne, above: ResolvedSet) -> ResolvedToOne:
+        targets = field.targets
+        stored = self._stored(targets.collection, list(targets.numbers_by_key), ())
+        stored_rows = StoredRows(self._stored_keys(targets, stored))
+        resolved = self._complete(targets, stored_rows, above)
+        return ResolvedToOne(field.name, field.link, resolved, field.pairs)
+
+    def _stored_keys(self, parsed: ParsedSet, stored: StoredValues) -> dict[int, str | None]:
+        """Tell new rows from stored ones, and return the keys of these."""
+        keys: dict[int, str | None] = {}
+        for number, row in enumerate(parsed.rows):
+            key = row.values.get(parsed.key_field)
+            if key in stored and row.expects is not Expects.ABSENT:
+                keys[number] = key
+            elif row.expects is Expects.PRESENT:
+                keys[number] = None
+                sent_key = row.sent.get(parsed.key_field)
+                self._add_missing_item(parsed.collection, row.position, sent_key)
+        return keys
 
     # Lists
 
-    def _resolve_list(self, change_set: ChangeSet, to_many: ToMany) -> None:
-        elements = to_many.change_set
-        removed_keys = [removal.key for removal in to_many.removals]
-        keys = list(dict.fromkeys([*elements.by_key, *removed_keys]))
-        near_values = self._near_values(change_set, to_many)
-        replaced = [near_values[owner] for owner in to_many.replaced_lists if owner in near_values]
-        # The lock comes before the reads, so that what they show stays true until the end.
-        self._lock(to_many, keys, replaced)
-        fields = (to_many.link.far, *self._visible_order_field(to_many))
-        stored = self._stored(elements.collection, keys, fields)
-        self._find_rows(elements, stored)
-        # An element that stays where it is needs no write, and no permission to change it.
-        for owner, element in to_many.pairs:
-            if element.key and not element.is_new:
-                _drop_unchanged(to_many, element, stored[element.key], near_values.get(owner))
-        self._drop_removed(to_many, stored, near_values)
-        self._drop_unnamed(to_many, near_values)
-        if to_many.dropped and not to_many.deletes_dropped:
-            self._unlink(to_many)
+    def _resolve_list(self, field: ParsedToMany, above: ResolvedSet) -> ResolvedToMany:
+        elements = field.elements
+        state = self._list_state(field, above)
+        keys = self._stored_keys(elements, state.stored)
+        unchanged: dict[int, frozenset[str]] = {}
+        for owner, number in field.pairs:
+            key = keys.get(number)
+            if key is not None:
+                near = state.near_values.get(owner)
+                element = elements.rows[number]
+                unchanged[number] = _unchanged_fields(field, element, state.stored[key], near)
+        dropped = self._dropped(field, state)
+        unlinked = None
+        if dropped and not deletes_dropped(field.link):
+            unlinked = self._unlinked(field, dropped, above)
+        resolved = self._complete(elements, StoredRows(keys, unchanged), above)
+        return ResolvedToMany(field.name, field.link, resolved, field.pairs, dropped, unlinked)
 
-    def _visible_order_field(self, to_many: ToMany) -> tuple[str, ...]:
+    def _list_state(self, field: ParsedToMany, above: ResolvedSet) -> _ListState:
+        """Lock and read the elements that are named, and those of replaced lists."""
+        elements = field.elements
+        removed_keys = [removal.key for removal in field.removals]
+        keys = list(dict.fromkeys([*elements.numbers_by_key, *removed_keys]))
+        near_values = self._near_values(field, above)
+        replaced = [near_values[owner] for owner in field.replaced_lists if owner in near_values]
+        # The lock comes before the reads, so that what they show stays true until the end.
+        self._lock(field, keys, replaced)
+        fields = (field.link.far, *self._visible_order_field(field))
+        return _ListState(near_values, self._stored(elements.collection, keys, fields))
+
+    def _visible_order_field(self, field: ParsedToMany) -> tuple[str, ...]:
         """Return the field that keeps the order of a list, if the caller may read it.
 
         Where it may not, the service writes the places without comparing them.
         """
-        order = to_many.link.relation.order_field
+        order = field.link.relation.order_field
         if not order:
             return ()
-        context = self._write_context.context
+        context = self._executor.context
         view = view_of(
-            to_many.change_set.collection.name,
+            field.elements.collection.name,
             catalogue=context.snapshot.catalogue,
             policy=context.actor.policy,
         )
         return (order,) if view and view.sees(order) else ()
 
-    def _lock(self, to_many: ToMany, keys: list[str], near_values: list[str]) -> None:
+    def _lock(self, field: ParsedToMany, keys: list[str], near_values: list[str]) -> None:
         """Lock the rows that are about to be read.
 
         A row that another transaction moves to another list meanwhile must not be dropped here.
         """
         if keys or near_values:
             lock_list(
-                self._write_context,
-                to_many.change_set.collection,
-                to_many.link.far,
+                self._executor,
+                field.elements.collection,
+                field.link.far,
                 keys=keys,
                 near_values=near_values,
             )
 
-    def _near_values(self, change_set: ChangeSet, to_many: ToMany) -> dict[RowChange, str]:
+    def _near_values(self, field: ParsedToMany, above: ResolvedSet) -> dict[int, str]:
         """Return what the elements of stored owners hold in the field that points to them."""
         owners = {
-            owner.key: owner for owner in change_set.changes if owner.key and not owner.is_new
+            row.key: number for number, row in enumerate(above.rows) if row.key and not row.is_new
         }
-        near = to_many.link.near
-        if near == change_set.key_field:
+        near = field.link.near
+        if near == above.key_field:
             return {owner: key for key, owner in owners.items()}
-        values = column_by_key(self._write_context, change_set.collection, near, list(owners))
+        values = column_by_key(self._executor, above.collection, near, list(owners))
         return {owners[key]: value for key, value in values.items() if value is not None}
 
+    # Rows that leave lists
+
+    def _dropped(self, field: ParsedToMany, state: _ListState) -> dict[str, int]:
+        """Return the keys of the rows that leave lists, each with the owner of its list."""
+        dropped: dict[str, int] = {}
+        self._drop_removed(field, state, dropped)
+        self._drop_unnamed(field, state.near_values, dropped)
+        return dropped
+
     def _drop_removed(
-        self, to_many: ToMany, stored: StoredValues, near_values: Mapping[RowChange, str]
+        self, field: ParsedToMany, state: _ListState, dropped: dict[str, int]
     ) -> None:
         """Drop the elements of `delete` from the lists in which they are."""
-        elements = to_many.change_set
-        for removal in to_many.removals:
-            owner_value = stored.get(removal.key, {}).get(to_many.link.far)
-            if owner_value is None or owner_value != near_values.get(removal.owner):
+        elements = field.elements
+        for removal in field.removals:
+            owner_value = state.stored.get(removal.key, {}).get(field.link.far)
+            if owner_value is None or owner_value != state.near_values.get(removal.owner):
                 self._add_missing_item(elements.collection, removal.position, removal.sent)
-            elif removal.key in elements.by_key:
+            elif removal.key in elements.numbers_by_key:
                 problem = invalid_item("it is there twice", elements.collection.name)
                 self._problems.add(problem, removal.position)
             else:
-                to_many.dropped.setdefault(removal.key, removal.owner)
+                dropped.setdefault(removal.key, removal.owner)
 
-    def _drop_unnamed(self, to_many: ToMany, near_values: Mapping[RowChange, str]) -> None:
+    def _drop_unnamed(
+        self, field: ParsedToMany, near_values: Mapping[int, str], dropped: dict[str, int]
+    ) -> None:
         """Drop from replaced lists the stored elements that no array names."""
         owners = {
-            near_values[owner]: owner for owner in to_many.replaced_lists if owner in near_values
+            near_values[owner]: owner for owner in field.replaced_lists if owner in near_values
         }
         if not owners:
             return
-        far = to_many.link.far
-        stored = self._read(to_many.change_set.collection, far, list(owners), (far,))
+        far = field.link.far
+        elements = field.elements
+        stored = self._read(elements.collection, far, list(owners), (far,))
         for key, row in stored.items():
-            if key not in to_many.change_set.by_key:
-                to_many.dropped.setdefault(key, owners[str(row[far])])
+            if key not in elements.numbers_by_key:
+                dropped.setdefault(key, owners[str(row[far])])
 
-    def _unlink(self, to_many: ToMany) -> None:
-        """Change the dropped rows as if the caller itself set the field to null."""
-        collection = to_many.change_set.collection
-        far = to_many.link.far
-        unlinked = ChangeSet(collection, to_many.change_set.level)
-        to_many.unlinked = unlinked
-        for key, owner in to_many.dropped.items():
-            change = RowChange(
+    def _unlinked(
+        self, field: ParsedToMany, dropped: Mapping[str, int], above: ResolvedSet
+    ) -> ResolvedSet:
+        """Return the dropped rows, changed as if the caller itself set the field to null."""
+        collection = field.elements.collection
+        far = field.link.far
+        parsed_rows = [
+            ParsedRow(
                 {far: None},
                 {far: None},
-                owner.position.below(to_many.name),
+                above.rows[owner].position.below(field.name),
                 Expects.PRESENT,
-                parent_row=owner,
-                key=key,
-                is_new=False,
+                owner=Owner(owner),
             )
-            unlinked.changes.append(change)
+            for owner in dropped.values()
+        ]
+        parsed = ParsedSet(collection, field.elements.level, parsed_rows)
+        stored = StoredRows(dict(enumerate(dropped)))
+        problems = self._problems
+        if not takes_null(collection.fields[far]):
+            reason = (
+                f'they cannot be without "{far}": delete them, or set one_deselect_action to delete'
+            )
+            problems.add(invalid_item(reason, collection.name), parsed_rows[0].position)
+            # What else is wrong with them follows from it.
+            problems = Problems()
         # Completed like changes that the caller sent: the same permissions and rules apply.
-        if takes_null(collection.fields[far]):
-            self._write_context.authorizer.complete(unlinked, self._problems)
-            return
-        reason = (
-            f'they cannot be without "{far}": delete them, or set one_deselect_action to delete'
-        )
-        self._problems.add(invalid_item(reason, collection.name), unlinked.changes[0].position)
+        return self._authorizer.complete(parsed, problems, stored=stored, owners=above.rows)
 
     def _add_missing_item(
         self, collection: Collection, position: PayloadPosition, sent_key: object
@@ -199,7 +260,7 @@ class Resolver:
         name = collection.name
         message = f'A key points to an item of "{name}" that is not there, or not in this list.'
         extensions: dict[str, object] = {"collection": collection.name, "path": []}
-        if self._write_context.context.actor.policy.is_admin:
+        if self._executor.context.actor.policy.is_admin:
             extensions["field"] = collection.primary_key
             extensions["value"] = abbreviated(sent_key)
         self._problems.add(Problem("INVALID_FOREIGN_KEY", message, extensions), position)
@@ -221,14 +282,7 @@ class Resolver:
         named = tuple(Pick(name, FieldName(name)) for name in fields)
         is_one_of = AtField(FieldName(column), OperatorTest("_in", (Slot(0),)))
         query = Query(picks=(RowOutput.KEY, *named), filter=is_one_of)
-        items = find_unlimited(
-            self._write_context.store,
-            self._write_context.context,
-            self._write_context.transaction.execute,
-            collection.name,
-            query,
-            (tuple(values),),
-        )
+        items = self._executor.read_unlimited(collection.name, query, (tuple(values),))
         rows: dict[str, dict[str, str | None]] = {}
         for item in items:
             rows[str(item[RowOutput.KEY])] = {name: _as_text(item[name]) for name in fields}
@@ -239,12 +293,18 @@ def _as_text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _drop_unchanged(
-    to_many: ToMany, element: RowChange, stored: Mapping[str, str | None], near: str | None
-) -> None:
-    """Do not write an element for a list and place that it has already."""
-    order = to_many.link.relation.order_field
-    wanted = {to_many.link.far: near, order: element.values.get(order or "")}
-    for name, value in wanted.items():
-        if name and value is not None and stored.get(name) == value:
-            del element.values[name]
+def _unchanged_fields(
+    field: ParsedToMany, element: ParsedRow, stored: Mapping[str, str | None], near: str | None
+) -> frozenset[str]:
+    """Return the fields of list and place that an element holds already.
+
+    An element that stays where it is needs no write, and no permission to change it.
+    """
+    order = field.link.relation.order_field
+    unchanged: set[str] = set()
+    if near is not None and stored.get(field.link.far) == near:
+        unchanged.add(field.link.far)
+    place = element.values.get(order) if order else None
+    if order and place is not None and stored.get(order) == place:
+        unchanged.add(order)
+    return frozenset(unchanged)

@@ -7,24 +7,18 @@ write what has been decided before they are called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from cms.database.connections import Row, Transaction
+from cms.database.connections import Row
 from cms.database.statements import statement
 from cms.errors import invalid_payload, not_found
 from cms.fragment import Fragment
-from cms.items.write.authorizing import WriteAuthorizer
-from cms.query.plan.bindings import Bindings, bind_values
+from cms.items.write.executor import Executor
+from cms.items.write.parsed import RowValues
 from cms.query.sql import locks, write
 from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
-from cms.query.sql.statement import Statement
 from cms.schema.model import Collection
-from cms.schema.payload import Values
-from cms.store.context import RequestContext
-from cms.store.identity import ClientInfo
-from cms.store.store import Store
 
 Columns = tuple[str, ...]
 
@@ -32,59 +26,38 @@ WrittenRow = tuple[str, int | None]
 """A row as it was written: its key, and its revision where it left one."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteContext:
-    """What one write runs under: its transaction, structure and rights, and who it is for.
-
-    `while_waiting` can be done while the database writes.
-    """
-
-    store: Store
-    transaction: Transaction
-    context: RequestContext
-    client: ClientInfo
-    authorizer: WriteAuthorizer
-    history_action: str | None = None
-    while_waiting: Callable[[], None] | None = None
-
-
-def author(context: RequestContext, client: ClientInfo) -> tuple[str | None, ...]:
-    """Return what the history says of who wrote: the author's values of `ArgumentSlots`."""
-    return context.actor.user, client.ip, client.user_agent, client.origin
-
-
 # Inserts and updates
 
 
 def insert_rows(
-    write_context: WriteContext, collection: Collection, rows: Sequence[Values]
+    executor: Executor, collection: Collection, rows: Sequence[RowValues]
 ) -> list[WrittenRow]:
     """Insert rows and return them in their order."""
     groups = group_by_columns(rows)
     if len(groups) < 2:
-        return _insert_group(write_context, collection, rows) if rows else []
+        return _insert_group(executor, collection, rows) if rows else []
     # Several statements would number the rows group by group: give them their numbers before.
-    rows = _with_keys(write_context, collection, rows)
-    rows = _with_sort_values(write_context, collection, rows)
+    rows = _with_keys(executor, collection, rows)
+    rows = _with_sort_values(executor, collection, rows)
     written: dict[int, WrittenRow] = {}
     for indexes in groups.values():  # cms/items/write/deferred_keys.py relies on this order
-        group = _insert_group(write_context, collection, [rows[index] for index in indexes])
+        group = _insert_group(executor, collection, [rows[index] for index in indexes])
         written.update(zip(indexes, group, strict=True))
     return [written[index] for index in range(len(rows))]
 
 
 def _insert_group(
-    write_context: WriteContext, collection: Collection, rows: Sequence[Values]
+    executor: Executor, collection: Collection, rows: Sequence[RowValues]
 ) -> list[WrittenRow]:
     columns = tuple(sorted(rows[0]))
-    written: list[WrittenRow] = run_action(write_context, "insert", collection, columns, rows)
+    written: list[WrittenRow] = run_action(executor, "insert", collection, columns, rows)
     if len(written) != len(rows):  # a trigger of the table may turn rows away
         raise invalid_payload("The database did not take every item", collection=collection.name)
     return written
 
 
 def update_rows(
-    write_context: WriteContext, collection: Collection, rows: Sequence[tuple[str, Values]]
+    executor: Executor, collection: Collection, rows: Sequence[tuple[str, RowValues]]
 ) -> list[WrittenRow]:
     """Change rows by their keys and return them in their order; one unknown key refuses them all.
 
@@ -94,13 +67,13 @@ def update_rows(
     keyed_rows = [{key_field: key, **values} for key, values in rows]
     groups = group_by_columns(keyed_rows)
     if len(groups) > 1:
-        lock_rows(write_context, collection, [key for key, _ in rows])
+        lock_rows(executor, collection, [key for key, _ in rows])
     written: dict[int, WrittenRow] = {}
     for names, indexes in groups.items():
         columns = (key_field, *(name for name in names if name != key_field))
         action = "update" if len(columns) > 1 else "touch"
         group = [keyed_rows[index] for index in indexes]
-        returned = run_action(write_context, action, collection, columns, group)
+        returned = run_action(executor, action, collection, columns, group)
         if len(returned) < len(indexes):
             raise not_found()
         for number, key, revision in returned:  # PostgreSQL counts the rows from 1
@@ -108,8 +81,12 @@ def update_rows(
     return [written[index] for index in range(len(rows))]
 
 
-def group_by_columns(rows: Sequence[Values]) -> dict[Columns, list[int]]:
+def group_by_columns(rows: Sequence[RowValues]) -> Mapping[Columns, Sequence[int]]:
     """Group the indexes of rows by their columns: a column that is not named gets its default."""
+    orders = set(map(tuple, rows))
+    # Nearly always all rows name the same columns in one order.
+    if len(orders) == 1:
+        return {tuple(sorted(orders.pop())): range(len(rows))}
     by_order: dict[Columns, list[int]] = {}
     for index, row in enumerate(rows):
         by_order.setdefault(tuple(row), []).append(index)
@@ -125,15 +102,15 @@ def group_by_columns(rows: Sequence[Values]) -> dict[Columns, list[int]]:
 # Locks and columns
 
 
-def lock_rows(write_context: WriteContext, collection: Collection, keys: Sequence[str]) -> None:
+def lock_rows(executor: Executor, collection: Collection, keys: Sequence[str]) -> None:
     """Lock rows until the transaction ends, in the order of their keys as every write does."""
     key_field = str(collection.primary_key)
-    rows: list[Values] = [{key_field: key} for key in keys]
-    run_action(write_context, "lock", collection, (key_field,), rows)
+    rows: list[RowValues] = [{key_field: key} for key in keys]
+    run_action(executor, "lock", collection, (key_field,), rows)
 
 
 def lock_list(
-    write_context: WriteContext,
+    executor: Executor,
     collection: Collection,
     far: str,
     *,
@@ -141,8 +118,7 @@ def lock_list(
     near_values: Sequence[str],
 ) -> None:
     """Lock rows by their keys, and all that point in the column `far` to any of `near_values`."""
-    run_cached(
-        write_context,
+    executor.run_cached(
         ("lock list", collection.name, far),
         lambda: locks.lock_list(collection, far, ArgumentSlots()),
         [array(keys), array(near_values)],
@@ -150,11 +126,10 @@ def lock_list(
 
 
 def column_by_key(
-    write_context: WriteContext, collection: Collection, column: str, keys: Sequence[str]
+    executor: Executor, collection: Collection, column: str, keys: Sequence[str]
 ) -> dict[str, str | None]:
     """Return what rows hold in one column, by their keys."""
-    rows = run_cached(
-        write_context,
+    rows = executor.run_cached(
         ("column", collection.name, column),
         lambda: locks.column_by_key(collection, column, ArgumentSlots()),
         [array(keys)],
@@ -165,41 +140,33 @@ def column_by_key(
 # Revisions
 
 
-def link_revisions(write_context: WriteContext, links: Sequence[tuple[int, int]]) -> None:
+def link_revisions(executor: Executor, links: Sequence[tuple[int, int]]) -> None:
     """Give revisions of this transaction their parents, the revisions of the enclosing writes."""
     if links:
         revisions, parents = zip(*links, strict=True)
         arguments = (list(revisions), list(parents))
-        write_context.transaction.execute(statement("link_revisions"), arguments)
+        executor.transaction.execute(statement("link_revisions"), arguments)
 
 
-def reserve_revisions(write_context: WriteContext, count: int) -> list[int]:
+def reserve_revisions(executor: Executor, count: int) -> list[int]:
     """Return numbers that no revision has, for `replace_reserved_revisions`."""
     if not count:
         return []
-    rows = write_context.transaction.execute(statement("reserve_revisions"), (count,))
+    rows = executor.transaction.execute(statement("reserve_revisions"), (count,))
     return [number for (number,) in rows]
 
 
-def replace_reserved_revisions(
-    write_context: WriteContext, parents: Mapping[int, int | None]
-) -> None:
+def replace_reserved_revisions(executor: Executor, parents: Mapping[int, int | None]) -> None:
     """Replace reserved numbers, as parents of revisions of this transaction, by the true ones."""
     if parents:
         arguments = (list(parents), list(parents.values()))
-        write_context.transaction.execute(statement("replace_parents"), arguments)
+        executor.transaction.execute(statement("replace_parents"), arguments)
 
 
 # Statements
 
 
-def finish_statement(fragment: Fragment) -> Statement:
-    """Number the parameters of a statement, for the cache of statements."""
-    text, values = fragment.numbered()
-    return Statement(text, values, (), ())
-
-
-def column_values(columns: Columns, rows: Sequence[Values], *, single: bool) -> list[object]:
+def column_values(columns: Columns, rows: Sequence[RowValues], *, single: bool) -> list[object]:
     """Return the values of one row as they are, those of several as one array for each column."""
     if single:
         return [rows[0][name] for name in columns]
@@ -208,38 +175,20 @@ def column_values(columns: Columns, rows: Sequence[Values], *, single: bool) -> 
     return [array([row[name] for row in rows]) for name in columns]
 
 
-def run_cached(
-    write_context: WriteContext,
-    cache_key: Hashable,
-    make_fragment: Callable[[], Fragment],
-    values: Sequence[object],
-) -> list[Row]:
-    """Run a statement on the author and these values; it is printed once for each cache key."""
-    cached = write_context.context.snapshot.statements.setdefault_with(
-        cache_key, lambda: finish_statement(make_fragment())
-    )
-    literals = [*author(write_context.context, write_context.client), *values]
-    return write_context.transaction.execute(
-        cached.text,
-        bind_values(cached.values, Bindings(literals)),
-        while_waiting=write_context.while_waiting,
-    )
-
-
 _PRINTERS = {"insert": write.insert, "update": write.update}
 _PRINTERS_BY_KEY = {"touch": write.touch, "delete": write.delete, "lock": locks.lock_by_key}
 
 
 def run_action(
-    write_context: WriteContext,
+    executor: Executor,
     action: str,
     collection: Collection,
     columns: Columns,
-    rows: Sequence[Values],
+    rows: Sequence[RowValues],
 ) -> list[Row]:
     """Run the statement of an action; it is printed once for all writes of its shape."""
     single = len(rows) == 1 and action != "lock"
-    history_action = write_context.history_action
+    history_action = executor.history_action
 
     def make_fragment() -> Fragment:
         arguments = ArgumentSlots(single=single, history_action=history_action)
@@ -250,29 +199,29 @@ def run_action(
 
     cache_key = (action, history_action, collection.name, columns, single)
     values = column_values(columns, rows, single=single)
-    return run_cached(write_context, cache_key, make_fragment, values)
+    return executor.run_cached(cache_key, make_fragment, values)
 
 
 # Automatic keys and places
 
 
-def advance_keys(write_context: WriteContext, collection: Collection, keys: Sequence[str]) -> None:
+def advance_keys(executor: Executor, collection: Collection, keys: Sequence[str]) -> None:
     """Advance the sequence of a collection past keys that a call brings."""
     if keys and collection.key.has_sequence:
         arguments = (collection.name, collection.key.name, array(keys))
-        write_context.transaction.execute(statement("advance_keys"), arguments)
+        executor.transaction.execute(statement("advance_keys"), arguments)
 
 
 def _with_keys(
-    write_context: WriteContext, collection: Collection, rows: Sequence[Values]
-) -> Sequence[Values]:
+    executor: Executor, collection: Collection, rows: Sequence[RowValues]
+) -> Sequence[RowValues]:
     """Give rows without a key their automatic keys, in the order of the rows."""
     key = collection.key
     if not key.column or not key.column.has_auto_increment or key.column.is_generated:
         return rows
     sent_keys = {row.get(key.name) for row in rows}
     keyless = [index for index, row in enumerate(rows) if row.get(key.name) is None]
-    new_keys = _next_keys(write_context, collection, sent_keys, count=len(keyless))
+    new_keys = _next_keys(executor, collection, sent_keys, count=len(keyless))
     completed = list(rows)
     # There are no new keys where no sequence makes them.
     for index, new_key in zip(keyless, new_keys, strict=False):
@@ -281,13 +230,13 @@ def _with_keys(
 
 
 def _next_keys(
-    write_context: WriteContext, collection: Collection, sent_keys: set[str | None], *, count: int
+    executor: Executor, collection: Collection, sent_keys: set[str | None], *, count: int
 ) -> list[str]:
     """Return the next automatic keys, without those that rows of the call bring themselves."""
     keys: list[str] = []
     while len(keys) < count:
         arguments = (collection.name, collection.key.name, str(count - len(keys)))
-        rows = write_context.transaction.execute(statement("next_keys"), arguments)
+        rows = executor.transaction.execute(statement("next_keys"), arguments)
         if not rows:  # no sequence makes them
             break
         keys += [key for (key,) in rows if key not in sent_keys]
@@ -295,13 +244,13 @@ def _next_keys(
 
 
 def _with_sort_values(
-    write_context: WriteContext, collection: Collection, rows: Sequence[Values]
-) -> Sequence[Values]:
+    executor: Executor, collection: Collection, rows: Sequence[RowValues]
+) -> Sequence[RowValues]:
     """Give rows their places at the end of the manual order, in the order of the rows."""
     sort_field = write.auto_sort_field(collection)
     if sort_field is None:
         return rows
-    ((last,),) = write_context.transaction.run(write.last_position(sort_field))
+    ((last,),) = executor.transaction.run(write.last_position(sort_field))
     return [
         {sort_field.name: str(last + number), **row} for number, row in enumerate(rows, start=1)
     ]

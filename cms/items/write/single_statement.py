@@ -9,18 +9,20 @@ tests on the row as it was and as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
 
 from cms.access.guard import guard, view_of
 from cms.access.write_permissions import RowRules
+from cms.database.error_mapping import Conflict
 from cms.errors import forbidden, not_found
 from cms.fragment import Fragment
-from cms.items.read.reads import Item
-from cms.items.write.calls import WriteCall
-from cms.items.write.changes import ChangeSet
-from cms.items.write.rows import Columns, author, column_values, finish_statement, group_by_columns
+from cms.items.write.calls import WriteCall, WrittenItems
+from cms.items.write.conflicts import locating_conflicts
+from cms.items.write.executor import author, finish_statement
+from cms.items.write.inquiry import PayloadInquiry, asked_set
+from cms.items.write.resolved import ResolvedSet
+from cms.items.write.rows import Columns, column_values, group_by_columns
 from cms.query.language.ast import Query
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.links import Link
@@ -52,72 +54,97 @@ class WriteShape:
     single: bool = True
 
 
-RunStatement = Callable[[], list[Item] | None]
-"""Runs a statement and returns its items as the caller may read them; None where it may not."""
+@dataclass(frozen=True, slots=True)
+class StatementRun:
+    """A statement that is all of a call, with the literals of the call.
+
+    `root` are the rows that it writes, None for a deletion.
+    """
+
+    call: WriteCall
+    shape: WriteShape
+    statement: Statement
+    literals: Sequence[object]
+    root: ResolvedSet | None = None
+
+    def run(self) -> WrittenItems:
+        """Run it and return its items as the caller may read them; None where it may not.
+
+        Raises `Refused` with the row whose value the database refuses.
+        """
+        if self.root is None:
+            return self._run()
+        try:
+            with locating_conflicts(self.root.collection, self.root.rows):
+                return self._run()
+        except Conflict as conflict:
+            # The statement reaches its values only after the caller was found to be permitted.
+            catalogue = self.call.context.snapshot.catalogue
+            asked = asked_set(self.root)
+            conflict.inquiry = PayloadInquiry(catalogue, [asked], is_permitted=True)
+            raise
+
+    def _run(self) -> WrittenItems:
+        context = self.call.context
+        statement = self.statement
+        bindings = Bindings(self.literals, context.actor.user, context.actor.role)
+        parameters = bind_values(statement.values, bindings)
+        rows = self.call.store.database.fetch_primary(statement.text, parameters)
+        check_version(context.snapshot, statement.version(rows))
+        items = statement.items(rows)
+        if not items:
+            # The last column of the one row is whether the caller sees the stored row.
+            is_visible = self.shape.row_rules.before and rows[0][-1]
+            raise forbidden() if is_visible else not_found()
+        if not statement.counts:
+            return items
+        pairs = zip(items, rows, strict=True)
+        return [item for item, row in pairs if statement.extra_columns(row)[0]] or None
 
 
-def plan_insert(call: WriteCall, root: ChangeSet) -> RunStatement | None:
+def plan_insert(call: WriteCall, root: ResolvedSet) -> StatementRun | None:
     """Return what inserts rows, and answers them in their order; None for a transaction."""
-    rows = [change.values for change in root.changes]
+    rows = [row.values for row in root.rows]
     groups = group_by_columns(rows)
     if len(groups) != 1:
         return None
     single = len(rows) == 1
     # The statement tests one rule, and several rows may each have their own.
-    if not single and any(change.rule is not None for change in root.changes):
+    if not single and any(row.rule is not None for row in root.rows):
         return None
     columns = next(iter(groups))
-    row_rules = RowRules(after=root.changes[0].rule)
+    row_rules = RowRules(after=root.rows[0].rule)
     shape = WriteShape("insert", root.collection, columns, row_rules, single)
-    values = column_values(columns, rows, single=single)
-    return _plan(call, shape, values, row_count=len(rows))
+    return _plan(call, shape, column_values(columns, rows, single=single), root)
 
 
-def plan_update(call: WriteCall, root: ChangeSet, row_rules: RowRules) -> RunStatement | None:
+def plan_update(call: WriteCall, root: ResolvedSet, row_rules: RowRules) -> StatementRun | None:
     """Return what changes one row and answers it; None for a transaction."""
-    (change,) = root.changes
-    if not change.values:
+    (row,) = root.rows
+    if not row.values:
         return None
-    names = [name for name in sorted(change.values) if name != root.key_field]
-    values = [change.key, *(change.values[name] for name in names)]
+    names = [name for name in sorted(row.values) if name != root.key_field]
+    values = [row.key, *(row.values[name] for name in names)]
     shape = WriteShape("update", root.collection, (root.key_field, *names), row_rules)
-    return _plan(call, shape, values)
+    return _plan(call, shape, values, root)
 
 
-def plan_delete(call: WriteCall, key: str, row_rules: RowRules) -> RunStatement | None:
+def plan_delete(call: WriteCall, key: str, row_rules: RowRules) -> StatementRun | None:
     """Return what deletes one row; None for a transaction."""
     columns = (str(call.collection.primary_key),)
     return _plan(call, WriteShape("delete", call.collection, columns, row_rules), [key])
 
 
 def _plan(
-    call: WriteCall, shape: WriteShape, values: Sequence[object], *, row_count: int = 1
-) -> RunStatement | None:
+    call: WriteCall, shape: WriteShape, values: Sequence[object], root: ResolvedSet | None = None
+) -> StatementRun | None:
     statement = _statement(call, shape)
+    row_count = len(root.rows) if root else 1
     # A write whose answer turns out too large must be undone, which takes a transaction.
     if statement is _NEEDS_TRANSACTION or _may_be_large(call, statement, row_count):
         return None
     literals = (*call.parsed.literals, *author(call.context, call.client), *values)
-    return partial(_run, call, shape, statement, literals)
-
-
-def _run(
-    call: WriteCall, shape: WriteShape, statement: Statement, literals: Sequence[object]
-) -> list[Item] | None:
-    context = call.context
-    bindings = Bindings(literals, context.actor.user, context.actor.role)
-    parameters = bind_values(statement.values, bindings)
-    rows = call.store.database.fetch_primary(statement.text, parameters)
-    check_version(context.snapshot, statement.version(rows))
-    items = statement.items(rows)
-    if not items:
-        # The last column of the one row is whether the caller sees the stored row.
-        raise forbidden() if shape.row_rules.before and rows[0][-1] else not_found()
-    if statement.counts:
-        items = [
-            item for item, row in zip(items, rows, strict=True) if statement.extra_columns(row)[0]
-        ]
-    return items or None
+    return StatementRun(call, shape, statement, literals, root)
 
 
 # The statement

@@ -11,13 +11,13 @@ from cms.errors import Problem, Refused, abbreviated, invalid_payload, not_found
 from cms.fragment import Fragment, commas, param
 from cms.items.read.reads import parse_key
 from cms.items.write.authorizing import WriteAuthorizer
-from cms.items.write.rows import author
+from cms.items.write.executor import author
 from cms.query.sql import locks, sorting
 from cms.schema.model import Collection, Field
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
-from cms.store.store import Store, WritePlan
+from cms.store.store import Store
 
 
 def move_item(
@@ -35,19 +35,17 @@ def move_item(
     numbers, NOT_FOUND for an item that does not exist.
     """
 
-    def plan(context: RequestContext) -> WritePlan[None]:
-        return WritePlan(partial(_move_authorized, store, context, identity, name, payload))
-
-    store.run_write(identity, plan, idempotency=idempotency)
+    work = partial(_move_authorized, store, identity, name, payload)
+    store.run_in_transaction(identity, work, idempotency=idempotency)
 
 
 def _move_authorized(
     store: Store,
-    context: RequestContext,
     identity: Identity,
     name: str,
     payload: Mapping[str, object],
     transaction: Transaction,
+    context: RequestContext,
 ) -> None:
     collection = writable_collection(
         name,

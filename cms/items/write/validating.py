@@ -11,10 +11,10 @@ from cms.access.policy import Grant
 from cms.database.connections import Fetch
 from cms.errors import Problem
 from cms.items.write.caller_values import caller_values
-from cms.items.write.changes import ChangeSet, Problems, RowChange
 from cms.items.write.field_rules import FieldRules, field_rules, filled_values
+from cms.items.write.problems import Problems
+from cms.items.write.resolved import ResolvedRow
 from cms.query.language.ast import CallerValue
-from cms.query.plan.links import link_of
 from cms.query.rules.validation import PayloadRule, RuleContext, caller_paths, failures
 from cms.query.sql.row_checks import item_contents
 from cms.schema.auto_fields import missing
@@ -44,32 +44,33 @@ class PayloadValidator:
         return rules
 
     def field_problems(
-        self, rules: FieldRules, collection: Collection, change: RowChange
+        self, rules: FieldRules, collection: Collection, row: ResolvedRow
     ) -> list[Problem]:
         """Return the problems by those rules of fields that need nothing but the payload."""
-        values = self._payload(collection, change)
-        rule_context = self._rule_context(collection, rules.all_rules, change)
-        unsent_values = filled_values(rules, change) if change.is_new else {}
+        values = row.payload
+        rule_context = self._rule_context(collection, rules.all_rules, is_creation=row.is_new)
+        unsent_values = filled_values(rules, row.values) if row.is_new else {}
         rule_context = replace(rule_context, unsent_values=unsent_values)
         # Validations skip fields without any value, even those of a new item.
         problems = rules.validation_problems(values, replace(rule_context, is_creation=False))
-        if change.is_new:
+        if row.is_new:
             problems += map(missing, rules.missing_on_create(values, rule_context))
         return problems
 
     def grant_problems(
-        self, grant: Grant, collection: Collection, change: RowChange, presets: Json
+        self, grant: Grant, collection: Collection, row: ResolvedRow, presets: Json
     ) -> list[Problem]:
         """Return the problems by the validation of a permission that has one."""
         assert grant.validation is not None
-        values = {**presets, **change.sent, **self._parent_reference(collection, change)}
-        rule_context = self._rule_context(collection, [grant.validation], change)
+        values = {**presets, **row.sent, **row.owner_reference}
+        rules = [grant.validation]
+        rule_context = self._rule_context(collection, rules, is_creation=row.is_new)
         return failures(grant.validation, values, rule_context)
 
     def check_conditions(
         self,
-        change_set: ChangeSet,
-        changes: Sequence[RowChange],
+        collection: Collection,
+        rows: Sequence[ResolvedRow],
         fetch: Fetch,
         problems: Problems,
     ) -> None:
@@ -77,25 +78,23 @@ class PayloadValidator:
 
         A required field that was empty before the change may stay empty.
         """
-        collection = change_set.collection
         rules = self.rules_of(collection)
-        if not rules.conditions or not changes:
+        if not rules.conditions or not rows:
             return
-        keys = [str(change.key) for change in changes]
+        keys = [str(row.key) for row in rows]
         text, values = item_contents(collection, keys).numbered()
         stored: dict[object, Any] = {
-            key: jsontext.loads_stored(row) for key, row in fetch(text, values)
+            key: jsontext.loads_stored(content) for key, content in fetch(text, values)
         }
-        for change in changes:
-            before = stored.get(change.key, {})
-            after = {**before, **self._payload(collection, change)}
-            rule_context = self._rule_context(collection, rules.all_rules, change)
-            # The whole item is known here: a field that it lacks is an empty one.
-            rule_context = replace(rule_context, is_creation=True)
+        # The whole item is known here: a field that it lacks is an empty one.
+        rule_context = self._rule_context(collection, rules.all_rules, is_creation=True)
+        for row in rows:
+            before = stored.get(row.key, {})
+            after = {**before, **row.payload}
             missing_before = rules.missing_fields(before, rule_context)
             for field in rules.missing_fields(after, rule_context):
                 if field not in missing_before:
-                    problems.add(missing(field), change.position)
+                    problems.add(missing(field), row.position)
 
     def values_of(self, paths: Iterable[CallerValue]) -> Mapping[CallerValue, tuple[object, ...]]:
         """Return at least what these paths lead to; a call looks each path up only once."""
@@ -105,38 +104,15 @@ class PayloadValidator:
             self._caller_values.update(values)
         return self._caller_values
 
-    def _payload(self, collection: Collection, change: RowChange) -> Json:
-        presets = change.presets or {}
-        return {**presets, **change.sent, **self._parent_reference(collection, change)}
-
-    def _parent_reference(self, collection: Collection, change: RowChange) -> Json:
-        """Return what an element of a list holds in the field that points to its owner.
-
-        It takes the place of whatever was sent for that field.
-        """
-        name = change.parent_field
-        parent = change.parent_row
-        if name is None or parent is None or name not in change.values:
-            return {}
-        catalogue = self._context.snapshot.catalogue
-        link = link_of(catalogue, collection, name)
-        points_to_key = (
-            link is not None and link.far == catalogue.collections[link.target].primary_key
-        )
-        # The key of a new owner is not known yet: rules see what was sent for it.
-        if points_to_key and not parent.is_new:
-            return {name: parent.key}
-        return {name: parent.sent}
-
     def _rule_context(
-        self, collection: Collection, rules: Iterable[PayloadRule], change: RowChange
+        self, collection: Collection, rules: Iterable[PayloadRule], *, is_creation: bool
     ) -> RuleContext:
         actor = self._context.actor
         paths = frozenset(path for rule in rules for path in caller_paths(rule))
         return RuleContext(
             collection,
             self._context.snapshot.catalogue,
-            is_creation=change.is_new,
+            is_creation=is_creation,
             user=actor.user,
             role=actor.role,
             caller_values=self.values_of(paths),

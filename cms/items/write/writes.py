@@ -26,6 +26,7 @@ from cms.items.write.calls import (
     new_call,
 )
 from cms.items.write.plans import (
+    MatchingSingletonPlan,
     plan_create,
     plan_delete,
     plan_delete_many,
@@ -33,14 +34,15 @@ from cms.items.write.plans import (
     plan_update,
     plan_update_each,
     plan_update_many,
+    with_precondition,
 )
-from cms.items.write.preconditions import check_match, check_singleton
 from cms.query.language.ast import ParsedQuery, Query
 from cms.query.language.parse import parse_query_string
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
-from cms.store.store import Store, WritePlan
+from cms.store.store import Store
+from cms.store.write_plan import WritePlan
 
 _EMPTY_QUERY = ParsedQuery(Query())
 
@@ -87,8 +89,8 @@ def create(
 
 def _plan_create(call: WriteCall, *, payload: object) -> WritePlan[bytes | None]:
     if isinstance(payload, list):
-        return _as_body(call, plan_create(call, payload), single=False)
-    return _as_body(call, plan_create(call, [payload]), single=True)
+        return BodyPlan(call, plan_create(call, payload), single=False)
+    return BodyPlan(call, plan_create(call, [payload]), single=True)
 
 
 # Update
@@ -113,7 +115,7 @@ def _plan_update_one(
 ) -> WritePlan[bytes | None]:
     key = parse_key(call.collection, key)
     plan = plan_update(call, key, payload)
-    return _as_body(call, _with_precondition(call, plan, key=key, if_match=if_match), single=True)
+    return BodyPlan(call, with_precondition(call, plan, key=key, if_match=if_match), single=True)
 
 
 def update_me(
@@ -136,7 +138,7 @@ def _plan_update_me(
 ) -> WritePlan[bytes | None]:
     key = str(call.context.actor.user)
     plan = plan_update(call, key, payload)
-    return _as_body(call, _with_precondition(call, plan, key=key, if_match=if_match), single=True)
+    return BodyPlan(call, with_precondition(call, plan, key=key, if_match=if_match), single=True)
 
 
 def restore(
@@ -157,8 +159,8 @@ def restore(
 def _plan_restore(call: WriteCall, *, key: str, payload: object) -> WritePlan[bytes | None]:
     key = parse_key(call.collection, key)
     if call.collection.is_singleton:
-        return _as_body(call, plan_singleton(call, payload), single=True)
-    return _as_body(call, plan_update(call, key, payload), single=True)
+        return BodyPlan(call, plan_singleton(call, payload), single=True)
+    return BodyPlan(call, plan_update(call, key, payload), single=True)
 
 
 def update_many(
@@ -182,16 +184,17 @@ def _plan_update_many(
     call: WriteCall, *, payload: object, if_match: str | None
 ) -> WritePlan[bytes | None]:
     if call.collection.is_singleton:
-        plan = plan_singleton(call, payload)
-        within = partial(_run_matching_singleton, call, plan, if_match)
-        return _as_body(call, WritePlan(within), single=True)
+        plan: WritePlan[WrittenItems] = plan_singleton(call, payload)
+        if if_match is not None:
+            plan = MatchingSingletonPlan(call, plan, if_match)
+        return BodyPlan(call, plan, single=True)
     if isinstance(payload, list):
-        return _as_body(call, plan_update_each(call, payload), single=False)
+        return BodyPlan(call, plan_update_each(call, payload), single=False)
     if not isinstance(payload, Mapping) or "data" not in payload:
         raise invalid_payload(
             "The body must be an array of items with their keys, or hold data with keys or query"
         )
-    return _as_body(call, plan_update_many(call, payload), single=False)
+    return BodyPlan(call, plan_update_many(call, payload), single=False)
 
 
 # Delete
@@ -207,7 +210,7 @@ def delete_one(
 
 def _plan_delete_one(call: WriteCall, *, key: str, if_match: str | None) -> WritePlan[object]:
     key = parse_key(call.collection, key)
-    return _with_precondition(call, plan_delete(call, key), key=key, if_match=if_match)
+    return with_precondition(call, plan_delete(call, key), key=key, if_match=if_match)
 
 
 def delete_many(store: Store, identity: Identity, collection: str, payload: object) -> None:
@@ -276,58 +279,30 @@ def _changes_rights(name: str, operation: WriteOperation[T]) -> bool:
 # The body of the answer
 
 
-def _as_body(
-    call: WriteCall, plan: WritePlan[WrittenItems], *, single: bool
-) -> WritePlan[bytes | None]:
-    """Return the plan with its items as the body of an answer; None is no body at all."""
-    within = partial(_body_within, call, plan, single=single)
-    if plan.in_one_statement is None:
-        return WritePlan(within)
-    return WritePlan(within, partial(_body_of_statement, plan.in_one_statement, single=single))
+@dataclass(frozen=True, slots=True)
+class BodyPlan(WritePlan[bytes | None]):
+    """A plan whose items are the body of an answer; None is no body at all."""
 
+    call: WriteCall
+    plan: WritePlan[WrittenItems]
+    single: bool
 
-def _body_within(
-    call: WriteCall, plan: WritePlan[WrittenItems], transaction: Transaction, *, single: bool
-) -> bytes | None:
-    items = plan.within(transaction)
-    if items is None:
-        return None
-    return json_body(_answer(items, single=single), call.store.max_answer_size)
+    @property
+    def is_one_statement(self) -> bool:
+        return self.plan.is_one_statement
 
+    def run_alone(self) -> bytes | None:
+        items = self.plan.run_alone()
+        if items is None:
+            return None
+        # The write is done and cannot be refused any more; its plan has kept the answer small.
+        return body_of_done(self._answer(items))
 
-def _body_of_statement(run: Callable[[], WrittenItems], *, single: bool) -> bytes | None:
-    items = run()
-    if items is None:
-        return None
-    # The write is done and cannot be refused any more; its plan has kept the answer small.
-    return body_of_done(_answer(items, single=single))
+    def run(self, transaction: Transaction) -> bytes | None:
+        items = self.plan.run(transaction)
+        if items is None:
+            return None
+        return json_body(self._answer(items), self.call.store.max_answer_size)
 
-
-def _answer(items: list[Item], *, single: bool) -> dict[str, object]:
-    return {"data": items[0] if single else items}
-
-
-# If-Match
-
-
-def _with_precondition(
-    call: WriteCall, plan: WritePlan[T], *, key: str, if_match: str | None
-) -> WritePlan[T]:
-    """Return a plan that runs only while the item has the version of an If-Match header."""
-    if if_match is None:
-        return plan
-    return WritePlan(partial(_run_matching, call, plan, key, if_match))
-
-
-def _run_matching(
-    call: WriteCall, plan: WritePlan[T], key: str, if_match: str, transaction: Transaction
-) -> T:
-    check_match(call.store, transaction, call.context, call.collection, key=key, if_match=if_match)
-    return plan.within(transaction)
-
-
-def _run_matching_singleton(
-    call: WriteCall, plan: WritePlan[T], if_match: str | None, transaction: Transaction
-) -> T:
-    check_singleton(call.store, transaction, call.context, call.collection, if_match=if_match)
-    return plan.within(transaction)
+    def _answer(self, items: list[Item]) -> dict[str, object]:
+        return {"data": items[0] if self.single else items}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from cms.database.connections import Fetch
 from cms.errors import Problem, Refused, abbreviated
-from cms.items.write.changes import RowChange
+from cms.items.write.resolved import ResolvedRow
 from cms.schema.types import MASK
 from cms.store.context import RequestContext
 
@@ -50,33 +50,31 @@ class SystemTableHooks:
     Presets set neither those nor `explicit_only`: a preset counts as unset, since the caller did
     not send it, and it reaches whatever row is written.
 
-    `checks` look at the values of fields. `before` gets the changes that are to be made and the
-    keys of rows that are to be deleted, `after` the changes that have been made; both run inside
-    the transaction, and raise `Refused`.
+    `checks` look at the values of fields. `before` gets the rows that are to be written and the
+    keys of rows that are to be deleted, `after` the rows that have been written, with their keys;
+    both run inside the transaction, and raise `Refused`.
     """
 
     is_admin_only: bool = False
     admin_fields: frozenset[str] = frozenset()
     explicit_only: frozenset[str] = frozenset()
     checks: Mapping[str, ValueCheck] = field(default_factory=dict)
-    before: Callable[[Fetch, RequestContext, Sequence[RowChange], Sequence[str]], None] | None = (
+    before: Callable[[Fetch, RequestContext, Sequence[ResolvedRow], Sequence[str]], None] | None = (
         None
     )
-    after: Callable[[Fetch, RequestContext, Sequence[RowChange]], None] | None = None
+    after: Callable[[Fetch, RequestContext, Sequence[ResolvedRow]], None] | None = None
 
     @property
     def never_preset(self) -> frozenset[str]:
         """The fields that no preset sets."""
         return self.admin_fields | self.explicit_only
 
-    def problems(
-        self, change: RowChange, context: RequestContext, collection: str
-    ) -> list[Problem]:
+    def problems(self, row: ResolvedRow, context: RequestContext, collection: str) -> list[Problem]:
         """Return what is wrong with the values of a row; whether null fits, the column decides."""
         problems: list[Problem] = []
         for name, check in self.checks.items():
-            value = change.sent.get(name)
-            is_unchanged_secret = value == MASK and name not in change.values
+            value = row.sent.get(name)
+            is_unchanged_secret = value == MASK and name not in row.values
             if value is None or is_unchanged_secret:
                 continue
             try:

@@ -11,9 +11,9 @@ from cms.access.structure import ACTIONS
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import Refused
-from cms.items.write.changes import RowChange
 from cms.items.write.hooks.hook import SystemTableHooks, errors_of, one_of, unprocessable
 from cms.items.write.hooks.users import USER_HOOKS
+from cms.items.write.resolved import ResolvedRow
 from cms.query.rules.validation import parse_rule
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter
@@ -50,14 +50,14 @@ def _check_presets(value: object, context: RequestContext) -> None:
         raise ValueError("it is an object of fields and values")
 
 
-def _after(fetch: Fetch, context: RequestContext, changes: Sequence[RowChange]) -> None:
+def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
     """Check that written permissions fit their collections.
 
     A change of the collection or of a rule alone can make the two differ: the stored row decides.
     """
-    if not changes:
+    if not rows:
         return
-    keys = [str(change.key) for change in changes]
+    keys = [str(row.key) for row in rows]
     for name, *texts in fetch(statement("find_permissions"), (keys,)):
         collection = context.snapshot.catalogue.collections.get(name)
         if collection is None:

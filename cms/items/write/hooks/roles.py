@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from cms.access.addresses import network
 from cms.database.connections import Fetch
 from cms.database.statements import statement
-from cms.items.write.changes import RowChange
 from cms.items.write.hooks.hook import InvalidPart, SystemTableHooks, raise_errors, unprocessable
 from cms.items.write.hooks.users import require_active_admin
+from cms.items.write.resolved import ResolvedRow
 from cms.store.context import RequestContext
 
 
@@ -32,8 +32,8 @@ def _check_networks(value: object, context: RequestContext) -> None:
     raise_errors(errors)
 
 
-def _after(fetch: Fetch, context: RequestContext, changes: Sequence[RowChange]) -> None:
-    changes_parents = any("parent" in change.sent for change in changes)
+def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
+    changes_parents = any("parent" in row.sent for row in rows)
     # Only a new parent can close a circle.
     if changes_parents and fetch(statement("find_role_cycle"), ()):
         raise unprocessable("A role cannot be its own parent, nor a parent's parent")

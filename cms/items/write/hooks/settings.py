@@ -8,7 +8,6 @@ from decimal import Decimal
 
 from cms.database.connections import Fetch
 from cms.errors import Refused
-from cms.items.write.changes import RowChange
 from cms.items.write.hooks.hook import (
     InvalidPart,
     SystemTableHooks,
@@ -18,6 +17,7 @@ from cms.items.write.hooks.hook import (
     raise_errors,
 )
 from cms.items.write.hooks.roles import require_plain_registration_role
+from cms.items.write.resolved import ResolvedRow
 from cms.query.rules.validation import parse_rule
 from cms.regex import compile_regex
 from cms.store.context import RequestContext
@@ -113,7 +113,7 @@ def _is_ratio(ratio: object) -> bool:
     return isinstance(value, int | float | Decimal) and value > 0
 
 
-def _after(fetch: Fetch, context: RequestContext, changes: Sequence[RowChange]) -> None:
+def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
     require_plain_registration_role(fetch)
 
 

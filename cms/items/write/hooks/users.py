@@ -9,8 +9,8 @@ from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.emails import is_email
 from cms.errors import forbidden
-from cms.items.write.changes import RowChange
 from cms.items.write.hooks.hook import SystemTableHooks, one_of, unprocessable
+from cms.items.write.resolved import ResolvedRow
 from cms.passwords import check_password
 from cms.store.context import RequestContext
 
@@ -59,50 +59,44 @@ def _check_password(value: object, context: RequestContext) -> None:
 def _before(
     fetch: Fetch,
     context: RequestContext,
-    changes: Sequence[RowChange],
+    rows: Sequence[ResolvedRow],
     deleted_keys: Sequence[str],
 ) -> None:
     """Let only administrators change the credentials of administrators, or delete them."""
     if context.actor.policy.is_admin:
         return
     changed_keys = [
-        str(change.key)
-        for change in changes
-        if not change.is_new and _CREDENTIALS & change.sent.keys()
+        str(row.key) for row in rows if not row.is_new and _CREDENTIALS & row.sent.keys()
     ]
     if fetch(statement("find_admin"), ([*changed_keys, *deleted_keys], False)):
         raise forbidden()
 
 
-def _after(fetch: Fetch, context: RequestContext, changes: Sequence[RowChange]) -> None:
+def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
     """End sessions and registrations that a change of users has made invalid.
 
     A new password or address, and a status other than active, end the user's sessions, except the
     caller's own. Who becomes active begins without the failed logins from before. A user whose
     status was set is no longer one that waits for the end of a registration.
     """
-    changed = [
-        str(change.key) for change in changes if not change.is_new and _ends_sessions(change)
-    ]
+    changed = [str(row.key) for row in rows if not row.is_new and _ends_sessions(row)]
     if changed:
         fetch(statement("end_other_sessions"), (changed, context.actor.session))
-    with_status = [str(change.key) for change in changes if "status" in change.sent]
+    with_status = [str(row.key) for row in rows if "status" in row.sent]
     if with_status:
         fetch(statement("confirm_registrations"), (with_status,))
     activated = [
-        str(change.key)
-        for change in changes
-        if change.sent.get("status") == "active" and not change.is_new
+        str(row.key) for row in rows if row.sent.get("status") == "active" and not row.is_new
     ]
     if activated:
         fetch(statement("reset_failed_logins"), (activated,))
     require_active_admin(fetch)
 
 
-def _ends_sessions(change: RowChange) -> bool:
-    if {"password", "email"} & change.values.keys():
+def _ends_sessions(row: ResolvedRow) -> bool:
+    if {"password", "email"} & row.values.keys():
         return True
-    return bool(change.sent.get("status", "active") != "active")
+    return bool(row.sent.get("status", "active") != "active")
 
 
 def require_active_admin(fetch: Fetch) -> None:

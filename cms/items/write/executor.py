@@ -1,0 +1,128 @@
+"""Runs statements in the transaction of a write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from cms.database.connections import Row, Transaction
+from cms.errors import not_found
+from cms.fragment import Fragment
+from cms.items.read.prepare import ReadRequest, prepare_read, statement_for
+from cms.items.read.reads import Item, data_of, keyed, parse_key
+from cms.items.read.row_limits import Estimator, ReadRun, checked_parameters, chunking_for
+from cms.query.language.ast import Query, RowOutput
+from cms.query.plan.bindings import Bindings, bind_values
+from cms.query.sql.statement import Statement
+from cms.store.context import RequestContext
+from cms.store.identity import ClientInfo
+from cms.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """What runs the statements of a write: its transaction, structure and rights, and its caller.
+
+    Reads use the same statements as all other reads, and so show a caller only what it may see.
+    `history_action` is what the history calls the write, if not by its own name. `while_waiting` can
+    be done while the database writes.
+    """
+
+    store: Store
+    context: RequestContext
+    transaction: Transaction
+    client: ClientInfo
+    history_action: str | None = None
+    while_waiting: Callable[[], None] | None = None
+
+    # Reads
+
+    def read(
+        self,
+        collection: str,
+        query: Query,
+        literals: Sequence[object] = (),
+        *,
+        top: int | None = None,
+    ) -> list[Item]:
+        """Return the items of a query as the caller may see them, nested parts as ready JSON.
+
+        `top` is their number where that is known.
+        """
+        statement = statement_for(self.store, self.context, collection, query)
+        return self._items(ReadRun(statement, literals, top=top))
+
+    def read_unlimited(
+        self, collection: str, query: Query, literals: Sequence[object]
+    ) -> list[Item]:
+        """Return the items of a query that the service itself asks, without limits of answers."""
+        context = replace(self.context, fetch=self.transaction.execute)
+        return fetch_items(self.store, context, collection, query, literals)
+
+    def answer(self, request: ReadRequest, *, key: object = None) -> object:
+        """Return the `data` of a read: of a list, of a singleton, or of the item of a key."""
+        if key is None:
+            statement, literals = prepare_read(self.store, self.context, request)
+            rows = self._fetch(ReadRun(statement, literals))
+            return data_of(self.context, request.collection, statement, rows)
+        parsed_key = parse_key(keyed(self.context, request.collection), key)
+        statement, literals = prepare_read(self.store, self.context, request, keyed=True)
+        items = self._items(ReadRun(statement, (*literals, parsed_key)))
+        if not items:
+            raise not_found()
+        # The version is for the ETag of an HTTP answer.
+        items[0].pop(RowOutput.VERSION, None)
+        return items[0]
+
+    def _items(self, run: ReadRun) -> list[Item]:
+        return run.statement.items(self._fetch(run))
+
+    def _fetch(self, run: ReadRun) -> list[Row]:
+        estimator = Estimator(self.transaction.execute, self.transaction.run)
+        parameters = checked_parameters(self.store, self.context, run, estimator)
+        allowance = self.transaction.allowance
+        # The operations of a batch share what one answer may take.
+        max_bytes = allowance.bytes_left if allowance else self.store.max_answer_size
+        chunking = chunking_for(self.store, run, max_bytes)
+        return self.transaction.read(run.statement.text, parameters, chunking=chunking)
+
+    # Writes
+
+    def run_cached(
+        self, cache_key: Hashable, make_fragment: Callable[[], Fragment], values: Sequence[object]
+    ) -> list[Row]:
+        """Run a statement on the author and these values; it is printed once for each key."""
+        cached = self.context.snapshot.statements.setdefault_with(
+            cache_key, lambda: finish_statement(make_fragment())
+        )
+        literals = [*author(self.context, self.client), *values]
+        return self.transaction.execute(
+            cached.text,
+            bind_values(cached.values, Bindings(literals)),
+            while_waiting=self.while_waiting,
+        )
+
+
+def fetch_items(
+    store: Store,
+    context: RequestContext,
+    collection: str,
+    query: Query,
+    literals: Sequence[object],
+) -> list[Item]:
+    """Return the items of a query, fetched where the context fetches, without limits of answers."""
+    statement = statement_for(store, context, collection, query)
+    bindings = Bindings(literals, context.actor.user, context.actor.role)
+    rows = context.fetch(statement.text, bind_values(statement.values, bindings))
+    return statement.items(rows)
+
+
+def author(context: RequestContext, client: ClientInfo) -> tuple[str | None, ...]:
+    """Return what the history says of who wrote: the author's values of `ArgumentSlots`."""
+    return context.actor.user, client.ip, client.user_agent, client.origin
+
+
+def finish_statement(fragment: Fragment) -> Statement:
+    """Number the parameters of a statement, for the cache of statements."""
+    text, values = fragment.numbered()
+    return Statement(text, values, (), ())

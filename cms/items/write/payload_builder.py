@@ -1,0 +1,157 @@
+"""Sets of parsed rows while they are built: only the parser of payloads changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cms.items.write.parsed import (
+    Expects,
+    ListRemoval,
+    Owner,
+    ParsedRow,
+    ParsedSet,
+    ParsedToMany,
+    ParsedToOne,
+    UnresolvedItem,
+)
+from cms.items.write.problems import PayloadPosition
+from cms.query.plan.links import Link
+from cms.schema.model import Collection
+from cms.schema.payload import Values
+from cms.schema.types import MASK
+
+
+@dataclass(slots=True)
+class RowBuilder:
+    """A `ParsedRow` to be."""
+
+    sent: Mapping[str, object]
+    values: Values
+    position: PayloadPosition
+    expects: Expects
+    invalid_fields: frozenset[object]
+    owner: Owner | None = None
+
+    @classmethod
+    def of(cls, row: ParsedRow) -> RowBuilder:
+        return cls(
+            row.sent, dict(row.values), row.position, row.expects, row.invalid_fields, row.owner
+        )
+
+    def build(self) -> ParsedRow:
+        return ParsedRow(
+            self.sent, self.values, self.position, self.expects, self.invalid_fields, self.owner
+        )
+
+    def merge(self, other: RowBuilder) -> None:
+        """Take over what another object of the same key says: its values win."""
+        self.values.update(other.values)
+        self.sent = {**self.sent, **_sent_without_masks(other)}
+        self.invalid_fields |= other.invalid_fields
+
+
+@dataclass(slots=True)
+class SetBuilder:
+    """A `ParsedSet` to be; `to_one` has names of fields and their target collections as keys."""
+
+    collection: Collection
+    level: int = 0
+    rows: list[RowBuilder] = field(default_factory=list)
+    numbers_by_key: dict[str, int] = field(default_factory=dict)
+    to_one: dict[tuple[str, str], ToOneBuilder] = field(default_factory=dict)
+    to_many: dict[str, ToManyBuilder] = field(default_factory=dict)
+    unresolved: list[UnresolvedItem] = field(default_factory=list)
+
+    @property
+    def key_field(self) -> str:
+        return str(self.collection.primary_key)
+
+    @classmethod
+    def of(cls, parsed: ParsedSet) -> SetBuilder:
+        """Return a builder of a set that more objects are to be attached to."""
+        builder = cls(parsed.collection, parsed.level)
+        builder.rows.extend(map(RowBuilder.of, parsed.rows))
+        builder.numbers_by_key.update(parsed.numbers_by_key)
+        for to_one in parsed.to_one:
+            key = to_one.name, to_one.link.target
+            builder.to_one[key] = ToOneBuilder.of(to_one)
+        for to_many in parsed.to_many:
+            builder.to_many[to_many.name] = ToManyBuilder.of(to_many)
+        builder.unresolved.extend(parsed.unresolved)
+        return builder
+
+    def build(self) -> ParsedSet:
+        return ParsedSet(
+            self.collection,
+            self.level,
+            [row.build() for row in self.rows],
+            self.numbers_by_key,
+            tuple(to_one.build() for to_one in self.to_one.values()),
+            tuple(to_many.build() for to_many in self.to_many.values()),
+            tuple(self.unresolved),
+        )
+
+    def add(self, row: RowBuilder) -> int:
+        """Add a row and return its number."""
+        self.rows.append(row)
+        return len(self.rows) - 1
+
+
+@dataclass(slots=True)
+class ToOneBuilder:
+    """A `ParsedToOne` to be."""
+
+    name: str
+    link: Link
+    targets: SetBuilder
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, to_one: ParsedToOne) -> ToOneBuilder:
+        return cls(to_one.name, to_one.link, SetBuilder.of(to_one.targets), list(to_one.pairs))
+
+    def build(self) -> ParsedToOne:
+        return ParsedToOne(self.name, self.link, self.targets.build(), tuple(self.pairs))
+
+    def detach(self, row: int) -> None:
+        """Forget the object at the field of a row: a later value has taken its place."""
+        self.pairs = [pair for pair in self.pairs if pair[0] != row]
+
+
+@dataclass(slots=True)
+class ToManyBuilder:
+    """A `ParsedToMany` to be."""
+
+    name: str
+    link: Link
+    elements: SetBuilder
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+    replaced_lists: list[int] = field(default_factory=list)
+    removals: list[ListRemoval] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, to_many: ParsedToMany) -> ToManyBuilder:
+        return cls(
+            to_many.name,
+            to_many.link,
+            SetBuilder.of(to_many.elements),
+            list(to_many.pairs),
+            list(to_many.replaced_lists),
+            list(to_many.removals),
+        )
+
+    def build(self) -> ParsedToMany:
+        return ParsedToMany(
+            self.name,
+            self.link,
+            self.elements.build(),
+            tuple(self.pairs),
+            tuple(self.replaced_lists),
+            tuple(self.removals),
+        )
+
+
+def _sent_without_masks(row: RowBuilder) -> dict[str, object]:
+    """Return what was sent, without secrets that were sent back as they had been shown."""
+    return {name: value for name, value in row.sent.items() if value != MASK or name in row.values}

@@ -1,0 +1,151 @@
+"""Plans the mutations of an authorized tree, without the database.
+
+What rows point to comes first, then the rows, then their lists. Rows that leave a list go before
+the new elements, and give up their unique values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from cms.items.write.deferred_keys import DeferredKeys, keys_of
+from cms.items.write.mutations import (
+    Delete,
+    Insert,
+    MutationPlan,
+    Reference,
+    RowId,
+    RowSet,
+    Update,
+)
+from cms.items.write.resolved import (
+    ResolvedRow,
+    ResolvedSet,
+    ResolvedToMany,
+    ResolvedToOne,
+)
+from cms.schema.model import Catalogue
+
+AuthorizedRows = Mapping[ResolvedSet, Sequence[ResolvedRow]]
+"""The rows of each set of a tree, as they were authorized."""
+
+
+def plan_mutations(
+    catalogue: Catalogue, root: ResolvedSet, authorized: AuthorizedRows
+) -> MutationPlan:
+    """Return the plan that writes a tree."""
+    new_keys = _new_keys(authorized)
+    planner = _Planner(authorized, DeferredKeys(catalogue, new_keys))
+    planner.add_set(root)
+    is_flat = len(authorized) == 1
+    return MutationPlan(
+        tuple(planner.sets[number] for number in range(len(planner.sets))),
+        tuple(planner.mutations),
+        planner.deferred_keys.updates(),
+        # Rows of one collection may be written by several statements: keys that the database draws
+        # for one must not be those that another brings.
+        {} if is_flat else new_keys,
+    )
+
+
+def _new_keys(authorized: AuthorizedRows) -> dict[str, frozenset[str]]:
+    """Return the keys that the new rows of a call bring, by collection."""
+    new_keys: dict[str, frozenset[str]] = {}
+    for resolved, rows in authorized.items():
+        keys = keys_of(resolved.collection, (row.values for row in rows if row.is_new))
+        if keys:
+            name = resolved.collection.name
+            new_keys[name] = new_keys.get(name, frozenset()) | keys
+    return new_keys
+
+
+class _Planner:
+    """A plan in the making; sets have the numbers in which a walk of the tree meets them."""
+
+    def __init__(self, authorized: AuthorizedRows, deferred_keys: DeferredKeys) -> None:
+        self._authorized = authorized
+        self._set_count = 0
+        self.deferred_keys = deferred_keys
+        self.sets: dict[int, RowSet] = {}
+        self.mutations: list[Insert | Update | Delete] = []
+
+    def add_set(
+        self,
+        resolved: ResolvedSet,
+        *,
+        owners: int | None = None,
+        references: Iterable[Reference] = (),
+    ) -> None:
+        """Add the mutations of a set, and of all that is nested in its rows."""
+        number = self._new_number()
+        to_one_references = [self._add_to_one(number, to_one) for to_one in resolved.to_one]
+        rows = _with_collection_fields(self._authorized[resolved], resolved.to_one)
+        self._add_rows(number, resolved, rows, owners, (*references, *to_one_references))
+        for to_many in resolved.to_many:
+            self._add_to_many(number, to_many)
+
+    def _new_number(self) -> int:
+        number = self._set_count
+        self._set_count += 1
+        return number
+
+    def _add_to_one(self, number: int, to_one: ResolvedToOne) -> Reference:
+        """Add the objects at a to-one field, and return what the rows take from them."""
+        target = self._set_count
+        self.add_set(to_one.targets, owners=number)
+        return Reference(to_one.name, target, to_one.link.far, to_one.pairs)
+
+    def _add_rows(
+        self,
+        number: int,
+        resolved: ResolvedSet,
+        rows: Sequence[ResolvedRow],
+        owners: int | None,
+        references: tuple[Reference, ...],
+    ) -> None:
+        rows = self.deferred_keys.defer(number, resolved, rows)
+        collection = resolved.collection
+        row_set = RowSet(number, collection, rows, references, owners)
+        self.sets[number] = row_set
+        new = [index for index, row in enumerate(rows) if row.is_new]
+        if new:
+            self.mutations.append(Insert(row_set, new))
+        if len(new) < len(rows):
+            # What is deferred may have been all of a change.
+            changed = ResolvedSet(collection, resolved.level, rows).changed_numbers
+            if changed:
+                self.mutations.append(Update(row_set, changed))
+
+    def _add_to_many(self, number: int, to_many: ResolvedToMany) -> None:
+        """Add the lists of rows."""
+        if to_many.unlinked:
+            rows = self._authorized[to_many.unlinked]
+            self._add_rows(self._new_number(), to_many.unlinked, rows, number, ())
+        elif to_many.deleted_keys:
+            owners = {key: RowId(number, owner) for key, owner in to_many.dropped.items()}
+            self.mutations.append(Delete(to_many.elements.collection, owners))
+        far = to_many.link.far
+        elements = self._authorized[to_many.elements]
+        # An element that stays in its list needs no reference.
+        pairs = [
+            (element, owner) for owner, element in to_many.pairs if far in elements[element].values
+        ]
+        reference = Reference(far, number, to_many.link.near, pairs)
+        self.add_set(to_many.elements, owners=number, references=[reference])
+
+
+def _with_collection_fields(
+    rows: Sequence[ResolvedRow], to_one_fields: Iterable[ResolvedToOne]
+) -> Sequence[ResolvedRow]:
+    """Return rows that say to which collection their many-to-any objects belong."""
+    for to_one in to_one_fields:
+        field = to_one.link.collection_field
+        if not field:
+            continue
+        rows = list(rows)
+        for number, _ in to_one.pairs:
+            row = rows[number]
+            if row.is_new and row.values.get(field) is None:
+                values = {**row.values, field: to_one.link.target}
+                rows[number] = row._replace(values=values)
+    return rows

@@ -1,0 +1,69 @@
+"""What is wrong with a payload, and where in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from cms.errors import MAX_PROBLEMS, Inquiry, Problem, Refused
+
+Path = tuple[str | int, ...]
+
+
+class PayloadPosition(NamedTuple):
+    """Where something stands in the payload.
+
+    `number` is the item's place in an array of several; `path` leads on inside the item.
+    """
+
+    number: int | None = None
+    path: Path = ()
+
+    def below(self, *steps: str | int) -> PayloadPosition:
+        return PayloadPosition(self.number, (*self.path, *steps))
+
+
+@dataclass(slots=True)
+class Problems:
+    """What is wrong with a payload, to be answered together.
+
+    `entries` are the first problems, each with the number of its item; `total` counts all.
+    """
+
+    entries: list[tuple[int, Problem]] = field(default_factory=list)
+    total: int = 0
+
+    def add(self, problem: Problem, position: PayloadPosition) -> None:
+        """Keep a problem with its position; a problem of a field has the path to that field."""
+        self.total += 1
+        # Those beyond the limit are counted only.
+        if self.total > MAX_PROBLEMS:
+            return
+        self.entries.append((position.number or 0, with_position(problem, position)))
+
+    def refuse(self, inquiry: Inquiry | None = None) -> None:
+        """Raise `Refused` with the problems that are kept, in the order of the items; if any."""
+        if self.entries:
+            entries = sorted(self.entries, key=lambda entry: entry[0])
+            problems = [problem for _, problem in entries]
+            raise Refused(problems, total=self.total, inquiry=inquiry)
+
+
+def with_position(problem: Problem, position: PayloadPosition) -> Problem:
+    """Return a problem with the number of its item, and the path to what it is about."""
+    extensions = dict(problem.extensions)
+    path = (*position.path, *_path_inside(problem))
+    if path:
+        extensions["path"] = list(path)
+    if position.number is not None:
+        extensions["index"] = position.number
+    return replace(problem, extensions=extensions)
+
+
+def _path_inside(problem: Problem) -> list[str | int]:
+    """Return the path from the item to the value that a problem is about."""
+    path = problem.extensions.get("path")
+    if isinstance(path, list):
+        return path
+    name = problem.extensions.get("field")
+    return [name] if isinstance(name, str) else []

@@ -1,0 +1,176 @@
+"""The second stage of a write: rows of which it is known whether they are stored.
+
+Their values are complete: automatic values, and presets of the permissions to create. What is known
+of them later, in the transaction, is in cms/items/write/mutations.py and written_rows.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from operator import attrgetter
+from typing import NamedTuple
+
+from cms.access.guarded_rules import GuardedRule
+from cms.items.write.parsed import Owner, Pairs, ParsedRow, RowValues
+from cms.items.write.problems import PayloadPosition
+from cms.query.plan.links import Link
+from cms.schema.model import Collection
+
+_NO_REFERENCE: Mapping[str, object] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Which rows of a parsed set are stored; all others are new.
+
+    `keys` are those of the stored rows, by number; None is the key of a row that the payload takes
+    to be stored and that is missing. `unchanged` are fields that already hold what was sent.
+    """
+
+    keys: Mapping[int, str | None] = field(default_factory=dict)
+    unchanged: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+
+ALL_NEW = StoredRows()
+
+
+class ResolvedRow(NamedTuple):
+    """A row that is inserted if it `is_new`, else updated by its key.
+
+    `sent`, `position`, `invalid_fields` and `owner` are those of the `ParsedRow`. `values` are what
+    its columns take, without the key of a stored row. `presets` are what permissions add to what was
+    sent. `rule` is what the row must fulfil once it is written.
+    """
+
+    sent: Mapping[str, object]
+    values: RowValues
+    position: PayloadPosition
+    invalid_fields: frozenset[object]
+    owner: Owner | None
+    is_new: bool
+    key: str | None
+    presets: Mapping[str, object] | None = None
+    rule: GuardedRule | None = None
+
+    @property
+    def owner_reference(self) -> Mapping[str, object]:
+        """What an element of a list holds in the field that points to its owner.
+
+        It takes the place of whatever was sent for that field.
+        """
+        owner = self.owner
+        if owner is None or owner.field is None or owner.field not in self.values:
+            return _NO_REFERENCE
+        return {owner.field: owner.value}
+
+    @property
+    def payload(self) -> Mapping[str, object]:
+        """What rules see of the row: presets, what was sent, and the reference to its owner."""
+        return {**(self.presets or {}), **self.sent, **self.owner_reference}
+
+    @property
+    def sent_fields(self) -> set[str]:
+        """The fields that the row was sent with, and the one that points to its owner."""
+        names = {str(name) for name in self.sent}
+        names.update(self.owner_reference)
+        return names
+
+
+def new_rows(rows: Sequence[ParsedRow], values: Sequence[RowValues]) -> list[ResolvedRow]:
+    """Return new rows of a root, with these values, to which nothing else is added."""
+    columns = zip(
+        map(attrgetter("sent"), rows),
+        values,
+        map(attrgetter("position"), rows),
+        map(attrgetter("invalid_fields"), rows),
+        repeat(None),
+        repeat(True),
+        repeat(None),
+        repeat(None),
+        repeat(None),
+    )
+    # See `parsed_rows`.
+    return list(map(tuple.__new__, repeat(ResolvedRow), columns))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResolvedSet:
+    """Rows of one collection that stand at one path of the payload (`ParsedSet`)."""
+
+    collection: Collection
+    level: int
+    rows: Sequence[ResolvedRow]
+    to_one: tuple[ResolvedToOne, ...] = ()
+    to_many: tuple[ResolvedToMany, ...] = ()
+
+    @property
+    def key_field(self) -> str:
+        return str(self.collection.primary_key)
+
+    @property
+    def stored_keys(self) -> list[str]:
+        """The keys of the rows that are stored."""
+        return [row.key for row in self.rows if row.key and not row.is_new]
+
+    @property
+    def changed_numbers(self) -> list[int]:
+        """The numbers of the rows that are updated.
+
+        Below the root a row that was sent with nothing but its key is left alone. A row without a
+        key does not exist, which is a problem that is known by then.
+        """
+        return [
+            number
+            for number, row in enumerate(self.rows)
+            if row.key and not row.is_new and (row.values or not self.level)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedToOne:
+    """Objects at a to-one field (`ParsedToOne`)."""
+
+    name: str
+    link: Link
+    targets: ResolvedSet
+    pairs: Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedToMany:
+    """Elements of a to-many field (`ParsedToMany`), and rows that leave its lists.
+
+    `dropped` holds the keys of rows that leave, each with the owner whose list it leaves; `unlinked`
+    holds the same rows, changed, where they are not deleted.
+    """
+
+    name: str
+    link: Link
+    elements: ResolvedSet
+    pairs: Pairs
+    dropped: Mapping[str, int]
+    unlinked: ResolvedSet | None
+
+    @property
+    def deleted_keys(self) -> list[str]:
+        """The keys of the rows that leave a list and are deleted."""
+        return list(self.dropped) if deletes_dropped(self.link) else []
+
+
+def deletes_dropped(link: Link) -> bool:
+    """Tell whether rows that leave the list of a relation are deleted, and not only unlinked."""
+    return link.relation.one_deselect_action == "delete"
+
+
+def walk_sets(resolved: ResolvedSet) -> Iterator[ResolvedSet]:
+    """Yield all sets of a tree, rows that only leave a list among them."""
+    yield resolved
+    for to_one in resolved.to_one:
+        yield from walk_sets(to_one.targets)
+    for to_many in resolved.to_many:
+        # Rows that leave a list are written as changes of their own.
+        if to_many.unlinked:
+            yield to_many.unlinked
+        yield from walk_sets(to_many.elements)
