@@ -43,6 +43,7 @@ def kept(admin: Client) -> object:
     return admin.get("/collections/posts").data["meta"]["item_duplication_fields"]
 
 
+@pytest.mark.release
 def test_paths_lead_to_fields(admin: Client) -> None:
     assert keep(admin, PATHS) == []
     wrong = [

@@ -128,6 +128,7 @@ def of_each_type(stage: Stage, types: None) -> dict[str, tuple[Table, Table]]:
     return tables
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("kind", "values"), [*LISTS, *TEXTS, *OTHERS])
 def test_a_value_of_any_type_is_read_as_it_was_written(
     of_each_type: dict[str, tuple[Table, Table]], kind: str, values: list[Any]

@@ -50,6 +50,7 @@ def change(api: Client, field: str, /, **changes: object) -> Any:
     return api.patch(f"/fields/things/{field}", changes).data
 
 
+@pytest.mark.release
 def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(
     things: Client, dsn: str
 ) -> None:

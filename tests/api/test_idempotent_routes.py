@@ -226,6 +226,7 @@ def test_every_route_that_takes_post_is_here(scene: Scene) -> None:
     } == EXAMPLES.keys() | WITHOUT.keys()
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("route", EXAMPLES)
 def test_a_call_that_comes_again_is_done_once(scene: Scene, route: str) -> None:
     example = EXAMPLES[route](scene)

@@ -116,6 +116,7 @@ def _faults(answer: Answer) -> list[Json]:
     return answer.errors if answer.status >= 300 else []
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("way", [together, imported])
 @pytest.mark.parametrize("admin", [True, False])
 def test_many_items_are_checked_and_written_as_each_alone(

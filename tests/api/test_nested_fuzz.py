@@ -105,6 +105,7 @@ def listed(random: Random, collection: str, depth: int) -> object:
     }
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("seed", range(3))
 def test_no_payload_breaks_the_service(admin: Client, seed: int) -> None:
     random = Random(seed)

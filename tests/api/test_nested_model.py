@@ -173,6 +173,7 @@ def shown(nodes: Table, far: str) -> dict[str, tuple[object, ...]]:
     }
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_written_is_what_was_meant(admin: Client, seed: int) -> None:
     nodes, marks = made(admin)

@@ -93,6 +93,7 @@ def is_refused(answer: Answer, chain: str = MULTIPLYING) -> bool:
     return bool(fault["chain"] == chain and chain in fault["message"])
 
 
+@pytest.mark.release
 def test_lists_that_multiply_are_refused_however_they_are_asked_for(stage: Stage) -> None:
     api = stage.admin
     fields = f"{MULTIPLYING}.id"
@@ -232,6 +233,7 @@ def test_a_small_site_that_postgres_has_never_looked_at_is_read_in_depth(api: Cl
     assert is_refused(api.get(f"/items/articles?fields={MULTIPLYING}.id"))
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("word", ["_and", "_or"])
 def test_many_filters_along_many_relations_are_answered(
     make_client: Any, admin_token: str, word: str
