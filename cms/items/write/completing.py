@@ -27,7 +27,7 @@ from cms.items.write.presets import (
     unchanged,
 )
 from cms.items.write.problems import Problems
-from cms.items.write.resolved import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows, new_rows
+from cms.items.write.resolved import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
 from cms.items.write.validating import PayloadValidator
 from cms.query.language.ast import CallerValue
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values
@@ -156,14 +156,16 @@ class RowCompleter:
     def _rows_of_plain_root(self, parsed: ParsedSet, problems: Problems) -> list[ResolvedRow]:
         """Return new items to which nothing but automatic values is added, often thousands."""
         auto_filling = self._auto_filling(parsed.collection, is_new=True)
-        values: list[Values] = []
+        rows: list[ResolvedRow] = []
         for row in parsed.rows:
             row_values = dict(row.values)
             row_problems = complete_new(row_values, *auto_filling)
             if row_problems:
                 add_row_problems(row_problems, row, problems)
-            values.append(row_values)
-        return new_rows(parsed.rows, values)
+            # By `tuple.__new__` as in `ColumnRows`: the class itself takes twice the time.
+            fields = (row.sent, row_values, row.position, row.invalid_fields)
+            rows.append(tuple.__new__(ResolvedRow, (*fields, None, True, None, None, None)))
+        return rows
 
     def _source(
         self, parsed: ParsedSet, stored: StoredRows, owners: Sequence[ResolvedRow]

@@ -17,11 +17,11 @@ to-one objects.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count, repeat
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from cms.items.write.problems import PayloadPosition
 from cms.query.plan.links import Link
@@ -71,15 +71,52 @@ class ParsedRow(NamedTuple):
     owner: Owner | None = None
 
 
-def parsed_rows(
-    items: Sequence[Mapping[str, object]], values: Sequence[RowValues], expects: Expects
-) -> list[ParsedRow]:
-    """Return the rows of an array of items whose values are all valid."""
-    # `tuple.__new__` in a map makes the rows in half the time: no Python runs for each of them.
-    positions = map(tuple.__new__, repeat(PayloadPosition), zip(count(), repeat(())))
-    invalid_fields: frozenset[object] = frozenset()
-    columns = zip(items, values, positions, repeat(expects), repeat(invalid_fields), repeat(None))
-    return list(map(tuple.__new__, repeat(ParsedRow), columns))
+class ColumnRows(Sequence[ParsedRow]):
+    """The rows of an array of items whose values are all valid, made anew each time they are read.
+
+    Ten thousand rows that stay would have the garbage collector pass over all objects once more.
+    """
+
+    __slots__ = ("_expects", "_items", "_values")
+
+    def __init__(
+        self,
+        items: Sequence[Mapping[str, object]],
+        values: Sequence[RowValues],
+        expects: Expects,
+    ) -> None:
+        self._items = items
+        self._values = values
+        self._expects = expects
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[ParsedRow]:
+        # `tuple.__new__` in a map takes half the time: no Python runs for each row.
+        positions = map(tuple.__new__, repeat(PayloadPosition), zip(count(), repeat(())))
+        invalid_fields: frozenset[object] = frozenset()
+        columns = zip(
+            self._items,
+            self._values,
+            positions,
+            repeat(self._expects),
+            repeat(invalid_fields),
+            repeat(None),
+        )
+        return map(tuple.__new__, repeat(ParsedRow), columns)
+
+    @overload
+    def __getitem__(self, index: int) -> ParsedRow: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ParsedRow]: ...
+
+    def __getitem__(self, index: int | slice) -> ParsedRow | Sequence[ParsedRow]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        position = PayloadPosition(range(len(self))[index])
+        return ParsedRow(self._items[index], self._values[index], position, self._expects)
 
 
 @dataclass(frozen=True, slots=True)

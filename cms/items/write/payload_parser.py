@@ -11,12 +11,12 @@ from typing import cast
 
 from cms.errors import Problem, forbidden, invalid_payload
 from cms.items.write.parsed import (
+    ColumnRows,
     Expects,
     ListRemoval,
     Owner,
     ParsedSet,
     UnresolvedItem,
-    parsed_rows,
 )
 from cms.items.write.payload_builder import RowBuilder, SetBuilder, ToManyBuilder, ToOneBuilder
 from cms.items.write.problems import PayloadPosition, Problems
@@ -59,7 +59,7 @@ class PayloadParser:
         values = self._item_parser(collection, expects).read_columns(items) if items else None
         if values is not None:
             mappings = cast(Sequence[Mapping[str, object]], items)
-            return ParsedSet(collection, 0, parsed_rows(mappings, values, expects))
+            return ParsedSet(collection, 0, ColumnRows(mappings, values, expects))
         for index, item in enumerate(items):
             self._parse_root_item(builder, item, PayloadPosition(index), expects)
         return builder.build()

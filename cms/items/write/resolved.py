@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
-from operator import attrgetter
 from typing import NamedTuple
 
 from cms.access.guarded_rules import GuardedRule
-from cms.items.write.parsed import Owner, Pairs, ParsedRow, RowValues
+from cms.items.write.parsed import Owner, Pairs, RowValues
 from cms.items.write.problems import PayloadPosition
 from cms.query.plan.links import Link
 from cms.schema.model import Collection
@@ -76,23 +74,6 @@ class ResolvedRow(NamedTuple):
         names = {str(name) for name in self.sent}
         names.update(self.owner_reference)
         return names
-
-
-def new_rows(rows: Sequence[ParsedRow], values: Sequence[RowValues]) -> list[ResolvedRow]:
-    """Return new rows of a root, with these values, to which nothing else is added."""
-    columns = zip(
-        map(attrgetter("sent"), rows),
-        values,
-        map(attrgetter("position"), rows),
-        map(attrgetter("invalid_fields"), rows),
-        repeat(None),
-        repeat(True),
-        repeat(None),
-        repeat(None),
-        repeat(None),
-    )
-    # See `parsed_rows`.
-    return list(map(tuple.__new__, repeat(ResolvedRow), columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
