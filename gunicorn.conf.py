@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from cms.config import ConfigError, load
-from cms.server import gunicorn_settings
+from cms.gunicorn_process import gunicorn_settings
 
 try:
     globals().update(gunicorn_settings(load(os.environ, folder=Path.cwd())))

@@ -19,7 +19,7 @@ import psycopg
 from psycopg_pool import ConnectionPool
 
 from cms.config import Config
-from cms.database.sessions import session_options
+from cms.database.session_setup import session_options
 from cms.database.statements import read_statements
 
 Row = tuple[Any, ...]

@@ -19,7 +19,7 @@ from gunicorn.app.base import BaseApplication
 
 from bench.wire import Address, exchange, request
 from cms.config import load
-from cms.server import gunicorn_settings
+from cms.gunicorn_process import gunicorn_settings
 
 TIMEOUT_SECONDS = 60.0
 BACKLOG = 2048

@@ -12,7 +12,7 @@ from bench.load import Round, run
 from bench.rounds import Length, Tokens, median_round
 from bench.serving import Running, serving
 from bench.stage import BenchEnvironment
-from cms.server import WORKERS
+from cms.gunicorn_process import WORKERS
 
 TIMES = {"one item by key": 2.5, "25 rows of 4 columns": 2.5, "asset derivative": 2.5}
 OTHER_TIMES = 1.5

@@ -11,7 +11,7 @@ from typing import Any
 import falcon
 from falcon.media import Handlers
 
-from cms.auth.links import MailLinks
+from cms.auth.mail_links import MailLinks
 from cms.auth.sessions import Issuer
 from cms.config import Config, load
 from cms.database.error_mapping import Stale

@@ -8,7 +8,7 @@ from cms.config import Config
 from cms.database.connections import Database
 from cms.database.maintenance import run_maintenance
 from cms.jobs.housekeeping import delete_finished
-from cms.jobs.tasks import Job, Task
+from cms.jobs.task import Job, Task
 from cms.mail.send import send
 
 

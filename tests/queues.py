@@ -11,8 +11,8 @@ import psycopg
 
 from cms.config import Config
 from cms.database.connections import Database
-from cms.jobs.tasks import Task, defer
-from cms.jobs.worker import drain
+from cms.jobs.job_worker import drain
+from cms.jobs.task import Task, defer
 from tests.databases import drop_database
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from cms.access.guarded_rules import FULL_GUARDED_GRANT, UNRESTRICTED, GuardedGrant
 from cms.access.policy import ALL_FIELDS, Grant, Policy
 from cms.access.rules import usable_grants, view_lookup
-from cms.access.structure import ACTIONS
+from cms.access.visible_structure import ACTIONS
 from cms.schema.model import Catalogue, Collection, Kind
 
 Ability = dict[str, object]

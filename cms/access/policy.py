@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from cms.access.addresses import Networks
+from cms.access.ip_addresses import Networks
 from cms.errors import Refused
 from cms.query.language.ast import EVERYTHING, NOTHING, Filter
 from cms.query.language.filters import parse_filter, require_not_blank

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from cms.access.policy import Policy
-from cms.access.structure import ACTIONS
+from cms.access.visible_structure import ACTIONS
 from cms.errors import Problem, Refused, forbidden
 
 _FIELD_EXTENSIONS = {"field", "fields", "constraint", "rule", "value", "path"}

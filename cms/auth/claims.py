@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cms import jsontext
-from cms.access.addresses import networks_of, require_address
+from cms.access.ip_addresses import networks_of, require_address
 from cms.auth.tokens import invalid_token
 from cms.database.connections import Transaction
 from cms.database.statements import statement

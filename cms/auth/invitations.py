@@ -9,7 +9,7 @@ from functools import partial
 from cms.auth import account_mail
 from cms.auth.account_mail import INVITATION, AccountMail, fingerprint_of
 from cms.auth.accounts import check_email
-from cms.auth.links import MailLink
+from cms.auth.mail_links import MailLink
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, at_index, collect_problems, invalid_payload

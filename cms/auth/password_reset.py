@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from cms import passwords
 from cms.auth import account_mail
 from cms.auth.account_mail import RESET, AccountMail, fingerprint_of
-from cms.auth.links import MailLink
+from cms.auth.mail_links import MailLink
 from cms.auth.sessions import end_sessions, in_transaction, made_idempotent
 from cms.auth.tokens import invalid_token, used_link
 from cms.database.connections import Transaction

@@ -9,7 +9,7 @@ from cms import jsontext, passwords
 from cms.auth import account_mail
 from cms.auth.account_mail import REGISTRATION, AccountMail, fingerprint_of
 from cms.auth.accounts import check_email
-from cms.auth.links import MailLink
+from cms.auth.mail_links import MailLink
 from cms.auth.sessions import in_transaction, made_idempotent
 from cms.auth.tokens import invalid_token, used_link
 from cms.database.connections import Transaction

@@ -19,7 +19,7 @@ from cms.cli.session import DatabaseLost, is_expected, say, watched_database
 from cms.cli.setup import prepare
 from cms.cli.worker_process import WorkerProcess, start_module
 from cms.config import Config, ConfigError, secret_of
-from cms.server import FAILED, READY
+from cms.gunicorn_process import FAILED, READY
 
 # The first request to stop is gentle, the second is urgent, the third kills.
 STEPS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGKILL)
@@ -100,7 +100,9 @@ def _run(config: Config, *, dsn: str, listener: socket.socket, stop: StopSignals
     with line:
         with server_line, _listen_errors(config):
             listener.listen(BACKLOG)
-            web = start_module(("cms.server",), listener.fileno(), server_line.fileno(), dsn=dsn)
+            web = start_module(
+                ("cms.gunicorn_process",), listener.fileno(), server_line.fileno(), dsn=dsn
+            )
         listener.close()  # so that the address is free once the web server releases it
         worker = WorkerProcess(dsn)
         stop.running = (web, worker)

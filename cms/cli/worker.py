@@ -9,7 +9,7 @@ from cms.cli.session import require_database, say, watched_database
 from cms.config import Config
 from cms.database.connections import Database
 from cms.http.logs import start_logging
-from cms.jobs.worker import run_until_stopped
+from cms.jobs.job_worker import run_until_stopped
 from cms.tasks import tasks_of
 
 

@@ -16,7 +16,7 @@ from psycopg_pool import ConnectionPool
 from cms.config import Config, ConfigError
 from cms.database.allowance import Allowance
 from cms.database.error_mapping import mapped_errors
-from cms.database.sessions import (
+from cms.database.session_setup import (
     CONNECTION_ARGUMENTS,
     configure,
     session_options,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from cms.database.sessions import CONNECT_SECONDS
+from cms.database.session_setup import CONNECT_SECONDS
 from cms.database.statements import statement
 from cms.errors import unavailable
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from cms.embedded.accounts import SystemAccount, run_as
 from cms.embedded.binaries import Binaries
 from cms.embedded.error import EmbeddedError
+from cms.embedded.file_locks import acquire, release
 from cms.embedded.folders import DataFolder
-from cms.embedded.locks import acquire, release
+from cms.embedded.system_account import SystemAccount, run_as
 
 SUPERUSER = "postgres"
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cms.embedded.accounts import (
+from cms.embedded.error import EmbeddedError
+from cms.embedded.system_account import (
     SystemAccount,
     account_for_new_data,
     can_enter,
     own_account,
     server_account,
 )
-from cms.embedded.error import EmbeddedError
 
 FALLBACK_FOLDER = Path("/var/lib/cms")
 

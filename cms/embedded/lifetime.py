@@ -11,7 +11,7 @@ from types import MappingProxyType, TracebackType
 
 import psycopg
 
-from cms.embedded import locks, server
+from cms.embedded import file_locks, postgres_server
 from cms.embedded.binaries import find_binaries, make_runnable
 from cms.embedded.cluster import data_version, initialise
 from cms.embedded.error import EmbeddedError
@@ -41,7 +41,7 @@ class Launcher:
         if version is None:
             self.announce(f"A new database is made in {data_folder.cluster}.")
             initialise(data_folder, binaries, durable=self.settings.get("fsync") != "off")
-        server.launch(data_folder, binaries, settings=self.settings)
+        postgres_server.launch(data_folder, binaries, settings=self.settings)
 
 
 class EmbeddedServer:
@@ -73,26 +73,26 @@ class EmbeddedServer:
             return
         try:
             # While this is held nobody joins, so the last user is still the last when it stops.
-            with locks.locked(self._data_folder.locks / "start"):
-                if locks.is_last_user(lock):
-                    server.stop(self._data_folder)
+            with file_locks.locked(self._data_folder.locks / "start"):
+                if file_locks.is_last_user(lock):
+                    postgres_server.stop(self._data_folder)
         except FileNotFoundError:
             _log.warning("%s is gone; its server ends by itself.", self._data_folder.locks)
         finally:
-            locks.release(lock)
+            file_locks.release(lock)
 
     def await_end(self) -> None:
         """Return when the server has ended, whoever ended it."""
         try:
-            locks.await_release(self._data_folder.locks / "server")
+            file_locks.await_release(self._data_folder.locks / "server")
         except FileNotFoundError:
             return  # its folder is gone, and the server with it
 
     def restart(self) -> None:
         """Start an ended server again, with the same data and address; raises `EmbeddedError`."""
         try:
-            with locks.locked(self._data_folder.locks / "start"):
-                postmaster = server.await_server(
+            with file_locks.locked(self._data_folder.locks / "start"):
+                postmaster = postgres_server.await_server(
                     self._data_folder, self._start_again, announce=self._launcher.announce
                 )
         except (OSError, psycopg.Error) as error:
@@ -141,14 +141,14 @@ def start(
     try:
         data_folder = choose_folder(data, announce)
         data_folder.locks.mkdir(mode=0o700, exist_ok=True)
-        with locks.locked(data_folder.locks / "start"):
+        with file_locks.locked(data_folder.locks / "start"):
             # First of all: from now on the watchdog does not stop the server. If it is doing so
             # just now, this waits until it is done.
-            lock = locks.acquire_shared(data_folder.locks / "users")
+            lock = file_locks.acquire_shared(data_folder.locks / "users")
             try:
                 return _join(data_folder, lock, launch=Launcher(binaries, announce, settings))
             except BaseException:
-                locks.release(lock)
+                file_locks.release(lock)
                 raise
     except (OSError, psycopg.Error) as error:
         raise EmbeddedError(f"The database server of {data} cannot be started. {error}") from error
@@ -161,7 +161,7 @@ def running_dsn(data: Path) -> str | None:
     """
     try:
         data_folder = existing_folder(data)
-        if data_folder is None or not server.is_running(data_folder):
+        if data_folder is None or not postgres_server.is_running(data_folder):
             return None
         postmaster = read_postmaster(data_folder.cluster)
     except OSError as error:
@@ -172,7 +172,7 @@ def running_dsn(data: Path) -> str | None:
 
 
 def _join(data_folder: DataFolder, lock: int, *, launch: Launcher) -> EmbeddedServer:
-    postmaster = server.await_server(
+    postmaster = postgres_server.await_server(
         data_folder, lambda: launch(data_folder), announce=launch.announce
     )
     version = data_version(data_folder.cluster)
@@ -180,5 +180,5 @@ def _join(data_folder: DataFolder, lock: int, *, launch: Launcher) -> EmbeddedSe
         raise EmbeddedError(
             f"{data_folder.cluster} has lost its PG_VERSION. Restore it from a backup."
         )
-    dsn = server.ensure_database(postmaster, DATABASE)
+    dsn = postgres_server.ensure_database(postmaster, DATABASE)
     return EmbeddedServer(data_folder, dsn=dsn, version=version, lock=lock, launch=launch)

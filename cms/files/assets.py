@@ -18,9 +18,9 @@ from cms.config import Config
 from cms.database.statements import statement
 from cms.errors import not_found
 from cms.files.derivatives import Original, derivative_of
+from cms.files.file_rows import FILES
 from cms.files.image_pool import ImagePool
 from cms.files.media_types import UNKNOWN
-from cms.files.records import FILES
 from cms.files.storage import Storages
 from cms.files.stored_content import StoredContent, find_content
 from cms.items.read.prepare import ReadRequest

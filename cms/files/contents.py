@@ -13,9 +13,9 @@ from uuid import uuid4
 from cms.config import Config
 from cms.errors import Problem, Refused, invalid_payload
 from cms.files.derivatives import forget_derivatives
+from cms.files.file_names import clean_name, extension_on_disk
 from cms.files.image_info import image_info_of
 from cms.files.media_types import HEAD_BYTES, charset_of, is_allowed, media_type_of
-from cms.files.names import clean_name, extension_on_disk
 from cms.files.storage import Storages
 
 log = logging.getLogger("cms.files")

@@ -18,10 +18,10 @@ from cms.config import Config
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import abbreviated, invalid_payload
-from cms.files import records
+from cms.files import file_rows
 from cms.files.contents import Content, Contents, Incoming, Json, contents_of
-from cms.files.form import FileUpload, FormPart, receive
-from cms.files.names import title_of
+from cms.files.file_names import title_of
+from cms.files.file_rows import FILES, NewRow, WriteRequest
 from cms.files.payloads import (
     checked_batch,
     checked_changes,
@@ -29,7 +29,7 @@ from cms.files.payloads import (
     decode_base64,
     pop_location,
 )
-from cms.files.records import FILES, NewRow, WriteRequest
+from cms.files.upload_form import FileUpload, FormPart, receive
 from cms.items.read.reads import parse_key
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.outgoing_addresses import AddressFilter
@@ -66,7 +66,7 @@ def upload(library: Library, request: WriteRequest, parts: Iterable[FormPart]) -
 
     Returns None to a caller that may not read files.
     """
-    records.require_permission(library.store, request.identity, collection=FILES, action="create")
+    file_rows.require_permission(library.store, request.identity, collection=FILES, action="create")
     with library.contents.provisional() as stored:
         # The body ends here, long before the transaction begins: a slow client holds no connection.
         uploads = receive(library.contents, parts, stored, max_bytes=library.max_field_bytes)
@@ -77,7 +77,7 @@ def upload_json(
     library: Library, request: WriteRequest, payload: Mapping[str, object]
 ) -> bytes | None:
     """Create a file of a JSON body, whose `data` is the content in base64."""
-    records.require_permission(library.store, request.identity, collection=FILES, action="create")
+    file_rows.require_permission(library.store, request.identity, collection=FILES, action="create")
     fields: Json = dict(payload)
     raw = decode_base64(fields.pop("data", None))
     name = fields.get("filename_download")
@@ -105,10 +105,10 @@ def create_rows(
 
     def plan(call: WriteCall) -> WritePlan[bytes | None]:
         folder = call.context.fetch(statement("find_default_folder"), ())[0][0]
-        creation = records.plan_create(call, [_in_folder(row, folder) for row in rows])
+        creation = file_rows.plan_create(call, [_in_folder(row, folder) for row in rows])
         return _CreatePlan(creation, is_committed, many=len(rows) > 1)
 
-    body = records.run_write(library.store, request, collection=FILES, action="create", plan=plan)
+    body = file_rows.run_write(library.store, request, collection=FILES, action="create", plan=plan)
     # A repeated call gets the answer of the first one, and no file has the new contents.
     if not is_committed.is_set():
         library.contents.remove(upload.content for upload in uploads)
@@ -125,7 +125,7 @@ class _CreatePlan(WritePlan[bytes | None]):
 
     def run(self, transaction: Transaction) -> bytes | None:
         transaction.after_commit.append(lambda _: self.is_committed.set())
-        return records.response_body(self.plan.run(transaction), many=self.many)
+        return file_rows.response_body(self.plan.run(transaction), many=self.many)
 
 
 def replace(
@@ -136,7 +136,7 @@ def replace(
     It takes the permission to change the file's name.
     """
     # Before the body is received: whoever may not change files does not send it for nothing.
-    records.require_permission(library.store, request.identity, collection=FILES, action="update")
+    file_rows.require_permission(library.store, request.identity, collection=FILES, action="update")
     with library.contents.provisional() as stored:
         uploads = receive(library.contents, parts, stored, max_bytes=library.max_field_bytes)
         if len(uploads) > 1:
@@ -154,16 +154,18 @@ def change_one(library: Library, request: WriteRequest, key: str, payload: objec
     """Change fields of a file."""
     changes = checked_changes(payload)
     written = _update(
-        library, request, lambda call: records.plan_update(request, call, key=key, changes=changes)
+        library,
+        request,
+        lambda call: file_rows.plan_update(request, call, key=key, changes=changes),
     )
-    return records.response_body(written, many=False)
+    return file_rows.response_body(written, many=False)
 
 
 def change_many(library: Library, request: WriteRequest, payload: object) -> bytes | None:
     """Change fields of files: an array of objects with ids, or `data` with `keys` or `query`."""
     batch = checked_batch(payload, checked_changes)
-    written = _update(library, request, lambda call: records.plan_update_many(call, batch))
-    return records.response_body(written, many=True)
+    written = _update(library, request, lambda call: file_rows.plan_update_many(call, batch))
+    return file_rows.response_body(written, many=True)
 
 
 def delete_one(library: Library, request: WriteRequest, key: str) -> None:
@@ -180,7 +182,7 @@ def _delete(
     library: Library, request: WriteRequest, payload: object, *, key: str | None = None
 ) -> None:
     plan = partial(_DeletePlan, request, payload, key)
-    contents = records.run_write(
+    contents = file_rows.run_write(
         library.store, request, collection=FILES, action="delete", plan=plan
     )
     library.contents.remove(contents)
@@ -198,12 +200,12 @@ class _DeletePlan(WritePlan[list[Content]]):
     def run(self, transaction: Transaction) -> list[Content]:
         call = self.call
         if self.key is not None:
-            records.check_match(self.request, call, transaction, self.key)
+            file_rows.check_match(self.request, call, transaction, self.key)
         executor = call.executor(transaction)
-        keys = records.keys_of(executor, call.collection, self.payload)
+        keys = file_rows.keys_of(executor, call.collection, self.payload)
         # Locked before the deletion: another content would be left behind by it.
         contents = contents_of(transaction.execute(statement("lock_files"), (keys,)))
-        records.delete(call, executor, call.collection, keys)
+        file_rows.delete(call, executor, call.collection, keys)
         return contents
 
 
@@ -242,7 +244,7 @@ def _update(
     request: WriteRequest,
     plan: Callable[[WriteCall], WritePlan[WrittenItems]],
 ) -> WrittenItems:
-    return records.run_write(library.store, request, collection=FILES, action="update", plan=plan)
+    return file_rows.run_write(library.store, request, collection=FILES, action="update", plan=plan)
 
 
 def _replace_content(
@@ -251,14 +253,14 @@ def _replace_content(
     """Change a file's row to a new content; the old one is removed after the commit."""
 
     def plan(call: WriteCall) -> WritePlan[_Replaced]:
-        update = records.plan_update(request, call, key=key, changes=changes, owned=owned)
+        update = file_rows.plan_update(request, call, key=key, changes=changes, owned=owned)
         return _ReplacePlan(update, parse_key(call.collection, key))
 
-    replaced_file = records.run_write(
+    replaced_file = file_rows.run_write(
         library.store, request, collection=FILES, action="update", plan=plan
     )
     library.contents.remove(replaced_file.contents)
-    return records.response_body(replaced_file.items, many=False)
+    return file_rows.response_body(replaced_file.items, many=False)
 
 
 class _Replaced(NamedTuple):

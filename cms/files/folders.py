@@ -10,11 +10,11 @@ from typing import NamedTuple, TypeVar
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, invalid_payload
-from cms.files import records
+from cms.files import file_rows
 from cms.files.contents import Content, Json
+from cms.files.file_rows import FILES, FOLDERS, NewRow, WriteRequest
 from cms.files.files import Library
 from cms.files.payloads import checked_batch
-from cms.files.records import FILES, FOLDERS, NewRow, WriteRequest
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.rows import link_revisions
 from cms.store.write_plan import WritePlan
@@ -43,7 +43,7 @@ def create(library: Library, request: WriteRequest, payload: object) -> bytes | 
         library,
         request,
         action="create",
-        plan=lambda call: records.plan_create(call, rows),
+        plan=lambda call: file_rows.plan_create(call, rows),
         many=many,
     )
 
@@ -55,7 +55,7 @@ def change_one(library: Library, request: WriteRequest, key: str, payload: objec
         library,
         request,
         action="update",
-        plan=lambda call: records.plan_update(request, call, key=key, changes=changes),
+        plan=lambda call: file_rows.plan_update(request, call, key=key, changes=changes),
         many=False,
     )
 
@@ -67,7 +67,7 @@ def change_many(library: Library, request: WriteRequest, payload: object) -> byt
         library,
         request,
         action="update",
-        plan=lambda call: records.plan_update_many(call, batch),
+        plan=lambda call: file_rows.plan_update_many(call, batch),
         many=True,
     )
 
@@ -103,14 +103,14 @@ class _DeletePlan(WritePlan[list[Content]]):
 
     def run(self, transaction: Transaction) -> list[Content]:
         if self.key is not None:
-            records.check_match(self.request, self.call, transaction, self.key)
+            file_rows.check_match(self.request, self.call, transaction, self.key)
         return _delete_trees(self.call, transaction, self.payload)
 
 
 def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) -> list[Content]:
     """Delete folders with everything below them, and return the contents of the deleted files."""
     executor = call.executor(transaction)
-    keys = records.keys_of(executor, call.collection, payload)
+    keys = file_rows.keys_of(executor, call.collection, payload)
     # First the right to the folders: a refusal for what is in them would tell that they exist.
     call.authorizer.authorize_delete(call.collection, keys, transaction.execute)
     parents: dict[str, str | None] = dict(
@@ -119,9 +119,9 @@ def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) ->
     below = [key for key in parents if key not in keys]
     rows = transaction.execute(statement("lock_files_in_folders"), ([*keys, *below],))
     files = [_FileInFolder(*row) for row in rows]
-    file_revisions = records.delete_below(call, executor, FILES, [file.key for file in files])
-    folder_revisions = records.delete_below(call, executor, FOLDERS, below)
-    folder_revisions |= records.delete(call, executor, call.collection, keys)
+    file_revisions = file_rows.delete_below(call, executor, FILES, [file.key for file in files])
+    folder_revisions = file_rows.delete_below(call, executor, FOLDERS, below)
+    folder_revisions |= file_rows.delete(call, executor, call.collection, keys)
     # The revision of everything that went with a folder is linked to the revision of that folder.
     links = [(file_revisions[file.key], folder_revisions[file.folder]) for file in files]
     links += [(folder_revisions[key], folder_revisions[str(parents[key])]) for key in below]
@@ -161,7 +161,7 @@ class _FolderPlan(WritePlan[bytes | None]):
     def run(self, transaction: Transaction) -> bytes | None:
         written = self.plan.run(transaction)
         _refuse_cycle(transaction)
-        return records.response_body(written, many=self.many)
+        return file_rows.response_body(written, many=self.many)
 
 
 def _with_tree_lock(
@@ -176,7 +176,7 @@ def _with_tree_lock(
     def plan_with_lock(call: WriteCall) -> WritePlan[T]:
         return _TreePlan(plan(call))
 
-    return records.run_write(
+    return file_rows.run_write(
         library.store, request, collection=FOLDERS, action=action, plan=plan_with_lock
     )
 

@@ -8,12 +8,12 @@ from typing import cast
 from urllib.parse import unquote, urlsplit
 
 from cms.errors import Refused, abbreviated, invalid_payload, unavailable
-from cms.files import records
+from cms.files import file_rows
 from cms.files.contents import Incoming, Json, too_large
+from cms.files.file_rows import FILES, WriteRequest
 from cms.files.files import Library, create_rows
-from cms.files.form import FileUpload
 from cms.files.payloads import pop_location, require_text
-from cms.files.records import FILES, WriteRequest
+from cms.files.upload_form import FileUpload
 from cms.outgoing import (
     FetchError,
     FetchLimits,
@@ -36,7 +36,7 @@ def import_url(
     Raises `Refused`: INVALID_PAYLOAD for an address that the settings deny, SERVICE_UNAVAILABLE
     when the other server fails.
     """
-    records.require_permission(library.store, request.identity, collection=FILES, action="create")
+    file_rows.require_permission(library.store, request.identity, collection=FILES, action="create")
     url = require_text(payload.get("url"), field="url")
     fields = payload.get("data") or {}
     if not isinstance(fields, Mapping):

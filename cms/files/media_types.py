@@ -13,7 +13,7 @@ import mimetypes
 import re
 from collections.abc import Iterable, Sequence
 
-from cms.files.names import split_extension
+from cms.files.file_names import split_extension
 from cms.files.signatures import BRANDS, CONTAINED_TYPES, RIFF_TYPES, SIGNATURES
 
 HEAD_BYTES = 4096

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 from cms.errors import Problem, Refused, abbreviated, invalid_payload
 from cms.files.contents import Json
-from cms.files.names import clean_name
-from cms.files.records import FILES
+from cms.files.file_names import clean_name
+from cms.files.file_rows import FILES
 
 SERVER_OWNED = frozenset(
     {

@@ -9,7 +9,7 @@ import falcon
 
 from cms.auth import invitations, password_reset, registration
 from cms.auth.invitations import Invitation
-from cms.auth.links import MailLink
+from cms.auth.mail_links import MailLink
 from cms.auth.password_reset import NewPassword
 from cms.errors import abbreviated, invalid_payload, invalid_query
 from cms.http.media import (

@@ -13,8 +13,8 @@ import falcon
 from cms.config import Config
 from cms.errors import Problem, Refused, not_found
 from cms.files.assets import Asset, Assets, Delivery
-from cms.files.names import clean_name
-from cms.http.conditions import RangeNotSatisfiable, byte_range_of, is_not_modified
+from cms.files.file_names import clean_name
+from cms.http.conditional_requests import RangeNotSatisfiable, byte_range_of, is_not_modified
 from cms.store.identity import ANONYMOUS, Identity
 
 # A browser would run these types, so they are always sent as attachments.

@@ -15,9 +15,9 @@ from falcon.util import BufferedReader
 
 from cms.errors import Refused, invalid_payload
 from cms.files.contents import too_large
-from cms.files.form import FormPart
 from cms.files.media_types import without_parameters
 from cms.files.storage import CHUNK_BYTES
+from cms.files.upload_form import FormPart
 
 MAX_FORM_PARTS = 1000
 MAX_BOUNDARY_LENGTH = 70

@@ -13,9 +13,9 @@ import falcon
 
 from cms.errors import Problem, Refused, invalid_payload
 from cms.files.contents import too_large
-from cms.files.form import FormPart
 from cms.files.media_types import without_parameters
 from cms.files.storage import CHUNK_BYTES
+from cms.files.upload_form import FormPart
 from cms.http.form import form_parts, is_form
 from cms.http.media import idempotency_key_of
 from cms.items.transfer.imports import Upload, import_file, require_import

@@ -15,7 +15,7 @@ from cms.items.read.reads import read_list, read_one
 from cms.items.transfer.export import Export, export
 from cms.items.write import writes
 from cms.items.write.batches import run_batch
-from cms.items.write.sorting import move_item
+from cms.items.write.manual_sorting import move_item
 from cms.query.language.brackets import nested_params
 from cms.store.store import Store
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import falcon
 
-from cms.access.addresses import address
+from cms.access.ip_addresses import address
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
 
 # SEARCH means the same as the newer QUERY, and only QUERY is known to Falcon.

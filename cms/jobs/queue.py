@@ -14,8 +14,8 @@ from procrastinate.retry import BaseRetryStrategy, RetryDecision
 
 from cms import jsontext
 from cms.config import Config
-from cms.database.sessions import pool_arguments
-from cms.jobs.tasks import Job, JobError, Task
+from cms.database.session_setup import pool_arguments
+from cms.jobs.task import Job, JobError, Task
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from cms.database.connections import Transaction
 from cms.errors import invalid_payload
-from cms.jobs.tasks import defer
+from cms.jobs.task import defer
 from cms.mail.addresses import parse_address
 
 TASK = "mail"

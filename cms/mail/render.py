@@ -11,7 +11,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from cms.jobs.tasks import JobError, PermanentError
+from cms.jobs.task import JobError, PermanentError
 from cms.mail.plain import plain
 from cms.mail.post import GENERIC, Mail
 

@@ -12,7 +12,7 @@ from email.policy import SMTP
 from cms.config import Config
 from cms.database.connections import Database
 from cms.database.statements import statement
-from cms.jobs.tasks import Job, PermanentError
+from cms.jobs.task import Job, PermanentError
 from cms.mail.addresses import address_spec, one_line, parse_address, sender
 from cms.mail.post import Mail, from_payload
 from cms.mail.render import RenderedMail, render

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from email.message import EmailMessage
 
 from cms.config import Config
-from cms.jobs.tasks import JobError, PermanentError
+from cms.jobs.task import JobError, PermanentError
 from cms.mail.addresses import one_line
 
 log = logging.getLogger(__name__)

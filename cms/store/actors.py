@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cms import jsontext
-from cms.access.addresses import networks_of, require_address
 from cms.access.app_access import PUBLIC_SETTINGS_GRANT, app_grants
+from cms.access.ip_addresses import networks_of, require_address
 from cms.access.policy import ADMIN, Actor, Policy, grant_of, policy_of
 from cms.database.connections import Fetch, Row
 from cms.database.statements import statement

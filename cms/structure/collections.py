@@ -29,7 +29,6 @@ from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.structure import metadata
 from cms.structure.fields import add_index_and_comment, insert_field_record, require_extension
-from cms.structure.history import COLLECTIONS, NamedRecord, change_structure
 from cms.structure.indexes import update_indexes
 from cms.structure.lookup import (
     RecordPatch,
@@ -38,6 +37,7 @@ from cms.structure.lookup import (
     visible_collection,
     visible_structure,
 )
+from cms.structure.structure_history import COLLECTIONS, NamedRecord, change_structure
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 

@@ -23,7 +23,6 @@ from cms.store.store import Store
 from cms.structure import metadata
 from cms.structure.alterations import alter, problems_of_change, rename_field
 from cms.structure.column_changes import check_text_is_json
-from cms.structure.history import FIELDS, NamedRecord, change_structure
 from cms.structure.indexes import add_index, is_index_pending, update_indexes, with_index
 from cms.structure.lookup import (
     RecordPatch,
@@ -34,6 +33,7 @@ from cms.structure.lookup import (
     visible_field,
     visible_structure,
 )
+from cms.structure.structure_history import FIELDS, NamedRecord, change_structure
 
 
 def list_fields(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
-from cms.access.structure import known_catalogue
+from cms.access.visible_structure import known_catalogue
 from cms.errors import fixed_structure, forbidden, invalid_payload, not_found
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.store.context import RequestContext

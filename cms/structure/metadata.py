@@ -8,12 +8,12 @@ from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
 from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
-from cms.query.rules.conditions import require_valid_rules
+from cms.query.rules.field_conditions import require_valid_rules
 from cms.schema.archive import invalid_settings
 from cms.schema.meta_settings import MetaSetting
 from cms.schema.model import Catalogue, Collection
 from cms.schema.references import FieldChange
-from cms.structure.references import apply_change
+from cms.structure.stored_references import apply_change
 
 Keys = Mapping[str, str]
 

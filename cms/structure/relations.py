@@ -40,7 +40,6 @@ from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.structure import metadata
 from cms.structure.fields import add_column, insert_field_record
-from cms.structure.history import RELATIONS, NamedRecord, change_structure
 from cms.structure.indexes import add_index
 from cms.structure.lookup import (
     require_alterable,
@@ -48,6 +47,7 @@ from cms.structure.lookup import (
     visible_field,
     visible_structure,
 )
+from cms.structure.structure_history import RELATIONS, NamedRecord, change_structure
 
 _RECORD: Mapping[str, MetaSetting] = {
     **RELATION_META,

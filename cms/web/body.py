@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from cms.web.limits import MAX_UNREAD
+from cms.web.client_limits import MAX_UNREAD
 from cms.web.thread_pool import ThreadPool
 
 

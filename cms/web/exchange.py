@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from cms.web import answers
+from cms.web import refusals
 from cms.web.body import BodyError, StreamedBody
 from cms.web.head import Environ
 
@@ -82,7 +82,7 @@ class Exchange:
             if connection.is_lost:
                 raise ClientGone
             if time.monotonic() - self.queued_at > connection.server.limits.queue_seconds:
-                self._refuse(answers.OVERLOADED)
+                self._refuse(refusals.OVERLOADED)
             else:
                 self._answer()
         except (ClientGone, BodyError):
@@ -100,7 +100,7 @@ class Exchange:
         """Answer an error, or break off an answer that has begun: it must not seem complete."""
         self._keep_alive = False
         if self._head is None:
-            self._connection.write(answers.INTERNAL_ERROR)
+            self._connection.write(refusals.INTERNAL_ERROR)
         else:
             self._connection.abort()
 

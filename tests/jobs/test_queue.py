@@ -14,7 +14,7 @@ import pytest
 from cms.database.connections import standalone_transaction
 from cms.errors import Refused
 from cms.jobs.housekeeping import delete_finished, queue_state, requeue
-from cms.jobs.tasks import Job, JobError, PermanentError, Task, defer, defer_all
+from cms.jobs.task import Job, JobError, PermanentError, Task, defer, defer_all
 from cms.tasks import tasks_of
 from tests.client import Client
 from tests.queues import Desk

@@ -87,7 +87,7 @@ def workers(service: Service) -> list[psutil.Process]:
     server, which is one of the service's.
     """
     processes = psutil.Process(service.process.pid).children(recursive=True)
-    web = {one.pid for one in processes if "cms.server" in one.cmdline()}
+    web = {one.pid for one in processes if "cms.gunicorn_process" in one.cmdline()}
     return [one for one in processes if one.pid in web and one.ppid() in web]
 
 

@@ -54,7 +54,7 @@ def site() -> Iterator[Site]:
             f"{url}/auth/login", json={"email": password[1], "password": password[2]}, timeout=60
         ).json()
         children = psutil.Process(service.process.pid).children(recursive=True)
-        servers = [child for child in children if "cms.server" in child.cmdline()]
+        servers = [child for child in children if "cms.gunicorn_process" in child.cmdline()]
         site = Site(
             url,
             {"Authorization": f"Bearer {login['data']['access_token']}"},

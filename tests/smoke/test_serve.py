@@ -85,7 +85,7 @@ def test_one_signal_stops_everything_cleanly(installed: Path, number: signal.Sig
         worker_of(installed)
         running = " ".join(processes_of(installed))
         assert "postgres" in running
-        assert "cms.server" in running
+        assert "cms.gunicorn_process" in running
         assert "cms worker" in running
         service.process.send_signal(number)
         assert service.ended() == 0

@@ -45,7 +45,7 @@ def installed() -> Iterator[Path]:
 def web_server_of(service: Service) -> psutil.Process:
     """Return the process that leads the web server's workers."""
     children = psutil.Process(service.process.pid).children()
-    return next(child for child in children if "cms.server" in child.cmdline())
+    return next(child for child in children if "cms.gunicorn_process" in child.cmdline())
 
 
 def require_refused_or_answered(outcomes: Counter[str]) -> None:

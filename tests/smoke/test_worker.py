@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from cms.config import Config
-from cms.jobs.worker import GRACE_SECONDS, POLL_SECONDS
+from cms.jobs.job_worker import GRACE_SECONDS, POLL_SECONDS
 from cms.mail.post import Mail, post
 from tests.databases import end_connections
 from tests.mail.server import Inbox, mail_server

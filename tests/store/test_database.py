@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cms.config import Config
 from cms.database.connections import Database, standalone_transaction
-from cms.database.sessions import pool_arguments
+from cms.database.session_setup import pool_arguments
 from cms.database.wire import Connection
 
 

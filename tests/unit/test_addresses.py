@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cms.access.addresses import address, network
+from cms.access.ip_addresses import address, network
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,12 @@ import falcon
 import pytest
 from falcon import testing
 
-from cms.http.conditions import ByteRange, RangeNotSatisfiable, byte_range_of, is_not_modified
+from cms.http.conditional_requests import (
+    ByteRange,
+    RangeNotSatisfiable,
+    byte_range_of,
+    is_not_modified,
+)
 
 TAG = "tag"
 MODIFIED = datetime(2024, 2, 29, 12, 0, 0, 500_000, tzinfo=UTC)

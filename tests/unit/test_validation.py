@@ -10,7 +10,7 @@ import pytest
 
 from cms.errors import Refused
 from cms.query.language.ast import Caller, CallerValue
-from cms.query.rules.conditions import field_state, parse_conditions
+from cms.query.rules.field_conditions import field_state, parse_conditions
 from cms.query.rules.validation import (
     RuleContext,
     caller_paths,

@@ -11,8 +11,8 @@ from cms.access.guard import view_of
 from cms.access.guarded_rules import GuardedRule
 from cms.access.policy import ADMIN, FULL_GRANT, StoredGrant
 from cms.access.rules import guarded_rule
-from cms.access.structure import ACTIONS
 from cms.access.views import View
+from cms.access.visible_structure import ACTIONS
 from cms.errors import Refused, invalid_query
 from cms.items.read.prepare import ReadRequest, prepare_read
 from cms.items.read.reads import keyed, parse_key

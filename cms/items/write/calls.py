@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from cms.access.guard import writable_collection
-from cms.access.structure import has_permission_on
+from cms.access.visible_structure import has_permission_on
 from cms.database.connections import Transaction
 from cms.errors import not_found
 from cms.items.read.reads import Item

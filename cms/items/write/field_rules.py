@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from cms.errors import Problem, Refused
 from cms.items.write.parsed import RowValues
-from cms.query.rules.conditions import Condition, field_state, parse_conditions
+from cms.query.rules.field_conditions import Condition, field_state, parse_conditions
 from cms.query.rules.validation import PayloadRule, RuleContext, failures, parse_field_rule
 from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Collection, Field

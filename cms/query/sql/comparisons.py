@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cms.fragment import Fragment, commas, fill, name, param, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
-from cms.query.sql.history import HistoryEntry, history_columns, history_steps
+from cms.query.sql.write_history import HistoryEntry, history_columns, history_steps
 from cms.schema.model import Collection
 from cms.schema.system import system_table
 

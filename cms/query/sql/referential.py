@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, quoted, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
-from cms.query.sql.history import (
+from cms.query.sql.write_history import (
     HistoryEntry,
     delta_of,
     history_columns,

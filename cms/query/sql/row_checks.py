@@ -9,7 +9,7 @@ from cms.query.plan.resolved import Predicate
 from cms.query.sql.arguments import key_cast
 from cms.query.sql.arrays import array
 from cms.query.sql.expressions import predicate
-from cms.query.sql.history import whole_row
+from cms.query.sql.write_history import whole_row
 from cms.schema.model import Collection
 
 

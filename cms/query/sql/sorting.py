@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, name, param, text
 from cms.query.sql.arguments import key_cast
-from cms.query.sql.history import HistoryEntry, delta_of, history_columns, history_steps
+from cms.query.sql.write_history import HistoryEntry, delta_of, history_columns, history_steps
 from cms.schema.model import Collection, Field
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, param, text
 from cms.query.sql.arguments import ArgumentSlots, array_type, key_cast
-from cms.query.sql.history import (
+from cms.query.sql.write_history import (
     ACTIVITY,
     HistoryEntry,
     delta_of,

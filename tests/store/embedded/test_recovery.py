@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from cms.embedded import EmbeddedError, binaries, start
-from cms.embedded.accounts import account_for_new_data
+from cms.embedded.system_account import account_for_new_data
 from tests.store.embedded.servers import (
     FAST,
     User,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from cms import jsontext
 from cms.access.policy import ALL_FIELDS, parse_permissions
 from cms.access.rules import guarded_rule
-from cms.access.structure import ACTIONS
+from cms.access.visible_structure import ACTIONS
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import Refused

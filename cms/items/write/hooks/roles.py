@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cms.access.addresses import network
+from cms.access.ip_addresses import network
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.items.write.hooks.hook import InvalidPart, SystemTableHooks, raise_errors, unprocessable

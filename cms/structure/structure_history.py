@@ -18,7 +18,7 @@ from cms.fragment import Fragment, fill, param, quoted, text
 from cms.items.write.executor import author
 from cms.query.sql.arrays import array
 from cms.query.sql.expressions import TRUE
-from cms.query.sql.history import whole_row
+from cms.query.sql.write_history import whole_row
 from cms.schema.model import Catalogue, Collection, Field, Relation
 from cms.schema.records import Record, collection_record, field_record, relation_record
 from cms.schema.system import is_system

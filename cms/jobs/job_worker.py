@@ -25,7 +25,7 @@ from cms.jobs.housekeeping import (
     requeue_stalled,
 )
 from cms.jobs.queue import queue_of
-from cms.jobs.tasks import Task
+from cms.jobs.task import Task
 
 log = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from gunicorn import sock
 
 from cms.config import Config, load
 from cms.web.affinity import Affinity
+from cms.web.client_limits import SWEEP_SECONDS, ClientLimits
 from cms.web.head import Environ
-from cms.web.limits import SWEEP_SECONDS, ClientLimits
-from cms.web.server import Proxies, WebServer
 from cms.web.starting import StoppableWorker
+from cms.web.web_server import Proxies, WebServer
 
 
 class EventWorker(StoppableWorker):

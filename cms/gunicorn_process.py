@@ -17,7 +17,10 @@ from gunicorn.arbiter import Arbiter
 from cms.config import Config, ConfigError, load
 from cms.web.starting import remember_arbiter
 
-WORKERS = {"event": "cms.web.worker.EventWorker", "gthread": "cms.web.threaded.ThreadedWorker"}
+WORKERS = {
+    "event": "cms.web.event_worker.EventWorker",
+    "gthread": "cms.web.threaded.ThreadedWorker",
+}
 
 READY = "ready"
 FAILED = "fault "

@@ -16,10 +16,10 @@ from email.utils import formatdate
 from itertools import islice
 from typing import Any
 
-from cms.web import answers
+from cms.web import refusals
+from cms.web.client_limits import DRAIN_SECONDS, MAX_BUFFERED_IN_ALL, ClientLimits
 from cms.web.connection import Connection
 from cms.web.head import Environ
-from cms.web.limits import DRAIN_SECONDS, MAX_BUFFERED_IN_ALL, ClientLimits
 from cms.web.thread_pool import ThreadPool
 
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
@@ -214,7 +214,7 @@ class WebServer:
         waiting.sort(key=lambda connection: connection.waiting_since)
         # Some more than the surplus, or the next client that is waited for would start this again.
         for connection in waiting[: surplus + self.limits.max_streams // 8]:
-            connection.end_waiting(answers.OVERLOADED)
+            connection.end_waiting(refusals.OVERLOADED)
         self.loop.call_later(_RELIEF_SECONDS, self._end_waiting)
 
     async def drain(self, seconds: float) -> None:
