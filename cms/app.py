@@ -174,7 +174,7 @@ def _add_people(app: App, links: MailLinks, secret: str) -> None:
     app.add_route("/roles/{key}", items.ItemResource(store, collection="system_roles"))
     app.add_route("/permissions", items.ItemsResource(store, collection="system_permissions"))
     app.add_route("/permissions/{key}", items.ItemResource(store, collection="system_permissions"))
-    app.add_route("/permissions/explain", rights.ExplainResource(store))
+    app.add_route("/permissions/explain", rights.ExplainRightsResource(store))
     app.add_route("/permissions/me", rights.MyPermissionsResource(store))
     app.add_route(
         "/permissions/me/{collection}/{key}", rights.MyPermissionsResource(store), suffix="item"
@@ -217,7 +217,7 @@ def _add_items(app: App, config: Config) -> None:
 
 def _add_files(app: App, library: Library) -> None:
     app.add_route("/files", files.FilesResource(library))
-    app.add_route("/files/import", files.ImportResource(library))
+    app.add_route("/files/import", files.FileImportResource(library))
     app.add_route("/files/{key}", files.FileResource(library))
     app.add_route("/folders", files.FoldersResource(library))
     app.add_route("/folders/{key}", files.FolderResource(library))

@@ -27,7 +27,7 @@ import certifi
 from cms.outgoing_addresses import (
     AddressDenied,
     AddressFilter,
-    Resolver,
+    HostResolver,
     checked_addresses,
     parse_target,
     port_of,
@@ -109,7 +109,7 @@ def fetch(
     address_filter: AddressFilter,
     *,
     limits: FetchLimits,
-    resolve: Resolver | None = None,
+    resolve: HostResolver | None = None,
     ssl_context: ssl.SSLContext | None = None,
 ) -> Iterator[OutgoingResponse]:
     """Send a request, follow redirects, and yield the response while its connection is open.

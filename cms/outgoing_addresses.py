@@ -45,7 +45,7 @@ class AddressFilter:
         return not is_special(address) and not _is_local(address)
 
 
-class Resolver(Protocol):
+class HostResolver(Protocol):
     """Returns the addresses of a host, none for an unknown one."""
 
     def __call__(self, host: str, port: int) -> Sequence[Address]: ...
@@ -75,7 +75,7 @@ def port_of(target: SplitResult) -> int:
 
 
 def checked_addresses(
-    target: SplitResult, address_filter: AddressFilter, resolve: Resolver
+    target: SplitResult, address_filter: AddressFilter, resolve: HostResolver
 ) -> Sequence[Address]:
     """Return all addresses of a host; raises `AddressDenied` if one of them may not be requested.
 

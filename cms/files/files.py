@@ -181,7 +181,7 @@ def delete_many(library: Library, request: WriteRequest, payload: object) -> Non
 def _delete(
     library: Library, request: WriteRequest, payload: object, *, key: str | None = None
 ) -> None:
-    plan = partial(_DeletePlan, request, payload, key)
+    plan = partial(_DeleteFiles, request, payload, key)
     contents = file_rows.run_write(
         library.store, request, collection=FILES, action="delete", plan=plan
     )
@@ -189,7 +189,7 @@ def _delete(
 
 
 @dataclass(frozen=True, slots=True)
-class _DeletePlan(WritePlan[list[Content]]):
+class _DeleteFiles(WritePlan[list[Content]]):
     """The deletion of files; with a `key` it depends on If-Match."""
 
     request: WriteRequest

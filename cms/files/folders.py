@@ -88,12 +88,12 @@ def delete_many(library: Library, request: WriteRequest, payload: object) -> Non
 def _delete(
     library: Library, request: WriteRequest, payload: object, *, key: str | None = None
 ) -> None:
-    plan = partial(_DeletePlan, request, payload, key)
+    plan = partial(_DeleteFolders, request, payload, key)
     library.contents.remove(_with_tree_lock(library, request, action="delete", plan=plan))
 
 
 @dataclass(frozen=True, slots=True)
-class _DeletePlan(WritePlan[list[Content]]):
+class _DeleteFolders(WritePlan[list[Content]]):
     """The deletion of folders; with a `key` it depends on If-Match."""
 
     request: WriteRequest

@@ -116,7 +116,7 @@ class FileResource(LibraryItemResource):
         )
 
 
-class ImportResource:
+class FileImportResource:
     """A file that the service fetches from a URL."""
 
     def __init__(self, library: Library) -> None:

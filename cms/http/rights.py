@@ -27,7 +27,7 @@ class MyPermissionsResource:
         )
 
 
-class ExplainResource:
+class ExplainRightsResource:
     """For administrators: what a user may do with a collection, in words and in SQL."""
 
     def __init__(self, store: Store) -> None:

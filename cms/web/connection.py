@@ -14,7 +14,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from cms.web import refusals
+from cms.web import error_answers
 from cms.web.client_limits import (
     DRAIN_SECONDS,
     LINGER_SECONDS,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("cms")
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """The protocol object of one connection."""
 
     transport: asyncio.Transport
@@ -67,7 +67,7 @@ class Connection(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=MAX_UNSENT)
         self.server.connections[self] = None
         if self.server.is_full and not self.server.make_room(self):
-            self.refuse(refusals.OVERLOADED)
+            self.refuse(error_answers.OVERLOADED)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.server.connections.pop(self, None)
@@ -231,7 +231,7 @@ class Connection(asyncio.Protocol):
     def ask_for_body(self) -> None:
         """Tell a client that announced its body to send it; by the thread that reads the body."""
         with suppress(ClientGone):
-            self.write(refusals.CONTINUE)
+            self.write(error_answers.CONTINUE)
 
     @property
     def is_silent(self) -> bool:
@@ -250,7 +250,7 @@ class Connection(asyncio.Protocol):
 
         While other answers are under way the refusal is left out: the connection ends after them.
         """
-        if answer is refusals.MALFORMED:
+        if answer is error_answers.MALFORMED:
             log.info("%s sent what is no request", self._request_reader.client or "A client")
         if self.is_silent:
             self.transport.write(answer)
@@ -299,7 +299,7 @@ class Connection(asyncio.Protocol):
         if self._request_reader.is_due:
             if now - self._request_reader.started_at > self.server.limits.request_seconds:
                 self._request_reader.drop("the client is too slow")
-                self.refuse(refusals.TOO_SLOW)
+                self.refuse(error_answers.TOO_SLOW)
         elif not self.queued and now - self._idle_since > self._idle_limit():
             self.end_idle()
 
@@ -320,7 +320,7 @@ class Connection(asyncio.Protocol):
             if now - self._pace_started < self.server.limits.pace_seconds:
                 return
             if moved - self._paced_bytes < PACE_BYTES:
-                self.end_waiting(refusals.TOO_SLOW)
+                self.end_waiting(error_answers.TOO_SLOW)
         self._pace_started = now
         self._paced_bytes = moved
 
@@ -372,4 +372,4 @@ class Connection(asyncio.Protocol):
     def end_body(self) -> None:
         """Refuse a request whose body is incomplete."""
         self._request_reader.drop("the server has too many of them")
-        self.refuse(refusals.OVERLOADED)
+        self.refuse(error_answers.OVERLOADED)

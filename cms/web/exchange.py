@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from cms.web import refusals
+from cms.web import error_answers
 from cms.web.body import BodyError, StreamedBody
 from cms.web.head import Environ
 
 if TYPE_CHECKING:
-    from cms.web.connection import Connection
+    from cms.web.connection import ClientConnection
 
 log = logging.getLogger("cms.web")
 
@@ -35,7 +35,7 @@ class Exchange:
     request began to wait for a thread.
     """
 
-    def __init__(self, connection: Connection, environ: Environ, *, keep_alive: bool) -> None:
+    def __init__(self, connection: ClientConnection, environ: Environ, *, keep_alive: bool) -> None:
         self._connection = connection
         self._environ = environ
         self._keep_alive = keep_alive
@@ -82,7 +82,7 @@ class Exchange:
             if connection.is_lost:
                 raise ClientGone
             if time.monotonic() - self.queued_at > connection.server.limits.queue_seconds:
-                self._refuse(refusals.OVERLOADED)
+                self._refuse(error_answers.OVERLOADED)
             else:
                 self._answer()
         except (ClientGone, BodyError):
@@ -100,7 +100,7 @@ class Exchange:
         """Answer an error, or break off an answer that has begun: it must not seem complete."""
         self._keep_alive = False
         if self._head is None:
-            self._connection.write(refusals.INTERNAL_ERROR)
+            self._connection.write(error_answers.INTERNAL_ERROR)
         else:
             self._connection.abort()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import httptools
 
-from cms.web import refusals
+from cms.web import error_answers
 from cms.web.body import StreamedBody
 from cms.web.client_limits import (
     MAX_BUFFERED_BODY,
@@ -25,7 +25,7 @@ from cms.web.exchange import Exchange
 from cms.web.head import Environ, RequestHead
 
 if TYPE_CHECKING:
-    from cms.web.connection import Connection
+    from cms.web.connection import ClientConnection
 
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 _SLICE_OF_HEADS = 4_096
@@ -39,7 +39,7 @@ class RequestReader:
     threads. While `is_holding`, bytes wait here: for room, or for this connection's turn.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self._server = connection.server
         self._parser = httptools.HttpRequestParser(self)
@@ -146,7 +146,7 @@ class RequestReader:
     def end(self) -> None:
         """Note that the client sends no more: an incomplete request is refused."""
         if self._exchange is not None:
-            self._refuse(refusals.BROKEN_BODY)
+            self._refuse(error_answers.BROKEN_BODY)
 
     def drop(self, reason: str) -> None:
         """Forget the arriving request; a thread that reads its body is told the reason."""
@@ -171,7 +171,7 @@ class RequestReader:
         if self._head is not None:
             self._head.received += len(data)
             if self._head.received > MAX_HEAD_BYTES:
-                self._refuse(refusals.HEAD_TOO_LARGE)
+                self._refuse(error_answers.HEAD_TOO_LARGE)
                 return
         exchange = self._exchange
         if exchange is None and not data.isascii():
@@ -183,7 +183,9 @@ class RequestReader:
         except httptools.HttpParserUpgrade as upgrade:
             self._continue_without_upgrade(data[upgrade.args[0] :])
         except (httptools.HttpParserError, ValueError):
-            self._refuse(refusals.MALFORMED if self._exchange is None else refusals.BROKEN_BODY)
+            self._refuse(
+                error_answers.MALFORMED if self._exchange is None else error_answers.BROKEN_BODY
+            )
         if self._chunks:
             self._feed_body()
         if exchange is not None and exchange is self._exchange:
@@ -212,7 +214,7 @@ class RequestReader:
         # An honest chunk of one byte has up to 16 bytes around it.
         self._framing_bytes = max(0, self._framing_bytes + size - 17 * body_bytes)
         if self._framing_bytes > MAX_FRAMING_BYTES:
-            self._refuse(refusals.BROKEN_BODY)
+            self._refuse(error_answers.BROKEN_BODY)
 
     def _continue_without_upgrade(self, rest: bytes) -> None:
         """Answer a request that offers another protocol as if it had not.
@@ -270,7 +272,7 @@ class RequestReader:
         if head is None or self._connection.is_closing:
             return
         if head.size > MAX_HEAD_BYTES:
-            self._refuse(refusals.HEAD_TOO_LARGE)
+            self._refuse(error_answers.HEAD_TOO_LARGE)
             return
         head.complete(self._parser.get_method().decode("ascii"), self._parser.get_http_version())
         self._begin(head)
@@ -324,7 +326,7 @@ class RequestReader:
         if length is not None and length > MAX_BUFFERED_BODY:
             self._stream(continues=expects_continue)
         elif expects_continue and self._connection.is_silent:
-            self._connection.transport.write(refusals.CONTINUE)
+            self._connection.transport.write(error_answers.CONTINUE)
         elif expects_continue:
             # Answers to earlier requests come first, so the thread asks for this body.
             self._stream(continues=True)

@@ -16,9 +16,9 @@ from email.utils import formatdate
 from itertools import islice
 from typing import Any
 
-from cms.web import refusals
+from cms.web import error_answers
 from cms.web.client_limits import DRAIN_SECONDS, MAX_BUFFERED_IN_ALL, ClientLimits
-from cms.web.connection import Connection
+from cms.web.connection import ClientConnection
 from cms.web.head import Environ
 from cms.web.thread_pool import ThreadPool
 
@@ -72,7 +72,7 @@ class WebServer:
         self.threads = ThreadPool(
             threads, max_waiting=limits.max_streams, relieve=self._relieve_threads
         )
-        self.connections: dict[Connection, None] = {}  # the oldest first
+        self.connections: dict[ClientConnection, None] = {}  # the oldest first
         self._is_relieving = False
         self._reserved = 0
         self._lock = threading.Lock()
@@ -141,7 +141,7 @@ class WebServer:
                 next(iter(self._connecting)).cancel()
         connecting = self.loop.create_task(
             self.loop.connect_accepted_socket(
-                lambda: Connection(self, address), accepted, **tls_options
+                lambda: ClientConnection(self, address), accepted, **tls_options
             )
         )
         self._connecting[connecting] = None
@@ -166,7 +166,7 @@ class WebServer:
         """Whether there are more connections than the limit."""
         return len(self.connections) > self.limits.max_connections
 
-    def make_room(self, newcomer: Connection) -> bool:
+    def make_room(self, newcomer: ClientConnection) -> bool:
         """Close an idle connection among the oldest; tell whether there was one."""
         for connection in islice(self.connections, _MAX_LOOKED_AT):
             if connection.is_idle and connection is not newcomer:
@@ -214,7 +214,7 @@ class WebServer:
         waiting.sort(key=lambda connection: connection.waiting_since)
         # Some more than the surplus, or the next client that is waited for would start this again.
         for connection in waiting[: surplus + self.limits.max_streams // 8]:
-            connection.end_waiting(refusals.OVERLOADED)
+            connection.end_waiting(error_answers.OVERLOADED)
         self.loop.call_later(_RELIEF_SECONDS, self._end_waiting)
 
     async def drain(self, seconds: float) -> None:

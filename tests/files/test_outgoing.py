@@ -28,7 +28,7 @@ from cms.outgoing import (
 from cms.outgoing_addresses import (
     AddressDenied,
     AddressFilter,
-    Resolver,
+    HostResolver,
     _is_local,
     checked_addresses,
     parse_target,
@@ -54,7 +54,7 @@ def get(
         return answer, b"".join(answer.chunks)
 
 
-def permitted(url: str, resolve: Resolver = resolve_host) -> Sequence[Address]:
+def permitted(url: str, resolve: HostResolver = resolve_host) -> Sequence[Address]:
     """Return the addresses that a request would go to; nothing is sent."""
     return checked_addresses(parse_target(url), AddressFilter(), resolve)
 

@@ -33,7 +33,7 @@ LAYERS = (
     "http",
     "top",
 )
-TOP = {"app", "__main__", "cli", "server", "tasks"}
+TOP = {"app", "__main__", "cli", "gunicorn_process", "tasks"}
 
 
 def imports(path: Path) -> set[str]:

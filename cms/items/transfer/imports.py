@@ -32,7 +32,7 @@ from cms.items.write.inquiry import asked_set, refuse
 from cms.items.write.nested import CompletePayload, write_tree
 from cms.items.write.parsed import Expects, ParsedSet
 from cms.items.write.plans import ParsedPayload, parse_payload
-from cms.items.write.resolved import ALL_NEW, StoredRows
+from cms.items.write.resolved_rows import ALL_NEW, StoredRows
 from cms.items.write.rows import advance_keys
 from cms.memory import note_memory_use
 from cms.query.language.ast import OperatorTest, ParsedQuery, Query, RowOutput, Slot

@@ -19,7 +19,7 @@ from cms.items.write.completing import RowCompleter
 from cms.items.write.hooks import hooks_of
 from cms.items.write.parsed import ParsedSet
 from cms.items.write.problems import Problems
-from cms.items.write.resolved import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
+from cms.items.write.resolved_rows import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
 from cms.items.write.validating import PayloadValidator
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.row_checks import check_rows

@@ -20,7 +20,7 @@ from cms.items.write.item_parsers import item_parser_of
 from cms.items.write.nested import CompletePayload
 from cms.items.write.parsed import Expects, ParsedSet
 from cms.items.write.payload_parser import PayloadParser
-from cms.items.write.resolved import ALL_NEW, StoredRows
+from cms.items.write.resolved_rows import ALL_NEW, StoredRows
 from cms.query.language.ast import ParsedQuery
 from cms.schema.model import Collection
 from cms.schema.payload import ItemParser

@@ -27,7 +27,7 @@ from cms.items.write.presets import (
     unchanged,
 )
 from cms.items.write.problems import Problems
-from cms.items.write.resolved import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
+from cms.items.write.resolved_rows import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
 from cms.items.write.validating import PayloadValidator
 from cms.query.language.ast import CallerValue
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values

@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from cms.database.error_mapping import Conflict
 from cms.errors import Problem, abbreviated
 from cms.items.write.problems import with_position
-from cms.items.write.resolved import ResolvedRow
+from cms.items.write.resolved_rows import ResolvedRow
 from cms.schema.model import Check, Collection
 from cms.schema.types.field_type import Trait
 

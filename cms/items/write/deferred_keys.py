@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cms.items.write.mutations import DeferredUpdate, RowId
 from cms.items.write.parsed import RowValues
-from cms.items.write.resolved import ResolvedRow, ResolvedSet
+from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet
 from cms.items.write.rows import group_by_columns
 from cms.query.plan.links import links_from
 from cms.schema.model import Catalogue, Collection

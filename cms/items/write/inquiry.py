@@ -17,7 +17,7 @@ from cms.errors import MAX_PROBLEMS, STATUS, Problem, Refused
 from cms.fragment import Fragment
 from cms.items.write.conflicts import describe_check, with_field
 from cms.items.write.problems import Problems, with_position
-from cms.items.write.resolved import ResolvedRow, ResolvedSet
+from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet
 from cms.query.sql import questions
 from cms.schema.auto_fields import PENDING_KEY
 from cms.schema.model import Catalogue, Check, Collection, Field, ForeignKey

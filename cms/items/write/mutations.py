@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cms.items.write.parsed import Pairs, RowValues
-from cms.items.write.resolved import ResolvedRow
+from cms.items.write.resolved_rows import ResolvedRow
 from cms.schema.model import Collection
 
 

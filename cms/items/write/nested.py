@@ -16,7 +16,7 @@ from cms.items.write.inquiry import PayloadInquiry, asked_set, refuse
 from cms.items.write.parsed import ParsedSet
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.planning import plan_mutations
-from cms.items.write.resolved import ResolvedRow, ResolvedSet, walk_sets
+from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet, walk_sets
 from cms.items.write.resolving import Resolver
 from cms.items.write.rows import lock_rows
 from cms.items.write.running import PlanRun

@@ -18,7 +18,7 @@ from cms.items.write.mutations import (
     RowSet,
     Update,
 )
-from cms.items.write.resolved import (
+from cms.items.write.resolved_rows import (
     ResolvedRow,
     ResolvedSet,
     ResolvedToMany,

@@ -25,7 +25,7 @@ from cms.items.write.parsed import Expects, ParsedSet
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.preconditions import check_match, check_singleton
 from cms.items.write.problems import PayloadPosition, Problems
-from cms.items.write.resolved import ResolvedSet, StoredRows
+from cms.items.write.resolved_rows import ResolvedSet, StoredRows
 from cms.items.write.single_statement import StatementRun
 from cms.query.language.ast import OperatorTest, Query, RowOutput, Slot
 from cms.query.sql import locks

@@ -16,7 +16,7 @@ from cms.items.write.executor import Executor
 from cms.items.write.parsed import Expects, Owner, ParsedRow, ParsedSet, ParsedToMany, ParsedToOne
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.problems import PayloadPosition, Problems
-from cms.items.write.resolved import (
+from cms.items.write.resolved_rows import (
     ResolvedSet,
     ResolvedToMany,
     ResolvedToOne,

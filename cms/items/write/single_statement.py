@@ -21,7 +21,7 @@ from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.conflicts import locating_conflicts
 from cms.items.write.executor import author, finish_statement
 from cms.items.write.inquiry import PayloadInquiry, asked_set
-from cms.items.write.resolved import ResolvedSet
+from cms.items.write.resolved_rows import ResolvedSet
 from cms.items.write.rows import Columns, column_values, group_by_columns
 from cms.query.language.ast import Query
 from cms.query.plan.bindings import Bindings, bind_values

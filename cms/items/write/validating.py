@@ -13,7 +13,7 @@ from cms.errors import Problem
 from cms.items.write.caller_values import caller_values
 from cms.items.write.field_rules import FieldRules, field_rules, filled_values
 from cms.items.write.problems import Problems
-from cms.items.write.resolved import ResolvedRow
+from cms.items.write.resolved_rows import ResolvedRow
 from cms.query.language.ast import CallerValue
 from cms.query.rules.validation import PayloadRule, RuleContext, caller_paths, failures
 from cms.query.sql.row_checks import item_contents

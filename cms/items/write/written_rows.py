@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from cms.items.write.mutations import RowId, RowSet
 from cms.items.write.parsed import RowValues
-from cms.items.write.resolved import ResolvedRow
+from cms.items.write.resolved_rows import ResolvedRow
 from cms.items.write.rows import WrittenRow
 
 

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from cms.query.language.comparisons import (
+from cms.query.language.python_comparisons import (
     Comparison,
     always,
     contains,

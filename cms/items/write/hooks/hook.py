@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from cms.database.connections import Fetch
 from cms.errors import Problem, Refused, abbreviated
-from cms.items.write.resolved import ResolvedRow
+from cms.items.write.resolved_rows import ResolvedRow
 from cms.schema.types import MASK
 from cms.store.context import RequestContext
 

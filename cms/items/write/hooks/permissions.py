@@ -13,7 +13,7 @@ from cms.database.statements import statement
 from cms.errors import Refused
 from cms.items.write.hooks.hook import SystemTableHooks, errors_of, one_of, unprocessable
 from cms.items.write.hooks.users import USER_HOOKS
-from cms.items.write.resolved import ResolvedRow
+from cms.items.write.resolved_rows import ResolvedRow
 from cms.query.rules.validation import parse_rule
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter

@@ -17,7 +17,7 @@ from cms.items.write.hooks.hook import (
     raise_errors,
 )
 from cms.items.write.hooks.roles import require_plain_registration_role
-from cms.items.write.resolved import ResolvedRow
+from cms.items.write.resolved_rows import ResolvedRow
 from cms.query.rules.validation import parse_rule
 from cms.regex import compile_regex
 from cms.store.context import RequestContext

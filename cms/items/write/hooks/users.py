@@ -10,7 +10,7 @@ from cms.database.statements import statement
 from cms.emails import is_email
 from cms.errors import forbidden
 from cms.items.write.hooks.hook import SystemTableHooks, one_of, unprocessable
-from cms.items.write.resolved import ResolvedRow
+from cms.items.write.resolved_rows import ResolvedRow
 from cms.passwords import check_password
 from cms.store.context import RequestContext
 
