@@ -62,7 +62,7 @@ def write_tree(executor: Executor, payload: CompletePayload) -> list[str]:
     for row_set in plan.sets:
         rows = run.written.rows(row_set)
         payload.authorizer.check(row_set.collection, rows, executor.transaction.execute)
-    return [str(row.key) for row in run.written.rows(plan.sets[0])]
+    return run.written.keys(plan.sets[0])
 
 
 class _TreeAuthorization:

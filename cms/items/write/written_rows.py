@@ -55,6 +55,14 @@ class WrittenRows:
         written = self._row(row_id)
         return written[0] if written else self._sets[row_id.set].rows[row_id.row].key
 
+    def keys(self, target: RowSet) -> list[str]:
+        """Return the keys of all rows of a set, which may be thousands."""
+        written = self._written.get(target.number, ())
+        if not written:
+            return [str(row.key) for row in target.rows]
+        pairs = zip(written, target.rows, strict=True)
+        return [str(known[0] if known else row.key) for known, row in pairs]
+
     def row(self, row_id: RowId) -> ResolvedRow:
         """Return a row with its key and its values, as far as they are known."""
         row = self._sets[row_id.set].rows[row_id.row]
