@@ -1,4 +1,4 @@
-"""Users who log in: made with hashes that cost nothing, and the letters that they get."""
+"""Users who log in: made with hashes that cost nothing, and the mails that they get."""
 
 from __future__ import annotations
 
@@ -68,33 +68,33 @@ def of_user(stage: Stage, email: str, column: str) -> Any:
 
 
 class Outbox:
-    """The letters that were written, also those to nobody."""
+    """The mails that were written, also those to nobody."""
 
     def __init__(self) -> None:
-        self.letters: list[AccountMail] = []
+        self.mails: list[AccountMail] = []
 
-    def take(self, transaction: Transaction, letter: AccountMail) -> None:
-        self.letters.append(letter)
+    def take(self, transaction: Transaction, mail: AccountMail) -> None:
+        self.mails.append(mail)
 
     @property
     def sent(self) -> list[AccountMail]:
         """Those that somebody gets."""
-        return [letter for letter in self.letters if letter.to is not None]
+        return [mail for mail in self.mails if mail.to is not None]
 
     @property
     def link(self) -> str:
-        """The link of the last letter."""
+        """The link of the last mail."""
         return self.sent[-1].data["url"]
 
     @property
     def token(self) -> str:
-        """The token in the link of the last letter."""
+        """The token in the link of the last mail."""
         return parse_qs(urlsplit(self.link).query)["token"][0]
 
 
 @contextmanager
 def outbox() -> Iterator[Outbox]:
-    """Keep letters instead of sending them."""
+    """Keep mails instead of sending them."""
     box = Outbox()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(account_mail, "send", box.take)

@@ -14,9 +14,9 @@ from tests.things import Json, Stage
 
 
 @pytest.fixture
-def letters() -> Iterator[Outbox]:
-    with outbox() as letters:
-        yield letters
+def mails() -> Iterator[Outbox]:
+    with outbox() as mails:
+        yield mails
 
 
 def history_of(stage: Stage, email: str) -> list[Json]:
@@ -35,7 +35,7 @@ def deltas(acts: list[Json]) -> list[tuple[str, list[Json]]]:
     return [(act["action"], [revision["delta"] for revision in act["revisions"]]) for act in acts]
 
 
-def test_an_invitation_and_its_acceptance(stage: Stage, letters: Outbox) -> None:
+def test_an_invitation_and_its_acceptance(stage: Stage, mails: Outbox) -> None:
     first = new_role(stage)
     second = new_role(stage)
     me = stage.admin.get("/users/me").data["id"]
@@ -51,9 +51,9 @@ def test_an_invitation_and_its_acceptance(stage: Stage, letters: Outbox) -> None
     ].items()
     assert deltas([changed, same]) == [("update", [{"role": second}]), ("update", [])]
     token = [
-        letter.data["url"].partition("token=")[2]
-        for letter in letters.sent
-        if letter.to == "ann@example.com"
+        mail.data["url"].partition("token=")[2]
+        for mail in mails.sent
+        if mail.to == "ann@example.com"
     ][-1]
     accepting = {"token": token, "password": "my own words"}
     assert stage.anonymous.post("/users/invite/accept", accepting).status == 204
@@ -63,12 +63,12 @@ def test_an_invitation_and_its_acceptance(stage: Stage, letters: Outbox) -> None
     assert len(history_of(stage, "amy@example.com")) == 3
 
 
-def test_a_registration_begun_twice_and_its_link(stage: Stage, letters: Outbox) -> None:
+def test_a_registration_begun_twice_and_its_link(stage: Stage, mails: Outbox) -> None:
     stage.execute("UPDATE system_settings SET public_registration = TRUE")
     for name in ("Bea", "Beatrix"):
         body = {"email": "bea@example.com", "password": PASSWORD, "first_name": name}
         assert stage.anonymous.post("/users/register", body).status == 204
-    assert stage.anonymous.get("/users/register/verify-email", token=letters.token).status == 200
+    assert stage.anonymous.get("/users/register/verify-email", token=mails.token).status == 200
     acts = history_of(stage, "bea@example.com")
     assert deltas(acts)[1:] == [
         ("update", [{"first_name": "Beatrix"}]),
@@ -82,10 +82,10 @@ def test_a_registration_begun_twice_and_its_link(stage: Stage, letters: Outbox) 
     assert len(history_of(stage, "bea@example.com")) == 3
 
 
-def test_a_password_by_letter_is_an_act_without_a_revision(stage: Stage, letters: Outbox) -> None:
+def test_a_password_by_mail_is_an_act_without_a_revision(stage: Stage, mails: Outbox) -> None:
     email = person(stage)
     stage.anonymous.post("/auth/password/request", {"email": email})
-    sent = {"token": letters.token, "password": "quite another"}
+    sent = {"token": mails.token, "password": "quite another"}
     assert stage.anonymous.post("/auth/password/reset", sent).status == 204
     assert login(stage.anonymous, email, "quite another").status == 200
     assert deltas(history_of(stage, email)) == [("update", []), ("login", [])]

@@ -38,9 +38,9 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Scene:
+class RouteSetup:
     house: House
-    letters: Outbox
+    mails: Outbox
     server: Source
 
     @property
@@ -49,62 +49,62 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(
+def setup(
     settings: Config,
     tmp_path_factory: pytest.TempPathFactory,
     make_database: Callable[..., str],
     template: str,
-) -> Iterator[Scene]:
+) -> Iterator[RouteSetup]:
     allowed = (ipaddress.ip_network("127.0.0.1"),)
     with ExitStack() as stack:
-        letters = stack.enter_context(outbox())
+        mails = stack.enter_context(outbox())
         server = stack.enter_context(source())
         folder = tmp_path_factory.mktemp("files")
         made = house(settings, folder, make_database, template, import_ip_allow_list=allowed)
-        yield Scene(stack.enter_context(made), letters, server)
+        yield RouteSetup(stack.enter_context(made), mails, server)
 
 
-def items(scene: Scene) -> Example:
-    return Example(table(scene.admin, field("name", "string")).path, {"name": "a"})
+def items(setup: RouteSetup) -> Example:
+    return Example(table(setup.admin, field("name", "string")).path, {"name": "a"})
 
 
-def collections(scene: Scene) -> Example:
+def collections(setup: RouteSetup) -> Example:
     return Example("/collections", {"collection": "made_once", "schema": {}})
 
 
-def fields(scene: Scene) -> Example:
-    return Example(f"/fields/{table(scene.admin).name}", {"field": "name", "type": "string"})
+def fields(setup: RouteSetup) -> Example:
+    return Example(f"/fields/{table(setup.admin).name}", {"field": "name", "type": "string"})
 
 
-def relations(scene: Scene) -> Example:
-    things = table(scene.admin, field("other", "integer"))
+def relations(setup: RouteSetup) -> Example:
+    things = table(setup.admin, field("other", "integer"))
     return Example(
         "/relations",
         {"collection": things.name, "field": "other", "related_collection": things.name},
     )
 
 
-def batch(scene: Scene) -> Example:
-    things = table(scene.admin, field("name", "string"))
+def batch(setup: RouteSetup) -> Example:
+    things = table(setup.admin, field("name", "string"))
     return Example(
         "/batch",
         {"operations": [{"method": "create", "collection": things.name, "data": {"name": "a"}}]},
     )
 
 
-def sort(scene: Scene) -> Example:
-    things = table(scene.admin, field("place", "integer"), sort_field="place")
+def sort(setup: RouteSetup) -> Example:
+    things = table(setup.admin, field("place", "integer"), sort_field="place")
     things.add({}, {}, {})
     return Example(f"/utils/sort/{things.name}", {"item": 1, "to": 2})
 
 
-def importing(scene: Scene) -> Example:
-    things = table(scene.admin, field("name", "string"))
+def importing(setup: RouteSetup) -> Example:
+    things = table(setup.admin, field("name", "string"))
     return Example(f"/utils/import/{things.name}", raw=b"name\na\n", media="text/csv")
 
 
-def revert(scene: Scene) -> Example:
-    things = table(scene.admin, field("name", "string"))
+def revert(setup: RouteSetup) -> Example:
+    things = table(setup.admin, field("name", "string"))
     things.add({"name": "a"})
     things.api.patch(f"{things.path}/1", {"name": "b"})
     return Example(
@@ -112,82 +112,82 @@ def revert(scene: Scene) -> Example:
     )
 
 
-def comment(path: str) -> Callable[[Scene], Example]:
-    def make(scene: Scene) -> Example:
-        things = table(scene.admin)
+def comment(path: str) -> Callable[[RouteSetup], Example]:
+    def make(setup: RouteSetup) -> Example:
+        things = table(setup.admin)
         things.add({})
         return Example(path, {"collection": things.name, "item": 1, "comment": "Once."})
 
     return make
 
 
-def upload(scene: Scene) -> Example:
+def upload(setup: RouteSetup) -> Example:
     raw = form(("title", "Once"), ("file", "some text", "a.txt"))
     return Example("/files", raw=raw, media=f'multipart/form-data; boundary="{BOUNDARY}"')
 
 
-def from_elsewhere(scene: Scene) -> Example:
-    return Example("/files/import", {"url": scene.server.page("/once.txt", b"text")})
+def from_elsewhere(setup: RouteSetup) -> Example:
+    return Example("/files/import", {"url": setup.server.page("/once.txt", b"text")})
 
 
-def permission(scene: Scene) -> Example:
+def permission(setup: RouteSetup) -> Example:
     body = {
-        "role": new_role(scene.house.stage),
-        "collection": table(scene.admin).name,
+        "role": new_role(setup.house.stage),
+        "collection": table(setup.admin).name,
         "action": "read",
         "fields": ["*"],
     }
     return Example("/permissions", body)
 
 
-def invite(scene: Scene) -> Example:
+def invite(setup: RouteSetup) -> Example:
     return Example(
-        "/users/invite", {"email": "invited@example.com", "role": new_role(scene.house.stage)}
+        "/users/invite", {"email": "invited@example.com", "role": new_role(setup.house.stage)}
     )
 
 
-def accept(scene: Scene) -> Example:
-    role = new_role(scene.house.stage)
+def accept(setup: RouteSetup) -> Example:
+    role = new_role(setup.house.stage)
     assert (
-        scene.admin.post("/users/invite", {"email": "accepts@example.com", "role": role}).status
+        setup.admin.post("/users/invite", {"email": "accepts@example.com", "role": role}).status
         == 204
     )
     return Example(
         "/users/invite/accept",
-        {"token": scene.letters.token, "password": PASSWORD},
-        scene.house.stage.anonymous,
+        {"token": setup.mails.token, "password": PASSWORD},
+        setup.house.stage.anonymous,
     )
 
 
-def register(scene: Scene) -> Example:
-    scene.admin.patch("/settings", {"public_registration": True})
+def register(setup: RouteSetup) -> Example:
+    setup.admin.patch("/settings", {"public_registration": True})
     return Example(
         "/users/register",
         {"email": "new@example.com", "password": PASSWORD},
-        scene.house.stage.anonymous,
+        setup.house.stage.anonymous,
     )
 
 
-def second_factor(call: str) -> Callable[[Scene], Example]:
-    def make(scene: Scene) -> Example:
-        anonymous = scene.house.stage.anonymous
+def second_factor(call: str) -> Callable[[RouteSetup], Example]:
+    def make(setup: RouteSetup) -> Example:
+        anonymous = setup.house.stage.anonymous
         held = SECRET if call == "disable" else None
         otp = {"otp": code(steps=-1)} if held else {}
-        answer = login(anonymous, person(scene.house.stage, tfa_secret=held), **otp)
+        answer = login(anonymous, person(setup.house.stage, tfa_secret=held), **otp)
         user = anonymous.bearing(answer.data["access_token"])
         return Example(f"/users/me/tfa/{call}", {"secret": SECRET, "otp": code()}, user)
 
     return make
 
 
-def recovery_codes(scene: Scene) -> Example:
-    anonymous = scene.house.stage.anonymous
-    answer = login(anonymous, person(scene.house.stage, tfa_secret=SECRET), otp=code())
+def recovery_codes(setup: RouteSetup) -> Example:
+    anonymous = setup.house.stage.anonymous
+    answer = login(anonymous, person(setup.house.stage, tfa_secret=SECRET), otp=code())
     user = anonymous.bearing(answer.data["access_token"])
     return Example("/users/me/tfa/recovery-codes", {"password": PASSWORD}, user)
 
 
-EXAMPLES: dict[str, Callable[[Scene], Example]] = {
+EXAMPLES: dict[str, Callable[[RouteSetup], Example]] = {
     "/activity/comment": comment("/activity/comment"),
     "/batch": batch,
     "/collections": collections,
@@ -195,27 +195,27 @@ EXAMPLES: dict[str, Callable[[Scene], Example]] = {
     "/fields/{collection}": fields,
     "/files": upload,
     "/files/import": from_elsewhere,
-    "/folders": lambda scene: Example("/folders", {"name": "once"}),
+    "/folders": lambda setup: Example("/folders", {"name": "once"}),
     "/items/{collection}": items,
     "/permissions": permission,
     "/relations": relations,
-    "/roles": lambda scene: Example("/roles", {"name": "once"}),
-    "/users": lambda scene: Example("/users", {"email": "once@example.com"}),
+    "/roles": lambda setup: Example("/roles", {"name": "once"}),
+    "/users": lambda setup: Example("/users", {"email": "once@example.com"}),
     "/users/invite": invite,
     "/users/invite/accept": accept,
     "/users/me/tfa/disable": second_factor("disable"),
     "/users/me/tfa/enable": second_factor("enable"),
     "/users/me/tfa/recovery-codes": recovery_codes,
     "/users/register": register,
-    "/utils/cache/clear": lambda scene: Example("/utils/cache/clear"),
+    "/utils/cache/clear": lambda setup: Example("/utils/cache/clear"),
     "/utils/import/{collection}": importing,
     "/utils/revert/{revision}": revert,
     "/utils/sort/{collection}": sort,
 }
 
 
-def test_every_route_that_takes_post_is_here(scene: Scene) -> None:
-    routes = inspect_routes(scene.house.stage.anonymous.app)
+def test_every_route_that_takes_post_is_here(setup: RouteSetup) -> None:
+    routes = inspect_routes(setup.house.stage.anonymous.app)
     posting = {
         route.path
         for route in routes
@@ -228,30 +228,30 @@ def test_every_route_that_takes_post_is_here(scene: Scene) -> None:
 
 @pytest.mark.release
 @pytest.mark.parametrize("route", EXAMPLES)
-def test_a_call_that_comes_again_is_done_once(scene: Scene, route: str) -> None:
-    example = EXAMPLES[route](scene)
+def test_a_call_that_comes_again_is_done_once(setup: RouteSetup, route: str) -> None:
+    example = EXAMPLES[route](setup)
 
     def call(path: str = example.path) -> Answer:
         headers = {"Idempotency-Key": f"once {route}", "Content-Type": example.media}
-        return (example.client or scene.admin).send(
+        return (example.client or setup.admin).send(
             "POST", path, example.body, raw=example.raw, **headers
         )
 
     first = call()
     assert first.status in (200, 204), first.text
-    before = _traces(scene)
+    before = _traces(setup)
     again = call()
     assert (again.status, again.content) == (first.status, first.content)
-    assert _traces(scene) == before
+    assert _traces(setup) == before
     assert call(f"{example.path}?another=request").codes == ["UNPROCESSABLE_CONTENT"]
-    assert _traces(scene) == before
+    assert _traces(setup) == before
 
 
-def _traces(scene: Scene) -> Any:
-    """Return what every call leaves something of: the history, letters,
+def _traces(setup: RouteSetup) -> Any:
+    """Return what every call leaves something of: the history, mails,
     files, the counter of the structure.
     """
-    count = scene.house.stage.value(
+    count = setup.house.stage.value(
         "SELECT (SELECT count(*) FROM system_activity) + (SELECT structure FROM system_version)"
     )
-    return count, len(scene.letters.letters), len(scene.house.contents()), len(scene.server.seen)
+    return count, len(setup.mails.mails), len(setup.house.contents()), len(setup.server.seen)

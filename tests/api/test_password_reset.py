@@ -24,9 +24,9 @@ APP = "https://app.example/new-password"
 
 
 @pytest.fixture
-def letters() -> Iterator[Outbox]:
-    with outbox() as letters:
-        yield letters
+def mails() -> Iterator[Outbox]:
+    with outbox() as mails:
+        yield mails
 
 
 @pytest.fixture(scope="module")
@@ -44,25 +44,25 @@ def reset(client: Client, token: str, password: str = NEW) -> Answer:
 
 
 def test_a_link_comes_by_letter_and_sets_the_password(
-    stage: Stage, client: Client, letters: Outbox
+    stage: Stage, client: Client, mails: Outbox
 ) -> None:
     email = person(stage)
     answer = client.post(REQUEST, {"email": email.upper()})
     assert (answer.status, answer.text) == (204, "")
-    assert letters.sent[0].to == email
-    assert letters.link.startswith("https://cms.example/x/admin/reset-password?token=")
-    assert reset(client, letters.token).status == 204
+    assert mails.sent[0].to == email
+    assert mails.link.startswith("https://cms.example/x/admin/reset-password?token=")
+    assert reset(client, mails.token).status == 204
     assert outcome(login(client, email)) == (401, ["INVALID_CREDENTIALS"])
     assert login(client, email, NEW).status == 200
 
 
-def test_a_link_works_once(stage: Stage, client: Client, letters: Outbox) -> None:
+def test_a_link_works_once(stage: Stage, client: Client, mails: Outbox) -> None:
     email = person(stage)
     client.post(REQUEST, {"email": email})
-    first = letters.token
+    first = mails.token
     client.post(REQUEST, {"email": email})
     assert reset(client, first).status == 204
-    for token in (first, letters.token):
+    for token in (first, mails.token):
         answer = reset(client, token, "a third")
         assert outcome(answer) == (401, ["INVALID_TOKEN"])
         assert (answer.errors[0]["reason"], "used already" in answer.errors[0]["message"]) == (
@@ -72,34 +72,34 @@ def test_a_link_works_once(stage: Stage, client: Client, letters: Outbox) -> Non
     assert login(client, email, NEW).status == 200
 
 
-def test_of_two_uses_at_once_one_succeeds(stage: Stage, client: Client, letters: Outbox) -> None:
+def test_of_two_uses_at_once_one_succeeds(stage: Stage, client: Client, mails: Outbox) -> None:
     client.post(REQUEST, {"email": person(stage)})
     with ThreadPoolExecutor(4) as threads:
         answers = list(
-            threads.map(lambda turn: reset(client, letters.token, f"new {turn}").status, range(4))
+            threads.map(lambda turn: reset(client, mails.token, f"new {turn}").status, range(4))
         )
     assert sorted(answers) == [204, 401, 401, 401]
 
 
 def test_a_new_password_ends_all_sessions_at_once(
-    stage: Stage, client: Client, letters: Outbox
+    stage: Stage, client: Client, mails: Outbox
 ) -> None:
     email = person(stage)
     tokens = login(client, email).data
     bearing = client.bearing(tokens["access_token"])
     assert bearing.get("/permissions/me").status == 200
     client.post(REQUEST, {"email": email})
-    reset(client, letters.token)
+    reset(client, mails.token)
     assert outcome(bearing.get("/users")) == (401, ["INVALID_TOKEN"])
     assert client.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]}).status == 401
 
 
 def test_a_link_is_good_for_nothing_else_and_nothing_else_is_a_link(
-    stage: Stage, client: Client, letters: Outbox
+    stage: Stage, client: Client, mails: Outbox
 ) -> None:
     email = person(stage)
     client.post(REQUEST, {"email": email})
-    token = letters.token
+    token = mails.token
     refused = (401, ["INVALID_TOKEN"])
     assert outcome(client.bearing(token).get("/users/me")) == refused
     assert (
@@ -133,54 +133,54 @@ def test_a_link_has_its_time(stage: Stage, client: Client, settings: Config) -> 
     "columns", [{"status": "suspended"}, {"status": "invited"}, {"provider": "google"}]
 )
 def test_who_cannot_log_in_by_password_gets_no_letter(
-    stage: Stage, client: Client, letters: Outbox, columns: dict[str, str]
+    stage: Stage, client: Client, mails: Outbox, columns: dict[str, str]
 ) -> None:
     assert client.post(REQUEST, {"email": person(stage, **columns)}).status == 204
-    assert letters.sent == []
+    assert mails.sent == []
 
 
 def test_a_user_who_is_suspended_meanwhile_cannot_use_the_link(
-    stage: Stage, client: Client, letters: Outbox
+    stage: Stage, client: Client, mails: Outbox
 ) -> None:
     email = person(stage)
     client.post(REQUEST, {"email": email})
     stage.execute(f"UPDATE system_users SET status = 'suspended' WHERE email = '{email}'")
-    assert outcome(reset(client, letters.token)) == (401, ["INVALID_TOKEN"])
+    assert outcome(reset(client, mails.token)) == (401, ["INVALID_TOKEN"])
 
 
 def test_a_link_dies_with_the_address_that_it_went_to(
-    stage: Stage, client: Client, letters: Outbox
+    stage: Stage, client: Client, mails: Outbox
 ) -> None:
     email = person(stage)
     client.post(REQUEST, {"email": email})
     stage.execute(f"UPDATE system_users SET email = 'new-{email}' WHERE email = '{email}'")
-    assert outcome(reset(client, letters.token)) == (401, ["INVALID_TOKEN"])
+    assert outcome(reset(client, mails.token)) == (401, ["INVALID_TOKEN"])
 
 
 def test_known_and_unknown_addresses_are_the_same_work(
-    stage: Stage, client: Client, letters: Outbox, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, client: Client, mails: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A letter is written for both, and sent to one; nothing is hashed for either."""
+    """A mail is written for both, and sent to one; nothing is hashed for either."""
     hashed: list[str] = []
     email = person(stage)
     monkeypatch.setattr(passwords, "hashed", hashed.append)
     known = client.post(REQUEST, {"email": email})
     unknown = client.post(REQUEST, {"email": "nobody@example.com"})
     assert (known.status, known.text) == (unknown.status, unknown.text) == (204, "")
-    assert [letter.to is None for letter in letters.letters] == [False, True]
-    assert [len(letter.data["url"]) for letter in letters.letters] == [len(letters.link)] * 2
+    assert [mail.to is None for mail in mails.mails] == [False, True]
+    assert [len(mail.data["url"]) for mail in mails.mails] == [len(mails.link)] * 2
     assert hashed == []
 
 
 def test_the_link_goes_where_the_settings_allow_and_nowhere_else(
-    stage: Stage, client: Client, letters: Outbox
+    stage: Stage, client: Client, mails: Outbox
 ) -> None:
     email = person(stage)
     for allowed in (APP, f"{APP}/", f"{APP}?lang=de"):
         assert client.post(REQUEST, {"email": email, "reset_url": allowed}).status == 204
-        assert letters.link.startswith(allowed)
-        assert reset(client, letters.token, PASSWORD).status == 204
-    sent = len(letters.letters)
+        assert mails.link.startswith(allowed)
+        assert reset(client, mails.token, PASSWORD).status == 204
+    sent = len(mails.mails)
     elsewhere: list[object] = [
         "https://evil.example/new-password",
         "https://app.example",
@@ -199,11 +199,11 @@ def test_the_link_goes_where_the_settings_allow_and_nowhere_else(
     for url in elsewhere:
         answer = client.post(REQUEST, {"email": email, "reset_url": url})
         assert (answer.status, answer.errors[0].get("field")) == (400, "reset_url"), url
-    assert len(letters.letters) == sent
+    assert len(mails.mails) == sent
 
 
 def test_what_a_request_says_of_the_host_is_never_in_a_letter(
-    stage: Stage, client: Client, letters: Outbox
+    stage: Stage, client: Client, mails: Outbox
 ) -> None:
     for header in (
         "Host",
@@ -215,33 +215,33 @@ def test_what_a_request_says_of_the_host_is_never_in_a_letter(
     ):
         headers = {header: "evil.example"}
         assert client.send("POST", REQUEST, {"email": person(stage)}, **headers).status == 204
-        assert "evil" not in letters.link
+        assert "evil" not in mails.link
 
 
 @pytest.mark.parametrize(
     ("password", "status"), [("", 400), ("x" * 1001, 400), (7, 400), ("x" * 1000, 204), ("x", 204)]
 )
 def test_a_password_has_one_to_a_thousand_characters(
-    stage: Stage, client: Client, letters: Outbox, password: object, status: int
+    stage: Stage, client: Client, mails: Outbox, password: object, status: int
 ) -> None:
     client.post(REQUEST, {"email": person(stage)})
-    assert client.post(RESET, {"token": letters.token, "password": password}).status == status
+    assert client.post(RESET, {"token": mails.token, "password": password}).status == status
 
 
 @pytest.mark.parametrize("policy", ["^.{8,}$", "/^.{8,}$/", "(?!", "(?=.*x)"])
 def test_a_password_follows_the_policy_and_one_that_cannot_be_read_lets_none_through(
-    stage: Stage, client: Client, letters: Outbox, policy: str
+    stage: Stage, client: Client, mails: Outbox, policy: str
 ) -> None:
     client.post(REQUEST, {"email": person(stage)})
     stage.execute(f"UPDATE system_settings SET auth_password_policy = '{policy}'")
     try:
-        answer = reset(client, letters.token, "short")
+        answer = reset(client, mails.token, "short")
         assert (answer.status, answer.errors[0]["field"], answer.errors[0]["type"]) == (
             422,
             "password",
             "regex",
         )
         assert answer.errors[0]["valid"] == policy
-        assert reset(client, letters.token, "long enough").status == (204 if "8" in policy else 422)
+        assert reset(client, mails.token, "long enough").status == (204 if "8" in policy else 422)
     finally:
         stage.execute("UPDATE system_settings SET auth_password_policy = NULL")

@@ -17,7 +17,7 @@ _numbers = itertools.count(1)
 def tables(stage: Stage, sql: str) -> list[str]:
     """Make tables of fresh names in place of {0}, {1} and so on, and return the names."""
     number = next(_numbers)
-    names = [f"t{number}_{letter}" for letter in "abcd"]
+    names = [f"t{number}_{mail}" for mail in "abcd"]
     stage.execute(sql.format(*names))
     return names
 

@@ -1,4 +1,4 @@
-"""A real mail server on loopback, with what tests need to know of its letters."""
+"""A real mail server on loopback, with what tests need to know of its mails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.smoke.running import free_port
 
 
 @dataclass
-class Letter:
+class ReceivedMail:
     sender: str
     recipients: list[str]
     raw: bytes
@@ -44,20 +44,20 @@ class Inbox:
     """What a server has taken; `refuse` maps a recipient or the word
     `data` to the answer it gets instead.
 
-    While it is `held` it answers no letter; `asked` counts those that it was given.
+    While it is `held` it answers no mail; `asked` counts those that it was given.
     """
 
     port: int
-    letters: list[Letter] = field(default_factory=list)
+    mails: list[ReceivedMail] = field(default_factory=list)
     refuse: dict[str, str] = field(default_factory=dict)
     logins: list[tuple[bytes, bytes]] = field(default_factory=list)
     held: bool = False
     asked: int = 0
 
-    def only(self) -> Letter:
-        """Return the letter that came; aiosmtpd looks at every property, so this is none."""
-        (letter,) = self.letters
-        return letter
+    def only(self) -> ReceivedMail:
+        """Return the mail that came; aiosmtpd looks at every property, so this is none."""
+        (mail,) = self.mails
+        return mail
 
     async def handle_RCPT(
         self, server: Any, session: Any, envelope: Any, address: str, options: Any
@@ -73,7 +73,7 @@ class Inbox:
             await asyncio.sleep(0.02)
         if "data" in self.refuse:
             return self.refuse["data"]
-        self.letters.append(Letter(envelope.mail_from, envelope.rcpt_tos, envelope.content))
+        self.mails.append(ReceivedMail(envelope.mail_from, envelope.rcpt_tos, envelope.content))
         return "250 OK"
 
     def authenticate(

@@ -1,4 +1,4 @@
-"""Letters reach a real mail server: over TLS, after it was away, once, and
+"""Mails reach a real mail server: over TLS, after it was away, once, and
 with nothing in them that nobody wrote.
 """
 
@@ -29,7 +29,7 @@ SECURED = PLAIN | {
 
 @dataclass(frozen=True)
 class Office:
-    """Posts letters and runs the worker's side of it."""
+    """Posts mails and runs the worker's side of it."""
 
     desk: Desk
     settings: dict[str, object]
@@ -55,7 +55,7 @@ def server() -> Iterator[Inbox]:
 
 @pytest.fixture
 def inbox(server: Inbox) -> Inbox:
-    server.letters.clear()
+    server.mails.clear()
     server.refuse.clear()
     return server
 
@@ -78,22 +78,22 @@ def trusted(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         yield authority
 
 
-LETTER = Mail(["ann@example.com"], subject="Hello", body="Dear **Ann**")
+MAIL = Mail(["ann@example.com"], subject="Hello", body="Dear **Ann**")
 
 
 # What is sent
 
 
-def test_a_letter_has_its_headers_and_both_texts(office: Office, inbox: Inbox) -> None:
+def test_a_mail_has_its_headers_and_both_texts(office: Office, inbox: Inbox) -> None:
     office.send(
         replace(
-            LETTER, cc=["bob@example.com"], bcc=["eve@example.com"], reply_to=["desk@example.com"]
+            MAIL, cc=["bob@example.com"], bcc=["eve@example.com"], reply_to=["desk@example.com"]
         )
     )
-    letter = inbox.only()
+    mail = inbox.only()
     message = inbox.only().message
-    assert letter.sender == "cms@example.com"
-    assert letter.recipients == ["ann@example.com", "bob@example.com", "eve@example.com"]
+    assert mail.sender == "cms@example.com"
+    assert mail.recipients == ["ann@example.com", "bob@example.com", "eve@example.com"]
     received = {
         name: message[name]
         for name in ("From", "To", "Cc", "Bcc", "Reply-To", "Subject", "Auto-Submitted")
@@ -107,46 +107,44 @@ def test_a_letter_has_its_headers_and_both_texts(office: Office, inbox: Inbox) -
         "Subject": "Hello",
         "Auto-Submitted": "auto-generated",
     }
-    assert letter.part("plain") == "Dear **Ann**"
-    assert "<p>Dear <strong>Ann</strong></p>" in letter.part("html")
-    assert "eve@example.com" not in letter.raw.decode()
+    assert mail.part("plain") == "Dear **Ann**"
+    assert "<p>Dear <strong>Ann</strong></p>" in mail.part("html")
+    assert "eve@example.com" not in mail.raw.decode()
 
 
-def test_a_letter_of_a_write_that_is_rolled_back_is_never_sent(
-    office: Office, inbox: Inbox
-) -> None:
+def test_a_mail_of_a_write_that_is_rolled_back_is_never_sent(office: Office, inbox: Inbox) -> None:
     def write() -> None:
         with office.desk.database.transaction() as transaction:
-            post(transaction, LETTER)
+            post(transaction, MAIL)
             raise ValueError("nothing of it")
 
     with pytest.raises(ValueError, match="nothing of it"):
         write()
     office.work()
-    assert inbox.letters == []
+    assert inbox.mails == []
 
 
 def test_names_and_texts_of_every_language_arrive_as_they_are(office: Office, inbox: Inbox) -> None:
     mail = Mail(["ann@bücher.example"], subject="Grüße — 東京 🚀", body="Ελλάδα " * 40, kind="text")
     office.send(mail, email_from="Zoë, “東京” <cms@example.com>")
-    letter = inbox.only()
-    assert letter.recipients == ["ann@xn--bcher-kva.example"]
-    assert letter.raw.isascii()
-    assert letter.message["Subject"] == "Grüße — 東京 🚀"
-    assert letter.message["From"].addresses[0].display_name == "Zoë, “東京”"
-    assert letter.part("plain") == ("Ελλάδα " * 40).strip()
-    assert letter.message.get_body(("html",)) is None
+    received = inbox.only()
+    assert received.recipients == ["ann@xn--bcher-kva.example"]
+    assert received.raw.isascii()
+    assert received.message["Subject"] == "Grüße — 東京 🚀"
+    assert received.message["From"].addresses[0].display_name == "Zoë, “東京”"
+    assert received.part("plain") == ("Ελλάδα " * 40).strip()
+    assert received.message.get_body(("html",)) is None
 
 
 def test_an_address_that_only_newer_servers_take_reaches_one(office: Office, inbox: Inbox) -> None:
-    office.send(replace(LETTER, to=["zoë@example.com"]))
+    office.send(replace(MAIL, to=["zoë@example.com"]))
     assert inbox.only().recipients == ["zoë@example.com"]
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\n", "\r", "\r\n\r\n", "\x85", "\u2028", "\x0b"])
 def test_nothing_begins_a_header_of_its_own(office: Office, inbox: Inbox, end: str) -> None:
     text = f"Hello{end}Bcc: eve@example.com"
-    office.send(replace(LETTER, subject=text), email_from=f"{text} <cms@example.com>")
+    office.send(replace(MAIL, subject=text), email_from=f"{text} <cms@example.com>")
     message = inbox.only().message
     assert message["Bcc"] is None
     assert message["Subject"] == message["From"].addresses[0].display_name == " ".join(text.split())
@@ -174,21 +172,21 @@ NO_ADDRESSES = [
 def test_what_is_no_address_is_refused_before_anything_is_done(office: Office, field: str) -> None:
     for address in NO_ADDRESSES:
         with pytest.raises(Refused) as refused:
-            office.post(replace(LETTER, **{field: [address]}))  # type: ignore[arg-type]
+            office.post(replace(MAIL, **{field: [address]}))  # type: ignore[arg-type]
         assert refused.value.problems[0].code == "INVALID_PAYLOAD"
         assert refused.value.problems[0].extensions["field"] == field
     assert office.desk.jobs() == []
 
 
-def test_a_letter_to_nobody_is_refused(office: Office) -> None:
+def test_a_mail_to_nobody_is_refused(office: Office) -> None:
     with pytest.raises(Refused, match="needs a recipient"):
-        office.post(replace(LETTER, to=[]))
+        office.post(replace(MAIL, to=[]))
 
 
 @pytest.mark.parametrize("name", ["../secret", "a/b", "", ".", "a.html", "x" * 65])
 def test_the_name_of_a_template_leads_nowhere_else(office: Office, name: str) -> None:
     with pytest.raises(Refused, match="template"):
-        office.post(replace(LETTER, template=name))
+        office.post(replace(MAIL, template=name))
 
 
 # TLS
@@ -196,15 +194,15 @@ def test_the_name_of_a_template_leads_nowhere_else(office: Office, name: str) ->
 
 def test_starttls_and_a_login(office: Office, trusted: trustme.CA) -> None:
     with mail_server(tls=server_context(trusted, "127.0.0.1")) as inbox:
-        office.send(LETTER, **SECURED, email_smtp_port=inbox.port)
-        assert len(inbox.letters) == 1
+        office.send(MAIL, **SECURED, email_smtp_port=inbox.port)
+        assert len(inbox.mails) == 1
         assert inbox.logins == [(b"cms", b"right")]
 
 
 def test_tls_from_the_first_byte(office: Office, trusted: trustme.CA) -> None:
     with mail_server(tls=server_context(trusted, "127.0.0.1"), implicit=True) as inbox:
-        office.send(LETTER, **SECURED, email_smtp_port=inbox.port, email_smtp_secure=True)
-        assert len(inbox.letters) == 1
+        office.send(MAIL, **SECURED, email_smtp_port=inbox.port, email_smtp_secure=True)
+        assert len(inbox.mails) == 1
 
 
 @pytest.mark.parametrize("implicit", [False, True])
@@ -227,20 +225,20 @@ def test_a_server_whose_certificate_does_not_hold_gets_neither_password_nor_lett
 
 def _refused_by_us(office: Office, authority: trustme.CA, name: str, *, implicit: bool) -> None:
     with mail_server(tls=server_context(authority, name), implicit=implicit) as inbox:
-        office.send(LETTER, **SECURED, email_smtp_port=inbox.port, email_smtp_secure=implicit)
-        assert (inbox.letters, inbox.logins) == ([], [])
+        office.send(MAIL, **SECURED, email_smtp_port=inbox.port, email_smtp_secure=implicit)
+        assert (inbox.mails, inbox.logins) == ([], [])
     assert office.desk.jobs() == [("mail", "todo", 1)]
 
 
 def test_a_server_without_tls_gets_nothing_unless_the_operator_says_so(
     office: Office, inbox: Inbox
 ) -> None:
-    office.send(LETTER, email_smtp_ignore_tls=False)
-    assert inbox.letters == []
+    office.send(MAIL, email_smtp_ignore_tls=False)
+    assert inbox.mails == []
     assert office.desk.jobs() == [("mail", "todo", 1)]
     office.desk.make_due()
     office.work()
-    assert len(inbox.letters) == 1
+    assert len(inbox.mails) == 1
 
 
 def test_a_wrong_password_is_told_without_it(
@@ -248,7 +246,7 @@ def test_a_wrong_password_is_told_without_it(
 ) -> None:
     with mail_server(tls=server_context(trusted, "127.0.0.1")) as inbox:
         office.send(
-            LETTER, **(SECURED | {"email_smtp_password": "s3cret"}), email_smtp_port=inbox.port
+            MAIL, **(SECURED | {"email_smtp_password": "s3cret"}), email_smtp_port=inbox.port
         )
     assert "takes neither EMAIL_SMTP_USER nor its password" in caplog.text
     assert "s3cret" not in caplog.text
@@ -258,20 +256,20 @@ def test_a_wrong_password_is_told_without_it(
 # What goes wrong
 
 
-def test_a_letter_waits_for_a_server_that_is_away_and_is_then_sent_once(office: Office) -> None:
+def test_a_mail_waits_for_a_server_that_is_away_and_is_then_sent_once(office: Office) -> None:
     port = free_port()
-    office.send(LETTER, email_smtp_port=port)
+    office.send(MAIL, email_smtp_port=port)
     assert office.desk.jobs() == [("mail", "todo", 1)]
     office.desk.make_due()
     with mail_server(port=port) as inbox:
         office.work(email_smtp_port=port)
         office.work(email_smtp_port=port)
-        assert len(inbox.letters) == 1
+        assert len(inbox.mails) == 1
     assert office.desk.jobs() == []
 
 
 def test_each_attempt_has_the_same_message_id(office: Office, inbox: Inbox) -> None:
-    office.post(LETTER)
+    office.post(MAIL)
     ((payload,),) = office.desk.execute("SELECT args -> 'payload' ->> 'id' FROM procrastinate_jobs")
     office.work()
     assert inbox.only().message["Message-ID"] == f"<{payload}@example.com>"
@@ -290,16 +288,16 @@ def test_a_refusal_for_good_ends_it_and_one_for_now_does_not(
     left: str,
 ) -> None:
     inbox.refuse[address] = answer
-    office.send(LETTER)
+    office.send(MAIL)
     assert office.desk.jobs() == [("mail", left, 1)]
     assert answer[4:] in caplog.text
 
 
-def test_a_letter_that_some_recipients_do_not_get_is_not_sent_again_to_the_others(
+def test_a_mail_that_some_recipients_do_not_get_is_not_sent_again_to_the_others(
     office: Office, inbox: Inbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     inbox.refuse["bob@example.com"] = "550 5.1.1 nobody here"
-    office.send(replace(LETTER, cc=["bob@example.com"]))
+    office.send(replace(MAIL, cc=["bob@example.com"]))
     assert inbox.only().recipients == ["ann@example.com"]
     assert "took a mail, but not for bob@example.com (550 5.1.1 nobody here)" in caplog.text
     assert office.desk.jobs() == []
@@ -308,7 +306,7 @@ def test_a_letter_that_some_recipients_do_not_get_is_not_sent_again_to_the_other
 # Without a server
 
 
-def test_without_a_mail_server_the_log_has_the_letter_with_its_link(
+def test_without_a_mail_server_the_log_has_the_mail_with_its_link(
     office: Office, inbox: Inbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "cms")
@@ -318,7 +316,7 @@ def test_without_a_mail_server_the_log_has_the_letter_with_its_link(
     office.send(mail, email_transport="log")
     assert "mail to ann@example.com: Your password for CMS" in caplog.text
     assert " | http://localhost/reset?token=t0ken | " in caplog.text
-    assert inbox.letters == []
+    assert inbox.mails == []
 
 
 def test_with_a_mail_server_no_link_comes_into_the_log(
@@ -357,14 +355,14 @@ def test_a_template_of_the_service_shows_link_name_and_colour(
     office.desk.execute(
         "UPDATE system_settings SET project_name = DEFAULT, project_color = DEFAULT"
     )
-    letter = inbox.only()
-    assert "Ann & <Bob>" in letter.message["Subject"]
-    assert letter.message["From"].addresses[0].display_name == "Ann & <Bob>"
-    assert url in letter.part("plain").splitlines()
-    assert 'href="https://cms.example/x?a=1&amp;b=&lt;2&gt;"' in letter.part("html")
-    assert "Ann &amp; &lt;Bob&gt;" in letter.part("html")
-    assert "#AA1122" in letter.part("html")
-    assert "<Bob>" not in letter.part("html")
+    mail = inbox.only()
+    assert "Ann & <Bob>" in mail.message["Subject"]
+    assert mail.message["From"].addresses[0].display_name == "Ann & <Bob>"
+    assert url in mail.part("plain").splitlines()
+    assert 'href="https://cms.example/x?a=1&amp;b=&lt;2&gt;"' in mail.part("html")
+    assert "Ann &amp; &lt;Bob&gt;" in mail.part("html")
+    assert "#AA1122" in mail.part("html")
+    assert "<Bob>" not in mail.part("html")
 
 
 def test_files_of_the_operator_go_before_those_of_the_service(
@@ -378,10 +376,10 @@ def test_files_of_the_operator_go_before_those_of_the_service(
     )
     (folder / "base.html").write_text("<main>{% block content %}{% endblock %}</main>")
     office.send(Mail(["ann@example.com"], "password-reset", {"url": "<u>"}), data_dir=tmp_path)
-    letter = inbox.only()
-    assert letter.message["Subject"] == "CMS: neues Passwort"
-    assert letter.part("html") == "<main>Hier: &lt;u&gt;</main>"
-    assert "Somebody asked for a new password" in letter.part("plain")
+    mail = inbox.only()
+    assert mail.message["Subject"] == "CMS: neues Passwort"
+    assert mail.part("html") == "<main>Hier: &lt;u&gt;</main>"
+    assert "Somebody asked for a new password" in mail.part("plain")
 
 
 def test_a_template_of_the_operator_alone_needs_one_file(
@@ -437,7 +435,7 @@ def test_a_body_in_markdown_becomes_html_and_brings_none_of_its_own(
     office: Office, inbox: Inbox
 ) -> None:
     body = "[a](https://x.example) [b](javascript:alert(1)) <script>"
-    office.send(replace(LETTER, body=body))
+    office.send(replace(MAIL, body=body))
     assert inbox.only().part("plain") == body
     assert (
         '<a href="https://x.example">a</a> [b](javascript:alert(1)) &lt;script&gt;'
@@ -447,14 +445,12 @@ def test_a_body_in_markdown_becomes_html_and_brings_none_of_its_own(
 
 def test_a_body_in_html_is_read_as_text_too(office: Office, inbox: Inbox) -> None:
     body = "<h1>Hi</h1><p>a<br>b &amp; c</p><style>p {}</style>"
-    office.send(replace(LETTER, body=body, kind="html"))
+    office.send(replace(MAIL, body=body, kind="html"))
     assert inbox.only().part("plain") == "Hi\n\na\nb & c"
     assert body in inbox.only().part("html")
 
 
 def test_a_body_is_no_template(office: Office, inbox: Inbox) -> None:
-    office.send(
-        replace(LETTER, body="{{ 7 * 7 }} {% include 'base.html' %}", subject="{{ 7 * 7 }}")
-    )
+    office.send(replace(MAIL, body="{{ 7 * 7 }} {% include 'base.html' %}", subject="{{ 7 * 7 }}"))
     assert "{{ 7 * 7 }}" in inbox.only().part("plain")
     assert inbox.only().message["Subject"] == "{{ 7 * 7 }}"

@@ -2,7 +2,7 @@
 that it writes holds one of them.
 
 What is told once to whoever it belongs to (tokens at a login, a new second factor) and
-what has to be kept as it is (the second factor, a letter's link in its job) is named
+what has to be kept as it is (the second factor, a mail's link in its job) is named
 in `PLANTED`; anywhere else it is a leak.
 """
 
@@ -376,7 +376,7 @@ def look(stage: Stage, user: str) -> None:
 
 
 def write_letters(stage: Stage, config: Config, trail: Trail) -> None:
-    """Have letters written that no server takes, and used."""
+    """Have mails written that no server takes, and used."""
     role = stage.admin.post("/roles", {"name": "Guests"}).data["id"]
     assert stage.admin.patch("/settings", {"public_registration": True}).status == 200
     assert stage.anonymous.post("/auth/password/request", {"email": EMAIL}).status == 204

@@ -34,9 +34,9 @@ def stage_settings(settings: Config) -> Config:
 
 
 @pytest.fixture
-def letters() -> Iterator[Outbox]:
-    with outbox() as letters:
-        yield letters
+def mails() -> Iterator[Outbox]:
+    with outbox() as mails:
+        yield mails
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ POISONED = (
 
 @pytest.mark.parametrize("headers", POISONED)
 def test_no_header_gets_into_a_letter(
-    stage: Stage, letters: Outbox, role: str, headers: dict[str, str]
+    stage: Stage, mails: Outbox, role: str, headers: dict[str, str]
 ) -> None:
     asked = {
         "/auth/password/request": {"email": person(stage)},
@@ -69,11 +69,11 @@ def test_no_header_gets_into_a_letter(
     }
     for path, body in asked.items():
         assert stage.anonymous.send("POST", path, body, **headers).status == 204
-        assert letters.link.startswith("https://cms.example/"), path
+        assert mails.link.startswith("https://cms.example/"), path
     invited = {"email": f"{uuid4()}@example.com", "role": role}
     assert stage.admin.send("POST", "/users/invite", invited, **headers).status == 204
-    assert letters.link.startswith("https://cms.example/")
-    assert "evil" not in "".join(letter.data["url"] for letter in letters.letters)
+    assert mails.link.startswith("https://cms.example/")
+    assert "evil" not in "".join(mail.data["url"] for mail in mails.mails)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_no_header_gets_into_a_letter(
     ],
 )
 def test_links_lead_where_the_settings_say(
-    stage: Stage, letters: Outbox, role: str, url: str
+    stage: Stage, mails: Outbox, role: str, url: str
 ) -> None:
     calls = (
         (stage.anonymous, "/auth/password/request", {"email": ADMIN_EMAIL, "reset_url": url}),
@@ -112,7 +112,7 @@ def test_links_lead_where_the_settings_say(
         (stage.admin, "/users/invite", {"email": "a@b.example", "role": role, "invite_url": url}),
     )
     for caller, path, body in calls:
-        assert (caller.post(path, body).status, letters.letters) == (400, [])
+        assert (caller.post(path, body).status, mails.mails) == (400, [])
 
 
 def test_nothing_redirects(stage: Stage) -> None:
@@ -195,7 +195,7 @@ def test_no_write_is_done_by_the_cookie_of_another_sites_page(stage: Stage) -> N
 
 
 def test_no_answer_tells_whether_an_address_has_an_account(
-    stage: Stage, letters: Outbox, role: str
+    stage: Stage, mails: Outbox, role: str
 ) -> None:
     known = {
         status: person(stage, status=status)
@@ -238,7 +238,7 @@ def test_a_letter_to_nobody_costs_what_a_letter_costs(stage: Stage, role: str) -
 
 @pytest.mark.parametrize("local", ["a,b", 'a"b', "a(b)", "a;b", "a\\b", "[a]"])
 def test_an_address_that_no_mail_reaches_tells_nothing_either(stage: Stage, local: str) -> None:
-    """With the queue itself, which takes no letter to such an address, of
+    """With the queue itself, which takes no mail to such an address, of
     accounts that have one all the same.
     """
     unknown = f"{local}@example.com"
@@ -254,13 +254,13 @@ def test_an_address_that_no_mail_reaches_tells_nothing_either(stage: Stage, loca
 
 
 def test_a_token_is_good_for_what_it_was_made_for(
-    stage: Stage, letters: Outbox, settings: Config
+    stage: Stage, mails: Outbox, settings: Config
 ) -> None:
     email = person(stage)
     given = login(stage.anonymous, email).data
     session = login(stage.anonymous, email, mode="session").cookies["cms_session_token"].value
     assert stage.anonymous.post("/auth/password/request", {"email": email}).status == 204
-    letter = letters.token
+    mail = mails.token
     claims = jwt.decode(given["access_token"], options={"verify_signature": False})
     secret = secret_of(settings)
     forged = [
@@ -280,12 +280,12 @@ def test_a_token_is_good_for_what_it_was_made_for(
             headers={"jwk": {"kty": "oct", "k": ""}, "kid": "/dev/null"},
         )[:-2],
     ]
-    for token in (given["refresh_token"], session, letter, *forged):
+    for token in (given["refresh_token"], session, mail, *forged):
         assert outcome(stage.anonymous.bearing(token).get("/users/me")) == (401, ["INVALID_TOKEN"])
-    for token in (given["refresh_token"], given["access_token"], letter, *forged):
+    for token in (given["refresh_token"], given["access_token"], mail, *forged):
         answer = stage.anonymous.send("GET", "/users/me", Cookie=f"cms_session_token={token}")
         assert outcome(answer) == (401, ["INVALID_TOKEN"])
-    for token in (given["access_token"], letter, *forged):
+    for token in (given["access_token"], mail, *forged):
         assert outcome(stage.anonymous.post("/auth/refresh", {"refresh_token": token})) == (
             401,
             ["INVALID_CREDENTIALS"],
@@ -301,9 +301,7 @@ def test_a_token_is_good_for_what_it_was_made_for(
         }, answer
     for path in ("/users/invite/accept", "/auth/password/reset?x"):
         expected = 401 if "invite" in path else 204
-        assert (
-            stage.anonymous.post(path, {"token": letter, "password": PASSWORD}).status == expected
-        )
+        assert stage.anonymous.post(path, {"token": mail, "password": PASSWORD}).status == expected
 
 
 def test_what_a_token_claims_gives_no_right(stage: Stage, settings: Config) -> None:

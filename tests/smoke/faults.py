@@ -268,13 +268,13 @@ _AGREE = {
         WHERE last.data::jsonb - 'changed' IS DISTINCT FROM to_jsonb(t) - 'changed'""",
 }
 _WHOLE = {
-    "who is invited is in the activity once, and has one job that sends the letter": """
+    "who is invited is in the activity once, and has one job that sends the mail": """
         SELECT count(*) FROM system_users AS u WHERE u.status = 'invited' AND (
             SELECT count(*) FROM system_activity AS a WHERE a.collection = 'system_users' AND a.item = u.id::text
         ) + 10 * (
             SELECT count(*) FROM procrastinate_jobs AS j WHERE j.args #>> '{payload,to,0}' = u.email
         ) <> 11""",
-    "a letter goes to somebody": """
+    "a mail goes to somebody": """
         SELECT count(*) FROM procrastinate_jobs AS j
         WHERE j.task_name = 'mail' AND NOT EXISTS (
             SELECT FROM system_users AS u WHERE u.email = j.args #>> '{payload,to,0}'

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 ROUNDS = int(os.environ.get("CMS_FAULT_ROUNDS", "3"))
 SECRET = "only-for-tests-" * 3
-# A mail server that never answers keeps the jobs of all letters in the queue.
+# A mail server that never answers keeps the jobs of all mails in the queue.
 NOWHERE = {"EMAIL_TRANSPORT": "smtp", "EMAIL_SMTP_HOST": "127.0.0.1", "EMAIL_SMTP_PORT": "9"}
 SETTINGS = {"SECRET": SECRET, "WEB_CONCURRENCY": "2", "LOG_LEVEL": "fatal", **NOWHERE}
 

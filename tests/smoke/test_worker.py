@@ -127,7 +127,7 @@ def shared(
 @pytest.fixture
 def home(shared: Home) -> Home:
     shared.desk.empty()
-    shared.inbox.letters.clear()
+    shared.inbox.mails.clear()
     shared.inbox.asked = 0
     return shared
 
@@ -136,7 +136,7 @@ def test_a_worker_hears_of_a_job_at_once_and_needs_little_memory(home: Home) -> 
     with home.worker() as worker:
         posted = time.monotonic()
         home.post()
-        until(lambda: bool(home.inbox.letters))
+        until(lambda: bool(home.inbox.mails))
         assert time.monotonic() - posted < POLL_SECONDS / 2
         assert psutil.Process(worker.process.pid).memory_info().rss < MOST_MEMORY
         worker.process.terminate()
@@ -148,7 +148,7 @@ def test_a_worker_hears_of_a_job_at_once_and_needs_little_memory(home: Home) -> 
 def test_behind_a_pooler_it_looks_for_jobs_and_listens_for_none(home: Home) -> None:
     with home.worker(DATABASE_PREPARE="false"):
         home.post()
-        until(lambda: bool(home.inbox.letters))
+        until(lambda: bool(home.inbox.mails))
         assert not listens(home.desk)
 
 
@@ -158,13 +158,13 @@ def test_a_job_that_was_running_when_its_worker_was_killed_runs_again(home: Home
         until(lambda: home.inbox.asked == 1)
         killed.process.kill()
         killed.ended()
-    home.inbox.letters.clear()  # the server had all of it but the end of the conversation
+    home.inbox.mails.clear()  # the server had all of it but the end of the conversation
     assert home.desk.jobs() == [("mail", "doing", 0)]
     home.desk.execute(
         "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'"
     )
     with home.worker() as second:
-        until(lambda: bool(home.inbox.letters))
+        until(lambda: bool(home.inbox.mails))
         until(lambda: home.desk.jobs() == [])
         assert "lost its worker and runs again" in second.log_text()
 
@@ -178,7 +178,7 @@ def test_a_job_that_runs_when_the_end_is_asked_for_is_done(home: Home) -> None:
         assert worker.process.poll() is None
         home.inbox.held = False
         assert worker.ended() == 0
-    assert len(home.inbox.letters) == 1
+    assert len(home.inbox.mails) == 1
     assert home.desk.jobs() == []
 
 
@@ -201,7 +201,7 @@ def test_a_database_that_goes_away_for_a_moment_stops_nothing(home: Home) -> Non
     with home.worker() as worker:
         end_connections(home.desk.dsn)
         home.post()
-        until(lambda: bool(home.inbox.letters))
+        until(lambda: bool(home.inbox.mails))
         worker.process.terminate()
         assert worker.ended() == 0
 
@@ -212,5 +212,5 @@ def test_a_worker_that_begins_before_the_database_is_migrated_waits_for_it(home:
         until(lambda: "the queue cannot be reached" in worker.log_text())
         home.desk.execute("ALTER TABLE away RENAME TO procrastinate_workers")
         home.post()
-        until(lambda: bool(home.inbox.letters))
+        until(lambda: bool(home.inbox.mails))
         assert "Traceback" not in worker.log_text()

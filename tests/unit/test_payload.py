@@ -40,8 +40,8 @@ def marked(special: str, *, is_nullable: bool = True) -> Collection:
 def written(collection: Collection, item: dict[str, object], *, new: bool) -> Values:
     values = ItemParser(collection, lambda name: False).read(item).values
     complete = complete_new if new else complete_change
-    duties = auto_fields_of(collection, new=new)
-    complete(values, duties, auto_values_of(duties, NOBODY))
+    auto_fields = auto_fields_of(collection, new=new)
+    complete(values, auto_fields, auto_values_of(auto_fields, NOBODY))
     return values
 
 

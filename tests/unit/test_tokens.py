@@ -25,21 +25,21 @@ USER = "6f0c3d0e-8f5d-4d0a-9a39-3f6f0f6f0a01"
 SESSION = "6f0c3d0e-8f5d-4d0a-9a39-3f6f0f6f0a02"
 
 
-def letter(purpose: str = "password-reset", *, secret: str = SECRET) -> str:
+def mail(purpose: str = "password-reset", *, secret: str = SECRET) -> str:
     return link_token(purpose, user=USER, fingerprint="mark", secret=secret, life=MINUTE)
 
 
 def test_a_letters_token_tells_its_reader_and_the_mark() -> None:
-    assert read_link_token("password-reset", letter(), secret=SECRET) == (USER, "mark")
+    assert read_link_token("password-reset", mail(), secret=SECRET) == (USER, "mark")
 
 
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: read_link_token("invite", letter(), secret=SECRET),
-        lambda: read_link_token("password-reset", letter("register"), secret=SECRET),
-        lambda: read_link_token("password-reset", letter(secret=OTHER), secret=SECRET),
-        lambda: claims_of(letter(), secret=SECRET),
+        lambda: read_link_token("invite", mail(), secret=SECRET),
+        lambda: read_link_token("password-reset", mail("register"), secret=SECRET),
+        lambda: read_link_token("password-reset", mail(secret=OTHER), secret=SECRET),
+        lambda: claims_of(mail(), secret=SECRET),
         lambda: read_link_token(
             "password-reset",
             access_token({"id": USER, "mark": "x"}, secret=SECRET, life=MINUTE),

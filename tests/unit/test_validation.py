@@ -110,9 +110,9 @@ def test_of_alternatives_all_are_told_when_none_holds() -> None:
 
 
 def test_the_fields_own_message_is_what_is_said() -> None:
-    rule = parse_field_rule("title", {"_regex": "^[a-z]+$"}, message="Small letters, please.")
+    rule = parse_field_rule("title", {"_regex": "^[a-z]+$"}, message="Small mails, please.")
     (problem,) = failures(rule, {"title": "A"}, NEW)
-    assert problem.message == "Small letters, please."
+    assert problem.message == "Small mails, please."
     assert failures(rule, {"title": "a"}, NEW) == []
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from cms.config import Config
 from cms.errors import Refused
-from cms.files import image_pool as workshops
+from cms.files import image_pool as pools
 from cms.files.image_job import RenderAnswer, RenderJob
 from cms.files.image_pool import ImagePool
 from cms.transforms.steps import Blur, Resize
@@ -42,8 +42,8 @@ def make(settings: Config, tmp_path: Path) -> Iterator[Make]:
         return made[-1]
 
     yield make
-    for workshop in made:
-        workshop.close()
+    for pool in made:
+        pool.close()
 
 
 @pytest.fixture
@@ -57,9 +57,9 @@ def children() -> list[psutil.Process]:
     return [child for child in mine if "cms.files.image_worker" in child.cmdline()]
 
 
-def do(workshop: ImagePool, source: Path, name: str, transform: Transform = SMALL) -> str:
+def do(pool: ImagePool, source: Path, name: str, transform: Transform = SMALL) -> str:
     """Render an image to a file of this name beside it."""
-    return workshop.render(source, source.with_name(name), transform, name=name)
+    return pool.render(source, source.with_name(name), transform, name=name)
 
 
 def reason(refusal: pytest.ExceptionInfo[Refused]) -> str:
@@ -69,50 +69,50 @@ def reason(refusal: pytest.ExceptionInfo[Refused]) -> str:
 def test_one_child_does_one_job_after_another_and_ends_with_its_workshop(
     make: Make, source: Path
 ) -> None:
-    workshop = make()
+    pool = make()
     before = len(children())
     for name in ("a", "b", "c"):
-        assert do(workshop, source, name) == "webp"
+        assert do(pool, source, name) == "webp"
         assert decoded(source.with_name(name).read_bytes()).size == (8, 8)
     assert len(children()) == before + 1
-    workshop.close()
+    pool.close()
     assert len(children()) == before
 
 
 def test_what_takes_too_long_is_stopped_and_the_next_one_works(make: Make, source: Path) -> None:
-    workshop = make(assets_transform_timeout=timedelta(milliseconds=300))
-    do(workshop, source, "a")
+    pool = make(assets_transform_timeout=timedelta(milliseconds=300))
+    do(pool, source, "a")
     slow = Transform((Resize(6000, 6000), *[Blur(100.0)] * 5), "png")
     began = time.monotonic()
     with pytest.raises(Refused) as refusal:
-        do(workshop, source, "b", slow)
+        do(pool, source, "b", slow)
     assert "0.3 seconds" in reason(refusal)
     assert time.monotonic() - began < 3
     began = time.monotonic()
     with pytest.raises(Refused):
-        do(workshop, source, "b", slow)
+        do(pool, source, "b", slow)
     assert time.monotonic() - began < 0.1
-    assert do(workshop, source, "c") == "webp"
+    assert do(pool, source, "c") == "webp"
 
 
 def test_what_needs_too_much_memory_is_refused(
     make: Make, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workshops, "MAX_MEMORY", 160 * 2**20)
-    workshop = make()
+    monkeypatch.setattr(pools, "MAX_MEMORY", 160 * 2**20)
+    pool = make()
     with pytest.raises(Refused) as refusal:
-        do(workshop, source, "a", Transform((Resize(6000, 6000),), "png"))
+        do(pool, source, "a", Transform((Resize(6000, 6000),), "png"))
     assert "memory" in reason(refusal)
-    assert do(workshop, source, "b") == "webp"
+    assert do(pool, source, "b") == "webp"
 
 
 def test_a_child_that_was_killed_while_it_waited_is_replaced(make: Make, source: Path) -> None:
-    workshop = make()
-    do(workshop, source, "a")
+    pool = make()
+    do(pool, source, "a")
     (child,) = children()
     child.send_signal(signal.SIGTERM)
     child.wait(5)
-    assert do(workshop, source, "b") == "webp"
+    assert do(pool, source, "b") == "webp"
 
 
 def test_a_child_has_no_secret_in_its_environment(
@@ -124,8 +124,8 @@ def test_a_child_has_no_secret_in_its_environment(
 
 
 def test_of_too_many_failures_the_oldest_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workshops, "MAX_FAILURES", 2)
-    failures = workshops._RecentFailures()
+    monkeypatch.setattr(pools, "MAX_FAILURES", 2)
+    failures = pools._RecentFailures()
     for name in ("a", "b", "c", "b", "d"):
         failures.add(name, "too large")
     assert [failures.reason_of(name) for name in ("a", "b", "c", "d")] == [
@@ -184,7 +184,7 @@ from dataclasses import replace
 from pathlib import Path
 from cms.config import load
 from cms.files.image_pool import ImagePool
-from tests.files.test_workshop import do
+from tests.files.test_image_pool import do
 folder = Path(sys.argv[1])
 do(ImagePool(load({"DATA_DIR": str(folder)}, folder=folder)), folder / "in", "a")
 print("ready", flush=True)

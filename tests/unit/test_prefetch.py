@@ -1,4 +1,4 @@
-"""What comes next is made ahead, and tells its faults in its turn."""
+"""What comes next is made in advance, and tells its faults in its turn."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ def numbers(made: list[int], *, count: int) -> Iterator[int]:
 
 def test_one_element_is_made_ahead_however_often_it_is_asked_for() -> None:
     made: list[int] = []
-    ahead = Prefetch(numbers(made, count=3))
-    assert next(ahead) == 0
+    prefetch = Prefetch(numbers(made, count=3))
+    assert next(prefetch) == 0
     for _ in range(3):
-        ahead.advance()
+        prefetch.advance()
     assert made == [0, 1]
-    assert (next(ahead), next(ahead)) == (1, 2)
+    assert (next(prefetch), next(prefetch)) == (1, 2)
 
 
 def test_a_fault_is_raised_when_its_turn_comes() -> None:
-    ahead = Prefetch(numbers([], count=1))
-    assert next(ahead) == 0
-    ahead.advance()
+    prefetch = Prefetch(numbers([], count=1))
+    assert next(prefetch) == 0
+    prefetch.advance()
     for _ in range(2):
         with pytest.raises(ValueError, match="in the middle"):
-            next(ahead)
+            next(prefetch)
 
 
 def test_it_ends_where_the_iterator_ends() -> None:
-    ahead = Prefetch(iter("ab"))
-    for _ in ahead:
-        ahead.advance()
-    assert list(ahead) == []
+    prefetch = Prefetch(iter("ab"))
+    for _ in prefetch:
+        prefetch.advance()
+    assert list(prefetch) == []
