@@ -48,7 +48,7 @@ class Answer:
     @property
     def data(self) -> Any:
         """The payload of a success; anything else fails the test with what was answered."""
-        assert self.status == 200, f"{self.status}: {self.text}"
+        assert self.status == 200, repr(self)
         return self.body["data"]
 
     @property

@@ -1,5 +1,5 @@
-"""The suite's PostgreSQL: one private server for the session, a migrated
-template, a copy of it for each test.
+"""The suite's PostgreSQL: one private server for each process of the run, with a migrated template,
+and a copy of it for each module, or for a test that asks for its own.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ from tests.things import Stage, staged
 PROCESSORS = (
     len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 )
-MOST_WORKERS = (
-    12  # each has a server of its own, and the longest files take as long however many there are
-)
+# Each worker has a server of its own, and the longest files take as long however many there are.
+MOST_WORKERS = 12
 
 RELEASE_FOLDERS = {Path(__file__).parent / name for name in ("smoke", "web", "store/embedded")}
 

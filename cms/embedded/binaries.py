@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from cms.embedded.data_folder import make_own_folder
 from cms.embedded.error import EmbeddedError
-from cms.embedded.folders import make_own_folder
 from cms.embedded.system_account import SystemAccount, own_account, run_as
 
 OLDEST_VERSION = 14

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from cms.embedded.binaries import Binaries
+from cms.embedded.data_folder import DataFolder
 from cms.embedded.error import EmbeddedError
 from cms.embedded.file_locks import acquire, release
-from cms.embedded.folders import DataFolder
 from cms.embedded.system_account import SystemAccount, run_as
 
 SUPERUSER = "postgres"

@@ -14,8 +14,8 @@ import psycopg
 from cms.embedded import file_locks, postgres_server
 from cms.embedded.binaries import find_binaries, make_runnable
 from cms.embedded.cluster import data_version, initialise
+from cms.embedded.data_folder import DataFolder, choose_folder, existing_folder, fallback_folder
 from cms.embedded.error import EmbeddedError
-from cms.embedded.folders import DataFolder, choose_folder, existing_folder, fallback_folder
 from cms.embedded.postmaster import read_postmaster
 
 DATABASE = "cms"

@@ -16,9 +16,9 @@ from pathlib import Path
 import psycopg
 
 from cms.embedded.binaries import Binaries
+from cms.embedded.data_folder import DataFolder
 from cms.embedded.error import EmbeddedError
 from cms.embedded.file_locks import acquire, is_held
-from cms.embedded.folders import DataFolder
 from cms.embedded.postmaster import PORT, Postmaster, is_listening, read_postmaster
 from cms.embedded.system_account import SystemAccount, can_enter, plain_environment, run_as
 

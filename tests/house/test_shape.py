@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from configparser import ConfigParser
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -103,3 +104,13 @@ def test_functions_take_few_parameters_and_no_flag_by_position() -> None:
         > MAX_PARAMETERS + 1
     ]
     assert too_many == []
+
+
+def test_every_folder_of_the_service_is_in_the_wheel() -> None:
+    configuration = ConfigParser()
+    configuration.read(ROOT / "setup.cfg")
+    packages = configuration["options"]["packages"].split()
+    folders = {
+        ".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "cms").rglob("*.py")
+    }
+    assert folders <= set(packages)

@@ -19,7 +19,7 @@ from pathlib import Path
 import psycopg
 
 from cms import embedded
-from cms.embedded.folders import DataFolder
+from cms.embedded.data_folder import DataFolder
 from cms.embedded.postgres_server import is_running
 from cms.embedded.postmaster import read_postmaster
 from cms.embedded.system_account import SystemAccount, own_account, run_as

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cms.embedded import EmbeddedError, binaries, folders, start
+from cms.embedded import EmbeddedError, binaries, data_folder, start
 from tests.store.embedded.servers import FAST, postmaster, process_info
 
 slow = pytest.mark.slow
@@ -53,10 +53,10 @@ def test_data_outside_the_temporary_folder_goes_to_the_shelter_of_the_system(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(folder / "elsewhere"))
-    monkeypatch.setattr(folders, "FALLBACK_FOLDER", folder / "lib" / "cms")
+    monkeypatch.setattr(data_folder, "FALLBACK_FOLDER", folder / "lib" / "cms")
     (folder / "private").mkdir(mode=0o700)
     announced: list[str] = []
-    chosen_folder = folders.choose_folder(folder / "private" / "data", announced.append)
+    chosen_folder = data_folder.choose_folder(folder / "private" / "data", announced.append)
     assert chosen_folder.home.parent == folder / "lib" / "cms"
     assert chosen_folder.home.name.startswith("private-data-")
     assert str(chosen_folder.home) in announced[0]
