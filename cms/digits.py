@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
 from cms.errors import Problem, abbreviated
+from cms.text_shapes import UUID
 
 MAX_DIGITS = 1_000
 
@@ -53,7 +54,7 @@ def check_numbers(text: str) -> None:
 _IGNORED = str.maketrans("", "", '\\"_')
 """Characters that PostgreSQL ignores within a number: quotes, escapes and digit separators."""
 
-_UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.ASCII | re.IGNORECASE)
+_UUID = re.compile(rf"\b{UUID}\b", re.ASCII | re.IGNORECASE)
 
 # The quantifiers are possessive (`++`): a long run of digits is not tried again piece by piece.
 _WITH_EXPONENT = re.compile(

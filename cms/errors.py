@@ -156,6 +156,10 @@ def answer_too_large(max_bytes: int) -> Refused:
     )
 
 
+def invalid_token() -> Refused:
+    return Refused(Problem("INVALID_TOKEN", "The access token is not valid."))
+
+
 def forbidden() -> Refused:
     """Return the refusal for everything hidden or missing.
 

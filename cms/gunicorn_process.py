@@ -15,6 +15,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 
 from cms.config import Config, ConfigError, load
+from cms.text_shapes import url_host
 from cms.web.starting import remember_arbiter
 
 WORKERS = {
@@ -28,9 +29,8 @@ FAILED = "fault "
 
 def gunicorn_settings(config: Config) -> dict[str, object]:
     """Return gunicorn's settings by their names, for `cms serve` and for gunicorn.conf.py."""
-    host = f"[{config.host}]" if ":" in config.host else config.host
     return {
-        "bind": [f"{host}:{config.port}"],
+        "bind": [f"{url_host(config.host)}:{config.port}"],
         "workers": config.web_concurrency,
         "threads": config.web_threads,
         "worker_class": WORKERS[config.web_worker],

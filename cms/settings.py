@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-MASK = "**********"
+from cms.text_shapes import MASK
 
 # With more workers the connections of one machine exceed PostgreSQL's default of 100.
 MAX_DEFAULT_WORKERS = 16

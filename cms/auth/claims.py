@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from cms import jsontext
 from cms.access.ip_addresses import networks_of, require_address
-from cms.auth.tokens import invalid_token
 from cms.database.connections import Transaction
 from cms.database.statements import statement
+from cms.errors import invalid_token
 from cms.store.identity import ClientInfo, Identity
 
 

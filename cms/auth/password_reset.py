@@ -12,9 +12,10 @@ from cms.auth import account_mail
 from cms.auth.account_mail import RESET, AccountMail, fingerprint_of
 from cms.auth.mail_links import MailLink
 from cms.auth.sessions import end_sessions, in_transaction, made_idempotent
-from cms.auth.tokens import invalid_token, used_link
+from cms.auth.tokens import used_link
 from cms.database.connections import Transaction
 from cms.database.statements import statement
+from cms.errors import invalid_token
 from cms.items.history.recording import recorder
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo

@@ -11,10 +11,10 @@ from cms.auth.account_mail import REGISTRATION, AccountMail, fingerprint_of
 from cms.auth.accounts import check_email
 from cms.auth.mail_links import MailLink
 from cms.auth.sessions import in_transaction, made_idempotent
-from cms.auth.tokens import invalid_token, used_link
+from cms.auth.tokens import used_link
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.errors import Refused, forbidden
+from cms.errors import Refused, forbidden, invalid_token
 from cms.items.history.recording import Recorder, recorder
 from cms.query.rules.validation import RuleContext, failures, parse_rule
 from cms.store.idempotency import Idempotency

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jwt
 
-from cms.errors import Problem, Refused
+from cms.errors import Problem, Refused, invalid_token
 
 ISSUER = "cms"
 _ALGORITHM = "HS256"
@@ -55,10 +55,6 @@ def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
         ) from None
     except (jwt.InvalidTokenError, ValueError, TypeError, AttributeError):
         raise invalid_token() from None
-
-
-def invalid_token() -> Refused:
-    return Refused(Problem("INVALID_TOKEN", "The access token is not valid."))
 
 
 def used_link() -> Refused:

@@ -20,6 +20,7 @@ from cms.cli.setup import prepare
 from cms.cli.worker_process import WorkerProcess, start_module
 from cms.config import Config, ConfigError, secret_of
 from cms.gunicorn_process import FAILED, READY
+from cms.text_shapes import url_host
 
 # The first request to stop is gentle, the second is urgent, the third kills.
 STEPS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGKILL)
@@ -159,8 +160,7 @@ def _end_group(leader: int, stop: StopSignals) -> None:
 
 
 def _address(config: Config) -> str:
-    host = f"[{config.host}]" if ":" in config.host else config.host
-    return f"http://{host}:{config.port}"
+    return f"http://{url_host(config.host)}:{config.port}"
 
 
 def _bind_with_retries(config: Config) -> socket.socket:

@@ -226,7 +226,10 @@ class Wire:
             yield result
 
     def _wait_while(self, events: int, is_waiting: Callable[[], int]) -> None:
-        """Wait for the server as long as `is_waiting` says; other threads run meanwhile."""
+        """Wait for the server as long as `is_waiting` says; other threads run meanwhile.
+
+        A thread of an executor that waits in libpq would take twice as long for a round trip.
+        """
         pgconn = self._connection.pgconn
         poll = select.poll()
         poll.register(pgconn.socket, events)

@@ -14,15 +14,15 @@ from itertools import islice
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.files.storage import Storage, Storages
+from cms.text_shapes import UUID
 
 MIN_AGE = timedelta(days=1)
 """Longer than any request or transfer takes."""
 
 BATCH = 1000
 
-_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_CONTENT = re.compile(rf"{_UUID}\.[a-z0-9]+")
-_DERIVED = re.compile(rf"({_UUID})(?:__|/).+", re.DOTALL)
+_CONTENT = re.compile(rf"{UUID}\.[a-z0-9]+")
+_DERIVED = re.compile(rf"({UUID})(?:__|/).+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

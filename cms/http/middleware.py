@@ -12,7 +12,8 @@ import falcon
 from cachebox import LRUCache
 
 from cms.access.endpoints import require_not_system
-from cms.auth.tokens import claims_of, invalid_token, session_of
+from cms.auth.tokens import claims_of, session_of
+from cms.errors import invalid_token
 from cms.http.cookies import session_cookie
 from cms.http.errors import with_search
 from cms.http.logs import log_request, logs_requests

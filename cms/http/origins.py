@@ -9,6 +9,7 @@ import falcon
 
 from cms.config import Config
 from cms.errors import forbidden
+from cms.text_shapes import url_host
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "SEARCH", "QUERY"})
 """Methods that change nothing.
@@ -56,7 +57,7 @@ def origin_of(address: str) -> str | None:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return None
     # urlsplit removes the brackets of an IPv6 address.
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    host = url_host(parts.hostname)
     default_port = {"http": 80, "https": 443}[parts.scheme]
     if port in (None, default_port):
         return f"{parts.scheme}://{host}"

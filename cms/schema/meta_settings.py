@@ -11,6 +11,7 @@ from cms.errors import Problem, abbreviated
 from cms.schema.types.numbers import BOOLEAN, INTEGER
 from cms.schema.types.structures import JSON
 from cms.schema.types.texts import TEXT
+from cms.text_shapes import COLOR
 
 Parse = Callable[[object], object]
 
@@ -65,7 +66,7 @@ def parse_paths(value: object) -> str:
 
 
 def parse_color(value: object) -> str:
-    if not isinstance(value, str) or not _COLOR.fullmatch(value):
+    if not isinstance(value, str) or not COLOR.fullmatch(value):
         raise ValueError("it must be a hex color code such as #6644FF")
     return value
 
@@ -111,7 +112,6 @@ def anything(value: object) -> object:
 
 
 _TRANSLATION_KEYS = ("language", "translation", "singular", "plural")
-_COLOR = re.compile(r"#([0-9A-Fa-f]{3,4}|[0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})")
 _PREVIEW_URL = re.compile(r"(https?://|/|\{\{)[^\s\x00-\x1f\x7f]*", re.IGNORECASE)
 
 _TEXT = MetaSetting(TEXT.parse, "text")

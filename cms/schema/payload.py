@@ -17,8 +17,8 @@ from cms.errors import Problem, abbreviated, forbidden
 from cms.schema.array_columns import parse_list
 from cms.schema.bounds import bounded
 from cms.schema.model import Collection, Field
-from cms.schema.types import MASK
 from cms.schema.types.field_type import OutOfRange, Parse, TooLong
+from cms.text_shapes import MASK
 
 Values = dict[str, str | None]
 """The values of a row by their columns, as texts that PostgreSQL reads."""

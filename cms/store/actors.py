@@ -10,7 +10,7 @@ from cms.access.ip_addresses import networks_of, require_address
 from cms.access.policy import ADMIN, Actor, Policy, grant_of, policy_of
 from cms.database.connections import Fetch, Row
 from cms.database.statements import statement
-from cms.errors import Problem, Refused, forbidden
+from cms.errors import forbidden, invalid_token
 from cms.schema.model import Version
 from cms.store.counters import check_version
 from cms.store.identity import ANONYMOUS, Identity
@@ -47,7 +47,7 @@ def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
     if identity.cookie and not fetch(
         statement("find_open_session"), (identity.session, identity.cookie)
     ):
-        raise _invalid_token()
+        raise invalid_token()
     return admit(snapshot.actors.setdefault_with(identity, find), identity)
 
 
@@ -69,7 +69,7 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     row = _ActorRow(*rows[0])
     # Without credentials a caller is nobody, and has the rights of the Public role.
     if row.user is None and identity != ANONYMOUS:
-        raise _invalid_token()
+        raise invalid_token()
     policy = ADMIN
     if not row.is_admin:
         # All callers with the same roles share a policy, and with it the statements that it allows.
@@ -94,7 +94,3 @@ def _policy(name: str, row: _ActorRow) -> Policy:
         grants += app_grants(grants)
     # Everybody may read the public part of the settings.
     return policy_of(name, [*grants, PUBLIC_SETTINGS_GRANT], has_app_access=row.has_app_access)
-
-
-def _invalid_token() -> Refused:
-    return Refused(Problem("INVALID_TOKEN", "The access token is not valid."))

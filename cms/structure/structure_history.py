@@ -22,13 +22,13 @@ from cms.query.sql.write_history import whole_row
 from cms.schema.model import Catalogue, Collection, Field, Relation
 from cms.schema.records import Record, collection_record, field_record, relation_record
 from cms.schema.system import is_system
-from cms.schema.types import MASK
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.structure.indexes import pending_indexes, with_index
+from cms.text_shapes import MASK
 
 COLLECTIONS = "system_collections"
 FIELDS = "system_fields"

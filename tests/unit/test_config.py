@@ -14,7 +14,8 @@ import pytest
 
 from cms.config import Config, ConfigError, effective, load, secret_of
 from cms.locations import OPTIONS, Location
-from cms.settings import MASK, SETTINGS, Setting
+from cms.settings import SETTINGS, Setting
+from cms.text_shapes import MASK
 
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
 MINUTE = timedelta(minutes=1)

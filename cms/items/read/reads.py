@@ -24,11 +24,11 @@ from cms.query.sql.statement import Statement
 from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Collection, Field
 from cms.schema.payload import converter
-from cms.schema.types import MASK
 from cms.store.context import RequestContext
 from cms.store.counters import check_version, current_version
 from cms.store.identity import ANONYMOUS, Identity
 from cms.store.store import Store
+from cms.text_shapes import MASK
 
 USERS = "system_users"
 

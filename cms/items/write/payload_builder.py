@@ -19,7 +19,7 @@ from cms.items.write.problems import PayloadPosition
 from cms.query.plan.links import Link
 from cms.schema.model import Collection
 from cms.schema.payload import Values
-from cms.schema.types import MASK
+from cms.text_shapes import MASK
 
 
 @dataclass(slots=True)

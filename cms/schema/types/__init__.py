@@ -25,9 +25,8 @@ from cms.schema.types.numbers import (
 )
 from cms.schema.types.structures import BINARY, GEOMETRIES, GEOMETRY, JSON, LIST, TEXT_JSON
 from cms.schema.types.texts import CSV, ENUM, HASH, INET, OPAQUE, STRING, TEXT, UNKNOWN, UUID
+from cms.text_shapes import MASK
 
-MASK = "**********"
-"""What answers show of a secret."""
 MASKED_SQL = f"CASE WHEN {{0}} IS NOT NULL THEN '{MASK}' END"
 
 ALIAS_SPECIALS = frozenset(

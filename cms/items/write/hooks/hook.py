@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from cms.database.connections import Fetch
 from cms.errors import Problem, Refused, abbreviated
 from cms.items.write.resolved_rows import ResolvedRow
-from cms.schema.types import MASK
 from cms.store.context import RequestContext
+from cms.text_shapes import MASK
 
 ValueCheck = Callable[[object, RequestContext], None]
 """Checks a value as it was sent.

@@ -21,9 +21,9 @@ from cms.items.write.resolved_rows import ResolvedRow
 from cms.query.rules.validation import parse_rule
 from cms.regex import compile_regex
 from cms.store.context import RequestContext
+from cms.text_shapes import COLOR
 from cms.transforms.transform import PARAMETERS, parse_preset
 
-_COLOR = re.compile(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})")
 _LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:-[a-zA-Z0-9]{2,8})*")
 _URL = re.compile(r"https?://[^\s/]+\S*")
 _KEY = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.IGNORECASE)
@@ -122,7 +122,7 @@ SETTINGS_HOOKS = SystemTableHooks(
     after=_after,
     checks={
         "project_name": _check_name,
-        "project_color": _pattern_check(_COLOR, "it is a colour such as #6644FF"),
+        "project_color": _pattern_check(COLOR, "it is a colour such as #6644FF"),
         "project_url": _pattern_check(_URL, "it is an address such as https://example.com"),
         "default_language": _pattern_check(_LANGUAGE, "it is a language such as en-US"),
         "auth_login_attempts": _check_attempts,

@@ -1,0 +1,18 @@
+"""The shapes of texts that several rooms know: colours, UUIDs, hosts in addresses, masked secrets."""
+
+from __future__ import annotations
+
+import re
+
+MASK = "**********"
+"""What answers and printed settings show of a secret."""
+
+COLOR = re.compile(r"#(?:[0-9a-fA-F]{3,4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})")
+
+UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+"""The pattern of a UUID in lower case, to be part of others."""
+
+
+def url_host(host: str) -> str:
+    """Return a host as it stands in a URL: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
