@@ -327,6 +327,25 @@ def test_rows_of_json_may_speak_of_different_fields_and_of_related_items(
     assert lines(wrong) == [(3, "INVALID_FOREIGN_KEY", "shelf")]
 
 
+@pytest.mark.parametrize("key", ["integer", "string"])
+def test_an_object_in_a_refused_row_is_not_taken_for_a_key(
+    admin: Client, things: Table, key: str
+) -> None:
+    shelves = "shelves_of_" + key
+    keys = {"field": "id", "type": key, "schema": {"is_primary_key": True}}
+    definition = {"collection": shelves, "schema": {}, "fields": [keys]}
+    assert admin.post("/collections", definition).status == 200
+    assert admin.post(f"/fields/{things.name}", field("shelf", key)).status == 200
+    relation = {"collection": things.name, "field": "shelf", "related_collection": shelves}
+    assert admin.post("/relations", relation).status == 200
+    answer = send(things, '{"shelf": {"id": "1"}}\n{"shelf": "77"}', form="jsonl")
+    assert lines(answer) == [
+        (1, "FAILED_VALIDATION", "name"),
+        (2, "FAILED_VALIDATION", "name"),
+        (2, "INVALID_FOREIGN_KEY", "shelf"),
+    ]
+
+
 def test_history_tells_of_every_row(things: Table, stage: Stage) -> None:
     things.add({"name": "a"})
     send(things, "id,name\n1,A\n,b\n")

@@ -28,7 +28,7 @@ from cms.items.transfer.import_problems import ImportProblems, with_line
 from cms.items.transfer.prefetch import Prefetch
 from cms.items.transfer.sources import SOURCES, SourceRow
 from cms.items.write.calls import WriteCall, WriteIntent, new_call
-from cms.items.write.inquiry import asked_set, refuse
+from cms.items.write.inquiry import AskedSet, refuse
 from cms.items.write.nested import CompletePayload, write_tree
 from cms.items.write.parsed import Expects, ParsedSet
 from cms.items.write.plans import ParsedPayload, parse_payload
@@ -237,10 +237,12 @@ class _Import:
         stored = self._stored_rows(items)
         root = authorizer.complete(items, parser.problems, stored=stored)
         context = self._executor.context
+        # What is nested is not resolved yet, but its objects are no keys that could be asked about.
+        to_one = frozenset(to_one.name for to_one in items.to_one)
         refuse(
             parser.problems,
             context.snapshot.catalogue,
-            [asked_set(root)],
+            [AskedSet(root.collection, root.rows, to_one)],
             is_permitted=context.actor.policy.is_admin,
         )
         if self._problems.is_full:
