@@ -256,8 +256,9 @@ class _Import:
     def _stored_rows(self, items: ParsedSet) -> StoredRows:
         """Return those rows whose keys exist for this caller, which are updates."""
         keys: dict[int, str] = {}
-        for number, row in enumerate(items.rows):
-            key = row.values.get(items.key_field)
+        key_field = items.key_field
+        for number, values in enumerate(items.row_values):
+            key = values.get(key_field)
             if key is not None:
                 keys[number] = key
         if not keys:

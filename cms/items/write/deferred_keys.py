@@ -100,8 +100,8 @@ class DeferredKeys:
 def keys_of(collection: Collection, rows: Iterable[RowValues]) -> frozenset[str]:
     """Return the keys that rows bring."""
     key_field = str(collection.primary_key)
-    keys = (values.get(key_field) for values in rows)
-    return frozenset(key for key in keys if key)
+    keys = {values.get(key_field) for values in rows}
+    return frozenset(filter(None, keys))
 
 
 def _statements(rows: Sequence[ResolvedRow]) -> Iterator[list[int]]:

@@ -60,8 +60,7 @@ def write_tree(executor: Executor, payload: CompletePayload) -> list[str]:
         raise
     run.link_revisions()
     for row_set in plan.sets:
-        rows = run.written.rows(row_set)
-        payload.authorizer.check(row_set.collection, rows, executor.transaction.execute)
+        payload.authorizer.check(run.written, row_set, executor.transaction.execute)
     return run.written.keys(plan.sets[0])
 
 

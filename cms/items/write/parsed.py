@@ -77,7 +77,7 @@ class ColumnRows(Sequence[ParsedRow]):
     Ten thousand rows that stay would have the garbage collector pass over all objects once more.
     """
 
-    __slots__ = ("_expects", "_items", "_values")
+    __slots__ = ("_expects", "_items", "values")
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ColumnRows(Sequence[ParsedRow]):
         expects: Expects,
     ) -> None:
         self._items = items
-        self._values = values
+        self.values = values
         self._expects = expects
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ class ColumnRows(Sequence[ParsedRow]):
         invalid_fields: frozenset[object] = frozenset()
         columns = zip(
             self._items,
-            self._values,
+            self.values,
             positions,
             repeat(self._expects),
             repeat(invalid_fields),
@@ -116,7 +116,7 @@ class ColumnRows(Sequence[ParsedRow]):
         if isinstance(index, slice):
             return list(self)[index]
         position = PayloadPosition(range(len(self))[index])
-        return ParsedRow(self._items[index], self._values[index], position, self._expects)
+        return ParsedRow(self._items[index], self.values[index], position, self._expects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,12 @@ class ParsedSet:
     @property
     def key_field(self) -> str:
         return str(self.collection.primary_key)
+
+    @property
+    def row_values(self) -> Sequence[RowValues]:
+        """The values of the rows, which need not be made for it."""
+        rows = self.rows
+        return rows.values if isinstance(rows, ColumnRows) else [row.values for row in rows]
 
     @property
     def is_flat(self) -> bool:

@@ -52,7 +52,7 @@ def _new_keys(authorized: AuthorizedRows) -> dict[str, frozenset[str]]:
     """Return the keys that the new rows of a call bring, by collection."""
     new_keys: dict[str, frozenset[str]] = {}
     for resolved, rows in authorized.items():
-        keys = keys_of(resolved.collection, (row.values for row in rows if row.is_new))
+        keys = keys_of(resolved.collection, [row.values for row in rows if row.is_new])
         if keys:
             name = resolved.collection.name
             new_keys[name] = new_keys.get(name, frozenset()) | keys

@@ -131,9 +131,18 @@ def plan_update(call: WriteCall, key: str, item: object) -> PayloadPlan:
 def plan_update_each(call: WriteCall, items: list[object]) -> PayloadPlan:
     """Change the items of an array, which hold their keys."""
     parser, parsed = parse_payload(call, items, Expects.PRESENT)
-    keys: dict[int, str | None] = {}
+    key_field = parsed.key_field
+    keys = [values.get(key_field) for values in parsed.row_values]
+    # Nearly always there is nothing to find in the rows.
+    if None in keys or len(set(keys)) < len(keys):
+        _add_key_problems(call, parser, parsed)
+    return PayloadPlan(call, call.complete(parser, parsed, StoredRows(dict(enumerate(keys)))))
+
+
+def _add_key_problems(call: WriteCall, parser: PayloadParser, parsed: ParsedSet) -> None:
+    """Add a problem for each item without its key, and for each key that is there again."""
     seen: set[str] = set()
-    for number, row in enumerate(parsed.rows):
+    for row in parsed.rows:
         key = row.values.get(parsed.key_field)
         reason = None
         if key is None and parsed.key_field not in row.invalid_fields:
@@ -144,8 +153,6 @@ def plan_update_each(call: WriteCall, items: list[object]) -> PayloadPlan:
             problem = invalid_item(reason, call.collection.name, parsed.key_field)
             parser.problems.add(problem, row.position)
         seen.add(str(key))
-        keys[number] = key
-    return PayloadPlan(call, call.complete(parser, parsed, StoredRows(keys)))
 
 
 def plan_update_many(call: WriteCall, payload: Mapping[str, object]) -> NamedUpdatePlan:

@@ -57,28 +57,44 @@ def _insert_group(
 
 
 def update_rows(
-    executor: Executor, collection: Collection, rows: Sequence[tuple[str, RowValues]]
+    executor: Executor, collection: Collection, keys: Sequence[str], rows: Sequence[RowValues]
 ) -> list[WrittenRow]:
     """Change rows by their keys and return them in their order; one unknown key refuses them all.
 
-    A row without values stays as it is; the history records the action.
+    A row without values stays as it is; the history records the action. No row has its key among
+    its values.
     """
-    key_field = str(collection.primary_key)
-    keyed_rows = [{key_field: key, **values} for key, values in rows]
-    groups = group_by_columns(keyed_rows)
+    groups = group_by_columns(rows)
     if len(groups) > 1:
-        lock_rows(executor, collection, [key for key, _ in rows])
+        lock_rows(executor, collection, keys)
     written: dict[int, WrittenRow] = {}
-    for names, indexes in groups.items():
-        columns = (key_field, *(name for name in names if name != key_field))
-        action = "update" if len(columns) > 1 else "touch"
-        group = [keyed_rows[index] for index in indexes]
-        returned = run_action(executor, action, collection, columns, group)
+    for columns, indexes in groups.items():
+        group_keys = [keys[index] for index in indexes]
+        group = [rows[index] for index in indexes]
+        returned = _update_group(executor, collection, columns, group_keys, group)
         if len(returned) < len(indexes):
             raise not_found()
         for number, key, revision in returned:  # PostgreSQL counts the rows from 1
             written[indexes[number - 1]] = (key, revision)
     return [written[index] for index in range(len(rows))]
+
+
+def _update_group(
+    executor: Executor,
+    collection: Collection,
+    columns: Columns,
+    keys: Sequence[str],
+    rows: Sequence[RowValues],
+) -> list[Row]:
+    """Change rows of the same columns."""
+    key_field = str(collection.primary_key)
+    others = tuple(name for name in columns if name != key_field)
+    single = len(rows) == 1
+    values: list[object] = [keys[0] if single else array(keys)]
+    if others:
+        values += column_values(others, rows, single=single)
+    action = "update" if others else "touch"
+    return _run_values(executor, action, collection, (key_field, *others), values, single=single)
 
 
 def group_by_columns(rows: Sequence[RowValues]) -> Mapping[Columns, Sequence[int]]:
@@ -186,8 +202,22 @@ def run_action(
     columns: Columns,
     rows: Sequence[RowValues],
 ) -> list[Row]:
-    """Run the statement of an action; it is printed once for all writes of its shape."""
+    """Run the statement of an action on rows."""
     single = len(rows) == 1 and action != "lock"
+    values = column_values(columns, rows, single=single)
+    return _run_values(executor, action, collection, columns, values, single=single)
+
+
+def _run_values(
+    executor: Executor,
+    action: str,
+    collection: Collection,
+    columns: Columns,
+    values: Sequence[object],
+    *,
+    single: bool,
+) -> list[Row]:
+    """Run the statement of an action; it is printed once for all writes of its shape."""
     history_action = executor.history_action
 
     def make_fragment() -> Fragment:
@@ -198,7 +228,6 @@ def run_action(
         return _PRINTERS[action](collection, fields, arguments)
 
     cache_key = (action, history_action, collection.name, columns, single)
-    values = column_values(columns, rows, single=single)
     return executor.run_cached(cache_key, make_fragment, values)
 
 

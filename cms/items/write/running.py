@@ -85,19 +85,18 @@ class PlanRun:
         values = self._values(target, update.numbers)
         keys = [str(target.rows[number].key) for number in update.numbers]
         with locating_conflicts(target.collection, self.written.rows(target, update.numbers)):
-            rows = update_rows(
-                self._executor, target.collection, list(zip(keys, values, strict=True))
-            )
+            rows = update_rows(self._executor, target.collection, keys, values)
         self.written.add(target, update.numbers, rows)
 
     def _set_deferred(self, deferred: DeferredUpdate) -> None:
         written = self.written
-        rows = [(str(written.key(row_id)), values) for row_id, values in deferred.values.items()]
+        keys = [str(written.key(row_id)) for row_id in deferred.values]
+        rows = list(deferred.values.values())
         for row_id, values in deferred.values.items():
             written.add_values(row_id, values)
         # These are the last statements of a call: all rows that they name exist now.
         with locating_conflicts(deferred.collection, map(written.row, deferred.values)):
-            updated = update_rows(self._executor, deferred.collection, rows)
+            updated = update_rows(self._executor, deferred.collection, keys, rows)
         for row_id, (_, revision) in zip(deferred.values, updated, strict=True):
             written.add_revision(row_id, revision)
 
