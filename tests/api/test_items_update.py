@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from tests.client import Answer, Client
+from tests.members import may, member
 from tests.things import Json, Stage, Table, field, table
 
 
@@ -81,6 +82,14 @@ def test_several_items_each_get_their_own_by_an_array(books: Table) -> None:
     sent = [{"id": 3, "title": "C"}, {"id": 1, "pages": 1}, {"id": "2", "title": "B", "pages": 2}]
     changed = books.api.patch(f"{books.path}?fields=id,title,pages", sent).data
     assert [tuple(item.values()) for item in changed] == [(3, "C", 10), (1, "a", 1), (2, "B", 2)]
+
+
+@pytest.mark.parametrize("who", ["admin", "member"])
+def test_a_missing_key_is_told_once(books: Table, stage: Stage, who: str) -> None:
+    caller = member(stage, may(books.name), may(books.name, action="update"))
+    api = books.api if who == "admin" else caller
+    answer = api.patch(books.path, [{"id": 1, "title": "A"}, {"id": None, "title": "B"}])
+    assert [(error["code"], error["index"]) for error in answer.errors] == [("INVALID_PAYLOAD", 1)]
 
 
 def test_several_items_get_the_same_by_a_query_without_the_usual_limit(admin: Client) -> None:

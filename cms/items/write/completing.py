@@ -82,8 +82,10 @@ class _RowSource:
     def changed_values(self, row: ParsedRow, number: int) -> Values:
         """Return the values of a stored row, without its key and what it already holds."""
         values = dict(row.values)
-        if self.stored.keys[number] is not None:
-            values.pop(self.parsed.key_field, None)
+        key_field = self.parsed.key_field
+        # A key of null has been refused as one that is missing.
+        if self.stored.keys[number] is not None or values.get(key_field) is None:
+            values.pop(key_field, None)
         for name in self.stored.unchanged.get(number, ()):
             del values[name]
         return values

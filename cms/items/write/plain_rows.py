@@ -52,7 +52,8 @@ def changed_plain_rows(
         sent, row_values, position, _, invalid_fields, _ = row
         key = keys[number]
         values = dict(row_values)
-        if key is not None:
+        # A key of null has been refused as one that is missing.
+        if key is not None or values.get(key_field) is None:
             values.pop(key_field, None)
         row_problems = complete_change(values, *auto_filling)
         if row_problems:
