@@ -43,6 +43,7 @@ from cms.http.request import Request
 from cms.http.request_body import close_if_unread, request_body
 from cms.http.send_timeout import with_send_timeout
 from cms.memory import limit_arenas
+from cms.schema.system import ACTIVITY, PERMISSIONS, REVISIONS, ROLES, USERS
 from cms.store.store import Store
 
 
@@ -157,8 +158,8 @@ def _add_logins(app: App, config: Config, issuer: Issuer, links: MailLinks) -> N
 
 def _add_people(app: App, links: MailLinks, secret: str) -> None:
     store = app.store
-    app.add_route("/users", items.ItemsResource(store, collection="system_users"))
-    app.add_route("/users/{key}", items.ItemResource(store, collection="system_users"))
+    app.add_route("/users", items.ItemsResource(store, collection=USERS))
+    app.add_route("/users/{key}", items.ItemResource(store, collection=USERS))
     app.add_route("/users/me", auth.MeResource(store))
     app.add_route("/users/invite", accounts.InviteResource(store, links.invite))
     app.add_route("/users/invite/accept", accounts.AcceptInviteResource(store, links.invite))
@@ -170,10 +171,10 @@ def _add_people(app: App, links: MailLinks, secret: str) -> None:
     app.add_route("/users/me/tfa/enable", factors.EnableResource(store))
     app.add_route("/users/me/tfa/disable", factors.DisableResource(store))
     app.add_route("/users/me/tfa/recovery-codes", factors.RecoveryCodesResource(store, secret))
-    app.add_route("/roles", items.ItemsResource(store, collection="system_roles"))
-    app.add_route("/roles/{key}", items.ItemResource(store, collection="system_roles"))
-    app.add_route("/permissions", items.ItemsResource(store, collection="system_permissions"))
-    app.add_route("/permissions/{key}", items.ItemResource(store, collection="system_permissions"))
+    app.add_route("/roles", items.ItemsResource(store, collection=ROLES))
+    app.add_route("/roles/{key}", items.ItemResource(store, collection=ROLES))
+    app.add_route("/permissions", items.ItemsResource(store, collection=PERMISSIONS))
+    app.add_route("/permissions/{key}", items.ItemResource(store, collection=PERMISSIONS))
     app.add_route("/permissions/explain", rights.ExplainRightsResource(store))
     app.add_route("/permissions/me", rights.MyPermissionsResource(store))
     app.add_route(
@@ -203,14 +204,14 @@ def _add_items(app: App, config: Config) -> None:
         "/items/{collection}/{key}/revisions/{revision}", history.ItemRevisionResource(store)
     )
     app.add_route("/batch", items.BatchResource(store, config.max_payload_size))
-    app.add_route("/activity", history.SystemItemsResource(store, "system_activity"))
-    app.add_route("/activity/{key}", history.SystemItemResource(store, "system_activity"))
+    app.add_route("/activity", history.SystemItemsResource(store, ACTIVITY))
+    app.add_route("/activity/{key}", history.SystemItemResource(store, ACTIVITY))
     app.add_route("/activity/comment", history.NewCommentResource(store))
     app.add_route("/activity/comment/{key}", history.CommentResource(store))
     app.add_route("/comments", history.CommentsResource(store))
     app.add_route("/comments/{key}", history.ReadableCommentResource(store))
-    app.add_route("/revisions", history.SystemItemsResource(store, "system_revisions"))
-    app.add_route("/revisions/{key}", history.SystemItemResource(store, "system_revisions"))
+    app.add_route("/revisions", history.SystemItemsResource(store, REVISIONS))
+    app.add_route("/revisions/{key}", history.SystemItemResource(store, REVISIONS))
     app.add_route("/utils/sort/{collection}", items.SortResource(store))
     app.add_route("/utils/revert/{revision}", history.RevertResource(store))
 

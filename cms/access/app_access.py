@@ -9,6 +9,17 @@ from cms.query.language.ast import And, AtField, Constant, Filter, OperatorTest,
 from cms.query.language.filters import parse_filter
 from cms.query.language.literals import RuleLiterals
 from cms.schema.field_names import FieldName
+from cms.schema.system import (
+    COLLECTIONS,
+    FIELDS,
+    NOTIFICATIONS,
+    PERMISSIONS,
+    PRESETS,
+    RELATIONS,
+    ROLES,
+    SETTINGS,
+    USERS,
+)
 
 _PERSON = {"user": {"_eq": "$CURRENT_USER"}}
 _TEAM = {"user": {"_null": True}, "role": {"_eq": "$CURRENT_ROLE"}}
@@ -35,9 +46,9 @@ The second factor has endpoints of its own.
 _OWN_ACCOUNT = {"id": {"_eq": "$CURRENT_USER"}}
 
 _READ_GRANTS: tuple[tuple[str, Mapping[str, object], tuple[str, ...]], ...] = (
-    ("system_users", _OWN_ACCOUNT, (ALL_FIELDS,)),
+    (USERS, _OWN_ACCOUNT, (ALL_FIELDS,)),
     (
-        "system_roles",
+        ROLES,
         {"id": {"_eq": "$CURRENT_ROLE"}},
         (
             "id",
@@ -50,9 +61,9 @@ _READ_GRANTS: tuple[tuple[str, Mapping[str, object], tuple[str, ...]], ...] = (
             "app_access",
         ),
     ),
-    ("system_permissions", {"role": {"_eq": "$CURRENT_ROLE"}}, (ALL_FIELDS,)),
-    ("system_presets", {"_or": [_PERSON, _TEAM, _EVERYBODY]}, (ALL_FIELDS,)),
-    ("system_notifications", {"recipient": {"_eq": "$CURRENT_USER"}}, (ALL_FIELDS,)),
+    (PERMISSIONS, {"role": {"_eq": "$CURRENT_ROLE"}}, (ALL_FIELDS,)),
+    (PRESETS, {"_or": [_PERSON, _TEAM, _EVERYBODY]}, (ALL_FIELDS,)),
+    (NOTIFICATIONS, {"recipient": {"_eq": "$CURRENT_USER"}}, (ALL_FIELDS,)),
 )
 
 PUBLIC_SETTINGS = (
@@ -68,7 +79,7 @@ PUBLIC_SETTINGS = (
     "default_language",
 )
 
-PUBLIC_SETTINGS_GRANT = StoredGrant("system_settings", "read", frozenset(PUBLIC_SETTINGS))
+PUBLIC_SETTINGS_GRANT = StoredGrant(SETTINGS, "read", frozenset(PUBLIC_SETTINGS))
 """What everybody may read of the settings."""
 
 
@@ -127,10 +138,10 @@ def app_grants(grants: Iterable[StoredGrant]) -> list[StoredGrant]:
     )
     return [
         *(_grant_of(name, "read", rule, names) for name, rule, names in _READ_GRANTS),
-        _grant_of("system_users", "update", _OWN_ACCOUNT, OWN_PROFILE_FIELDS),
-        _structure_grant("system_collections", _one_of("collection", fields), _COLLECTION_FIELDS),
-        _structure_grant("system_fields", field_rule, _FIELD_FIELDS),
-        _structure_grant("system_relations", relation_rule, _RELATION_FIELDS),
+        _grant_of(USERS, "update", _OWN_ACCOUNT, OWN_PROFILE_FIELDS),
+        _structure_grant(COLLECTIONS, _one_of("collection", fields), _COLLECTION_FIELDS),
+        _structure_grant(FIELDS, field_rule, _FIELD_FIELDS),
+        _structure_grant(RELATIONS, relation_rule, _RELATION_FIELDS),
     ]
 
 

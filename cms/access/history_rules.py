@@ -10,8 +10,9 @@ from cms.access.views import View
 from cms.query.plan.history_items import about_item
 from cms.query.plan.resolved import VisibleMembers
 from cms.schema.model import Catalogue, Collection
+from cms.schema.system import ACTIVITY, REVISIONS
 
-HISTORY_COLLECTIONS = frozenset({"system_activity", "system_revisions"})
+HISTORY_COLLECTIONS = frozenset({ACTIVITY, REVISIONS})
 
 _CONTENTS = ("data", "delta")
 

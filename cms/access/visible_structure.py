@@ -8,6 +8,7 @@ from cms.access.policy import Policy
 from cms.access.redaction import Redaction
 from cms.errors import forbidden
 from cms.schema.model import Catalogue, Collection, Kind, Relation
+from cms.schema.system import COLLECTIONS
 
 ACTIONS = ("read", "create", "update", "delete", "share")
 
@@ -20,7 +21,7 @@ def known_catalogue(policy: Policy, catalogue: Catalogue) -> Catalogue:
     """
     if policy.is_admin:
         return catalogue
-    if not policy.granted("system_collections", "read"):
+    if not policy.granted(COLLECTIONS, "read"):
         raise forbidden()
     known = {
         name: _narrowed(collection, policy)

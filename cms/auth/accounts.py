@@ -12,6 +12,7 @@ from cms.database.statements import statement
 from cms.emails import is_email
 from cms.errors import Problem, Refused, invalid_payload, not_found
 from cms.items.history.recording import Recorder, recorder
+from cms.schema.system import ROLES, USERS
 from cms.store.snapshot import load_snapshot
 
 ADMINISTRATOR = "Administrator"
@@ -31,7 +32,7 @@ def first_admin(dsn: str, *, email: str, password: str | None) -> str | None:
         # The role may be left from an administrator who was deleted or suspended.
         role, is_new = transaction.execute(statement("ensure_admin_role"), (ADMINISTRATOR,))[0]
         if is_new:
-            _recorder(transaction, "system_roles").created([role])
+            _recorder(transaction, ROLES).created([role])
         _insert_user(transaction, email=email, password=chosen, role=role)
         return None if password else chosen
 
@@ -74,7 +75,7 @@ def _insert_user(transaction: Transaction, *, email: str, password: str, role: s
         raise Refused(
             Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", {"field": "email"})
         )
-    _recorder(transaction, "system_users").created([rows[0][0]])
+    _recorder(transaction, USERS).created([rows[0][0]])
     return str(rows[0][0])
 
 
@@ -95,7 +96,7 @@ def _update_one(transaction: Transaction, name: str, email: str, value: str) -> 
     if not rows:
         raise not_found(f"user as {email}")
     # Recorded after the change, so that old and new row are equal: a secret leaves no revision.
-    users = _recorder(transaction, "system_users")
+    users = _recorder(transaction, USERS)
     users.changed(users.before([rows[0][0]]))
 
 

@@ -14,6 +14,7 @@ from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, at_index, collect_problems, invalid_payload
 from cms.items.history.recording import recorder
+from cms.schema.system import USERS
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
@@ -56,7 +57,7 @@ def invite(
         users = recorder(
             transaction,
             context.snapshot.catalogue,
-            "system_users",
+            USERS,
             user=context.actor.user,
             client=identity.client,
         )
@@ -101,5 +102,5 @@ def _refuse_taken(emails: Sequence[str], invited: set[str]) -> None:
 
 
 def _email_taken(email: str, index: int) -> Problem:
-    extensions = {"collection": "system_users", "field": "email", "value": email, "index": index}
+    extensions = {"collection": USERS, "field": "email", "value": email, "index": index}
     return Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", extensions)

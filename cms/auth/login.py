@@ -20,6 +20,7 @@ from cms.database.connections import Fetch, Row, Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
 from cms.items.history.recording import recorder
+from cms.schema.system import USERS
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
 
@@ -141,9 +142,7 @@ def count_failure(store: Store, user: str, client: ClientInfo) -> None:
     def work(transaction: Transaction) -> list[Row]:
         # The last two administrators must not be suspended at once.
         transaction.execute(statement("lock_accounts"))
-        users = recorder(
-            transaction, store.snapshots.current().catalogue, "system_users", client=client
-        )
+        users = recorder(transaction, store.snapshots.current().catalogue, USERS, client=client)
         before = users.before([user])
         rows = transaction.execute(statement("suspend_or_delay"), (user,))
         if rows and rows[0][0] == "suspended":

@@ -17,6 +17,7 @@ from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import invalid_token
 from cms.items.history.recording import recorder
+from cms.schema.system import USERS
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
@@ -87,7 +88,7 @@ def set_password(
         if status != new_password.status:
             raise invalid_token()
         catalogue = store.snapshots.current().catalogue
-        users = recorder(transaction, catalogue, "system_users", user=user, client=client)
+        users = recorder(transaction, catalogue, USERS, user=user, client=client)
         before = users.before([user])
         transaction.execute(statement("change_password"), (user, new_hash))
         end_sessions(transaction, user)

@@ -17,6 +17,7 @@ from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_token
 from cms.items.history.recording import Recorder, recorder
 from cms.query.rules.validation import RuleContext, failures, parse_rule
+from cms.schema.system import USERS
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
@@ -149,7 +150,7 @@ def _recorder(
 ) -> Recorder:
     """Return a recorder that records a registration as the user's own doing."""
     catalogue = store.snapshots.current().catalogue
-    return recorder(transaction, catalogue, "system_users", user=user, client=client)
+    return recorder(transaction, catalogue, USERS, user=user, client=client)
 
 
 def _is_address_allowed(stored_filter: str | None, email: str) -> bool:

@@ -18,7 +18,6 @@ from cms.config import Config
 from cms.database.statements import statement
 from cms.errors import not_found
 from cms.files.derivatives import Original, derivative_of
-from cms.files.file_rows import FILES
 from cms.files.image_pool import ImagePool
 from cms.files.media_types import UNKNOWN
 from cms.files.storage import Storages
@@ -26,6 +25,7 @@ from cms.files.stored_content import StoredContent, find_content
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import Item, fetch_item
 from cms.schema.model import Version
+from cms.schema.system import FILES
 from cms.store.context import RequestContext
 from cms.store.counters import check_version
 from cms.store.identity import Identity

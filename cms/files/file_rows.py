@@ -21,14 +21,12 @@ from cms.items.write.parsed import Expects
 from cms.query.language.parse import parse_query_string
 from cms.schema.model import Collection
 from cms.schema.payload import Values, converter
+from cms.schema.system import FILES
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
 from cms.store.write_plan import WritePlan
-
-FILES = "system_files"
-FOLDERS = "system_folders"
 
 T = TypeVar("T")
 

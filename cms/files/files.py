@@ -21,7 +21,7 @@ from cms.errors import abbreviated, invalid_payload
 from cms.files import file_rows
 from cms.files.contents import Content, Contents, Incoming, Json, contents_of
 from cms.files.file_names import title_of
-from cms.files.file_rows import FILES, NewRow, WriteRequest
+from cms.files.file_rows import NewRow, WriteRequest
 from cms.files.payloads import (
     checked_batch,
     checked_changes,
@@ -33,6 +33,7 @@ from cms.files.upload_form import FileUpload, FormPart, receive
 from cms.items.read.reads import parse_key
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.outgoing_addresses import AddressFilter
+from cms.schema.system import FILES
 from cms.store.store import Store
 from cms.store.write_plan import WritePlan
 

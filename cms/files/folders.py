@@ -12,11 +12,12 @@ from cms.database.statements import statement
 from cms.errors import Problem, Refused, invalid_payload
 from cms.files import file_rows
 from cms.files.contents import Content, Json
-from cms.files.file_rows import FILES, FOLDERS, NewRow, WriteRequest
+from cms.files.file_rows import NewRow, WriteRequest
 from cms.files.files import Library
 from cms.files.payloads import checked_batch
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.rows import link_revisions
+from cms.schema.system import FILES, FOLDERS
 from cms.store.write_plan import WritePlan
 
 T = TypeVar("T")

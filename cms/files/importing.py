@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from cms.errors import Refused, abbreviated, invalid_payload, unavailable
 from cms.files import file_rows
 from cms.files.contents import Incoming, Json, too_large
-from cms.files.file_rows import FILES, WriteRequest
+from cms.files.file_rows import WriteRequest
 from cms.files.files import Library, create_rows
 from cms.files.payloads import pop_location, require_text
 from cms.files.upload_form import FileUpload
@@ -23,6 +23,7 @@ from cms.outgoing import (
     fetch,
 )
 from cms.outgoing_addresses import AddressDenied
+from cms.schema.system import FILES
 
 _ENCODED_NAME = re.compile(r"filename\*\s*=\s*utf-8'[^']*'([^;]+)", re.IGNORECASE)
 _PLAIN_NAME = re.compile(r'filename\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))', re.IGNORECASE)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from cms.errors import Problem, Refused, abbreviated, invalid_payload
 from cms.files.contents import Json
 from cms.files.file_names import clean_name
-from cms.files.file_rows import FILES
+from cms.schema.system import FILES
 
 SERVER_OWNED = frozenset(
     {

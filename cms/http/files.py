@@ -7,12 +7,13 @@ from typing import Protocol
 import falcon
 
 from cms.files import files, folders
-from cms.files.file_rows import FILES, FOLDERS, WriteRequest
+from cms.files.file_rows import WriteRequest
 from cms.files.files import Library
 from cms.files.importing import import_url
 from cms.http.form import form_parts, is_form
 from cms.http.items import ItemResource, ItemsResource
 from cms.http.media import idempotency_key_of, read_json, read_json_object, send_written
+from cms.schema.system import FILES, FOLDERS
 
 
 class LibraryCalls(Protocol):

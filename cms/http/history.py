@@ -10,6 +10,7 @@ from cms.http.media import idempotency_key_of, read_json_object, send_written
 from cms.items.history import comments, revisions
 from cms.items.read.prepare import ReadRequest, RowTest
 from cms.items.read.reads import read_one
+from cms.schema.system import ACTIVITY
 from cms.store.store import Store
 
 ONLY_COMMENTS = (RowTest("action", "_eq", "comment"),)
@@ -143,14 +144,14 @@ class CommentsResource(SystemItemsResource, NewCommentResource):
     """Comments as a list, and new ones."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__(store, "system_activity", only=ONLY_COMMENTS)
+        super().__init__(store, ACTIVITY, only=ONLY_COMMENTS)
 
 
 class ReadableCommentResource(CommentResource):
     """One comment, which can be read as well."""
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        read_request = ReadRequest("system_activity", request.query_string, only=ONLY_COMMENTS)
+        read_request = ReadRequest(ACTIVITY, request.query_string, only=ONLY_COMMENTS)
         send_with_etag(
             request,
             response,

@@ -17,6 +17,7 @@ from cms.items.write import writes
 from cms.items.write.batches import run_batch
 from cms.items.write.manual_sorting import move_item
 from cms.query.language.brackets import nested_params
+from cms.schema.system import SETTINGS
 from cms.store.store import Store
 
 
@@ -92,7 +93,7 @@ class SettingsResource(_StoreResource):
     """The one record of the settings; everybody may read its public part."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__(store, "system_settings")
+        super().__init__(store, SETTINGS)
 
     # Neither POST nor DELETE: the record always exists.
     on_get = ItemsResource.on_get

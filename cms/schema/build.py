@@ -12,7 +12,9 @@ from cms.schema.defaults import CAST
 from cms.schema.model import Catalogue, Check, Collection, Column, Field, ForeignKey, Kind, Relation
 from cms.schema.referential_actions import KeyedCollection, actions_of
 from cms.schema.system import (
+    ACTIVITY,
     QUEUE_PREFIX,
+    REVISIONS,
     SYSTEM_COLLECTIONS,
     SYSTEM_PREFIX,
     SYSTEM_TABLES,
@@ -219,8 +221,8 @@ def _kind(table: CatalogueRow | None) -> Kind:
 def _with_former_history(collection: Collection, dropped: CatalogueRow) -> Collection:
     """Return a collection whose name belonged to a dropped collection before."""
     last_ids = {
-        "system_activity": dropped["last_activity"],
-        "system_revisions": dropped["last_revision"],
+        ACTIVITY: dropped["last_activity"],
+        REVISIONS: dropped["last_revision"],
     }
     return replace(collection, former_history=last_ids)
 

@@ -10,6 +10,22 @@ SYSTEM_PREFIX = "system_"
 QUEUE_PREFIX = "procrastinate_"
 """Begins the names of the tables that the library of background jobs makes."""
 
+# The tables that other modules name.
+ACTIVITY = "system_activity"
+COLLECTIONS = "system_collections"
+FIELDS = "system_fields"
+FILES = "system_files"
+FOLDERS = "system_folders"
+NOTIFICATIONS = "system_notifications"
+PERMISSIONS = "system_permissions"
+PRESETS = "system_presets"
+RELATIONS = "system_relations"
+REVISIONS = "system_revisions"
+ROLES = "system_roles"
+SETTINGS = "system_settings"
+SHARES = "system_shares"
+USERS = "system_users"
+
 
 @dataclass(frozen=True, slots=True)
 class AliasTarget:
@@ -55,20 +71,20 @@ class SystemTable:
 
 _ALL = (
     SystemTable(
-        "system_activity",
+        ACTIVITY,
         endpoint="/activity",
         special={
             "timestamp": ("date-created",),
         },
         aliases={
-            "revisions": AliasTarget("system_revisions", "activity"),
+            "revisions": AliasTarget(REVISIONS, "activity"),
         },
         references={
-            "user": "system_users",
+            "user": USERS,
         },
     ),
     SystemTable(
-        "system_collections",
+        COLLECTIONS,
         endpoint="/collections",
         is_structure=True,
         check_rules={
@@ -87,9 +103,9 @@ _ALL = (
         },
     ),
     SystemTable("system_dropped_collections", is_listed=False),
-    SystemTable("system_fields", endpoint="/fields", is_structure=True),
+    SystemTable(FIELDS, endpoint="/fields", is_structure=True),
     SystemTable(
-        "system_files",
+        FILES,
         endpoint="/files",
         special={
             "uploaded_on": ("date-created",),
@@ -117,11 +133,11 @@ _ALL = (
             "system_flows_trigger_check": "it is event, webhook, schedule, manual or operation",
         },
     ),
-    SystemTable("system_folders", endpoint="/folders"),
+    SystemTable(FOLDERS, endpoint="/folders"),
     SystemTable("system_idempotency", is_listed=False),
     SystemTable("system_migrations", is_listed=False),
     SystemTable(
-        "system_notifications",
+        NOTIFICATIONS,
         special={
             "timestamp": ("date-created",),
         },
@@ -144,18 +160,18 @@ _ALL = (
         },
     ),
     SystemTable(
-        "system_permissions",
+        PERMISSIONS,
         endpoint="/permissions",
         is_writable=True,
         check_rules={
             "system_permissions_action_check": "it is create, read, update, delete or share",
         },
     ),
-    SystemTable("system_presets"),
+    SystemTable(PRESETS),
     SystemTable("system_queue", is_listed=False),
     SystemTable("system_recovery_codes", is_listed=False),
     SystemTable(
-        "system_relations",
+        RELATIONS,
         endpoint="/relations",
         is_structure=True,
         check_rules={
@@ -163,22 +179,22 @@ _ALL = (
         },
     ),
     SystemTable(
-        "system_revisions",
+        REVISIONS,
         endpoint="/revisions",
         special={
             "created": ("date-created",),
         },
         references={
-            "activity": "system_activity",
-            "parent": "system_revisions",
+            "activity": ACTIVITY,
+            "parent": REVISIONS,
         },
     ),
     SystemTable(
-        "system_roles",
+        ROLES,
         endpoint="/roles",
         is_writable=True,
         aliases={
-            "users": AliasTarget("system_users", "role"),
+            "users": AliasTarget(USERS, "role"),
         },
     ),
     SystemTable(
@@ -190,7 +206,7 @@ _ALL = (
         },
     ),
     SystemTable(
-        "system_settings",
+        SETTINGS,
         endpoint="/settings",
         is_writable=True,
         is_singleton=True,
@@ -201,7 +217,7 @@ _ALL = (
         },
     ),
     SystemTable(
-        "system_shares",
+        SHARES,
         special={
             "password": (
                 "hash",
@@ -213,7 +229,7 @@ _ALL = (
     ),
     SystemTable("system_translations"),
     SystemTable(
-        "system_users",
+        USERS,
         endpoint="/users",
         is_writable=True,
         special={

@@ -25,6 +25,7 @@ from cms.schema.meta_settings import (
 )
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
 from cms.schema.names import invalid_name_reason
+from cms.schema.system import FIELDS
 from cms.schema.types import ALIAS_SPECIALS, TYPES, type_named
 from cms.schema.types.field_type import FieldType
 from cms.structure import metadata
@@ -56,7 +57,7 @@ def alter(
     # GET answers null for a field without a record: to send that back makes none.
     if payload.get("meta") is not None or meta:
         keys = {"collection": owner.name, "field": field.name}
-        metadata.save_record(transaction, "system_fields", keys, changes=meta, settings=FIELD_META)
+        metadata.save_record(transaction, FIELDS, keys, changes=meta, settings=FIELD_META)
 
 
 def problems_of_change(field: Field, payload: Mapping[str, object]) -> list[Problem]:

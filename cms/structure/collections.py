@@ -22,6 +22,7 @@ from cms.schema.meta_settings import (
 )
 from cms.schema.model import Catalogue, Collection, Kind
 from cms.schema.records import Record, collection_record
+from cms.schema.system import COLLECTIONS
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
@@ -37,7 +38,7 @@ from cms.structure.lookup import (
     visible_collection,
     visible_structure,
 )
-from cms.structure.structure_history import COLLECTIONS, NamedRecord, change_structure
+from cms.structure.structure_history import NamedRecord, change_structure
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
@@ -241,18 +242,14 @@ def _save(transaction: Transaction, name: str, meta: MetaSettings, catalogue: Ca
     if group is not None:
         _ensure_group(transaction, str(group), catalogue)
     keys = {"collection": name}
-    metadata.save_record(
-        transaction, "system_collections", keys, changes=meta, settings=COLLECTION_META
-    )
+    metadata.save_record(transaction, COLLECTIONS, keys, changes=meta, settings=COLLECTION_META)
 
 
 def _ensure_group(transaction: Transaction, name: str, catalogue: Catalogue) -> None:
     """Insert the record of a group if it has none; any collection but the system's is a group."""
     _check_group(name, catalogue)
     keys = {"collection": name}
-    metadata.save_record(
-        transaction, "system_collections", keys, changes={}, settings=COLLECTION_META
-    )
+    metadata.save_record(transaction, COLLECTIONS, keys, changes={}, settings=COLLECTION_META)
 
 
 def _check_group(name: object, catalogue: Catalogue) -> None:

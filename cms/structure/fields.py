@@ -14,6 +14,7 @@ from cms.schema.definitions import FieldDefinition, parse_field
 from cms.schema.meta_settings import FIELD_META, mismatched_keys
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.records import Record, field_record
+from cms.schema.system import FIELDS
 from cms.schema.types.field_type import FieldType
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
@@ -33,7 +34,7 @@ from cms.structure.lookup import (
     visible_field,
     visible_structure,
 )
-from cms.structure.structure_history import FIELDS, NamedRecord, change_structure
+from cms.structure.structure_history import NamedRecord, change_structure
 
 
 def list_fields(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:
@@ -175,9 +176,7 @@ def insert_field_record(
 ) -> None:
     """Insert the record of a new field."""
     keys = {"collection": collection, "field": definition.name}
-    metadata.save_record(
-        transaction, "system_fields", keys, changes=definition.meta, settings=FIELD_META
-    )
+    metadata.save_record(transaction, FIELDS, keys, changes=definition.meta, settings=FIELD_META)
 
 
 def require_extension(field_type: FieldType, catalogue: Catalogue) -> None:

@@ -13,6 +13,7 @@ from cms.schema.archive import invalid_settings
 from cms.schema.meta_settings import MetaSetting
 from cms.schema.model import Catalogue, Collection
 from cms.schema.references import FieldChange
+from cms.schema.system import FIELDS
 from cms.structure.stored_references import apply_change
 
 Keys = Mapping[str, str]
@@ -28,7 +29,7 @@ def save_record(
 ) -> None:
     """Insert the row of these keys with the changes, or update it."""
     # Rules that cannot be read would refuse every later write of the collection.
-    if table == "system_fields":
+    if table == FIELDS:
         require_valid_rules(changes)
     key_columns = {key: param(value, "text") for key, value in keys.items()}
     values = {key: param(value, settings[key].cast) for key, value in changes.items()}
@@ -154,7 +155,7 @@ def rename_field(
 ) -> None:
     """Rename a field in its record and in every reference to it."""
     # Another program may have dropped a column of the new name, whose record is still there.
-    delete_record(transaction, "system_fields", {"collection": collection, "field": after})
+    delete_record(transaction, FIELDS, {"collection": collection, "field": after})
     apply_change(transaction, FieldChange(catalogue, collection, before, after))
     for step in (
         "rename_field_record",

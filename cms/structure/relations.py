@@ -31,6 +31,7 @@ from cms.schema.relation_definitions import (
     check_many_to_any,
     parse_relation,
 )
+from cms.schema.system import COLLECTIONS, RELATIONS
 from cms.schema.types import ALIAS, KEY_TYPES, TYPES
 from cms.schema.types.numbers import INTEGER
 from cms.store.context import RequestContext
@@ -47,7 +48,7 @@ from cms.structure.lookup import (
     visible_field,
     visible_structure,
 )
-from cms.structure.structure_history import RELATIONS, NamedRecord, change_structure
+from cms.structure.structure_history import NamedRecord, change_structure
 
 _RECORD: Mapping[str, MetaSetting] = {
     **RELATION_META,
@@ -181,7 +182,7 @@ def _save_relation(
         _ensure_foreign_key(transaction, definition, catalogue)
     _ensure_index(transaction, definition, catalogue)
     # A relation that was deleted has left a record that marks it so.
-    metadata.delete_record(transaction, "system_relations", _record_keys(definition))
+    metadata.delete_record(transaction, RELATIONS, _record_keys(definition))
     _save(transaction, definition)
     _ensure_list_field(transaction, definition, catalogue)
 
@@ -224,7 +225,7 @@ def _ensure_index(
 def _save(transaction: Transaction, definition: RelationDefinition) -> None:
     keys = _record_keys(definition)
     changes = {**definition.meta, "one_collection": definition.related}
-    metadata.save_record(transaction, "system_relations", keys, changes=changes, settings=_RECORD)
+    metadata.save_record(transaction, RELATIONS, keys, changes=changes, settings=_RECORD)
 
 
 def _record_keys(definition: RelationDefinition) -> dict[str, str]:
@@ -279,9 +280,7 @@ def _create_junction(
         transaction.execute_ddl(ddl.create_table(definition.junction, (key,)))
         keys = {"collection": definition.junction}
         hidden = MetaSettings(hidden="true")
-        metadata.save_record(
-            transaction, "system_collections", keys, changes=hidden, settings=_HIDDEN
-        )
+        metadata.save_record(transaction, COLLECTIONS, keys, changes=hidden, settings=_HIDDEN)
     sides = _junction_sides(definition)
     for side in sides:
         if present is None or side.field not in present.fields:

@@ -16,6 +16,7 @@ from cms.schema.references import (
     apply_to_presets,
     apply_to_template,
 )
+from cms.schema.system import COLLECTIONS, FIELDS, PERMISSIONS, PRESETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +31,14 @@ class StoredReference:
 
 
 STORED_REFERENCES = (
-    StoredReference("system_permissions", "id", "permissions", apply_to_filter),
-    StoredReference("system_permissions", "id", "validation", apply_to_filter),
-    StoredReference("system_permissions", "id", "presets", apply_to_presets),
-    StoredReference("system_fields", "id", "validation", apply_to_filter),
-    StoredReference("system_fields", "id", "conditions", apply_to_conditions),
-    StoredReference("system_presets", "id", "filter", apply_to_filter),
-    StoredReference("system_collections", "collection", "item_duplication_fields", apply_to_paths),
-    StoredReference(
-        "system_collections", "collection", "display_template", apply_to_template, cast="text"
-    ),
+    StoredReference(PERMISSIONS, "id", "permissions", apply_to_filter),
+    StoredReference(PERMISSIONS, "id", "validation", apply_to_filter),
+    StoredReference(PERMISSIONS, "id", "presets", apply_to_presets),
+    StoredReference(FIELDS, "id", "validation", apply_to_filter),
+    StoredReference(FIELDS, "id", "conditions", apply_to_conditions),
+    StoredReference(PRESETS, "id", "filter", apply_to_filter),
+    StoredReference(COLLECTIONS, "collection", "item_duplication_fields", apply_to_paths),
+    StoredReference(COLLECTIONS, "collection", "display_template", apply_to_template, cast="text"),
 )
 
 

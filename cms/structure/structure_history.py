@@ -21,7 +21,15 @@ from cms.query.sql.expressions import TRUE
 from cms.query.sql.write_history import whole_row
 from cms.schema.model import Catalogue, Collection, Field, Relation
 from cms.schema.records import Record, collection_record, field_record, relation_record
-from cms.schema.system import is_system
+from cms.schema.system import (
+    COLLECTIONS,
+    FIELDS,
+    PERMISSIONS,
+    PRESETS,
+    RELATIONS,
+    SHARES,
+    is_system,
+)
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
@@ -30,11 +38,7 @@ from cms.store.store import Store
 from cms.structure.indexes import pending_indexes, with_index
 from cms.text_shapes import MASK
 
-COLLECTIONS = "system_collections"
-FIELDS = "system_fields"
-RELATIONS = "system_relations"
-PERMISSIONS = "system_permissions"
-DEPENDENTS = ("system_presets", "system_shares")
+DEPENDENTS = (PRESETS, SHARES)
 """Collections whose items belong to a collection, and are deleted with it."""
 
 RecordKey = tuple[str, ...]

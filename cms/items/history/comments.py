@@ -15,12 +15,12 @@ from cms.items.write.executor import Executor, author
 from cms.items.write.preconditions import check_match
 from cms.query.language.ast import Query, RowOutput, Slot
 from cms.query.language.parse import parse_query_string
+from cms.schema.system import ACTIVITY
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
 
-ACTIVITY = "system_activity"
 MAX_COMMENT = 100_000
 """Characters of one comment."""
 

@@ -15,12 +15,11 @@ from cms.items.write import writes
 from cms.query.language.ast import Pick, Query, Slot
 from cms.schema.field_names import FieldName
 from cms.schema.model import Collection, Field
+from cms.schema.system import REVISIONS
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
-
-REVISIONS = "system_revisions"
 
 _AUTO_SPECIALS = frozenset(
     f"{kind}-{moment}" for kind in ("date", "user", "role") for moment in ("created", "updated")

@@ -24,13 +24,12 @@ from cms.query.sql.statement import Statement
 from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Collection, Field
 from cms.schema.payload import converter
+from cms.schema.system import USERS as USERS
 from cms.store.context import RequestContext
 from cms.store.counters import check_version, current_version
 from cms.store.identity import ANONYMOUS, Identity
 from cms.store.store import Store
 from cms.text_shapes import MASK
-
-USERS = "system_users"
 
 Item = dict[str, Any]
 

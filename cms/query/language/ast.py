@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from cms.schema.field_names import FieldName
+from cms.schema.system import ROLES, USERS
 
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ class CallerValue:
     @property
     def collection(self) -> str:
         """The collection in which the path begins."""
-        return "system_users" if self.start is Caller.USER else "system_roles"
+        return USERS if self.start is Caller.USER else ROLES
 
 
 Operand = Slot | Constant | Now | CallerValue
