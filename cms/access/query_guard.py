@@ -11,7 +11,7 @@ from cms.access.pick_expansion import PickExpansion, PickPosition, position_of
 from cms.access.query_rewriting import refuse_duplicate_keys, search_fields
 from cms.access.views import View
 from cms.errors import invalid_query
-from cms.query.language.ast import Aggregate, Pick, Query, RowOutput, SortTerm, Window
+from cms.query.language.ast import Aggregate, Pick, Query, SortTerm, Window
 from cms.query.language.limits import MAX_FIELDS, MAX_FIELDS_IN_ALL
 from cms.query.plan.guarded import (
     AggregateTerm,
@@ -76,6 +76,7 @@ class QueryGuard:
             search_values=self._search_values(query, view),
             window=query.window,
             counts=query.counts,
+            row_outputs=query.row_outputs,
         )
 
     def _search_values(self, query: Query, view: View) -> tuple[GuardedValue, ...]:
@@ -88,14 +89,12 @@ class QueryGuard:
     def _outputs(self, query: Query, view: View, level: int) -> tuple[GuardedOutput, ...]:
         expansion = PickExpansion(self.names)
         picks = expansion.picks(query, view)
-        row_outputs = [pick for pick in query.picks if isinstance(pick, RowOutput)]
-        self._count_fields(len(picks) + len(row_outputs))
+        self._count_fields(len(picks) + len(query.row_outputs))
         # Only after the stars are written out is it known which names share a key.
         refuse_duplicate_keys(picks.values())
         for pick in self._unshown_picks(expansion, query, picks, view):
             self._output(pick, view, level)  # for its refusal only
-        outputs = (self._output(pick, view, level) for pick in picks.values())
-        return (*outputs, *row_outputs)
+        return tuple(self._output(pick, view, level) for pick in picks.values())
 
     def _count_fields(self, count: int) -> None:
         self.field_count += count

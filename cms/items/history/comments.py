@@ -140,11 +140,11 @@ def _key_of(executor: Executor, collection: str, key: str) -> str:
     )
     if owner.primary_key is None:
         raise not_found()
-    query = narrow_to_key(Query(picks=(RowOutput.KEY,)), Slot(0))
-    items = executor.read(collection, query, (parse_key(owner, key),))
-    if not items:
+    query = narrow_to_key(Query(), Slot(0))
+    keys = executor.read_row_texts(RowOutput.KEY, collection, query, (parse_key(owner, key),))
+    if not keys:
         raise not_found()
-    return str(items[0][RowOutput.KEY])
+    return keys[0]
 
 
 def _answer(executor: Executor, query_string: str, *, key: str) -> bytes | None:

@@ -219,7 +219,7 @@ def _with_version(query: Query, context: RequestContext, name: str) -> Query:
     collection = context.snapshot.catalogue.collections[name]
     if collection.kind is not Kind.TABLE or collection.primary_key is None:
         return query
-    return replace(query, picks=(*query.picks, RowOutput.VERSION))
+    return replace(query, row_outputs=(RowOutput.VERSION,))
 
 
 def _narrowed(parsed: ParsedQuery, tests: Sequence[RowTest]) -> ParsedQuery:

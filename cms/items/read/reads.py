@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from cms.access.guard import readable_collection, view_of
 from cms.database.connections import Fetch, Row
@@ -54,8 +54,8 @@ def read_list(store: Store, identity: Identity, request: ReadRequest) -> Answer:
         rows = _fetch(store, context, statement, literals)
         data = data_of(context, request.collection, statement, rows)
         version = None
-        if isinstance(data, dict) and RowOutput.VERSION in data:
-            version = data.pop(RowOutput.VERSION) or NO_ROW_VERSION
+        if statement.row_outputs:
+            version = _version(statement, rows) or NO_ROW_VERSION
         answer = {"data": data}
         if statement.counts:
             answer["meta"] = statement.meta(rows)
@@ -76,32 +76,52 @@ def read_one(store: Store, identity: Identity, request: ReadRequest, *, key: str
     """Return the answer of the read of one item; NOT_FOUND when there is none for this caller."""
 
     def work(context: RequestContext) -> Answer:
-        return _answer(store, _rows(store, context, request, key))
+        versioned = _fetch_by_key(store, context, request, key)
+        return _answer(store, versioned.item, versioned.version)
 
     return store.run_read(identity, work)
 
 
 def fetch_item(store: Store, context: RequestContext, request: ReadRequest, *, key: str) -> Item:
     """Return one item for further work; NOT_FOUND when there is none for this caller."""
-    items = _rows(store, context, request, key)
-    if not items:
-        raise not_found()
-    # The version is for the ETag of an HTTP answer.
-    items[0].pop(RowOutput.VERSION, None)
-    return items[0]
+    return _fetch_by_key(store, context, request, key).item
 
 
-def _rows(store: Store, context: RequestContext, request: ReadRequest, key: str) -> list[Item]:
+class _VersionedItem(NamedTuple):
+    """An item of a keyed read; rows of views have no version."""
+
+    item: Item
+    version: str | None
+
+
+def _fetch_by_key(
+    store: Store, context: RequestContext, request: ReadRequest, key: str
+) -> _VersionedItem:
     parsed_key = parse_key(keyed(context, request.collection), key)
-    statement, literals = prepare_read(store, context, request, keyed=True)
-    return statement.items(_fetch(store, context, statement, (*literals, parsed_key)))
-
-
-def _answer(store: Store, items: list[Item]) -> Answer:
-    if not items:
+    versioned = _fetch_versioned(store, context, request, parsed_key)
+    if versioned is None:
         raise not_found()
-    version = items[0].pop(RowOutput.VERSION, None)
-    return Answer(json_body({"data": items[0]}, store.max_answer_size), version)
+    return versioned
+
+
+def _fetch_versioned(
+    store: Store, context: RequestContext, request: ReadRequest, key: str | None
+) -> _VersionedItem | None:
+    statement, literals = prepare_read(store, context, request, keyed=True)
+    rows = _fetch(store, context, statement, (*literals, key))
+    items = statement.items(rows)
+    return _VersionedItem(items[0], _version(statement, rows)) if items else None
+
+
+def _version(statement: Statement, rows: list[Row]) -> str | None:
+    """Return the version of the first row; None without a row, and for rows of views."""
+    if not statement.row_outputs:
+        return None
+    return next(iter(statement.row_texts(RowOutput.VERSION, rows)), None)
+
+
+def _answer(store: Store, item: Item, version: str | None = None) -> Answer:
+    return Answer(json_body({"data": item}, store.max_answer_size), version)
 
 
 def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
@@ -118,24 +138,23 @@ def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
         if view_of(USERS, catalogue=catalogue, policy=context.actor.policy) is None:
             # No statement of this answer has compared the counters.
             check_version(context.snapshot, current_version(context.fetch))
-            return _answer(store, [_own_id(context)])
-        users = _fetch_own_user(store, context, query_string)
-        return _answer(store, users or _own_id_if_hidden(store, context, query_string))
+            return _answer(store, _own_id(context))
+        own_user = _fetch_own_user(store, context, query_string)
+        if own_user:
+            return _answer(store, own_user.item, own_user.version)
+        # Where a rule hides the user there is the id; nothing where only the query's filter does.
+        if query_string and _fetch_own_user(store, context, ""):
+            raise not_found()
+        return _answer(store, _own_id(context))
 
     return store.run_read(identity, work)
 
 
-def _fetch_own_user(store: Store, context: RequestContext, query_string: str) -> list[Item]:
+def _fetch_own_user(
+    store: Store, context: RequestContext, query_string: str
+) -> _VersionedItem | None:
     request = ReadRequest(USERS, query_string)
-    statement, literals = prepare_read(store, context, request, keyed=True)
-    return statement.items(_fetch(store, context, statement, (*literals, context.actor.user)))
-
-
-def _own_id_if_hidden(store: Store, context: RequestContext, query_string: str) -> list[Item]:
-    """Return the own id where a rule hides the user; nothing where only the query's filter does."""
-    if query_string and _fetch_own_user(store, context, ""):
-        return []
-    return [_own_id(context)]
+    return _fetch_versioned(store, context, request, context.actor.user)
 
 
 def _own_id(context: RequestContext) -> Item:

@@ -274,12 +274,10 @@ class _Import:
         if view_of(collection.name, catalogue=context.snapshot.catalogue, policy=policy) is None:
             # Who reads nothing may still create: each row is a new item then.
             return frozenset()
-        query = Query(
-            picks=(RowOutput.KEY,),
-            key_test=OperatorTest("_in", (Slot(0),)),
+        query = Query(key_test=OperatorTest("_in", (Slot(0),)))
+        return frozenset(
+            self._executor.read_row_texts(RowOutput.KEY, collection.name, query, (tuple(keys),))
         )
-        items = self._executor.read(collection.name, query, (tuple(keys),))
-        return frozenset(str(item[RowOutput.KEY]) for item in items)
 
     def _advance_key_sequence(self) -> None:
         """Advance the sequence of automatic keys beyond the keys of the file."""

@@ -52,12 +52,39 @@ class Executor:
         statement = statement_for(self.store, self.context, collection, query)
         return self._items(ReadRun(statement, literals, top=top))
 
+    def read_by_key(
+        self,
+        collection: str,
+        query: Query,
+        literals: Sequence[object],
+        *,
+        top: int | None = None,
+    ) -> dict[str, Item]:
+        """Return what `read` returns, each item under its primary key."""
+        query = replace(query, row_outputs=(RowOutput.KEY,))
+        statement = statement_for(self.store, self.context, collection, query)
+        return statement.items_by_key(self._fetch(ReadRun(statement, literals, top=top)))
+
+    def read_row_texts(
+        self, output: RowOutput, collection: str, query: Query, literals: Sequence[object]
+    ) -> list[str]:
+        """Return an output of each row that a query selects, whatever the query picks."""
+        query = replace(query, picks=(), row_outputs=(output,))
+        statement = statement_for(self.store, self.context, collection, query)
+        return statement.row_texts(output, self._fetch(ReadRun(statement, literals)))
+
     def read_unlimited(
         self, collection: str, query: Query, literals: Sequence[object]
-    ) -> list[Item]:
-        """Return the items of a query that the service itself asks, without limits of answers."""
-        context = replace(self.context, fetch=self.transaction.execute)
-        return fetch_items(self.store, context, collection, query, literals)
+    ) -> dict[str, Item]:
+        """Return the items of a query that the service itself asks, each under its primary key.
+
+        The limits of answers do not apply.
+        """
+        query = replace(query, row_outputs=(RowOutput.KEY,))
+        statement = statement_for(self.store, self.context, collection, query)
+        actor = self.context.actor
+        parameters = bind_values(statement.values, Bindings(literals, actor.user, actor.role))
+        return statement.items_by_key(self.transaction.execute(statement.text, parameters))
 
     def answer(self, request: ReadRequest, *, key: object = None) -> object:
         """Return the `data` of a read: of a list, of a singleton, or of the item of a key."""
@@ -70,8 +97,6 @@ class Executor:
         items = self._items(ReadRun(statement, (*literals, parsed_key)))
         if not items:
             raise not_found()
-        # The version is for the ETag of an HTTP answer.
-        items[0].pop(RowOutput.VERSION, None)
         return items[0]
 
     def _items(self, run: ReadRun) -> list[Item]:

@@ -53,7 +53,6 @@ def _keys_of_query(executor: Executor, collection: Collection, params: object) -
     query = replace(
         # Only the keys count: aggregates and groups would not answer items.
         parsed.query,
-        picks=(RowOutput.KEY,),
         aggregates=(),
         groups=(),
         counts=(),
@@ -79,5 +78,4 @@ def _refuse_unknown_parameters(params: Mapping[str, object]) -> None:
 
 
 def _select_keys(executor: Executor, collection: Collection, parsed: ParsedQuery) -> list[str]:
-    items = executor.read(collection.name, parsed.query, parsed.literals)
-    return [str(item[RowOutput.KEY]) for item in items]
+    return executor.read_row_texts(RowOutput.KEY, collection.name, parsed.query, parsed.literals)

@@ -27,7 +27,7 @@ from cms.items.write.preconditions import check_match, check_singleton
 from cms.items.write.problems import PayloadPosition, Problems
 from cms.items.write.resolved_rows import ResolvedSet, StoredRows
 from cms.items.write.single_statement import StatementRun
-from cms.query.language.ast import OperatorTest, Query, RowOutput, Slot
+from cms.query.language.ast import OperatorTest, Query, Slot
 from cms.query.sql import locks
 from cms.schema.model import Collection
 from cms.schema.payload import invalid_item
@@ -337,8 +337,7 @@ def _write_and_read(call: WriteCall, executor: Executor, payload: CompletePayloa
     if view_of(name, catalogue=catalogue, policy=policy) is None:
         return None
     literals = (*call.parsed.literals, tuple(keys))
-    items = executor.read(name, _answer_query(call), literals, top=len(keys))
-    by_key = {str(item.pop(RowOutput.KEY)): item for item in items}
+    by_key = executor.read_by_key(name, _answer_query(call), literals, top=len(keys))
     if len(by_key) < len(keys) and policy.is_admin:
         raise not_found()  # a trigger of the table may have moved or removed them
     # The caller may write rows that it may not read: these are left out.
@@ -349,7 +348,7 @@ def _answer_query(call: WriteCall) -> Query:
     """Return the query for the written items: their keys are its last literal."""
     query = call.parsed.query
     return Query(
-        picks=(*query.picks, RowOutput.KEY),
+        picks=query.picks,
         deep=query.deep,
         checked_only=query.checked_only,
         key_test=OperatorTest("_in", (Slot(len(call.parsed.literals)),)),

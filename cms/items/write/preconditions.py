@@ -50,9 +50,9 @@ def _version(executor: Executor, collection: Collection, key: str) -> str | None
     """Lock a row and return its version, None for a row that the caller cannot see."""
     # Locked before it is read, so that nobody changes the version in between.
     executor.transaction.run(locks.lock_row(collection, key))
-    query = narrow_to_key(Query(picks=(RowOutput.VERSION,)), Slot(0))
-    items = executor.read(collection.name, query, (key,))
-    return str(items[0][RowOutput.VERSION]) if items else None
+    query = narrow_to_key(Query(), Slot(0))
+    versions = executor.read_row_texts(RowOutput.VERSION, collection.name, query, (key,))
+    return versions[0] if versions else None
 
 
 def _compare(collection: Collection, if_match: str, version: str) -> None:

@@ -24,7 +24,7 @@ from cms.items.write.resolved_rows import (
     deletes_dropped,
 )
 from cms.items.write.rows import column_by_key, lock_list
-from cms.query.language.ast import AtField, OperatorTest, Pick, Query, RowOutput, Slot
+from cms.query.language.ast import AtField, OperatorTest, Pick, Query, Slot
 from cms.schema.auto_fields import takes_null
 from cms.schema.field_names import FieldName
 from cms.schema.model import Collection
@@ -281,11 +281,11 @@ class Resolver:
         """Return the rows that hold one of the values in a column."""
         named = tuple(Pick(name, FieldName(name)) for name in fields)
         is_one_of = AtField(FieldName(column), OperatorTest("_in", (Slot(0),)))
-        query = Query(picks=(RowOutput.KEY, *named), filter=is_one_of)
+        query = Query(picks=named, filter=is_one_of)
         items = self._executor.read_unlimited(collection.name, query, (tuple(values),))
         rows: dict[str, dict[str, str | None]] = {}
-        for item in items:
-            rows[str(item[RowOutput.KEY])] = {name: _as_text(item[name]) for name in fields}
+        for key, item in items.items():
+            rows[key] = {name: _as_text(item[name]) for name in fields}
         return rows
 
 

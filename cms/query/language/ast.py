@@ -7,7 +7,7 @@ Two requests that differ in literals only have equal trees, and so share one fin
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Generic, TypeVar
 
 from cms.schema.field_names import FieldName
@@ -141,19 +141,16 @@ class Star:
     nested: Query | None = None
 
 
-class RowOutput(StrEnum):
-    """What the service itself reads of a row. The texts are its keys in items: no field has them.
+class RowOutput(Enum):
+    """What the service itself reads of each row, beside its item. No client can ask for it."""
 
-    No client can ask for it.
-    """
-
-    KEY = ""
+    KEY = auto()
     """The primary key, as PostgreSQL's text."""
-    VERSION = "\0"
+    VERSION = auto()
     """What tells one state of the row from the next; only of tables with a primary key."""
 
 
-AnyPick = Pick | Star | RowOutput
+AnyPick = Pick | Star
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +196,8 @@ class Query:
     """
     key_test: OperatorTest | None = None
     base_filter: Filter = EVERYTHING
+    row_outputs: tuple[RowOutput, ...] = ()
+    """Only in queries of items at the top: groups are no rows."""
 
 
 @dataclass(frozen=True, slots=True)

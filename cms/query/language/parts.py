@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TypeVar
 
 from cms.errors import Problem, Refused, combined
-from cms.query.language.ast import And, AnyPick, AtField, Filter, Or, Pick, Query, RowOutput, Star
+from cms.query.language.ast import And, AtField, Filter, Or, Pick, Query, Star
 
 MAX_PARTS = 200
 """How many parts are tried: a refusal may cost a few times as much as the query, and no more."""
@@ -43,7 +43,7 @@ def parts_of(query: Query) -> Iterator[Query]:
     # Terms of the sort may name groups and aggregates, which therefore stay beside them.
     grouped = replace(empty, aggregates=query.aggregates, groups=query.groups)
     for pick in query.picks:
-        for part in _parts_of_pick(pick):
+        for part in _parts_of_nested(pick):
             yield replace(empty, picks=(part,))
     for pick in query.checked_only:
         for part in _parts_of_nested(pick):
@@ -56,13 +56,6 @@ def parts_of(query: Query) -> Iterator[Query]:
         yield replace(empty, aggregates=(aggregate,))
     for group in query.groups:
         yield replace(empty, groups=(group,))
-
-
-def _parts_of_pick(pick: AnyPick) -> Iterator[AnyPick]:
-    if isinstance(pick, RowOutput):
-        yield pick
-    else:
-        yield from _parts_of_nested(pick)
 
 
 def _parts_of_nested(pick: NestingPick) -> Iterator[NestingPick]:

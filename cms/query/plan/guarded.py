@@ -105,7 +105,7 @@ class GuardedEmbed:
     keys_only: bool = False
 
 
-GuardedOutput = GuardedColumn | GuardedEmbed | RowOutput
+GuardedOutput = GuardedColumn | GuardedEmbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +164,7 @@ class GuardedQuery:
     search_values: tuple[GuardedValue, ...]
     window: Window | None
     counts: tuple[str, ...]
+    row_outputs: tuple[RowOutput, ...]
 
 
 @dataclass(frozen=True, slots=True)

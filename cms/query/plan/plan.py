@@ -31,6 +31,7 @@ from cms.query.plan.resolved import (
     Page,
     Predicate,
     ReadPlan,
+    RowValue,
     Value,
     ValueOutput,
     both,
@@ -61,6 +62,7 @@ def _read(query: GuardedQuery) -> ReadPlan:
         grouping=grouping,
         counts=query.counts,
         renamed=any(_is_renamed(output) for output in query.outputs),
+        row_values=tuple(_row_value(output, query.collection) for output in query.row_outputs),
     )
 
 
@@ -71,19 +73,11 @@ def _outputs(query: GuardedQuery) -> tuple[Output, ...]:
     # The targets of a many-to-any field share one key, and become one output.
     by_key: dict[str, list[GuardedOutput]] = {}
     for output in query.outputs:
-        key = output if isinstance(output, RowOutput) else output.key
-        by_key.setdefault(key, []).append(output)
-    return tuple(_output(outputs, query.collection) for outputs in by_key.values())
+        by_key.setdefault(output.key, []).append(output)
+    return tuple(_output(outputs) for outputs in by_key.values())
 
 
-def _output(outputs: list[GuardedOutput], collection: Collection) -> Output:
-    match outputs:
-        case [RowOutput.KEY]:
-            return ValueOutput(RowOutput.KEY, Value(collection.key), plain=True)
-        case [RowOutput.VERSION]:
-            return ValueOutput(RowOutput.VERSION, Value(_row_version(collection)), plain=True)
-        case [GuardedColumn() as column]:
-            return _column(column)
+def _output(outputs: list[GuardedOutput]) -> Output:
     columns = [_column(output) for output in outputs if isinstance(output, GuardedColumn)]
     opened = [output for output in outputs if isinstance(output, GuardedEmbed)]
     if not opened:
@@ -117,14 +111,14 @@ def _merge_embeds(embeds: tuple[Embed, ...], field: Field, *, is_shared: bool) -
     return EmbedChoice(key, embeds) if is_shared else embeds[0]
 
 
-def _row_version(collection: Collection) -> Field:
-    """Return PostgreSQL's own column `xmin`: the transaction that wrote the row."""
-    return Field(collection.name, "xmin", UNKNOWN)
+def _row_value(output: RowOutput, collection: Collection) -> RowValue:
+    if output is RowOutput.KEY:
+        return RowValue(output, Value(collection.key))
+    # PostgreSQL's own column `xmin`: the transaction that wrote the row.
+    return RowValue(output, Value(Field(collection.name, "xmin", UNKNOWN)))
 
 
 def _is_renamed(output: GuardedOutput) -> bool:
-    if isinstance(output, RowOutput):
-        return True
     return output.key != output.own_key or len(output.key.encode()) > MAX_NAME_BYTES
 
 

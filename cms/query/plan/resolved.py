@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cms.query.language.ast import RowOutput
 from cms.query.language.operators import Operator
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.links import Link
@@ -162,11 +163,18 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class ValueOutput:
-    """A value under its key; a `plain` one is the text of the column itself."""
+    """A value under its key."""
 
     key: str
     value: Value
-    plain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowValue:
+    """What the service itself reads of each row, as the text of the column."""
+
+    output: RowOutput
+    value: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +243,8 @@ class ReadPlan:
     counts: tuple[str, ...] = ()
     renamed: bool = False
     """Whether a key of the answer is no name of the catalogue, or too long for a column's name."""
+    row_values: tuple[RowValue, ...] = ()
+    """They stand behind the outputs, and only at the top of a read."""
 
 
 def group_paths(plan: ReadPlan) -> tuple[tuple[str, ...], ...]:

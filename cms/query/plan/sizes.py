@@ -83,7 +83,7 @@ def _row(plan: ReadPlan) -> float:
     if plan.grouping:
         groups = sum(_value(group.value) for group in plan.grouping.groups)
         return (SHORT_VALUE + MAX_DIGITS) * len(plan.grouping.aggregates) + groups
-    return _sum(plan.outputs)
+    return _sum(plan.outputs) + SHORT_VALUE * len(plan.row_values)
 
 
 def _sum(outputs: Iterable[Output]) -> float:
@@ -95,7 +95,7 @@ def _bytes(output: Output) -> float:
     if isinstance(output, EmbedChoice):
         return _sum(output.embeds)
     if isinstance(output, ValueOutput):
-        return SHORT_VALUE if output.plain else _value(output.value)
+        return _value(output.value)
     rows = _rows(output.plan.page) if output.step.link.to_many else 1
     return _row(output.plan) * rows
 

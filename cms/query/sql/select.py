@@ -44,7 +44,10 @@ def select(plan: ReadPlan) -> Fragment:
 
 
 def top_outputs(plan: ReadPlan) -> list[Fragment]:
-    return [output(item, 0) for item in plan.outputs]
+    """Print what a read shows of each item, and behind it what the service reads of the row."""
+    outputs = [output(item, 0) for item in plan.outputs]
+    row_values = [fill("{0}::text", expression(item.value, 0)) for item in plan.row_values]
+    return outputs + row_values
 
 
 def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPTY) -> Fragment:
@@ -111,9 +114,7 @@ def count_columns(plan: ReadPlan) -> Fragment:
 
 def output(item: Output, level: int) -> Fragment:
     match item:
-        case ValueOutput(_, value, plain):
-            if plain:
-                return fill("{0}::text", expression(value, level))
+        case ValueOutput(_, value):
             return output_value(value, level)
         case Embed():
             return embed_many(item, level) if item.step.link.to_many else embed_one(item, level)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cms.query.language.ast import RowOutput
 from cms.query.plan.nesting import ListLevel, list_levels
 from cms.query.plan.resolved import Output, ReadPlan, ValueOutput, group_paths
 from cms.query.plan.sizes import NO_SIZE, AnswerSize, WrittenSize, size_of
@@ -31,6 +32,8 @@ class Statement:
     is_grouped: bool = False
     touched_collections: frozenset[str] = frozenset()
     fields: tuple[Field | None, ...] = ()
+    row_outputs: tuple[RowOutput, ...] = ()
+    """What the columns behind those of the item hold: the service reads it for itself."""
     is_search: bool = False
     """Whether the best plan depends on the word that is searched."""
     nesting: ListLevel | None = None
@@ -46,7 +49,8 @@ class Statement:
     def __post_init__(self) -> None:
         flat = all(len(path) == 1 for path in self.paths)
         object.__setattr__(self, "_keys", tuple(path[0] for path in self.paths) if flat else None)
-        object.__setattr__(self, "_first_extra", max(len(self.paths), 1))
+        outputs = len(self.paths) + len(self.row_outputs)
+        object.__setattr__(self, "_first_extra", max(outputs, 1))
 
     def version(self, rows: Sequence[Row]) -> Version:
         """Return the counters under which the rows were read."""
@@ -55,12 +59,27 @@ class Statement:
 
     def items(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
         """Return the rows as items, with nested parts as ready JSON."""
-        if rows[0][self._first_extra + 2] is None:
+        if not self._has_items(rows):
             return []
         # Nearly all answers are flat, and then a row is a dict at once.
         if (keys := self._keys) is not None:
             return [dict(zip(keys, row, strict=False)) for row in rows]
         return [self._nested(row) for row in rows]
+
+    def row_texts(self, output: RowOutput, rows: Sequence[Row]) -> list[str]:
+        """Return an output of each row, one of `row_outputs`, in the order of the items."""
+        if not self._has_items(rows):
+            return []
+        column = len(self.paths) + self.row_outputs.index(output)
+        return [str(row[column]) for row in rows]
+
+    def items_by_key(self, rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+        """Return the items under their primary keys, which `row_outputs` must have."""
+        return dict(zip(self.row_texts(RowOutput.KEY, rows), self.items(rows), strict=True))
+
+    def _has_items(self, rows: Sequence[Row]) -> bool:
+        """Tell whether the rows are items: an empty answer has one row, for its counters."""
+        return rows[0][self._first_extra + 2] is not None
 
     def meta(self, rows: Sequence[Row]) -> dict[str, int]:
         """Return the counts that were asked for."""
@@ -99,6 +118,7 @@ def finish_statement(
         plan.grouping is not None,
         touched_collections,
         fields,
+        tuple(item.output for item in plan.row_values),
         is_search,
         list_levels(plan, single=single),
         size_of(plan, single=single),
