@@ -41,5 +41,5 @@ def record_activity(
     transaction: Transaction, action: str, *, user: str, client: ClientInfo
 ) -> None:
     """Record in the activity what a user did to their own account."""
-    values = (action, user, client.ip, client.user_agent, client.origin, user)
-    transaction.execute(statement("record_account_activity"), values)
+    # The user is the author, and the item as well.
+    transaction.execute(statement("record_account_activity"), (action, *client.author(user), user))

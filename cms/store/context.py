@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cms.access.policy import Actor
 from cms.database.connections import Fetch
+from cms.query.plan.bindings import Bindings
 from cms.store.snapshot import Snapshot
 
 
@@ -21,3 +23,7 @@ class RequestContext:
     snapshot: Snapshot
     actor: Actor
     fetch: Fetch
+
+    def bindings(self, literals: Sequence[object] = ()) -> Bindings:
+        """Return what the placeholders of a statement are filled from: literals, and the caller."""
+        return Bindings(literals, self.actor.user, self.actor.role)

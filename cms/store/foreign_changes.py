@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import monotonic
 
-from cms.database.connections import Database, Row
+from cms.database.connections import Database
 from cms.database.error_mapping import Stale, UnexpectedError
 from cms.database.statements import statement
 from cms.errors import Refused
-from cms.store.snapshot import Snapshots
+from cms.store.snapshot import FetchFixed, Snapshots
 
 log = logging.getLogger("cms.store")
 
@@ -20,8 +20,6 @@ CHECK_SECONDS = 60.0
 
 RETRY_SECONDS = 1.0
 """Seconds until the next comparison if the counter could not be moved."""
-
-Fetch = Callable[[str], list[Row]]
 
 
 class ForeignChangeMonitor:
@@ -32,7 +30,7 @@ class ForeignChangeMonitor:
     snapshot has their fingerprint.
     """
 
-    def __init__(self, database: Database, sources: Sequence[tuple[Snapshots, Fetch]]) -> None:
+    def __init__(self, database: Database, sources: Sequence[tuple[Snapshots, FetchFixed]]) -> None:
         self._database = database
         self._sources = sources
         self._lock = threading.Lock()

@@ -54,22 +54,23 @@ def refusal_of_stale(stale: Stale) -> Refused:
 
 def info(store: Store, identity: Identity) -> dict[str, object]:
     """Return the public part of the settings; for administrators the versions as well."""
+    return store.run_unversioned_read(identity, _info)
 
-    def work(context: RequestContext) -> dict[str, object]:
-        rows = store.database.fetch(statement("find_project"))
-        name, descriptor, color, language, server = rows[0]
-        project = {
-            "project_name": name,
-            "project_descriptor": descriptor,
-            "project_color": color,
-            "default_language": language,
-        }
-        if not context.actor.policy.is_admin:
-            return {"project": project}
-        reserved_tables = context.snapshot.catalogue.reserved_tables
-        answer = {"project": project, "version": version("cms"), "database": server}
-        if reserved_tables:
-            answer["reserved_tables"] = list(reserved_tables)
-        return answer
 
-    return store.run_unversioned_read(identity, work)
+def _info(context: RequestContext) -> dict[str, object]:
+    rows = context.fetch(statement("find_project"), ())
+    name, descriptor, color, language, server = rows[0]
+    project = {
+        "project_name": name,
+        "project_descriptor": descriptor,
+        "project_color": color,
+        "default_language": language,
+    }
+    if not context.actor.policy.is_admin:
+        return {"project": project}
+    answer = {"project": project, "version": version("cms"), "database": server}
+    # Tables that are no collections, because their names are the service's own.
+    reserved_tables = context.snapshot.catalogue.reserved_tables
+    if reserved_tables:
+        answer["reserved_tables"] = list(reserved_tables)
+    return answer

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+Author = tuple[str | None, ...]
+"""User, address, user agent and origin, as `ArgumentSlots` and the fixed statements take them."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
@@ -12,6 +15,10 @@ class ClientInfo:
     ip: str | None = None
     user_agent: str | None = None
     origin: str | None = None
+
+    def author(self, user: str | None) -> Author:
+        """Return what the history says of who wrote, by what user and from where."""
+        return user, self.ip, self.user_agent, self.origin
 
 
 @dataclass(frozen=True, slots=True)

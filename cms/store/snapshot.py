@@ -42,6 +42,9 @@ _CATALOGUE_LISTS = (
 )
 """The lists that the statement `load_catalogue` returns as JSON, in the order of its columns."""
 
+FetchFixed = Callable[[str], list[Row]]
+"""Runs a fixed statement that takes no values, and returns its rows."""
+
 PreparedRead = tuple[Statement, tuple[object, ...]]
 """A finished statement, and the literals of the request that it was compiled for."""
 
@@ -97,7 +100,7 @@ class Snapshots:
 
     def __init__(
         self,
-        fetch: Callable[[str], list[Row]],
+        fetch: FetchFixed,
         *,
         on_structure_change: Callable[[], None] = lambda: None,
     ) -> None:

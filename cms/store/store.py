@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 from cms import passwords
 from cms.access.policy import Actor, Policy
 from cms.access.problem_redaction import redacted_problems
 from cms.config import Config
 from cms.database.connections import Database, Fetch, Transaction
-from cms.database.error_mapping import Deadlock, Stale, UndefinedName, UnexpectedError
+from cms.database.error_mapping import Deadlock, Stale, UnexpectedError
 from cms.database.statements import statement
-from cms.errors import STATUS, Refused, forbidden, invalid_payload, unavailable
+from cms.errors import Refused, forbidden, invalid_payload, unavailable
 from cms.query.language.parse import PageSizes
-from cms.schema.model import Version
 from cms.store.actors import actor_of, admit, find_actor
+from cms.store.attempts import (
+    ATTEMPTS,
+    UNLOCKED_ATTEMPTS,
+    Attempt,
+    StaleRefusal,
+    is_unavailable,
+    refuse_repeated,
+)
 from cms.store.context import RequestContext
 from cms.store.counters import check_version, current_version, lock_version
 from cms.store.foreign_changes import ForeignChangeMonitor
@@ -34,26 +40,7 @@ from cms.store.refusals import with_inquiry
 from cms.store.snapshot import Snapshot, Snapshots, load_snapshot
 from cms.store.write_plan import TransactionPlan, TransactionWork, WritePlan
 
-ATTEMPTS = 5
-"""Attempts at work before it is refused because structure or rights keep changing."""
-
-UNLOCKED_ATTEMPTS = 2
-"""Attempts at a write that do not lock the counters; later ones do."""
-
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One attempt at work, and the snapshot that it uses.
-
-    An attempt that `holds_version` locks the counters, so that structure and rights cannot change.
-    `deadlocked` says that an earlier attempt ended in a deadlock.
-    """
-
-    snapshot: Snapshot
-    holds_version: bool
-    deadlocked: bool
 
 
 class Store:
@@ -96,18 +83,25 @@ class Store:
         snapshots: Snapshots,
         fetch: Fetch,
     ) -> T:
-        def read(attempt: Attempt) -> T:
-            snapshot = attempt.snapshot
-            if not attempt.holds_version:
-                return work(RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch))
-            with self.database.transaction() as transaction:
-                snapshot = lock_version(transaction, snapshot, "share_version")
-                # The work still reads by `fetch`: the transaction is there for its lock alone.
-                return work(RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch))
-
         # A lock on the primary does not keep a replica from changing.
         unlocked_attempts = ATTEMPTS if snapshots is self._primary else None
-        return self._retry(snapshots, fetch, read, unlocked_attempts=unlocked_attempts)
+        attempt_read = partial(self._attempt_read, identity, work, fetch)
+        return self._retry(snapshots, fetch, attempt_read, unlocked_attempts=unlocked_attempts)
+
+    def _attempt_read(
+        self,
+        identity: Identity,
+        work: Callable[[RequestContext], T],
+        fetch: Fetch,
+        attempt: Attempt,
+    ) -> T:
+        snapshot = attempt.snapshot
+        if not attempt.holds_version:
+            return work(_context(snapshot, identity, fetch))
+        with self.database.transaction() as transaction:
+            snapshot = lock_version(transaction, snapshot, "share_version")
+            # The work still reads by `fetch`: the transaction is there for its lock alone.
+            return work(_context(snapshot, identity, fetch))
 
     def run_write(
         self,
@@ -129,24 +123,37 @@ class Store:
         writes that shared the lock could not move the counters, and would wait for each other.
         """
         unlocked_attempts = 0 if changes_rights else UNLOCKED_ATTEMPTS
-
-        def write(attempt: Attempt) -> T:
-            # The bound on hashed values is that of one attempt: a repeated one hashes them again.
-            with passwords.limited_hashing():
-                if attempt.holds_version or idempotency or attempt.deadlocked:
-                    lock_statement = "lock_version" if changes_rights else "share_version"
-                    return self._write_in_transaction(
-                        attempt,
-                        identity,
-                        plan,
-                        idempotency=idempotency,
-                        lock_statement=lock_statement,
-                    )
-                return self._write(attempt.snapshot, identity, plan)
-
-        return self._retry(
-            self._primary, self.database.fetch_primary, write, unlocked_attempts=unlocked_attempts
+        lock_statement = "lock_version" if changes_rights else "share_version"
+        attempt_write = partial(
+            self._attempt_write,
+            identity,
+            plan,
+            idempotency=idempotency,
+            lock_statement=lock_statement,
         )
+        return self._retry(
+            self._primary,
+            self.database.fetch_primary,
+            attempt_write,
+            unlocked_attempts=unlocked_attempts,
+        )
+
+    def _attempt_write(
+        self,
+        identity: Identity,
+        plan: Callable[[RequestContext], WritePlan[T]],
+        attempt: Attempt,
+        *,
+        idempotency: Idempotency | None,
+        lock_statement: str,
+    ) -> T:
+        # The bound on hashed values is that of one attempt: a repeated one hashes them again.
+        with passwords.limited_hashing():
+            if not (attempt.holds_version or idempotency or attempt.deadlocked):
+                return self._write(identity, plan, attempt.snapshot)
+            return self._write_in_transaction(
+                identity, plan, attempt, idempotency=idempotency, lock_statement=lock_statement
+            )
 
     def run_in_transaction(
         self,
@@ -173,7 +180,7 @@ class Store:
         the same all the time. After `unlocked_attempts` the work locks the counters itself.
         """
         self._monitor.check()
-        last_error: _StaleError | None = None
+        last_error: StaleRefusal | None = None
         deadlocked = False
         for number in range(self._attempts):
             snapshot = snapshots.current()
@@ -185,13 +192,13 @@ class Store:
                 deadlocked = True
                 continue
             except Stale as stale:
-                last_error = _refuse_repeated(stale, snapshot, last_error)
+                last_error = refuse_repeated(stale, snapshot, last_error)
             except (Refused, UnexpectedError) as refusal:
                 # The counters are asked last: under a lock they are known, and a database that does
                 # not answer must not be asked.
                 is_final = (
                     holds_version
-                    or _is_unavailable(refusal)
+                    or is_unavailable(refusal)
                     or current_version(fetch) == snapshot.version
                 )
                 if is_final and isinstance(refusal, Refused) and refusal.inquiry:
@@ -202,10 +209,9 @@ class Store:
         raise unavailable("database", "Its structure does not come to rest")
 
     def _write(
-        self, snapshot: Snapshot, identity: Identity, plan: Callable[[RequestContext], WritePlan[T]]
+        self, identity: Identity, plan: Callable[[RequestContext], WritePlan[T]], snapshot: Snapshot
     ) -> T:
-        fetch = self.database.fetch_primary
-        context = RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch)
+        context = _context(snapshot, identity, self.database.fetch_primary)
         # What goes wrong tells nothing of what is hidden from the caller.
         with _redaction(context.actor.policy):
             write = plan(context)
@@ -219,9 +225,9 @@ class Store:
 
     def _write_in_transaction(
         self,
-        attempt: Attempt,
         identity: Identity,
         plan: Callable[[RequestContext], WritePlan[T]],
+        attempt: Attempt,
         *,
         idempotency: Idempotency | None,
         lock_statement: str,
@@ -236,8 +242,7 @@ class Store:
                 snapshot = lock_version(transaction, snapshot, lock_statement)
             else:
                 check_version(snapshot, current_version(transaction.execute))
-            fetch = transaction.execute
-            context = RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch)
+            context = _context(snapshot, identity, transaction.execute)
             work = partial(_plan_and_run, plan, context, transaction)
             return run_idempotently(transaction, identity.name, idempotency, work)
 
@@ -277,11 +282,11 @@ class Store:
 
     def run_unversioned_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
         """Do a read whose statements do not select the counters, and compare these after it."""
-        return self.run_read(identity, _then_check_version(work))
+        return self.run_read(identity, partial(_work_and_check_version, work))
 
     def run_primary_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
         """Do a read that a write depends on, on the primary: a replica may lag behind."""
-        return self._read_primary(identity, _then_check_version(work))
+        return self._read_primary(identity, partial(_work_and_check_version, work))
 
     def _read_primary(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
         return self._read(identity, work, self._primary, self.database.fetch_primary)
@@ -292,12 +297,9 @@ class Store:
         """Return the stored answer of a call, for calls that cost much before they write."""
         if idempotency is None:
             return None
-
-        def find(transaction: Transaction, context: RequestContext) -> StoredAnswer | None:
-            lock_key(transaction, identity.name, idempotency)
-            return find_stored_answer(transaction, identity.name, idempotency)
-
-        return self.run_in_transaction(identity, find)
+        return self.run_in_transaction(
+            identity, partial(_lock_and_find_answer, identity.name, idempotency)
+        )
 
     def reload_structure(
         self, identity: Identity, *, idempotency: Idempotency | None = None
@@ -312,15 +314,23 @@ class Store:
         self.database.close()
 
 
-def _then_check_version(work: Callable[[RequestContext], T]) -> Callable[[RequestContext], T]:
-    """Return work that ends with a comparison of the counters."""
+def _context(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> RequestContext:
+    """Return the context of a caller; raises `Refused` when it may not act."""
+    return RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch)
 
-    def checked(context: RequestContext) -> T:
-        answer = work(context)
-        check_version(context.snapshot, current_version(context.fetch))
-        return answer
 
-    return checked
+def _work_and_check_version(work: Callable[[RequestContext], T], context: RequestContext) -> T:
+    """Do work whose statements do not select the counters, and compare these after it."""
+    answer = work(context)
+    check_version(context.snapshot, current_version(context.fetch))
+    return answer
+
+
+def _lock_and_find_answer(
+    caller: str, idempotency: Idempotency, transaction: Transaction, context: RequestContext
+) -> StoredAnswer | None:
+    lock_key(transaction, caller, idempotency)
+    return find_stored_answer(transaction, caller, idempotency)
 
 
 _NO_REDACTION = nullcontext()
@@ -356,31 +366,3 @@ def _lock_structure(transaction: Transaction, identity: Identity) -> RequestCont
     # Once more, now that rights cannot change any more.
     require_admin(actor)
     return RequestContext(snapshot, actor, transaction.execute)
-
-
-class _StaleError(NamedTuple):
-    """The counters under which a statement was refused, and PostgreSQL's message."""
-
-    version: Version
-    message: str
-
-
-def _is_unavailable(refusal: Exception) -> bool:
-    """Tell whether the work cannot be done now, whatever the structure is."""
-    return isinstance(refusal, Refused) and refusal.status == STATUS["SERVICE_UNAVAILABLE"]
-
-
-def _refuse_repeated(
-    stale: Stale, snapshot: Snapshot, last_error: _StaleError | None
-) -> _StaleError | None:
-    """Return the error to compare the next one with.
-
-    Raises `Refused` for one that stayed the same after the structure was loaded again.
-    """
-    if not isinstance(stale, UndefinedName):
-        return None
-    error = _StaleError(snapshot.version, str(stale))
-    # The same name is missing under the same structure, so that no further attempt would help.
-    if error == last_error:
-        raise unavailable("database", f"It refuses the statement: {stale}") from stale
-    return error

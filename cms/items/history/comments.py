@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
 
 from cms import jsontext
 from cms.access.guard import readable_collection
@@ -11,7 +13,7 @@ from cms.database.statements import statement
 from cms.errors import Problem, Refused, abbreviated, forbidden, invalid_payload, not_found
 from cms.items.read.prepare import narrow_to_key
 from cms.items.read.reads import parse_key, require_user
-from cms.items.write.executor import Executor, author
+from cms.items.write.executor import Executor
 from cms.items.write.preconditions import check_match
 from cms.query.language.ast import Query, RowOutput, Slot
 from cms.query.language.parse import parse_query_string
@@ -23,6 +25,8 @@ from cms.store.store import Store
 
 MAX_COMMENT = 100_000
 """Characters of one comment."""
+
+T = TypeVar("T")
 
 
 def comment(
@@ -39,17 +43,17 @@ def comment(
     """
     require_user(identity)
     texts = _parse_texts(payload, ("collection", "item", "comment"))
+    work = partial(_insert, query_string=query_string, texts=texts)
+    return _run(store, identity, work, idempotency=idempotency)
 
-    def work(transaction: Transaction, context: RequestContext) -> bytes | None:
-        executor = Executor(store, context, transaction, identity.client)
-        item = _key_of(executor, texts["collection"], texts["item"])
-        values = author(context, identity.client)
-        rows = transaction.execute(
-            statement("insert_comment"), (*values, texts["collection"], item, texts["comment"])
-        )
-        return _answer(executor, query_string, key=str(rows[0][0]))
 
-    return store.run_in_transaction(identity, work, idempotency=idempotency)
+def _insert(executor: Executor, *, query_string: str, texts: Mapping[str, str]) -> bytes | None:
+    item = _key_of(executor, texts["collection"], texts["item"])
+    author = executor.client.author(executor.context.actor.user)
+    rows = executor.transaction.execute(
+        statement("insert_comment"), (*author, texts["collection"], item, texts["comment"])
+    )
+    return _answer(executor, query_string, key=str(rows[0][0]))
 
 
 def change_comment(
@@ -63,15 +67,17 @@ def change_comment(
 ) -> bytes | None:
     """Give a comment another text; only its author and administrators may."""
     require_user(identity)
-    texts = _parse_texts(payload, ("comment",))
+    text = _parse_texts(payload, ("comment",))["comment"]
+    work = partial(_change, query_string=query_string, key=key, text=text, if_match=if_match)
+    return _run(store, identity, work)
 
-    def work(transaction: Transaction, context: RequestContext) -> bytes | None:
-        executor = Executor(store, context, transaction, identity.client)
-        own = _require_own(executor, key, if_match=if_match)
-        transaction.execute(statement("change_comment"), (own, texts["comment"]))
-        return _answer(executor, query_string, key=own)
 
-    return store.run_in_transaction(identity, work)
+def _change(
+    executor: Executor, *, query_string: str, key: str, text: str, if_match: str | None
+) -> bytes | None:
+    own = _require_own(executor, key, if_match=if_match)
+    executor.transaction.execute(statement("change_comment"), (own, text))
+    return _answer(executor, query_string, key=own)
 
 
 def delete_comment(
@@ -79,13 +85,34 @@ def delete_comment(
 ) -> None:
     """Delete a comment; only its author and administrators may."""
     require_user(identity)
+    _run(store, identity, partial(_delete, key=key, if_match=if_match))
 
-    def work(transaction: Transaction, context: RequestContext) -> None:
-        executor = Executor(store, context, transaction, identity.client)
-        own = _require_own(executor, key, if_match=if_match)
-        transaction.execute(statement("delete_comment"), (own,))
 
-    store.run_in_transaction(identity, work)
+def _delete(executor: Executor, *, key: str, if_match: str | None) -> None:
+    own = _require_own(executor, key, if_match=if_match)
+    executor.transaction.execute(statement("delete_comment"), (own,))
+
+
+def _run(
+    store: Store,
+    identity: Identity,
+    work: Callable[[Executor], T],
+    *,
+    idempotency: Idempotency | None = None,
+) -> T:
+    """Do the work in a transaction, with the executor of that transaction."""
+    in_transaction = partial(_with_executor, store, identity, work)
+    return store.run_in_transaction(identity, in_transaction, idempotency=idempotency)
+
+
+def _with_executor(
+    store: Store,
+    identity: Identity,
+    work: Callable[[Executor], T],
+    transaction: Transaction,
+    context: RequestContext,
+) -> T:
+    return work(Executor(store, context, transaction, identity.client))
 
 
 def _parse_texts(payload: Mapping[str, object], names: tuple[str, ...]) -> dict[str, str]:

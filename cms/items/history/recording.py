@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cms.database.connections import Transaction
-from cms.items.write.executor import finish_statement
-from cms.query.plan.bindings import Bindings, bind_values
+from cms.query.plan.bindings import Bindings
 from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
 from cms.query.sql.comparisons import record_changes
 from cms.query.sql.row_checks import item_contents
 from cms.schema.model import Catalogue, Collection
-from cms.store.identity import ClientInfo
+from cms.store.fetching import fetch_fragment
+from cms.store.identity import Author, ClientInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Recorder:
 
     transaction: Transaction
     collection: Collection
-    author: tuple[str | None, ...]
+    author: Author
 
     def before(self, keys: Sequence[str]) -> dict[str, str]:
         """Lock those of the rows that exist, and return their contents by key, for `changed`."""
@@ -43,9 +43,8 @@ class Recorder:
     def _record(self, action: str, rows: Mapping[str, str | None]) -> None:
         # Nothing is left out for an empty list of rows: see the class.
         changes = record_changes(self.collection, ArgumentSlots(), action=action)
-        statement = finish_statement(changes)
         literals = (*self.author, array(list(rows)), array(list(rows.values())))
-        self.transaction.execute(statement.text, bind_values(statement.values, Bindings(literals)))
+        fetch_fragment(self.transaction.execute, changes, Bindings(literals))
 
 
 def recorder(
@@ -59,5 +58,4 @@ def recorder(
     """Return the recorder of a system collection; changes on the command line have no author."""
     if client is None:
         client = ClientInfo()
-    author = (user, client.ip, client.user_agent, client.origin)
-    return Recorder(transaction, catalogue.collections[name], author)
+    return Recorder(transaction, catalogue.collections[name], client.author(user))

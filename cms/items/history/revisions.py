@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from cms import jsontext
@@ -10,13 +11,14 @@ from cms.access.guard import readable_collection, view_of
 from cms.access.guarded_rules import UNRESTRICTED
 from cms.errors import not_found
 from cms.items.read.prepare import ReadRequest, RowTest, narrow_to_key, statement_for
-from cms.items.read.reads import Answer, Item, fetch_rows, parse_key, read_list, read_one
+from cms.items.read.reads import Answer, Item, parse_key, read_list, read_one
 from cms.items.write import writes
 from cms.query.language.ast import Pick, Query, Slot
 from cms.schema.field_names import FieldName
 from cms.schema.model import Collection, Field
 from cms.schema.system import REVISIONS
 from cms.store.context import RequestContext
+from cms.store.fetching import fetch_current
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
@@ -62,9 +64,7 @@ def revert(
     Secrets stay as they are, and so do fields that the service or the database fills. Raises
     `Refused` NOT_FOUND for an unknown revision and for an item that is gone.
     """
-    former = store.run_primary_read(
-        identity, lambda context: _former_item(store, context, revision)
-    )
+    former = store.run_primary_read(identity, partial(_former_item, store, revision))
     target = writes.WriteTarget(former.collection.name, query_string)
     return writes.restore(
         store, identity, target, key=former.key, payload=former.payload, idempotency=idempotency
@@ -74,33 +74,36 @@ def revert(
 def _narrowed_to_item(
     store: Store, identity: Identity, request: ReadRequest, *, key: str
 ) -> ReadRequest:
-    """Return the request narrowed to the revisions of one item.
+    """Return the request narrowed to the revisions of one item; raises `Refused` NOT_FOUND."""
+    tests = store.run_read(identity, partial(_tests_of_item, store, request.collection, key))
+    return ReadRequest(REVISIONS, request.query_string, only=tests)
+
+
+def _tests_of_item(
+    store: Store, name: str, key: str, context: RequestContext
+) -> tuple[RowTest, ...]:
+    """Return the tests that the revisions of one item pass.
 
     Revisions of a deleted item are for callers who may read every item of the collection.
     """
-    name = request.collection
-
-    def work(context: RequestContext) -> tuple[RowTest, ...]:
-        collection = readable_collection(
-            name, catalogue=context.snapshot.catalogue, policy=context.actor.policy
-        )
-        if collection.primary_key is None or not key:
-            raise not_found()
-        item = parse_key(collection, key)
-        view = view_of(name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
-        assert view, "the collection can be read"
-        # No rule can be tried on an item that is gone, so a caller with a rule sees none of those.
-        if view.rule != UNRESTRICTED and not _is_readable(store, context, collection, item):
-            raise not_found()
-        tests = [RowTest("collection", "_eq", name), RowTest("item", "_eq", item)]
-        # Older revisions are of a former collection of this name. Rules hide them from others than
-        # administrators, who ask here for the present collection.
-        last_former = collection.former_history.get(REVISIONS)
-        if last_former and context.actor.policy.is_admin:
-            tests.append(RowTest("id", "_gt", str(last_former)))
-        return tuple(tests)
-
-    return ReadRequest(REVISIONS, request.query_string, only=store.run_read(identity, work))
+    catalogue = context.snapshot.catalogue
+    policy = context.actor.policy
+    collection = readable_collection(name, catalogue=catalogue, policy=policy)
+    if collection.primary_key is None or not key:
+        raise not_found()
+    item = parse_key(collection, key)
+    view = view_of(name, catalogue=catalogue, policy=policy)
+    assert view, "the collection can be read"
+    # No rule can be tried on an item that is gone, so a caller with a rule sees none of those.
+    if view.rule != UNRESTRICTED and not _is_readable(store, context, collection, item):
+        raise not_found()
+    tests = [RowTest("collection", "_eq", name), RowTest("item", "_eq", item)]
+    # Older revisions are of a former collection of this name. Rules hide them from others than
+    # administrators, who ask here for the present collection.
+    last_former = collection.former_history.get(REVISIONS)
+    if last_former and policy.is_admin:
+        tests.append(RowTest("id", "_gt", str(last_former)))
+    return tuple(tests)
 
 
 def _is_readable(store: Store, context: RequestContext, collection: Collection, key: str) -> bool:
@@ -108,7 +111,7 @@ def _is_readable(store: Store, context: RequestContext, collection: Collection, 
     return bool(_find_by_key(store, context, collection, (name,), key=key))
 
 
-def _former_item(store: Store, context: RequestContext, revision: str) -> _FormerItem:
+def _former_item(store: Store, revision: str, context: RequestContext) -> _FormerItem:
     """Return the item of a revision; raises `Refused` NOT_FOUND."""
     catalogue = context.snapshot.catalogue
     revisions = catalogue.collections[REVISIONS]
@@ -155,4 +158,4 @@ def _find_by_key(
     picks = tuple(Pick(name, FieldName(name)) for name in names)
     query = narrow_to_key(Query(picks=picks), Slot(0))
     statement = statement_for(store, context, collection.name, query)
-    return statement.items(fetch_rows(context, context.fetch, statement, (key,)))
+    return statement.items(fetch_current(context, context.fetch, statement, (key,)))

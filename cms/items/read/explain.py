@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from cms.access.endpoints import require_not_system
@@ -15,7 +17,7 @@ from cms.access.views import View
 from cms.access.visible_structure import ACTIONS
 from cms.errors import Refused, invalid_query
 from cms.items.read.prepare import ReadRequest, prepare_read
-from cms.items.read.reads import keyed, parse_key
+from cms.items.read.reads import prepare_item_read
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.expressions import predicate
 from cms.schema.model import Catalogue, Collection
@@ -30,10 +32,18 @@ _COLLECTIONS_BY_PATH = {
 }
 PUBLIC = "public"
 
-Json = dict[str, object]
+Explanation = dict[str, object]
+"""What is told of a read, of a permission or of a rule, ready for JSON."""
 
 
-def explain(store: Store, identity: Identity, path: str, *, user: str | None = None) -> Json:
+class _ItemsRead(NamedTuple):
+    """A read to explain: of a list, or of the item of a key."""
+
+    request: ReadRequest
+    key: str | None
+
+
+def explain(store: Store, identity: Identity, path: str, *, user: str | None = None) -> Explanation:
     """Return `statement`, `parameters`, `plan` and `rules` of the read at a path.
 
     That is a path such as /items/articles?limit=5, or of one item as /items/articles/1, or of a
@@ -42,70 +52,78 @@ def explain(store: Store, identity: Identity, path: str, *, user: str | None = N
     Nothing is executed. Only administrators may ask, also for another `user` or for "public".
     Raises `Refused` as the read itself would, and INVALID_QUERY for a user that may not act.
     """
-    store.run_unversioned_read(identity, lambda context: require_admin(context.actor))
-    request, key = _parse_path(path)
+    _require_admin(store, identity)
+    read = _parse_path(path)
     caller = identity if user is None else _identity_of(store, user)
+    return store.run_unversioned_read(caller, partial(_explain_read, store, read))
 
-    def work(context: RequestContext) -> Json:
-        keys = []
-        if key is not None:
-            keys.append(parse_key(keyed(context, request.collection), key))
-        statement, literals = prepare_read(store, context, request, keyed=key is not None)
-        bindings = Bindings((*literals, *keys), context.actor.user, context.actor.role)
-        values = bind_values(statement.values, bindings)
-        rows = store.database.fetch(f"EXPLAIN (FORMAT JSON) {statement.text}", values)
-        rules: list[Json] = []
-        for name in sorted(statement.touched_collections):
-            view = _view(context, name)
-            if view:
-                rules += _rules(view, bindings)
-        return {
-            "statement": statement.text,
-            "parameters": values,
-            "plan": rows[0][0],
-            "rules": rules,
-        }
 
-    return store.run_unversioned_read(caller, work)
+def _require_admin(store: Store, identity: Identity) -> None:
+    store.run_unversioned_read(identity, lambda context: require_admin(context.actor))
+
+
+def _explain_read(store: Store, read: _ItemsRead, context: RequestContext) -> Explanation:
+    if read.key is None:
+        statement, literals = prepare_read(store, context, read.request)
+    else:
+        statement, literals = prepare_item_read(store, context, read.request, key=read.key)
+    bindings = context.bindings(literals)
+    parameters = bind_values(statement.values, bindings)
+    rows = context.fetch(f"EXPLAIN (FORMAT JSON) {statement.text}", parameters)
+    rules: list[Explanation] = []
+    # Sorted, because the order of a set differs from process to process.
+    for name in sorted(statement.touched_collections):
+        view = _view(context, name)
+        if view:
+            rules += _rules(view, bindings)
+    return {
+        "statement": statement.text,
+        "parameters": parameters,
+        "plan": rows[0][0],
+        "rules": rules,
+    }
 
 
 def explain_rights(
     store: Store, identity: Identity, *, user: str, collection: str, action: str
-) -> list[Json]:
+) -> list[Explanation]:
     """Return each permission that gives a user (or "public") an action on a collection.
 
     It comes with its rule in words and in SQL; one that cannot be applied comes with its `fault`.
     Only administrators may ask.
     """
-    store.run_unversioned_read(identity, lambda context: require_admin(context.actor))
+    _require_admin(store, identity)
     if action not in ACTIONS:
         raise invalid_query(f"action is one of {', '.join(ACTIONS)}", parameter="action")
+    explain_grants = partial(_explain_grants, name=collection, action=action)
+    return store.run_unversioned_read(_identity_of(store, user), explain_grants)
 
-    def work(context: RequestContext) -> list[Json]:
-        catalogue = context.snapshot.catalogue
-        actor = context.actor
-        target = catalogue.collections.get(collection)
-        if target is None:
-            raise invalid_query("There is no such collection", parameter="collection")
-        grants: Sequence[StoredGrant] = actor.policy.grants.get((collection, action), ())
-        if actor.policy.is_admin:
-            grants = [FULL_GRANT]
-        bindings = Bindings((), actor.user, actor.role)
-        return [_grant_record(grant, target, catalogue, bindings) for grant in grants]
 
-    return store.run_unversioned_read(_identity_of(store, user), work)
+def _explain_grants(context: RequestContext, *, name: str, action: str) -> list[Explanation]:
+    catalogue = context.snapshot.catalogue
+    policy = context.actor.policy
+    collection = catalogue.collections.get(name)
+    if collection is None:
+        raise invalid_query("There is no such collection", parameter="collection")
+    grants: Sequence[StoredGrant] = policy.grants.get((name, action), ())
+    # An administrator has no stored permissions, and needs none.
+    if policy.is_admin:
+        grants = [FULL_GRANT]
+    bindings = context.bindings()
+    return [_grant_record(grant, collection, catalogue, bindings) for grant in grants]
 
 
 def _grant_record(
     grant: StoredGrant, collection: Collection, catalogue: Catalogue, bindings: Bindings
-) -> Json:
-    record: Json = {
+) -> Explanation:
+    record: Explanation = {
         "permission": grant.id,
         "rule": grant.rule_source,
         "fields": sorted(grant.fields),
         "presets": dict(grant.presets),
         "fault": grant.problem,
     }
+    # A stored rule that cannot be applied grants nothing; here its reason is told.
     try:
         rule = guarded_rule(grant.rule, collection, catalogue)
     except Refused as refused:
@@ -113,8 +131,8 @@ def _grant_record(
     return record | _printed(rule, bindings)
 
 
-def _parse_path(path: str) -> tuple[ReadRequest, str | None]:
-    """Return the read at a path, and the key if the path names one."""
+def _parse_path(path: str) -> _ItemsRead:
+    """Return the read at a path; raises `Refused` INVALID_QUERY for a path of no items."""
     bare, _, query_string = path.partition("?")
     root, *names = [unquote(name) for name in bare.removeprefix("/").split("/")]
     # System collections have paths of their own, outside /items.
@@ -123,11 +141,12 @@ def _parse_path(path: str) -> tuple[ReadRequest, str | None]:
         require_not_system(collection, ADMIN)
     else:
         collection = _COLLECTIONS_BY_PATH.get(f"/{root}", "")
+    # What is left of the names is the key, if there is one.
     if not bare.startswith("/") or not collection or not all(names) or len(names) > 1:
         raise invalid_query(
             'path is the path of items, such as "/items/articles?limit=5"', parameter="path"
         )
-    return ReadRequest(collection, query_string), names[0] if names else None
+    return _ItemsRead(ReadRequest(collection, query_string), names[0] if names else None)
 
 
 def _identity_of(store: Store, user: str) -> Identity:
@@ -148,7 +167,7 @@ def _view(context: RequestContext, collection: str) -> View | None:
     return view_of(collection, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
 
 
-def _rules(view: View, bindings: Bindings) -> list[Json]:
+def _rules(view: View, bindings: Bindings) -> list[Explanation]:
     """Return each permission of a view, with its rule in words and in SQL.
 
     The SQL names the collection's rows t0.
@@ -165,6 +184,6 @@ def _rules(view: View, bindings: Bindings) -> list[Json]:
     ]
 
 
-def _printed(rule: GuardedRule, bindings: Bindings) -> Json:
+def _printed(rule: GuardedRule, bindings: Bindings) -> Explanation:
     text, values = predicate(rule.predicate, 0).numbered()
     return {"sql": text, "parameters": bind_values(values, bindings)}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from cms.access.abilities import Ability, abilities, effective_grants, fields_of, presets_of
 from cms.access.guard import view_of
 from cms.access.guarded_rules import GuardedGrant
-from cms.database.connections import Row
 from cms.errors import not_found
 from cms.items.read.reads import keyed, parse_key
-from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.resolved import Predicate
 from cms.query.sql.row_checks import check_rows
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
+from cms.store.fetching import fetch_fragment
 from cms.store.identity import Identity
 from cms.store.store import Store
 
@@ -26,9 +26,11 @@ def my_abilities(store: Store, identity: Identity) -> dict[str, dict[str, Abilit
 
     Without credentials that is what the Public role may do.
     """
-    return store.run_unversioned_read(
-        identity, lambda context: abilities(context.actor.policy, context.snapshot.catalogue)
-    )
+    return store.run_unversioned_read(identity, _abilities)
+
+
+def _abilities(context: RequestContext) -> dict[str, dict[str, Ability]]:
+    return abilities(context.actor.policy, context.snapshot.catalogue)
 
 
 def my_item_abilities(
@@ -38,30 +40,27 @@ def my_item_abilities(
 
     Raises `Refused` as a read of the item does.
     """
+    return store.run_unversioned_read(identity, partial(_item_abilities, name=name, key=key))
 
-    def work(context: RequestContext) -> dict[str, Ability]:
-        collection = keyed(context, name)
-        grants = {action: _grants(context, collection, action) for action in _ITEM_ACTIONS}
-        view = view_of(name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
-        assert view, "the item's collection can be read"
-        rules = [view.rule.predicate]
-        for granted in grants.values():
-            rules += [grant.rule.predicate for grant in granted]
-        rows = _fetch_checks(store, context, collection, parse_key(collection, key), rules)
-        if not rows:
-            raise not_found()
-        _, is_readable, *passed = rows[0]
-        if not is_readable:
-            raise not_found()
-        # `passed` has an answer for each grant, in the order of `rules`.
-        answers = iter(passed)
-        item_abilities = {}
-        for action, granted in grants.items():
-            applicable = tuple(grant for grant in granted if next(answers))
-            item_abilities[action] = _ability(action, applicable)
-        return item_abilities
 
-    return store.run_unversioned_read(identity, work)
+def _item_abilities(context: RequestContext, *, name: str, key: str) -> dict[str, Ability]:
+    collection = keyed(context, name)
+    grants = {action: _grants(context, collection, action) for action in _ITEM_ACTIONS}
+    view = view_of(name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
+    assert view, "the item's collection can be read"
+    rules = [view.rule.predicate]
+    for action_grants in grants.values():
+        rules += [grant.rule.predicate for grant in action_grants]
+    answers = _rule_answers(context, collection, parse_key(collection, key), rules)
+    # The first answer is that of the view: an item that the caller cannot read does not exist.
+    if not next(answers):
+        raise not_found()
+    item_abilities = {}
+    for action, action_grants in grants.items():
+        # An answer for each grant, in the order in which the rules were added.
+        applicable = tuple(grant for grant in action_grants if next(answers))
+        item_abilities[action] = _ability(action, applicable)
+    return item_abilities
 
 
 def _grants(
@@ -70,16 +69,17 @@ def _grants(
     return effective_grants(context.actor.policy, collection, action, context.snapshot.catalogue)
 
 
-def _fetch_checks(
-    store: Store,
-    context: RequestContext,
-    collection: Collection,
-    key: str,
-    rules: Sequence[Predicate],
-) -> list[Row]:
-    text, values = check_rows(collection, [key], rules).numbered()
-    bindings = Bindings((), context.actor.user, context.actor.role)
-    return store.database.fetch(text, bind_values(values, bindings))
+def _rule_answers(
+    context: RequestContext, collection: Collection, key: str, rules: Sequence[Predicate]
+) -> Iterator[bool]:
+    """Return whether an item fulfils each of the rules; raises `Refused` NOT_FOUND for no item."""
+    # One statement, so that all answers are of the same row.
+    question = check_rows(collection, [key], rules)
+    rows = fetch_fragment(context.fetch, question, context.bindings())
+    if not rows:
+        raise not_found()
+    _, *answers = rows[0]
+    return iter(answers)
 
 
 def _ability(action: str, grants: tuple[GuardedGrant, ...]) -> Ability:

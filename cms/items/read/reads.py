@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from cms.access.guard import readable_collection, view_of
-from cms.database.connections import Fetch, Row
+from cms.database.connections import Row
 from cms.errors import Problem, Refused, not_found
 from cms.items.read.answers import json_body
 from cms.items.read.prepare import ReadRequest, is_singleton, prepare_read
@@ -19,7 +20,6 @@ from cms.items.read.row_limits import (
     may_be_large,
 )
 from cms.query.language.ast import RowOutput
-from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.statement import Statement
 from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Collection, Field
@@ -27,7 +27,9 @@ from cms.schema.payload import converter
 from cms.schema.system import USERS as USERS
 from cms.store.context import RequestContext
 from cms.store.counters import check_version, current_version
+from cms.store.fetching import fetch_current
 from cms.store.identity import ANONYMOUS, Identity
+from cms.store.snapshot import PreparedRead
 from cms.store.store import Store
 from cms.text_shapes import MASK
 
@@ -48,25 +50,27 @@ NO_ROW_VERSION = "no row"
 
 def read_list(store: Store, identity: Identity, request: ReadRequest) -> Answer:
     """Return the answer of a list read, or of a singleton's one object."""
+    return store.run_read(identity, partial(_answer_list, store, request))
 
-    def work(context: RequestContext) -> Answer:
-        statement, literals = prepare_read(store, context, request, with_version=True)
-        rows = _fetch(store, context, statement, literals)
-        data = data_of(context, request.collection, statement, rows)
-        version = None
-        if statement.row_outputs:
-            version = _version(statement, rows) or NO_ROW_VERSION
-        answer = {"data": data}
-        if statement.counts:
-            answer["meta"] = statement.meta(rows)
-        return Answer(json_body(answer, store.max_answer_size), version)
 
-    return store.run_read(identity, work)
+def _answer_list(store: Store, request: ReadRequest, context: RequestContext) -> Answer:
+    statement, literals = prepare_read(store, context, request, with_version=True)
+    rows = _fetch(store, context, statement, literals)
+    data = data_of(context, request.collection, statement, rows)
+    version = None
+    # Of a list only the statement of a singleton reads the version, which is for the ETag.
+    if statement.row_outputs:
+        version = _version(statement, rows) or NO_ROW_VERSION
+    answer = {"data": data}
+    if statement.counts:
+        answer["meta"] = statement.meta(rows)
+    return Answer(json_body(answer, store.max_answer_size), version)
 
 
 def data_of(context: RequestContext, name: str, statement: Statement, rows: list[Any]) -> object:
     """Return the data of a list read: the items, or the one object of a singleton."""
     items = statement.items(rows)
+    # Aggregates and groups of a singleton are a list, like those of any other collection.
     if is_singleton(context, name) and not statement.is_grouped:
         return items[0] if items else defaults(statement)
     return items
@@ -74,12 +78,12 @@ def data_of(context: RequestContext, name: str, statement: Statement, rows: list
 
 def read_one(store: Store, identity: Identity, request: ReadRequest, *, key: str) -> Answer:
     """Return the answer of the read of one item; NOT_FOUND when there is none for this caller."""
+    return store.run_read(identity, partial(_answer_one, store, request, key))
 
-    def work(context: RequestContext) -> Answer:
-        versioned = _fetch_by_key(store, context, request, key)
-        return _answer(store, versioned.item, versioned.version)
 
-    return store.run_read(identity, work)
+def _answer_one(store: Store, request: ReadRequest, key: str, context: RequestContext) -> Answer:
+    versioned = _fetch_by_key(store, context, request, key)
+    return _answer(store, versioned.item, versioned.version)
 
 
 def fetch_item(store: Store, context: RequestContext, request: ReadRequest, *, key: str) -> Item:
@@ -94,21 +98,32 @@ class _VersionedItem(NamedTuple):
     version: str | None
 
 
+def prepare_item_read(
+    store: Store, context: RequestContext, request: ReadRequest, *, key: str
+) -> PreparedRead:
+    """Return the statement of the read of one item, and its literals, of which the key is the last.
+
+    Raises `Refused` NOT_FOUND for a key that the collection cannot have.
+    """
+    parsed_key = parse_key(keyed(context, request.collection), key)
+    statement, literals = prepare_read(store, context, request, keyed=True)
+    return statement, (*literals, parsed_key)
+
+
 def _fetch_by_key(
     store: Store, context: RequestContext, request: ReadRequest, key: str
 ) -> _VersionedItem:
-    parsed_key = parse_key(keyed(context, request.collection), key)
-    versioned = _fetch_versioned(store, context, request, parsed_key)
+    versioned = _find_by_key(store, context, request, key)
     if versioned is None:
         raise not_found()
     return versioned
 
 
-def _fetch_versioned(
-    store: Store, context: RequestContext, request: ReadRequest, key: str | None
+def _find_by_key(
+    store: Store, context: RequestContext, request: ReadRequest, key: str
 ) -> _VersionedItem | None:
-    statement, literals = prepare_read(store, context, request, keyed=True)
-    rows = _fetch(store, context, statement, (*literals, key))
+    statement, literals = prepare_item_read(store, context, request, key=key)
+    rows = _fetch(store, context, statement, literals)
     items = statement.items(rows)
     return _VersionedItem(items[0], _version(statement, rows)) if items else None
 
@@ -132,29 +147,29 @@ def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
     """
     require_user(identity)
     identity = replace(identity, may_enrol=True)
+    return store.run_read(identity, partial(_answer_me, store, query_string))
 
-    def work(context: RequestContext) -> Answer:
-        catalogue = context.snapshot.catalogue
-        if view_of(USERS, catalogue=catalogue, policy=context.actor.policy) is None:
-            # No statement of this answer has compared the counters.
-            check_version(context.snapshot, current_version(context.fetch))
-            return _answer(store, _own_id(context))
-        own_user = _fetch_own_user(store, context, query_string)
-        if own_user:
-            return _answer(store, own_user.item, own_user.version)
-        # Where a rule hides the user there is the id; nothing where only the query's filter does.
-        if query_string and _fetch_own_user(store, context, ""):
-            raise not_found()
+
+def _answer_me(store: Store, query_string: str, context: RequestContext) -> Answer:
+    catalogue = context.snapshot.catalogue
+    if view_of(USERS, catalogue=catalogue, policy=context.actor.policy) is None:
+        # No statement of this answer has compared the counters.
+        check_version(context.snapshot, current_version(context.fetch))
         return _answer(store, _own_id(context))
+    own_user = _find_own_user(store, context, query_string)
+    if own_user:
+        return _answer(store, own_user.item, own_user.version)
+    # Without the query no filter is left. A user who is found now was hidden by the filter of the
+    # query alone; one who is not is hidden by a rule.
+    if query_string and _find_own_user(store, context, ""):
+        raise not_found()
+    return _answer(store, _own_id(context))
 
-    return store.run_read(identity, work)
 
-
-def _fetch_own_user(
+def _find_own_user(
     store: Store, context: RequestContext, query_string: str
 ) -> _VersionedItem | None:
-    request = ReadRequest(USERS, query_string)
-    return _fetch_versioned(store, context, request, context.actor.user)
+    return _find_by_key(store, context, ReadRequest(USERS, query_string), str(context.actor.user))
 
 
 def _own_id(context: RequestContext) -> Item:
@@ -178,7 +193,7 @@ def keyed(context: RequestContext, name: str) -> Collection:
 
 
 def parse_key(collection: Collection, key: object) -> str:
-    """Return a key as its type writes it; NOT_FOUND for one that the type cannot hold."""
+    """Return a key in the form of its type; raises `Refused` NOT_FOUND for a value of no such form."""
     assert collection.primary_key
     try:
         field = collection.key
@@ -190,13 +205,16 @@ def parse_key(collection: Collection, key: object) -> str:
 
 
 def defaults(statement: Statement) -> Item:
-    """Return the item of a singleton without a row: the columns' defaults, else null."""
+    """Return the item of a singleton without a row: defaults of columns, or null for those without.
+
+    It shows what a row would hold if one were created now.
+    """
     paths_and_fields = zip(statement.paths, statement.fields, strict=True)
     return {path[0]: _default(field) for path, field in paths_and_fields}
 
 
 def _default(field: Field | None) -> object:
-    """Return a field's default; None for one that the database computes with the row."""
+    """Return a field's default; None for a default that only a row has, such as a new id."""
     if field is None or field.column is None or is_computed(field.column):
         return None
     value = default_of(field, field.column)
@@ -204,28 +222,16 @@ def _default(field: Field | None) -> object:
 
 
 def _fetch(
-    store: Store, context: RequestContext, statement: Statement, literals: tuple[object, ...]
-) -> list[Any]:
-    # A search is planned for its words each time: a plan kept for any words would be a poor one.
-    fetch = store.database.fetch_unprepared if statement.is_search else store.database.fetch
-    if may_be_large(store, statement):
-        run = ReadRun(statement, literals)
-        values = checked_parameters(store, context, run, estimator_of(store))
-        chunking = chunking_for(store, run, store.max_answer_size)
-        rows = fetch(statement.text, values, chunking=chunking)
-        check_version(context.snapshot, statement.version(rows))
-        return rows
-    return fetch_rows(context, fetch, statement, literals)
-
-
-def fetch_rows(
-    context: RequestContext, fetch: Fetch, statement: Statement, literals: Sequence[object]
+    store: Store, context: RequestContext, statement: Statement, literals: Sequence[object]
 ) -> list[Row]:
-    """Run a statement that cannot be too large and return its rows.
-
-    Raises `Stale` if it has met other counters than those of the snapshot.
-    """
-    bindings = Bindings(literals, context.actor.user, context.actor.role)
-    rows = fetch(statement.text, bind_values(statement.values, bindings))
+    """Run a read, within the limits of rows and bytes; raises `Stale` as `fetch_current` does."""
+    # PostgreSQL plans each search anew: which plan is good depends on how rare its words are.
+    fetch = store.database.fetch_unprepared if statement.is_search else store.database.fetch
+    if not may_be_large(store, statement):
+        return fetch_current(context, fetch, statement, literals)
+    run = ReadRun(statement, literals)
+    values = checked_parameters(store, context, run, estimator_of(store))
+    chunking = chunking_for(store, run, store.max_answer_size)
+    rows = fetch(statement.text, values, chunking=chunking)
     check_version(context.snapshot, statement.version(rows))
     return rows

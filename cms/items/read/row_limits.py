@@ -14,7 +14,7 @@ from cms.database.statements import statement
 from cms.database.wire import Chunking
 from cms.errors import Refused, invalid_query
 from cms.fragment import Fragment, commas, concat, fill, name
-from cms.query.plan.bindings import Bindings, bind_values
+from cms.query.plan.bindings import bind_values
 from cms.query.plan.estimate import Estimate, estimate_of
 from cms.query.plan.nesting import ListLevel, columns_of, heaviest_rows, largest_path, nested_rows
 from cms.query.plan.sizes import WIDE_ROW
@@ -74,8 +74,7 @@ def checked_parameters(
     Most statements cannot, whatever the tables hold. For the others PostgreSQL's estimate is kept
     for `ESTIMATE_SECONDS`.
     """
-    bindings = Bindings(run.literals, context.actor.user, context.actor.role)
-    values = bind_values(run.statement.values, bindings)
+    values = bind_values(run.statement.values, context.bindings(run.literals))
     nesting = run.statement.nesting
     if nesting is None or nesting.max_rows <= store.max_nested_rows:
         return values

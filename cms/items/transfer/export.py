@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 from cms.database.connections import Row
 from cms.errors import Refused, combined, invalid_query
 from cms.items.read.prepare import ReadRequest, prepare_read
+from cms.items.read.reads import Item
 from cms.items.read.row_limits import ReadRun, checked_parameters, estimator_of
-from cms.items.transfer.formats import FORMATS, Item
+from cms.items.transfer.formats import FORMATS
 from cms.memory import LARGE, note_memory_use
 from cms.query.language.brackets import nested_params
 from cms.query.language.parse import PageSizes
@@ -47,25 +49,26 @@ def export(store: Store, identity: Identity, request: ReadRequest, *, file_forma
     `FORMATS`, and those of any read.
     """
     if file_format not in FORMATS:
-        store.run_read(identity, lambda context: _refuse_format(store, context, request))
+        store.run_read(identity, partial(_refuse_format, store, request))
     writer = FORMATS[file_format]
-
-    def work(context: RequestContext) -> _ItemStream:
-        page = _nested_page(store.page, request)
-        statement, literals = prepare_read(store, context, request, nested_page=page)
-        run = ReadRun(statement, literals, batch=BATCH_ROWS)
-        values = checked_parameters(store, context, run, estimator_of(store))
-        batches = store.database.stream(statement.text, values, rows=BATCH_ROWS)
-        # An item has one key for all paths into the same nested object.
-        keys = list(dict.fromkeys(path[0] for path in statement.paths))
-        return _ItemStream(_with_first_batch(_items(batches, statement, context)), keys)
-
-    stream = store.run_read(identity, work)
+    stream = store.run_read(identity, partial(_open_stream, store, request))
     filename = f"{request.collection}.{file_format}"
     return Export(writer.media_type, filename, writer.write(stream.batches, stream.keys))
 
 
-def _refuse_format(store: Store, context: RequestContext, request: ReadRequest) -> NoReturn:
+def _open_stream(store: Store, request: ReadRequest, context: RequestContext) -> _ItemStream:
+    """Open a cursor for the items of a read, with the first batch read already."""
+    page = _nested_page(store.page, request)
+    statement, literals = prepare_read(store, context, request, nested_page=page)
+    run = ReadRun(statement, literals, batch=BATCH_ROWS)
+    values = checked_parameters(store, context, run, estimator_of(store))
+    batches = store.database.stream(statement.text, values, rows=BATCH_ROWS)
+    # An item has one key for all paths into the same nested object.
+    keys = list(dict.fromkeys(path[0] for path in statement.paths))
+    return _ItemStream(_with_first_batch(_items(batches, statement, context)), keys)
+
+
+def _refuse_format(store: Store, request: ReadRequest, context: RequestContext) -> NoReturn:
     """Refuse an unknown format, together with all other problems of the query."""
     wrong_format = invalid_query(f"export is one of {', '.join(FORMATS)}", parameter="export")
     try:
@@ -103,10 +106,10 @@ def _items(
 
 def _with_first_batch(batches: Iterator[list[Item]]) -> Iterator[list[Item]]:
     """Read the first batch now, while a read with a stale plan can still be repeated."""
-    first = next(batches, [])
+    return _resumed(next(batches, []), batches)
 
-    def whole() -> Iterator[list[Item]]:
-        yield first
-        yield from batches
 
-    return whole()
+def _resumed(first: list[Item], rest: Iterator[list[Item]]) -> Iterator[list[Item]]:
+    yield first
+    # Unlike itertools.chain, this closes the cursor with the generator when a client goes away.
+    yield from rest

@@ -8,12 +8,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from cms import jsontext
+from cms.items.read.reads import Item
 
-Item = dict[str, Any]
 Batches = Iterable[list[Item]]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")

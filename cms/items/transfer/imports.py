@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import BinaryIO, NamedTuple
 
 from cms import jsontext
@@ -79,7 +80,7 @@ class Upload:
 
 def require_import(store: Store, identity: Identity, name: str) -> None:
     """Refuse a caller who may not write to the collection, before the file is received."""
-    store.run_primary_read(identity, lambda context: _new_call(store, context, identity, name))
+    store.run_primary_read(identity, partial(_new_call, store, identity, name))
 
 
 def import_file(
@@ -95,16 +96,24 @@ def import_file(
     A row with the key of an item that the caller can read changes that item; any other row is a new
     item. Raises `Refused` with the lines of all problems; then nothing has been written.
     """
-
-    def work(transaction: Transaction, context: RequestContext) -> bytes | None:
-        # A new call for each attempt: the import counts and keeps problems as it goes on.
-        call = _new_call(store, context, identity, name)
-        return _Import(call, transaction).run(upload)
-
-    return store.run_in_transaction(identity, work, idempotency=idempotency)
+    write = partial(_import, store, identity, name, upload)
+    return store.run_in_transaction(identity, write, idempotency=idempotency)
 
 
-def _new_call(store: Store, context: RequestContext, identity: Identity, name: str) -> WriteCall:
+def _import(
+    store: Store,
+    identity: Identity,
+    name: str,
+    upload: Upload,
+    transaction: Transaction,
+    context: RequestContext,
+) -> bytes | None:
+    # A new call for each attempt: the import counts and keeps problems as it goes on.
+    call = _new_call(store, identity, name, context)
+    return _Import(call, transaction).run(upload)
+
+
+def _new_call(store: Store, identity: Identity, name: str, context: RequestContext) -> WriteCall:
     return new_call(
         store, context, identity.client, name=name, parsed=_EMPTY_QUERY, intent=_IMPORT_INTENT
     )
