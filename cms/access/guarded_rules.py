@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from cms.access.policy import FULL_GRANT, Grant
+from cms.access.policy import FULL_GRANT, Grant, StoredGrant
 from cms.query.language.ast import EVERYTHING, NOTHING, And, Or
 from cms.query.plan.resolved import EVERY_ROW, NO_ROW, All, AnyOf, Predicate
+from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
+from cms.schema.model import Catalogue, Collection
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +32,32 @@ NO_ROWS = GuardedRule(NOTHING, NO_ROW)
 
 @dataclass(frozen=True, slots=True)
 class GuardedGrant(Grant):
-    """A permission whose rule can be applied."""
+    """A permission whose rules can be applied: `rule` to rows, `validation` to payloads."""
 
     rule: GuardedRule = UNRESTRICTED
+    validation: ResolvedRule | None = None
 
 
 FULL_GUARDED_GRANT = GuardedGrant(FULL_GRANT.collection, FULL_GRANT.action, FULL_GRANT.fields)
 """The grant of an administrator for every collection and action."""
 
 
-def with_rule(grant: Grant, rule: GuardedRule) -> GuardedGrant:
+def with_rule(
+    grant: StoredGrant, rule: GuardedRule, collection: Collection, catalogue: Catalogue
+) -> GuardedGrant:
     """Return a grant as one that can be applied."""
+    validation = None
+    if grant.validation is not None:
+        validation = resolve_rule(grant.validation, collection, catalogue)
     return GuardedGrant(
         collection=grant.collection,
         action=grant.action,
         fields=grant.fields,
-        validation=grant.validation,
         presets=grant.presets,
         id=grant.id,
         rule_source=grant.rule_source,
         rule=rule,
+        validation=validation,
     )
 
 

@@ -12,7 +12,7 @@ from cms.errors import Refused
 from cms.query.language.ast import EVERYTHING, NOTHING, Filter
 from cms.query.language.filters import parse_filter, require_not_blank
 from cms.query.language.literals import RuleLiterals
-from cms.query.rules.validation import PayloadRule, parse_rule
+from cms.query.rules.payload_rules import PayloadRule, parse_rule
 
 ALL_FIELDS = "*"
 
@@ -22,7 +22,7 @@ GrantKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One permission on `fields`, apart from the rule that says for which rows.
+    """One permission on `fields`, apart from its rules on rows and on payloads.
 
     `rule_source` is the rule as it was written; `id` is None for what the service itself grants.
     """
@@ -30,7 +30,6 @@ class Grant:
     collection: str
     action: str
     fields: frozenset[str]
-    validation: PayloadRule | None = None
     presets: Mapping[str, object] = field(default_factory=dict)
     id: int | None = None
     rule_source: object = None
@@ -48,6 +47,7 @@ class StoredGrant(Grant):
     """
 
     rule: Filter = EVERYTHING
+    validation: PayloadRule | None = None
     problem: str | None = None
 
 

@@ -83,7 +83,8 @@ def usable_grants(
     usable = []
     for grant in grants:
         try:
-            usable.append(with_rule(grant, guarded_rule(grant.rule, collection, catalogue)))
+            rule = guarded_rule(grant.rule, collection, catalogue)
+            usable.append(with_rule(grant, rule, collection, catalogue))
         except Refused as refused:
             log.warning(
                 "permission %s on %s gives nothing: %s",

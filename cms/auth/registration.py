@@ -16,7 +16,9 @@ from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_token
 from cms.items.history.recording import Recorder, recorder
-from cms.query.rules.validation import RuleContext, failures, parse_rule
+from cms.query.rules.payload_rules import parse_rule
+from cms.query.rules.resolved_rules import resolve_rule
+from cms.query.rules.validation import RuleContext, failures
 from cms.schema.system import USERS
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo
@@ -164,6 +166,7 @@ def _is_address_allowed(stored_filter: str | None, email: str) -> bool:
         rule = jsontext.loads_stored(stored_filter)
         if rule is None:
             return True
-        return not failures(parse_rule(rule), {"email": email.lower()}, RuleContext())
+        resolved = resolve_rule(parse_rule(rule))
+        return not failures(resolved, {"email": email.lower()}, RuleContext())
     except (Refused, ValueError):
         return False

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from cms import jsontext
 from cms.query.language.operators import RULE_OPERATORS, Operator, Takes
-from cms.query.rules.validation import RuleContext, failures, parse_rule
+from cms.query.rules.payload_rules import parse_rule
+from cms.query.rules.resolved_rules import resolve_rule
+from cms.query.rules.validation import RuleContext, failures
 from cms.schema.model import Collection
 from cms.schema.types import TYPES
 from tests.client import Client
@@ -155,8 +157,8 @@ def test_a_rule_holds_for_the_items_that_the_filter_finds(
     def compare(tree: dict[str, Any]) -> None:
         answer = things.api.search(things.path, {"filter": tree, "fields": ["id"], "sort": ["id"]})
         by_database = [item["id"] for item in answer.data]
-        rule = parse_rule(tree)
-        under = RuleContext(collection)
+        rule = resolve_rule(parse_rule(tree), collection)
+        under = RuleContext()
         by_rule = [n for n, item in enumerate(sent, start=1) if not failures(rule, item, under)]
         assert by_rule == by_database
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from cms.items.write.caller_values import caller_values
 from cms.query.language.ast import Caller, CallerValue
-from cms.query.rules.validation import RuleContext, caller_paths, failures, parse_rule
+from cms.query.rules.payload_rules import parse_rule
+from cms.query.rules.resolved_rules import resolve_rule
+from cms.query.rules.validation import RuleContext, failures
 from cms.schema.field_names import FieldName
 from cms.store.identity import ANONYMOUS, Identity
 from tests.client import Client
@@ -14,16 +16,18 @@ def test_a_path_leads_through_relations_of_either_kind(api: Client) -> None:
     user = api.get("/users/me?fields=id,email,role").data
     store = api.app.store
     identity = Identity(user=user["id"])
-    rule = parse_rule(
-        {
-            "owner": {"_eq": "$CURRENT_USER.role.name"},
-            "mail": {"_in": "$CURRENT_ROLE.users.email"},
-            "by": "$CURRENT_USER",
-        }
+    rule = resolve_rule(
+        parse_rule(
+            {
+                "owner": {"_eq": "$CURRENT_USER.role.name"},
+                "mail": {"_in": "$CURRENT_ROLE.users.email"},
+                "by": "$CURRENT_USER",
+            }
+        )
     )
     caller_facts = store.run_read(
         identity,
-        lambda scene: caller_values(store, scene, store.database.fetch, caller_paths(rule)),
+        lambda scene: caller_values(store, scene, store.database.fetch, rule.caller_paths),
     )
     assert caller_facts == {
         CallerValue(Caller.USER, (FieldName("role"), FieldName("name"))): ("Administrator",),

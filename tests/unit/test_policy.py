@@ -6,7 +6,9 @@ import pytest
 
 from cms.access.policy import grant_of, policy_of
 from cms.query.language.ast import EVERYTHING, NOTHING
-from cms.query.rules.validation import RuleContext, failures, parse_rule
+from cms.query.rules.payload_rules import parse_rule
+from cms.query.rules.resolved_rules import resolve_rule
+from cms.query.rules.validation import RuleContext, failures
 
 ROW = {"id": 1, "collection": "articles", "action": "read", "fields": ["*"], "presets": None}
 UNREADABLE: tuple[object, ...] = (
@@ -37,7 +39,7 @@ def test_a_rule_that_cannot_be_read_shows_no_row(rule: object) -> None:
 def test_a_validation_that_cannot_be_read_refuses_every_item(rule: object) -> None:
     grant = grant_of({**ROW, "permissions": None, "validation": rule})
     assert grant.validation
-    assert failures(grant.validation, {"size": 1}, RuleContext())
+    assert failures(resolve_rule(grant.validation), {"size": 1}, RuleContext())
     assert grant.problem
     assert policy_of("role", [grant]).granted("articles", "read") == ()
 
@@ -54,4 +56,4 @@ def test_no_rule_is_every_row(rule: object) -> None:
     grant = grant_of({**ROW, "permissions": rule, "validation": rule})
     assert grant.rule == EVERYTHING
     assert grant.problem is None
-    assert failures(parse_rule(rule), {}, RuleContext()) == []
+    assert failures(resolve_rule(parse_rule(rule)), {}, RuleContext()) == []

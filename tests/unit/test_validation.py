@@ -11,13 +11,9 @@ import pytest
 from cms.errors import Refused
 from cms.query.language.ast import Caller, CallerValue
 from cms.query.rules.field_conditions import field_state, parse_conditions
-from cms.query.rules.validation import (
-    RuleContext,
-    caller_paths,
-    failures,
-    parse_field_rule,
-    parse_rule,
-)
+from cms.query.rules.payload_rules import parse_field_rule, parse_rule
+from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
+from cms.query.rules.validation import RuleContext, failures
 from cms.regex import compile_regex
 from cms.schema.field_names import FieldName
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
@@ -54,14 +50,23 @@ CATALOGUE = Catalogue.of(
     {"articles": ARTICLES, "authors": AUTHORS},
     (Relation("articles", "author", "authors", "articles"),),
 )
-NEW = RuleContext(ARTICLES, CATALOGUE)
-CHANGE = RuleContext(ARTICLES, CATALOGUE, is_creation=False)
-FREE = RuleContext()
+NEW = RuleContext()
+CHANGE = RuleContext(is_creation=False)
 
 
-def failed(rule: Json, values: Json, given: RuleContext = NEW) -> list[tuple[str, str]]:
+def resolved(rule: Json, collection: Collection | None = ARTICLES) -> ResolvedRule:
+    return resolve_rule(parse_rule(rule), collection, CATALOGUE)
+
+
+def failed(
+    rule: Json,
+    values: Json,
+    context: RuleContext = NEW,
+    *,
+    collection: Collection | None = ARTICLES,
+) -> list[tuple[str, str]]:
     """Return the path and the type of each failure."""
-    problems = failures(parse_rule(rule), values, given)
+    problems = failures(resolved(rule, collection), values, context)
     assert all(problem.code == "FAILED_VALIDATION" for problem in problems)
     return [
         (".".join(problem.extensions["path"]), problem.extensions["type"])  # type: ignore[arg-type,misc]
@@ -83,7 +88,7 @@ def failed(rule: Json, values: Json, given: RuleContext = NEW) -> list[tuple[str
     ],
 )
 def test_a_failure_tells_the_test_its_operand_and_its_place(test: Json, operand: Json) -> None:
-    (problem,) = failures(parse_rule({"title": test}), {"title": "a"}, NEW)
+    (problem,) = failures(resolved({"title": test}), {"title": "a"}, NEW)
     assert problem.extensions == {
         "collection": "articles",
         "field": "title",
@@ -110,7 +115,8 @@ def test_of_alternatives_all_are_told_when_none_holds() -> None:
 
 
 def test_the_fields_own_message_is_what_is_said() -> None:
-    rule = parse_field_rule("title", {"_regex": "^[a-z]+$"}, message="Small mails, please.")
+    parsed = parse_field_rule("title", {"_regex": "^[a-z]+$"}, message="Small mails, please.")
+    rule = resolve_rule(parsed, ARTICLES, CATALOGUE)
     (problem,) = failures(rule, {"title": "A"}, NEW)
     assert problem.message == "Small mails, please."
     assert failures(rule, {"title": "a"}, NEW) == []
@@ -154,41 +160,42 @@ def test_related_objects_of_a_payload_are_read_by_their_own_fields() -> None:
     ]
     assert failed({"author": {"name": {"_eq": "A"}}}, {"author": 7}, CHANGE) == []
     assert failed({"author": {"_nnull": True}}, {"author": {"name": "B"}}) == []
-    own = RuleContext(AUTHORS, CATALOGUE)
     assert (
         failed(
             {"articles": {"title": {"_eq": "a"}}},
             {"articles": [{"title": "b"}, {"title": "a"}]},
-            own,
+            collection=AUTHORS,
         )
         == []
     )
     assert failed(
-        {"articles": {"_nempty": True}, "count(articles)": {"_lt": 2}}, {"articles": [1, 2]}, own
+        {"articles": {"_nempty": True}, "count(articles)": {"_lt": 2}},
+        {"articles": [1, 2]},
+        collection=AUTHORS,
     ) == [("articles", "lt")]
 
 
 def test_without_fields_values_are_compared_by_what_they_are() -> None:
-    assert failed({"a": {"_gt": 9}}, {"a": "10"}, FREE) == []
-    assert failed({"a": {"_gt": "9"}}, {"a": "10"}, FREE) == [("a", "gt")]
-    assert failed({"a": {"b": {"_eq": True}}}, {"a": {"b": True}}, FREE) == []
-    assert failed({"a": {"_eq": 5}}, {"a": "x"}, FREE) == [("a", "eq")]
-    assert failed({"at": {"_lt": "$NOW"}}, {"at": "2020-01-01T00:00:00Z"}, FREE) == []
+    assert failed({"a": {"_gt": 9}}, {"a": "10"}, collection=None) == []
+    assert failed({"a": {"_gt": "9"}}, {"a": "10"}, collection=None) == [("a", "gt")]
+    assert failed({"a": {"b": {"_eq": True}}}, {"a": {"b": True}}, collection=None) == []
+    assert failed({"a": {"_eq": 5}}, {"a": "x"}, collection=None) == [("a", "eq")]
+    assert failed({"at": {"_lt": "$NOW"}}, {"at": "2020-01-01T00:00:00Z"}, collection=None) == []
 
 
 def test_variables_stand_for_the_caller() -> None:
-    rule = parse_rule(
+    rule = resolved(
         {"title": {"_eq": "$CURRENT_USER.email"}, "author": {"_in": ["$CURRENT_USER.articles.id"]}}
     )
-    paths = caller_paths(rule)
+    paths = rule.caller_paths
     email = (FieldName("email"),)
     articles = (FieldName("articles"), FieldName("id"))
     assert paths == {CallerValue(Caller.USER, email), CallerValue(Caller.USER, articles)}
     known = {path: ["a@b.c"] if path.path == email else [1, 2] for path in paths}
-    under = RuleContext(ARTICLES, user="u", caller_values=known)
+    under = RuleContext(user="u", caller_values=known)
     assert failures(rule, {"title": "a@b.c", "author": 2}, under) == []
     assert len(failures(rule, {"title": "x", "author": 3}, under)) == 2
-    assert len(failures(rule, {"title": "a@b.c", "author": 2}, RuleContext(ARTICLES))) == 2
+    assert len(failures(rule, {"title": "a@b.c", "author": 2}, RuleContext())) == 2
 
 
 @pytest.mark.parametrize(
@@ -203,7 +210,7 @@ def test_variables_stand_for_the_caller() -> None:
 )
 def test_a_rule_that_does_not_fit_its_collection_is_told_as_such(rule: Json) -> None:
     with pytest.raises(Refused) as refused:
-        failures(parse_rule(rule), {"title": "a", "price": 1}, NEW)
+        failures(resolved(rule), {"title": "a", "price": 1}, NEW)
     assert refused.value.problems[0].code == "INVALID_QUERY"
 
 
@@ -252,5 +259,5 @@ def test_the_last_condition_that_holds_decides(
     values: Json, state: tuple[bool, bool, bool]
 ) -> None:
     meta = {"conditions": CONDITIONS, "required": False}
-    state_of = field_state(meta, parse_conditions(meta), values, NEW)
+    state_of = field_state(meta, parse_conditions(meta, ARTICLES, CATALOGUE), values, NEW)
     assert (state_of.required, state_of.readonly, state_of.hidden) == state

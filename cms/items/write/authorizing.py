@@ -144,7 +144,7 @@ class WriteAuthorizer:
         # Nothing is added to the row, of which a call may have ten thousand.
         if not has_presets and not any(grant.validation for grant in grants):
             return row if rule is None else row._replace(rule=rule)
-        passing, validation_problems = self._completer.passing_grants(grants, collection, row)
+        passing, validation_problems = self._completer.passing_grants(grants, row)
         if not passing or not has_all_covered(passing, names):
             for problem in validation_problems:
                 problems.add(problem, row.position)

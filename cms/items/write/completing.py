@@ -127,7 +127,7 @@ class RowCompleter:
         """
         source = self._source(parsed, stored, owners)
         has_presets = self.has_update_presets(parsed.collection)
-        has_checks = bool(source.rules.all_rules or source.hooks.checks)
+        has_checks = bool(source.rules.has_rules or source.hooks.checks)
         if source.is_admin and not (has_checks or parsed.level):
             plain_rows = self._plain_rows(source, problems)
             if plain_rows is not None:
@@ -238,7 +238,7 @@ class RowCompleter:
         """Return what rules of fields and hooks say of a row."""
         problems: list[Problem] = []
         collection = source.collection
-        if source.rules.all_rules and is_validated:
+        if source.rules.has_rules and is_validated:
             problems += self._validator.field_problems(source.rules, collection, row)
         if source.hooks.checks:
             # Inside a transaction the checks look things up there, not on a second connection.
@@ -255,7 +255,7 @@ class RowCompleter:
         values = dict(row.values)
         row_problems = complete_change(values, *auto_filling)
         row = row._replace(values=values)
-        if rules.all_rules:
+        if rules.has_rules:
             row_problems += self._validator.field_problems(rules, collection, row)
         add_row_problems(row_problems, row, problems)
         return row
@@ -269,13 +269,13 @@ class RowCompleter:
         return any(grant.presets for grant in grants)
 
     def passing_grants(
-        self, grants: tuple[GuardedGrant, ...], collection: Collection, row: ResolvedRow
+        self, grants: tuple[GuardedGrant, ...], row: ResolvedRow
     ) -> tuple[tuple[GuardedGrant, ...], list[Problem]]:
         """Return the grants whose validation passes, and the problems by the first that fails."""
         passing: list[GuardedGrant] = []
         first_problems: list[Problem] = []
         for grant in grants:
-            problems = self._grant_problems(grant, collection, row)
+            problems = self._grant_problems(grant, row)
             if not problems:
                 passing.append(grant)
             first_problems = first_problems or problems
@@ -319,16 +319,14 @@ class RowCompleter:
         grants = grants_covering(self._permissions.grants(collection, "create"), row.sent_fields)
         if not grants:
             raise forbidden()
-        passing, problems = self.passing_grants(grants, collection, row)
+        passing, problems = self.passing_grants(grants, row)
         return passing, [] if passing else problems
 
-    def _grant_problems(
-        self, grant: Grant, collection: Collection, row: ResolvedRow
-    ) -> list[Problem]:
+    def _grant_problems(self, grant: GuardedGrant, row: ResolvedRow) -> list[Problem]:
         if grant.validation is None:
             return []
         presets = self._presets(grant)
-        return self._validator.grant_problems(grant, collection, row, presets)
+        return self._validator.grant_problems(grant, row, presets)
 
     def _presets(self, grant: Grant) -> dict[str, object]:
         """Return the presets of a permission, with the values that their variables stand for.

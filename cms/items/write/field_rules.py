@@ -8,25 +8,30 @@ from dataclasses import dataclass, replace
 
 from cms.errors import Problem, Refused
 from cms.items.write.parsed import RowValues
+from cms.query.language.ast import CallerValue
 from cms.query.rules.field_conditions import Condition, field_state, parse_conditions
-from cms.query.rules.validation import PayloadRule, RuleContext, failures, parse_field_rule
+from cms.query.rules.payload_rules import PayloadRule, parse_field_rule
+from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
+from cms.query.rules.validation import RuleContext, failures
 from cms.schema.defaults import default_of, is_computed
-from cms.schema.model import Collection, Field
+from cms.schema.model import Catalogue, Collection, Field
 
 Json = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRules:
-    """The rules of one collection, `all_rules` all of them, and the defaults of its columns.
+    """The rules of one collection, and the defaults of its columns.
 
-    Rules see `defaults`. Of the fields in `computed`, whose defaults the database computes, they
-    know only that there will be a value.
+    `caller_paths` are the paths from the caller that any of the rules compares with. Rules see
+    `defaults`. Of the fields in `computed`, whose defaults the database computes, they know only
+    that there will be a value.
     """
 
-    validations: tuple[PayloadRule, ...]
+    validations: tuple[ResolvedRule, ...]
     conditions: tuple[tuple[Field, tuple[Condition, ...]], ...]
-    all_rules: tuple[PayloadRule, ...]
+    has_rules: bool
+    caller_paths: frozenset[CallerValue]
     defaults: Json
     computed: frozenset[str]
 
@@ -51,18 +56,20 @@ class FieldRules:
         return missing
 
 
-def field_rules(collection: Collection) -> FieldRules:
+def field_rules(collection: Collection, catalogue: Catalogue) -> FieldRules:
     """Return the rules of a collection; raises `Refused` INVALID_QUERY for an invalid one."""
     metas = [(field, field.meta) for field in collection.fields.values() if field.meta]
     validations = [
-        _validation(field, meta)
+        resolve_rule(_validation(field, meta), collection, catalogue)
         for field, meta in metas
         if meta.get("validation") not in (None, {})
     ]
     conditions = [
-        (field, _conditions(field, meta)) for field, meta in metas if meta.get("conditions")
+        (field, _conditions(field, meta, collection, catalogue))
+        for field, meta in metas
+        if meta.get("conditions")
     ]
-    condition_rules = [condition.rule for _, group in conditions for condition in group]
+    rules = [*validations, *(condition.rule for _, group in conditions for condition in group)]
     defaults: dict[str, object] = {}
     computed: set[str] = set()
     for field in collection.columns:
@@ -75,7 +82,8 @@ def field_rules(collection: Collection) -> FieldRules:
     return FieldRules(
         tuple(validations),
         tuple(conditions),
-        (*validations, *condition_rules),
+        bool(rules),
+        frozenset[CallerValue]().union(*(rule.caller_paths for rule in rules)),
         defaults,
         frozenset(computed),
     )
@@ -96,9 +104,11 @@ def _validation(field: Field, meta: Json) -> PayloadRule:
         )
 
 
-def _conditions(field: Field, meta: Json) -> tuple[Condition, ...]:
+def _conditions(
+    field: Field, meta: Json, collection: Collection, catalogue: Catalogue
+) -> tuple[Condition, ...]:
     with _naming_field(field):
-        return parse_conditions(meta)
+        return parse_conditions(meta, collection, catalogue)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from cms import jsontext
-from cms.access.policy import Grant
+from cms.access.guarded_rules import GuardedGrant
 from cms.database.connections import Fetch
 from cms.errors import Problem
 from cms.items.write.caller_values import caller_values
@@ -15,7 +15,7 @@ from cms.items.write.field_rules import FieldRules, field_rules, filled_values
 from cms.items.write.problems import Problems
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.query.language.ast import CallerValue
-from cms.query.rules.validation import PayloadRule, RuleContext, caller_paths, failures
+from cms.query.rules.validation import RuleContext, failures
 from cms.query.sql.row_checks import item_contents
 from cms.schema.auto_fields import missing
 from cms.schema.model import Collection
@@ -38,8 +38,9 @@ class PayloadValidator:
         self._caller_values: dict[CallerValue, tuple[object, ...]] = {}
 
     def rules_of(self, collection: Collection) -> FieldRules:
+        catalogue = self._context.snapshot.catalogue
         rules: FieldRules = self._context.snapshot.derived.setdefault_with(
-            ("rules", collection.name), lambda: field_rules(collection)
+            ("rules", collection.name), lambda: field_rules(collection, catalogue)
         )
         return rules
 
@@ -48,7 +49,7 @@ class PayloadValidator:
     ) -> list[Problem]:
         """Return the problems by those rules of fields that need nothing but the payload."""
         values = row.payload
-        rule_context = self._rule_context(collection, rules.all_rules, is_creation=row.is_new)
+        rule_context = self._rule_context(rules.caller_paths, is_creation=row.is_new)
         unsent_values = filled_values(rules, row.values) if row.is_new else {}
         rule_context = replace(rule_context, unsent_values=unsent_values)
         # Validations skip fields without any value, even those of a new item.
@@ -57,14 +58,11 @@ class PayloadValidator:
             problems += map(missing, rules.missing_on_create(values, rule_context))
         return problems
 
-    def grant_problems(
-        self, grant: Grant, collection: Collection, row: ResolvedRow, presets: Json
-    ) -> list[Problem]:
+    def grant_problems(self, grant: GuardedGrant, row: ResolvedRow, presets: Json) -> list[Problem]:
         """Return the problems by the validation of a permission that has one."""
         assert grant.validation is not None
         values = {**presets, **row.sent, **row.owner_reference}
-        rules = [grant.validation]
-        rule_context = self._rule_context(collection, rules, is_creation=row.is_new)
+        rule_context = self._rule_context(grant.validation.caller_paths, is_creation=row.is_new)
         return failures(grant.validation, values, rule_context)
 
     def check_conditions(
@@ -87,7 +85,7 @@ class PayloadValidator:
             key: jsontext.loads_stored(content) for key, content in fetch(text, values)
         }
         # The whole item is known here: a field that it lacks is an empty one.
-        rule_context = self._rule_context(collection, rules.all_rules, is_creation=True)
+        rule_context = self._rule_context(rules.caller_paths, is_creation=True)
         for row in rows:
             before = stored.get(row.key, {})
             after = {**before, **row.payload}
@@ -104,14 +102,9 @@ class PayloadValidator:
             self._caller_values.update(values)
         return self._caller_values
 
-    def _rule_context(
-        self, collection: Collection, rules: Iterable[PayloadRule], *, is_creation: bool
-    ) -> RuleContext:
+    def _rule_context(self, paths: Iterable[CallerValue], *, is_creation: bool) -> RuleContext:
         actor = self._context.actor
-        paths = frozenset(path for rule in rules for path in caller_paths(rule))
         return RuleContext(
-            collection,
-            self._context.snapshot.catalogue,
             is_creation=is_creation,
             user=actor.user,
             role=actor.role,

@@ -132,9 +132,9 @@ class _Parser:
             case Takes.TWO:
                 return OperatorTest(operator, self._two_operands(value, path))
             case Takes.FLAG:
-                return OperatorTest(operator, (self.literals.slot(_parse_flag(value, path)),))
+                return OperatorTest(operator, (self.literals.literal(_parse_flag(value, path)),))
             case Takes.REGEX:
-                return OperatorTest(operator, (self.literals.slot(_pattern(value, path)),))
+                return OperatorTest(operator, (self.literals.literal(_pattern(value, path)),))
             case _:
                 return OperatorTest(operator, (self._one_operand(value, path),))
 

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from cms import jsontext
 from cms.errors import Refused, invalid_payload
-from cms.query.rules.validation import PayloadRule, RuleContext, failures, parse_rule
+from cms.query.rules.payload_rules import parse_rule
+from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
+from cms.query.rules.validation import RuleContext, failures
+from cms.schema.model import Catalogue, Collection
 
 _SWITCHES = ("required", "readonly", "hidden")
 
@@ -16,7 +19,7 @@ _SWITCHES = ("required", "readonly", "hidden")
 class Condition:
     """While the rule holds, its switches replace those of the field."""
 
-    rule: PayloadRule
+    rule: ResolvedRule
     switches: Mapping[str, bool]
 
 
@@ -29,8 +32,12 @@ class FieldState:
     hidden: bool
 
 
-def parse_conditions(meta: Mapping[str, object] | None) -> tuple[Condition, ...]:
-    """Return the conditions of a field's meta.
+def parse_conditions(
+    meta: Mapping[str, object] | None,
+    collection: Collection | None = None,
+    catalogue: Catalogue | None = None,
+) -> tuple[Condition, ...]:
+    """Return the conditions of a field's meta, for the items of its collection.
 
     An entry without a rule never holds and is left out. Raises `Refused` INVALID_QUERY for a
     malformed rule.
@@ -39,7 +46,9 @@ def parse_conditions(meta: Mapping[str, object] | None) -> tuple[Condition, ...]
     if not isinstance(entries, list):
         return ()
     return tuple(
-        _condition(entry) for entry in entries if isinstance(entry, Mapping) and entry.get("rule")
+        _condition(entry, collection, catalogue)
+        for entry in entries
+        if isinstance(entry, Mapping) and entry.get("rule")
     )
 
 
@@ -89,6 +98,9 @@ def _are_objects(entries: object) -> bool:
     return isinstance(entries, list) and all(isinstance(entry, Mapping) for entry in entries)
 
 
-def _condition(entry: Mapping[str, object]) -> Condition:
+def _condition(
+    entry: Mapping[str, object], collection: Collection | None, catalogue: Catalogue | None
+) -> Condition:
     switches = {name: value for name in _SWITCHES if isinstance(value := entry.get(name), bool)}
-    return Condition(parse_rule(entry["rule"], parameter="conditions"), switches)
+    rule = parse_rule(entry["rule"], parameter="conditions")
+    return Condition(resolve_rule(rule, collection, catalogue), switches)

@@ -1,71 +1,40 @@
-"""Rules tried on payloads: validation of fields and permissions, conditions.
-
-A rule is a filter like any other. It is about the values of a payload, never about the database.
-"""
+"""Rules tried on payloads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
-from cms.errors import Problem, Refused, invalid_query
-from cms.query.language.ast import (
-    And,
-    AtField,
-    CallerValue,
-    Filter,
-    Operand,
-    OperatorTest,
-    Or,
-    Some,
+from cms.errors import Problem, Refused
+from cms.query.language.ast import And, CallerValue, Operand
+from cms.query.language.operators import Operator, Takes
+from cms.query.plan.bindings import Bindings
+from cms.query.rules.evaluate import fulfils, guess_type, value_reader
+from cms.query.rules.resolved_rules import (
+    ResolvedFilter,
+    ResolvedRule,
+    RuleOr,
+    RuleSome,
+    RuleStep,
+    RuleTest,
+    Subject,
+    UnfitRule,
+    operand_value,
+    read_operands,
 )
-from cms.query.language.filters import parse_filter, require_not_blank
-from cms.query.language.literals import Literals
-from cms.query.language.operators import RULE_OPERATORS, Operator, Takes
-from cms.query.language.relation_tests import has_item_test
-from cms.query.plan.bindings import Bindings, Placeholder, bind_values
-from cms.query.plan.checks import require_fit
-from cms.query.plan.links import link_of
-from cms.query.plan.resolved import Value
-from cms.query.rules.evaluate import (
-    ToComparable,
-    call_function,
-    fulfils,
-    function_of,
-    guess_type,
-    guess_type_of_function,
-    operand_reader,
-    value_reader,
-)
-from cms.schema.field_names import FieldName
-from cms.schema.model import Catalogue, Collection
-from cms.schema.types import ALIAS
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadRule:
-    """A parsed rule: the tree, its literals, and the message of a payload that breaks it."""
-
-    filter: Filter
-    literals: tuple[object, ...] = ()
-    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RuleContext:
-    """What a rule is tried with.
+    """What a rule is tried with, besides the values of the payload.
 
-    Without a collection no field has a type, and values are compared by what they are. A field that
-    is not sent has its value of `unsent_values`. Without one it is null when an item is created;
-    when an item is changed, only `_submitted` looks at such a field. `caller_values` holds the
-    values that paths from the caller (`caller_paths`) lead to.
+    A field that is not sent has its value of `unsent_values`. Without one it is null when an item
+    is created; when an item is changed, only `_submitted` looks at such a field. `caller_values`
+    holds the values that paths from the caller (`ResolvedRule.caller_paths`) lead to.
     """
 
-    collection: Collection | None = None
-    catalogue: Catalogue | None = None
     is_creation: bool = True
     user: str | None = None
     role: str | None = None
@@ -73,234 +42,117 @@ class RuleContext:
     caller_values: Mapping[CallerValue, Sequence[object]] = field(default_factory=dict)
 
 
-def parse_rule(
-    value: object, *, parameter: str = "validation", message: str | None = None
-) -> PayloadRule:
-    """Return a rule given as nested dicts; None is no rule.
-
-    Raises `Refused` INVALID_QUERY with the path to what is wrong.
-    """
-    literals = Literals()
-    filter_value = {} if value is None else require_not_blank(_exact(value), parameter)
-    parsed = parse_filter(filter_value, literals, parameter=parameter, operators=RULE_OPERATORS)
-    return PayloadRule(parsed, tuple(literals.values), message)
-
-
-def _exact(value: object) -> object:
-    """Return a value with decimals for floats.
-
-    Stored rules come with floats; all other numbers in the service keep all their digits.
-    """
-    match value:
-        case float():
-            return Decimal(repr(value))
-        case dict():
-            return {key: _exact(item) for key, item in value.items()}
-        case list():
-            return [_exact(item) for item in value]
-        case _:
-            return value
-
-
-def parse_field_rule(name: str, value: object, *, message: str | None = None) -> PayloadRule:
-    """Return the `validation` of a field; operators without a field name test the field itself."""
-    rule = parse_rule(value, message=message)
-    if has_item_test(rule.filter):
-        return rule
-    return replace(rule, filter=AtField(FieldName(name), rule.filter))
-
-
 def failures(
-    rule: PayloadRule, values: Mapping[str, object], context: RuleContext
+    rule: ResolvedRule, values: Mapping[str, object], context: RuleContext
 ) -> list[Problem]:
     """Return a FAILED_VALIDATION for each test that the values of an item fail.
 
     Values are as clients send them. Of an `_or` that no part fulfils, the problems of all parts are
     returned. Raises `Refused` INVALID_QUERY for a rule that does not fit the types of its fields.
     """
-    bindings = Bindings(rule.literals, context.user, context.role)
-    evaluation = _Evaluation(context, bindings, rule.message)
-    return evaluation.failures(
-        rule.filter, _CheckedValue(values, item_collection=context.collection)
-    )
-
-
-def caller_paths(rule: PayloadRule) -> frozenset[CallerValue]:
-    """Return the paths from the caller that must be looked up before the rule is tried."""
-    return frozenset(_paths(rule.filter, rule.literals))
-
-
-def _paths(filter: Filter, literals: tuple[object, ...]) -> Iterator[CallerValue]:
-    match filter:
-        case And(items) | Or(items):
-            for item in items:
-                yield from _paths(item, literals)
-        case AtField(_, inner) | Some(inner):
-            yield from _paths(inner, literals)
-        case OperatorTest(_, operands):
-            for operand in operands:
-                if isinstance(operand, CallerValue) and operand.path:
-                    yield operand
+    return _Trial(rule, context).failures(rule.filter, values, was_sent=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _CheckedValue:
-    """The value that a part of a rule tests: its type, and the path to it.
-
-    `item_collection` is the collection of the item that the value is. `is_untyped` marks the inside
-    of a JSON value, which belongs to no field.
-    """
-
-    value: Any
-    path: tuple[str, ...] = ()
-    typed: Value | None = None
-    item_collection: Collection | None = None
-    was_sent: bool = True
-    is_untyped: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Evaluation:
+class _Trial:
+    rule: ResolvedRule
     context: RuleContext
-    bindings: Bindings
-    message: str | None
 
-    def failures(self, filter: Filter, subject: _CheckedValue) -> list[Problem]:
-        match filter:
+    def failures(self, part: ResolvedFilter, value: Any, *, was_sent: bool) -> list[Problem]:
+        match part:
+            case RuleTest():
+                return self._test(part, value, was_sent=was_sent)
+            case RuleStep():
+                return self._step(part, value, was_sent=was_sent)
             case And(items):
-                return [problem for item in items for problem in self.failures(item, subject)]
-            case Or(items):
-                return self._any_of([self.failures(item, subject) for item in items], subject)
-            case AtField(name, inner):
-                return self._at_field(name, inner, subject)
-            case Some(inner, negated):
-                return self._some(inner, subject, "none" if negated else "some")
-            case OperatorTest():
-                return self._test(filter, subject)
+                problems: list[Problem] = []
+                for item in items:
+                    problems += self.failures(item, value, was_sent=was_sent)
+                return problems
+            case RuleOr(subject, items):
+                parts = [self.failures(item, value, was_sent=was_sent) for item in items]
+                return self._any_of(parts, subject)
+            case RuleSome(subject, inner, negated):
+                kind = "none" if negated else "some"
+                return self._some(subject, inner, value, kind=kind, was_sent=was_sent)
+            case UnfitRule(problem):
+                raise Refused(problem)
 
-    def _any_of(
-        self, problems_by_part: list[list[Problem]], subject: _CheckedValue
-    ) -> list[Problem]:
+    def _any_of(self, problems_by_part: list[list[Problem]], subject: Subject) -> list[Problem]:
         if not problems_by_part:
             return [self._problem(subject, "or", {})]
         if [] in problems_by_part:
             return []
         return [problem for problems in problems_by_part for problem in problems]
 
-    def _at_field(self, name: FieldName, inner: Filter, subject: _CheckedValue) -> list[Problem]:
+    def _step(self, step: RuleStep, item: Any, *, was_sent: bool) -> list[Problem]:
         # A field name at a list means some item of it, as it does in SQL.
-        if isinstance(subject.value, list):
-            return self._some(AtField(name, inner), subject, "some")
-        return self.failures(inner, self._step(name, subject))
+        if isinstance(item, list):
+            return self._some(step.subject, step, item, kind="some", was_sent=was_sent)
+        values: Mapping[str, object] = item if isinstance(item, Mapping) else {}
+        unsent = None
+        # Values that were not sent are known of the item itself, not of items nested in it.
+        if not step.subject.path:
+            unsent = self.context.unsent_values.get(step.name)
+        value = values.get(step.name, unsent)
+        if step.function:
+            try:
+                value = step.function(value)
+            except ValueError:
+                value = None
+        return self.failures(step.inner, value, was_sent=step.name in values)
 
-    def _some(self, inner: Filter, subject: _CheckedValue, kind: str) -> list[Problem]:
-        if not self._is_in_payload(subject):
+    def _some(
+        self, subject: Subject, inner: ResolvedFilter, value: Any, *, kind: str, was_sent: bool
+    ) -> list[Problem]:
+        if not self._is_in_payload(subject, value, was_sent=was_sent):
             return []
-        items = _items_of(subject.value)
-        holds = any(not self.failures(inner, replace(subject, value=item)) for item in items)
+        holds = any(not self.failures(inner, item, was_sent=was_sent) for item in _items_of(value))
         if holds == (kind == "some"):
             return []
         return [self._problem(subject, kind, {})]
 
-    def _step(self, name: FieldName, subject: _CheckedValue) -> _CheckedValue:
-        values: Mapping[str, object] = {}
-        if isinstance(subject.value, Mapping):
-            values = subject.value
-        unsent = None
-        # Values that were not sent are known of the item itself, not of items nested in it.
-        if not subject.path:
-            unsent = self.context.unsent_values.get(name.field)
-        value = _CheckedValue(
-            values.get(name.field, unsent),
-            (*subject.path, name.field),
-            was_sent=name.field in values,
-            is_untyped=subject.is_untyped or subject.item_collection is None,
-        )
-        if subject.item_collection:
-            value = self._with_field(value, name, subject.item_collection)
-        if name.function:
-            return self._function(name.function, value)
-        return value
-
-    def _with_field(
-        self, value: _CheckedValue, name: FieldName, collection: Collection
-    ) -> _CheckedValue:
-        field = collection.fields.get(name.field)
-        if field is None:
-            reason = f'A rule names "{name.field}", which "{collection.name}" does not have'
-            raise invalid_query(reason, collection=collection.name, field=name.field)
-        return replace(value, typed=Value(field), item_collection=self._target_of(collection, name))
-
-    def _target_of(self, collection: Collection, name: FieldName) -> Collection | None:
-        """Return the collection of the items that a field leads to."""
-        catalogue = self.context.catalogue
-        if catalogue is None:
-            return None
-        link = link_of(catalogue, collection, name.field, name.target)
-        return catalogue.collections.get(link.target) if link else None
-
-    def _function(self, name: str, subject: _CheckedValue) -> _CheckedValue:
-        typed = subject.typed
-        field_type = typed.field.type if typed else guess_type_of_function(name)
-        function = function_of(field_type, name)
-        if function is None:
-            raise invalid_query(
-                f"There is no function {name} for the type {field_type.name}",
-                place=_path_text(subject),
-            )
-        try:
-            value = call_function(function, field_type, subject.value)
-        except ValueError:
-            value = None
-        if typed:
-            typed = replace(typed, function=function)
-        return replace(subject, value=value, typed=typed)
-
-    def _test(self, test: OperatorTest, subject: _CheckedValue) -> list[Problem]:
-        if not subject.path:
-            raise invalid_query("An operator needs a field to stand at", parameter="validation")
-        operator = RULE_OPERATORS[test.operator]
-        operands = [self._resolved(operand, operator) for operand in test.operands]
+    def _test(self, test: RuleTest, value: Any, *, was_sent: bool) -> list[Problem]:
+        operator = test.operator
+        operands = test.values
+        if operands is None:
+            operands = tuple(self._operand(operand, operator) for operand in test.operands)
         if operator.takes is Takes.FLAG:
-            passed = subject.was_sent == operands[0]
+            passed = was_sent == operands[0]
+        elif self._is_in_payload(test.subject, value, was_sent=was_sent):
+            passed = _passes(test, value, operands)
         else:
-            passed = not self._is_in_payload(subject) or _passes(operator, subject, operands)
+            passed = True
         if passed:
             return []
         # The caller may have no right to read what a path from the caller leads to.
         extension: Mapping[str, object] = {}
         if not any(isinstance(operand, CallerValue) for operand in test.operands):
             extension = _operand_extension(operator, operands)
-        return [self._problem(subject, operator.name[1:], extension)]
+        return [self._problem(test.subject, operator.name[1:], extension)]
 
-    def _resolved(self, operand: Operand, operator: Operator) -> object:
+    def _operand(self, operand: Operand, operator: Operator) -> object:
         if isinstance(operand, CallerValue) and operand.path:
             values = tuple(self.context.caller_values.get(operand, ()))
             if operator.takes is Takes.LIST:
                 return values
             # Without an item at the end of the path there is no value to compare with.
             return next(iter(values), None)
-        return bind_values([Placeholder(operand, _as_it_is, "validation")], self.bindings)[0]
+        return operand_value(operand, Bindings((), self.context.user, self.context.role))
 
-    def _is_in_payload(self, subject: _CheckedValue) -> bool:
+    def _is_in_payload(self, subject: Subject, value: object, *, was_sent: bool) -> bool:
         """Tell whether the payload sets the value: fields left out of a change stay as they are."""
-        return (
-            subject.was_sent
-            or subject.value is not None
-            or subject.is_untyped
-            or self.context.is_creation
-        )
+        return was_sent or value is not None or subject.is_untyped or self.context.is_creation
 
-    def _problem(self, subject: _CheckedValue, kind: str, operand: Mapping[str, object]) -> Problem:
+    def _problem(self, subject: Subject, kind: str, operand: Mapping[str, object]) -> Problem:
         extensions: dict[str, object] = {}
-        if self.context.collection:
-            extensions["collection"] = self.context.collection.name
+        if self.rule.collection:
+            extensions["collection"] = self.rule.collection
         extensions["field"] = next(iter(subject.path), None)
         extensions["path"] = list(subject.path)
         extensions["type"] = kind
-        path = _path_text(subject)
-        message = f'Validation failed for "{path}": the rule "{kind}" does not hold.'
-        return Problem("FAILED_VALIDATION", self.message or message, {**extensions, **operand})
+        message = f'Validation failed for "{subject.label}": the rule "{kind}" does not hold.'
+        return Problem("FAILED_VALIDATION", self.rule.message or message, {**extensions, **operand})
 
 
 def _items_of(value: Any) -> list[Any]:
@@ -310,54 +162,33 @@ def _items_of(value: Any) -> list[Any]:
     return [value] if value else []
 
 
-def _as_it_is(operand: object) -> object:
-    return tuple(operand) if isinstance(operand, list) else operand
-
-
-def _passes(operator: Operator, subject: _CheckedValue, operands: Sequence[object]) -> bool:
+def _passes(test: RuleTest, value: Any, operands: tuple[object, ...]) -> bool:
     """Read value and operands as their type and compare them.
 
     A value of a wrong type passes nothing; the type itself is checked elsewhere. A value that
     belongs to no field passes nothing that it cannot be compared with.
     """
-    typed = subject.typed
-    is_item = typed is None or typed.type is ALIAS or subject.item_collection is not None
+    operator = test.operator
     # Related items are sent as objects or arrays, of which only emptiness and entries are tested.
-    if is_item and isinstance(subject.value, list | dict):
-        return operator.fits_items and fulfils(operator, subject.value, operands)
-    # A list of related items has no type of its own, and may be null or empty all the same.
-    if typed and not (typed.type is ALIAS and operator.takes is Takes.NOTHING):
-        require_fit(operator, typed)
-    read = value_reader(typed.type if typed else guess_type(subject.value, operands))
+    if isinstance(value, list | dict) and test.is_item:
+        return operator.fits_items and fulfils(operator, value, operands)
+    if test.problem:
+        raise Refused(test.problem)
+    read = test.read or value_reader(guess_type(value, operands))
+    comparables = test.comparables
+    if comparables is None:
+        try:
+            comparables = read_operands(operator, operands, read, test.subject)
+        except Refused:
+            # Without a field nobody has said of which type the operands are.
+            if test.subject.value is None:
+                return False
+            raise
     try:
-        comparable_operands = _read_operands(operator, operands, read)
-    except ValueError as error:
-        # Without a field nobody has said of which type the operands are.
-        if typed is None:
-            return False
-        raise _misfit(error, operator, subject) from None
-    try:
-        value = None if subject.value is None else read(subject.value)
+        comparable = None if value is None else read(value)
     except ValueError:
         return False
-    return fulfils(operator, value, comparable_operands)
-
-
-def _read_operands(
-    operator: Operator, operands: Sequence[object], read: ToComparable
-) -> list[object]:
-    """Return operands as values to compare with; a variable without a value stays null."""
-    read_operand = operand_reader(operator, read)
-    return [None if operand is None else read_operand(operand) for operand in operands]
-
-
-def _misfit(error: ValueError, operator: Operator, subject: _CheckedValue) -> Refused:
-    path = f"{_path_text(subject)} {operator.name}"
-    return invalid_query(f"The rule {path}: {error}", place=path)
-
-
-def _path_text(subject: _CheckedValue) -> str:
-    return ".".join(subject.path)
+    return fulfils(operator, comparable, comparables)
 
 
 def _operand_extension(operator: Operator, operands: Sequence[object]) -> Mapping[str, object]:

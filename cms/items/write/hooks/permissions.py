@@ -14,7 +14,7 @@ from cms.errors import Refused
 from cms.items.write.hooks.hook import SystemTableHooks, errors_of, one_of, unprocessable
 from cms.items.write.hooks.users import USER_HOOKS
 from cms.items.write.resolved_rows import ResolvedRow
-from cms.query.rules.validation import parse_rule
+from cms.query.rules.payload_rules import parse_rule
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter
 from cms.store.context import RequestContext

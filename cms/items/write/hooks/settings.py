@@ -18,7 +18,7 @@ from cms.items.write.hooks.hook import (
 )
 from cms.items.write.hooks.roles import require_plain_registration_role
 from cms.items.write.resolved_rows import ResolvedRow
-from cms.query.rules.validation import parse_rule
+from cms.query.rules.payload_rules import parse_rule
 from cms.regex import compile_regex
 from cms.store.context import RequestContext
 from cms.text_shapes import COLOR

@@ -1,0 +1,289 @@
+"""Rules on payloads, resolved: names are fields, and operands that never change are read.
+
+A rule is resolved once for a structure, and tried on every payload. It may name what does not exist
+or compare what does not fit, because fields change after it was written. Such a part is refused
+only when a payload comes to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from cms.errors import Problem, Refused, invalid_query
+from cms.query.language.ast import (
+    And,
+    AtField,
+    CallerValue,
+    Constant,
+    Filter,
+    Now,
+    Operand,
+    OperatorTest,
+    Or,
+    Some,
+)
+from cms.query.language.operators import RULE_OPERATORS, Operator, Takes
+from cms.query.plan.bindings import Bindings, Placeholder, bind_values
+from cms.query.plan.checks import require_fit
+from cms.query.plan.links import link_of
+from cms.query.plan.resolved import Value
+from cms.query.rules.evaluate import (
+    ToComparable,
+    call_function,
+    function_of,
+    guess_type_of_function,
+    operand_reader,
+    value_reader,
+)
+from cms.query.rules.payload_rules import PayloadRule
+from cms.schema.field_names import FieldName
+from cms.schema.model import Catalogue, Collection
+from cms.schema.types import ALIAS
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a part of a rule tests: the value at the end of a path, and what is known of it.
+
+    `value` is None where no field tells the type. `collection` is that of the item (or items) that
+    the value is. `is_untyped` marks the inside of a JSON value, which belongs to no field.
+    """
+
+    path: tuple[str, ...] = ()
+    value: Value | None = None
+    collection: Collection | None = None
+    is_untyped: bool = False
+
+    @property
+    def label(self) -> str:
+        """The path as problems show it."""
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOr:
+    """At least one part holds."""
+
+    subject: Subject
+    items: tuple[ResolvedFilter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStep:
+    """The inner rule holds for a member of the item, or for a function of it."""
+
+    subject: Subject
+    name: str
+    function: Callable[[Any], int | None] | None
+    inner: ResolvedFilter
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSome:
+    """The inner rule holds for at least one item of a list, or for none when `negated`."""
+
+    subject: Subject
+    inner: ResolvedFilter
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTest:
+    """An operator with its operands.
+
+    `values` are the operands where they are the same in every request, else None. `read` makes the
+    value comparable, and `comparables` are the `values` read by it; both are None where the type
+    depends on the payload. `problem` tells why the value can never be compared.
+    """
+
+    subject: Subject
+    operator: Operator
+    operands: tuple[Operand, ...]
+    values: tuple[object, ...] | None
+    read: ToComparable | None
+    comparables: tuple[object, ...] | None
+    problem: Problem | None
+
+    @property
+    def is_item(self) -> bool:
+        """Whether the value may be sent as an object or array of related items."""
+        subject = self.subject
+        if subject.value is None or subject.collection is not None:
+            return True
+        return subject.value.type is ALIAS
+
+
+@dataclass(frozen=True, slots=True)
+class UnfitRule:
+    """A part that fits no field."""
+
+    problem: Problem
+
+
+ResolvedFilter = And["ResolvedFilter"] | RuleOr | RuleStep | RuleSome | RuleTest | UnfitRule
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRule:
+    """A rule for the items of one collection; without a collection no field has a type.
+
+    `caller_paths` are the paths from the caller whose values it compares with.
+    """
+
+    filter: ResolvedFilter
+    collection: str | None
+    message: str | None
+    caller_paths: frozenset[CallerValue]
+
+
+def resolve_rule(
+    rule: PayloadRule, collection: Collection | None = None, catalogue: Catalogue | None = None
+) -> ResolvedRule:
+    """Resolve a rule for the items of a collection; it never fails.
+
+    Without the catalogue no field leads to another collection.
+    """
+    subject = Subject(collection=collection)
+    return ResolvedRule(
+        _Resolver(catalogue).resolve(rule.filter, subject),
+        collection.name if collection else None,
+        rule.message,
+        frozenset(_caller_paths(rule.filter)),
+    )
+
+
+def _caller_paths(filter: Filter) -> Iterator[CallerValue]:
+    match filter:
+        case And(items) | Or(items):
+            for item in items:
+                yield from _caller_paths(item)
+        case AtField(_, inner) | Some(inner):
+            yield from _caller_paths(inner)
+        case OperatorTest(_, operands):
+            for operand in operands:
+                if isinstance(operand, CallerValue) and operand.path:
+                    yield operand
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolver:
+    catalogue: Catalogue | None
+
+    def resolve(self, filter: Filter, subject: Subject) -> ResolvedFilter:
+        match filter:
+            case And(items):
+                return And(tuple(self.resolve(item, subject) for item in items))
+            case Or(items):
+                return RuleOr(subject, tuple(self.resolve(item, subject) for item in items))
+            case Some(inner, negated):
+                return RuleSome(subject, self.resolve(inner, subject), negated)
+            case AtField(name, inner):
+                return self._step(name, inner, subject)
+            case OperatorTest():
+                return _test(filter, subject)
+
+    def _step(self, name: FieldName, inner: Filter, subject: Subject) -> RuleStep:
+        try:
+            member = self._member(name, subject)
+            if not name.function:
+                return RuleStep(subject, name.field, None, self.resolve(inner, member))
+            call = _function(name.function, member)
+        except Refused as refused:
+            return RuleStep(subject, name.field, None, UnfitRule(refused.problems[0]))
+        return RuleStep(subject, name.field, call.function, self.resolve(inner, call.subject))
+
+    def _member(self, name: FieldName, subject: Subject) -> Subject:
+        path = (*subject.path, name.field)
+        collection = subject.collection
+        if collection is None:
+            return Subject(path, is_untyped=True)
+        field = collection.fields.get(name.field)
+        if field is None:
+            reason = f'A rule names "{name.field}", which "{collection.name}" does not have'
+            raise invalid_query(reason, collection=collection.name, field=name.field)
+        return Subject(path, Value(field), self._target_of(collection, name))
+
+    def _target_of(self, collection: Collection, name: FieldName) -> Collection | None:
+        """Return the collection of the items that a field leads to."""
+        if self.catalogue is None:
+            return None
+        link = link_of(self.catalogue, collection, name.field, name.target)
+        return self.catalogue.collections.get(link.target) if link else None
+
+
+@dataclass(frozen=True, slots=True)
+class _FunctionCall:
+    function: Callable[[Any], int | None]
+    subject: Subject
+
+
+def _function(name: str, subject: Subject) -> _FunctionCall:
+    value = subject.value
+    field_type = value.field.type if value else guess_type_of_function(name)
+    function = function_of(field_type, name)
+    if function is None:
+        raise invalid_query(
+            f"There is no function {name} for the type {field_type.name}", place=subject.label
+        )
+    if value:
+        subject = replace(subject, value=replace(value, function=function))
+    return _FunctionCall(partial(call_function, function, field_type), subject)
+
+
+def _test(test: OperatorTest, subject: Subject) -> ResolvedFilter:
+    if not subject.path:
+        refused = invalid_query("An operator needs a field to stand at", parameter="validation")
+        return UnfitRule(refused.problems[0])
+    operator = RULE_OPERATORS[test.operator]
+    values = None
+    if all(map(_is_fixed, test.operands)):
+        values = tuple(operand_value(operand, Bindings()) for operand in test.operands)
+    unread = RuleTest(subject, operator, test.operands, values, None, None, None)
+    if subject.value is None:
+        return unread
+    try:
+        # A list of related items has no type of its own, and may be null or empty all the same.
+        if not (subject.value.type is ALIAS and operator.takes is Takes.NOTHING):
+            require_fit(operator, subject.value)
+        read = value_reader(subject.value.type)
+        comparables = None
+        if values is not None:
+            comparables = read_operands(operator, values, read, subject)
+    except Refused as refused:
+        return replace(unread, problem=refused.problems[0])
+    return replace(unread, read=read, comparables=comparables)
+
+
+def _is_fixed(operand: Operand) -> bool:
+    """Tell whether an operand is the same in every request: it holds no variable."""
+    if not isinstance(operand, Constant):
+        return False
+    items = operand.value if isinstance(operand.value, tuple) else (operand.value,)
+    return not any(isinstance(item, Now | CallerValue) for item in items)
+
+
+def operand_value(operand: Operand, bindings: Bindings) -> object:
+    """Return the value of an operand that is no path from the caller; a list is a tuple."""
+    return bind_values([Placeholder(operand, _as_it_is, "validation")], bindings)[0]
+
+
+def _as_it_is(operand: object) -> object:
+    return tuple(operand) if isinstance(operand, list) else operand
+
+
+def read_operands(
+    operator: Operator, values: tuple[object, ...], read: ToComparable, subject: Subject
+) -> tuple[object, ...]:
+    """Return operands as values to compare with; a variable without a value stays null.
+
+    Raises `Refused` INVALID_QUERY for an operand of a wrong type.
+    """
+    read_operand = operand_reader(operator, read)
+    try:
+        return tuple(None if value is None else read_operand(value) for value in values)
+    except ValueError as error:
+        path = f"{subject.label} {operator.name}"
+        raise invalid_query(f"The rule {path}: {error}", place=path) from None
