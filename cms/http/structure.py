@@ -7,7 +7,7 @@ import falcon
 from cms.errors import invalid_payload
 from cms.http.media import idempotency_key_of, read_json, read_json_object, send
 from cms.store.store import Store
-from cms.structure import collections, relations
+from cms.structure import collections, relations, visible_records
 from cms.structure import fields as columns
 from cms.structure.lookup import RecordPatch
 
@@ -21,7 +21,7 @@ class StructureResource:
 
 class CollectionsResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        send(response, collections.list_collections(self._store, request.context.identity))
+        send(response, visible_records.list_collections(self._store, request.context.identity))
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = read_json_object(request)
@@ -45,7 +45,8 @@ class CollectionsResource(StructureResource):
 class CollectionResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         send(
-            response, collections.read_collection(self._store, request.context.identity, collection)
+            response,
+            visible_records.read_collection(self._store, request.context.identity, collection),
         )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
@@ -64,12 +65,14 @@ class CollectionResource(StructureResource):
 
 class AllFieldsResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        send(response, columns.list_fields(self._store, request.context.identity))
+        send(response, visible_records.list_fields(self._store, request.context.identity))
 
 
 class FieldsResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        send(response, columns.list_fields(self._store, request.context.identity, collection))
+        send(
+            response, visible_records.list_fields(self._store, request.context.identity, collection)
+        )
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         payload = read_json_object(request)
@@ -99,7 +102,10 @@ class FieldResource(StructureResource):
     def on_get(
         self, request: falcon.Request, response: falcon.Response, collection: str, field: str
     ) -> None:
-        send(response, columns.read_field(self._store, request.context.identity, collection, field))
+        send(
+            response,
+            visible_records.read_field(self._store, request.context.identity, collection, field),
+        )
 
     def on_patch(
         self, request: falcon.Request, response: falcon.Response, collection: str, field: str
@@ -119,7 +125,7 @@ class FieldResource(StructureResource):
 
 class RelationsResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        send(response, relations.list_relations(self._store, request.context.identity))
+        send(response, visible_records.list_relations(self._store, request.context.identity))
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = read_json_object(request)
@@ -136,7 +142,10 @@ class RelationsResource(StructureResource):
 
 class CollectionRelationsResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        send(response, relations.list_relations(self._store, request.context.identity, collection))
+        send(
+            response,
+            visible_records.list_relations(self._store, request.context.identity, collection),
+        )
 
 
 class RelationResource(StructureResource):
@@ -145,7 +154,7 @@ class RelationResource(StructureResource):
     ) -> None:
         send(
             response,
-            relations.read_relation(self._store, request.context.identity, collection, field),
+            visible_records.read_relation(self._store, request.context.identity, collection, field),
         )
 
     def on_patch(

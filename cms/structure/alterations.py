@@ -25,7 +25,6 @@ from cms.schema.meta_settings import (
 )
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
 from cms.schema.names import invalid_name_reason
-from cms.schema.system import FIELDS
 from cms.schema.types import ALIAS_SPECIALS, TYPES, type_named
 from cms.schema.types.field_type import FieldType
 from cms.structure import metadata
@@ -56,8 +55,7 @@ def alter(
         raise invalid_payload(f'"{field.name}" has no column that could change', field="schema")
     # GET answers null for a field without a record: to send that back makes none.
     if payload.get("meta") is not None or meta:
-        keys = {"collection": owner.name, "field": field.name}
-        metadata.save_record(transaction, FIELDS, keys, changes=meta, settings=FIELD_META)
+        metadata.save_field_record(transaction, owner.name, field.name, meta)
 
 
 def problems_of_change(field: Field, payload: Mapping[str, object]) -> list[Problem]:
@@ -83,7 +81,9 @@ def rename_field(
     if field.column:
         require_table(owner, "columns")
         transaction.execute_ddl(ddl.rename_column(owner.name, field.name, new_name))
-    metadata.rename_field(transaction, owner.name, field.name, new_name, catalogue=catalogue)
+    metadata.rename_field_records(
+        transaction, owner.name, field.name, new_name, catalogue=catalogue
+    )
 
 
 # Parsing

@@ -31,38 +31,18 @@ from cms.store.store import Store
 from cms.structure import metadata
 from cms.structure.fields import add_index_and_comment, insert_field_record, require_extension
 from cms.structure.indexes import update_indexes
-from cms.structure.lookup import (
-    RecordPatch,
-    require_alterable,
-    require_table,
-    visible_collection,
-    visible_structure,
+from cms.structure.lookup import RecordPatch, require_alterable, require_table
+from cms.structure.structure_history import (
+    NamedRecord,
+    RecordKey,
+    StructureChange,
+    change_structure,
 )
-from cms.structure.structure_history import NamedRecord, change_structure
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 _RECORD_KEYS = ("collection", "meta", "schema")
 """The keys of a change; a new collection has its fields as well."""
-
-
-def list_collections(store: Store, identity: Identity) -> list[Record]:
-    """Return the records of all collections that the caller may know of, by name."""
-
-    def work(context: RequestContext) -> list[Record]:
-        collections = visible_structure(context).collections.values()
-        return [collection_record(collection) for collection in collections]
-
-    return store.run_unversioned_read(identity, work)
-
-
-def read_collection(store: Store, identity: Identity, name: str) -> Record:
-    """Return one record; raises `Refused` NOT_FOUND for administrators, else FORBIDDEN."""
-
-    def work(context: RequestContext) -> Record:
-        return collection_record(visible_collection(context, name))
-
-    return store.run_unversioned_read(identity, work)
 
 
 def create_collection(
@@ -73,81 +53,86 @@ def create_collection(
     idempotency: Idempotency | None = None,
 ) -> Record:
     """Create a table, or a folder without one, with its fields; return its record."""
+    creation = StructureChange(partial(_create, payload=payload), _names_of_created)
+    return change_structure(store, identity, creation, idempotency=idempotency)
 
-    def work(transaction: Transaction, context: RequestContext) -> Record:
-        definition = parse_collection(payload)
-        _check_new(definition, context.snapshot.catalogue)
-        # Another program may have dropped a table of this name, whose records are still there.
-        metadata.delete_collection_records(
-            transaction, definition.name, catalogue=context.snapshot.catalogue
-        )
-        # A collection without a schema is a folder for others.
-        if definition.schema is not None:
-            _create_table(transaction, definition)
-        _save(transaction, definition.name, definition.meta, context.snapshot.catalogue)
-        for item in definition.fields:
-            insert_field_record(transaction, definition.name, item)
-        # Checked on the new structure: settings may name fields that this call creates.
-        after = load_snapshot(transaction).catalogue
-        collection = after.collections[definition.name]
-        metadata.check_archive(collection)
-        check_duplication_fields(after, collection)
-        update_indexes(transaction, collection, after.extensions)
-        return collection_record(collection)
 
-    return change_structure(
-        store,
-        identity,
-        work,
-        lambda record: [_named(record["collection"])],
-        idempotency=idempotency,
-    )
+def _create(
+    transaction: Transaction, context: RequestContext, *, payload: Mapping[str, object]
+) -> Record:
+    catalogue = context.snapshot.catalogue
+    definition = parse_collection(payload)
+    _check_new(definition, catalogue)
+    # Another program may have dropped a table of this name, whose records are still there.
+    metadata.delete_collection_records(transaction, definition.name, catalogue=catalogue)
+    # A collection without a schema is a folder for others.
+    if definition.schema is not None:
+        _create_table(transaction, definition)
+    _save(transaction, definition.name, definition.meta, catalogue)
+    for item in definition.fields:
+        insert_field_record(transaction, definition.name, item)
+    # Checked on the new structure: settings may name fields that this call creates.
+    after = load_snapshot(transaction).catalogue
+    collection = after.collections[definition.name]
+    metadata.check_archive(collection)
+    check_duplication_fields(after, collection)
+    update_indexes(transaction, collection, after.extensions)
+    return collection_record(collection)
+
+
+def _names_of_created(record: Record) -> list[NamedRecord]:
+    return [_named(record["collection"])]
 
 
 def update_collections(
-    store: Store, identity: Identity, changes: Sequence[RecordPatch]
+    store: Store, identity: Identity, patches: Sequence[RecordPatch]
 ) -> list[Record]:
     """Change the records of collections, all or none; return them in order."""
+    names = [_named(patch.name) for patch in patches]
+    update = StructureChange(partial(_update_all, patches=patches), lambda _: names)
+    return change_structure(store, identity, update)
 
-    def work(transaction: Transaction, context: RequestContext) -> list[Record]:
-        catalogue = context.snapshot.catalogue
-        names = [change.name for change in changes]
-        _check_changes(changes, catalogue)
-        for name, payload in changes:
-            _update(transaction, require_alterable(catalogue, name), payload, catalogue)
-        after = load_snapshot(transaction).catalogue
-        # Only all changes together show whether a group is inside itself.
-        _refuse_cycles(after, names)
-        for name in names:
-            before = catalogue.collections[name]
-            metadata.check_archive(after.collections[name], before=before)
-            check_duplication_fields(after, after.collections[name], before=before)
-            update_indexes(transaction, after.collections[name], after.extensions)
-        return [collection_record(after.collections[name]) for name in names]
 
-    return change_structure(
-        store, identity, work, lambda _: [_named(change.name) for change in changes]
-    )
+def _update_all(
+    transaction: Transaction, context: RequestContext, *, patches: Sequence[RecordPatch]
+) -> list[Record]:
+    catalogue = context.snapshot.catalogue
+    names = [patch.name for patch in patches]
+    _check_patches(patches, catalogue)
+    for name, payload in patches:
+        _update(transaction, require_alterable(catalogue, name), payload, catalogue)
+    after = load_snapshot(transaction).catalogue
+    # Only all changes together show whether a group is inside itself.
+    _refuse_cycles(after, names)
+    for name in names:
+        before = catalogue.collections[name]
+        metadata.check_archive(after.collections[name], before=before)
+        check_duplication_fields(after, after.collections[name], before=before)
+        update_indexes(transaction, after.collections[name], after.extensions)
+    return [collection_record(after.collections[name]) for name in names]
 
 
 def delete_collection(store: Store, identity: Identity, name: str) -> None:
     """Drop a table with its items, its records, and every reference to it."""
+    names = [_named(name)]
+    deletion = StructureChange(partial(_delete, name=name), lambda _: names, dropped=name)
+    change_structure(store, identity, deletion)
 
-    def work(transaction: Transaction, context: RequestContext) -> None:
-        collection = require_alterable(context.snapshot.catalogue, name)
-        # Other programs may use a view, and no request could create it again.
-        if collection.kind is Kind.VIEW:
-            raise invalid_payload(f'"{name}" is a view; drop it in the database', collection=name)
-        _drop(transaction, collection)
-        metadata.delete_collection_records(transaction, name, catalogue=context.snapshot.catalogue)
-        # Paths of other collections may have led through this one.
-        prune_duplication_fields(transaction)
 
-    change_structure(store, identity, work, lambda _: [_named(name)], dropped=name)
+def _delete(transaction: Transaction, context: RequestContext, *, name: str) -> None:
+    catalogue = context.snapshot.catalogue
+    collection = require_alterable(catalogue, name)
+    # Other programs may use a view, and no request could create it again.
+    if collection.kind is Kind.VIEW:
+        raise invalid_payload(f'"{name}" is a view; drop it in the database', collection=name)
+    _drop(transaction, collection)
+    metadata.delete_collection_records(transaction, name, catalogue=catalogue)
+    # Paths of other collections may have led through this one.
+    prune_duplication_fields(transaction)
 
 
 def _named(name: object) -> NamedRecord:
-    return NamedRecord((COLLECTIONS, str(name)))
+    return NamedRecord(RecordKey(COLLECTIONS, str(name)))
 
 
 def _check_new(definition: CollectionDefinition, catalogue: Catalogue) -> None:
@@ -193,18 +178,18 @@ def _create_table(transaction: Transaction, definition: CollectionDefinition) ->
         add_index_and_comment(transaction, definition.name, item)
 
 
-def _check_changes(changes: Sequence[RecordPatch], catalogue: Catalogue) -> None:
+def _check_patches(patches: Sequence[RecordPatch], catalogue: Catalogue) -> None:
     """Refuse all problems of several changes before the first change is made."""
     problems: list[Problem] = []
-    for index, (name, payload) in enumerate(changes):
+    for index, (name, payload) in enumerate(patches):
         collection = require_alterable(catalogue, name)
-        change_problems = _problems_of_change(collection, payload, catalogue)
-        problems += at_index(change_problems, index, count=len(changes))
+        patch_problems = _problems_of_patch(collection, payload, catalogue)
+        problems += at_index(patch_problems, index, count=len(patches))
     if problems:
         raise Refused(problems)
 
 
-def _problems_of_change(
+def _problems_of_patch(
     collection: Collection, payload: Mapping[str, object], catalogue: Catalogue
 ) -> list[Problem]:
     problems = unknown_keys(payload, _RECORD_KEYS)
@@ -225,7 +210,7 @@ def _update(
     payload: Mapping[str, object],
     catalogue: Catalogue,
 ) -> None:
-    # `_check_changes` has refused all problems, so that there are none to gather here.
+    # `_check_patches` has refused all problems, so that there are none to gather here.
     meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", [])
     schema = parse_settings(payload.get("schema"), COLLECTION_SCHEMA, "schema", [])
     if schema.get("comment", collection.comment) != collection.comment:
@@ -241,15 +226,13 @@ def _save(transaction: Transaction, name: str, meta: MetaSettings, catalogue: Ca
     # A table that nobody has configured has no record that the group could refer to.
     if group is not None:
         _ensure_group(transaction, str(group), catalogue)
-    keys = {"collection": name}
-    metadata.save_record(transaction, COLLECTIONS, keys, changes=meta, settings=COLLECTION_META)
+    metadata.save_collection_record(transaction, name, meta)
 
 
 def _ensure_group(transaction: Transaction, name: str, catalogue: Catalogue) -> None:
     """Insert the record of a group if it has none; any collection but the system's is a group."""
     _check_group(name, catalogue)
-    keys = {"collection": name}
-    metadata.save_record(transaction, COLLECTIONS, keys, changes={}, settings=COLLECTION_META)
+    metadata.save_collection_record(transaction, name, {})
 
 
 def _check_group(name: object, catalogue: Catalogue) -> None:

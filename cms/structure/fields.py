@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from cms.database.connections import Transaction
@@ -11,7 +12,7 @@ from cms.errors import Problem, Refused, at_index, collect_problems, invalid_pay
 from cms.items.write.duplication import prune_duplication_fields
 from cms.schema import ddl
 from cms.schema.definitions import FieldDefinition, parse_field
-from cms.schema.meta_settings import FIELD_META, mismatched_keys
+from cms.schema.meta_settings import mismatched_keys
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.records import Record, field_record
 from cms.schema.system import FIELDS
@@ -30,36 +31,13 @@ from cms.structure.lookup import (
     require_alterable,
     require_field,
     require_table,
-    visible_collection,
-    visible_field,
-    visible_structure,
 )
-from cms.structure.structure_history import NamedRecord, change_structure
-
-
-def list_fields(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:
-    """Return the records of the fields of one collection, or of all."""
-
-    def work(context: RequestContext) -> list[Record]:
-        if collection is None:
-            owners = list(visible_structure(context).collections.values())
-        else:
-            owners = [visible_collection(context, collection)]
-        records: list[Record] = []
-        for owner in owners:
-            records += map(field_record, owner.fields.values())
-        return records
-
-    return store.run_unversioned_read(identity, work)
-
-
-def read_field(store: Store, identity: Identity, collection: str, field: str) -> Record:
-    """Return one field's record; raises `Refused` NOT_FOUND."""
-
-    def work(context: RequestContext) -> Record:
-        return field_record(visible_field(context, collection, field))
-
-    return store.run_unversioned_read(identity, work)
+from cms.structure.structure_history import (
+    NamedRecord,
+    RecordKey,
+    StructureChange,
+    change_structure,
+)
 
 
 def create_field(
@@ -71,80 +49,101 @@ def create_field(
     idempotency: Idempotency | None = None,
 ) -> Record:
     """Add a column, or an alias without one; return its record."""
-
-    def work(transaction: Transaction, context: RequestContext) -> Record:
-        owner = require_alterable(context.snapshot.catalogue, collection)
-        catalogue = context.snapshot.catalogue
-        definition = _parse_new(payload, owner, catalogue)
-        name = definition.name
-        if not definition.is_alias:
-            # Another program may have dropped a column of this name, whose records are still there.
-            metadata.delete_stale_field_records(transaction, collection, name, catalogue=catalogue)
-            add_column(transaction, collection, definition)
-        insert_field_record(transaction, collection, definition)
-        return _finish_changes(transaction, [_Rename(name, name)], before=owner)[0]
-
-    return change_structure(
-        store,
-        identity,
-        work,
+    creation = StructureChange(
+        partial(_create, collection=collection, payload=payload),
         lambda record: [_named(collection, record["field"])],
-        idempotency=idempotency,
     )
+    return change_structure(store, identity, creation, idempotency=idempotency)
+
+
+def _create(
+    transaction: Transaction,
+    context: RequestContext,
+    *,
+    collection: str,
+    payload: Mapping[str, object],
+) -> Record:
+    catalogue = context.snapshot.catalogue
+    owner = require_alterable(catalogue, collection)
+    definition = _parse_new(payload, owner, catalogue)
+    name = definition.name
+    if not definition.is_alias:
+        # Another program may have dropped a column of this name, whose records are still there.
+        metadata.delete_stale_field_records(transaction, collection, name, catalogue=catalogue)
+        add_column(transaction, collection, definition)
+    insert_field_record(transaction, collection, definition)
+    return _finish_changes(transaction, [_Rename(name, name)], before=owner)[0]
 
 
 def update_fields(
     store: Store,
     identity: Identity,
     collection: str,
-    changes: Sequence[RecordPatch],
+    patches: Sequence[RecordPatch],
 ) -> list[Record]:
     """Change fields of a collection, all or none; return their records in order."""
+    update = StructureChange(
+        partial(_update_all, collection=collection, patches=patches),
+        partial(_names_of_updated, collection=collection, patches=patches),
+    )
+    return change_structure(store, identity, update)
 
-    def work(transaction: Transaction, context: RequestContext) -> list[Record]:
-        owner = require_alterable(context.snapshot.catalogue, collection)
-        catalogue = context.snapshot.catalogue
-        _check_changes(owner, changes)
-        renames = []
-        for name, payload in changes:
-            new_name = _update(transaction, owner, require_field(owner, name), payload, catalogue)
-            renames.append(_Rename(name, new_name))
-        return _finish_changes(transaction, renames, before=owner)
 
-    def named(records: Sequence[Record]) -> list[NamedRecord]:
-        named_records = []
-        for record, change in zip(records, changes, strict=True):
-            named_records.append(_named(collection, record["field"], former=change.name))
-        return named_records
+def _update_all(
+    transaction: Transaction,
+    context: RequestContext,
+    *,
+    collection: str,
+    patches: Sequence[RecordPatch],
+) -> list[Record]:
+    catalogue = context.snapshot.catalogue
+    owner = require_alterable(catalogue, collection)
+    _check_patches(owner, patches)
+    renames = []
+    for name, payload in patches:
+        new_name = _update(transaction, owner, require_field(owner, name), payload, catalogue)
+        renames.append(_Rename(name, new_name))
+    return _finish_changes(transaction, renames, before=owner)
 
-    return change_structure(store, identity, work, named)
+
+def _names_of_updated(
+    records: Sequence[Record], *, collection: str, patches: Sequence[RecordPatch]
+) -> list[NamedRecord]:
+    """Return the changed fields, each with the name that it had before."""
+    names = []
+    for record, patch in zip(records, patches, strict=True):
+        names.append(_named(collection, record["field"], former=patch.name))
+    return names
 
 
 def delete_field(store: Store, identity: Identity, collection: str, field: str) -> None:
     """Drop a column with its data, its relations, and everything that names it."""
+    names = [_named(collection, field)]
+    deletion = StructureChange(partial(_delete, collection=collection, name=field), lambda _: names)
+    change_structure(store, identity, deletion)
 
-    def work(transaction: Transaction, context: RequestContext) -> None:
-        owner = require_alterable(context.snapshot.catalogue, collection)
-        target = require_field(owner, field)
-        if field == owner.primary_key:
-            raise invalid_payload(
-                "The primary key cannot be deleted", collection=collection, field=field
-            )
-        # An alias has nothing to drop.
-        if target.column:
-            require_table(owner, "columns")
-            transaction.execute_ddl(ddl.drop_column(collection, field))
-        # By the catalogue as it was: stored rules still name the field.
-        metadata.delete_field_records(
-            transaction, collection, field, catalogue=context.snapshot.catalogue
+
+def _delete(
+    transaction: Transaction, context: RequestContext, *, collection: str, name: str
+) -> None:
+    catalogue = context.snapshot.catalogue
+    owner = require_alterable(catalogue, collection)
+    field = require_field(owner, name)
+    if name == owner.primary_key:
+        raise invalid_payload(
+            "The primary key cannot be deleted", collection=collection, field=name
         )
-        prune_duplication_fields(transaction)
-
-    change_structure(store, identity, work, lambda _: [_named(collection, field)])
+    # An alias has nothing to drop.
+    if field.column:
+        require_table(owner, "columns")
+        transaction.execute_ddl(ddl.drop_column(collection, name))
+    # By the catalogue as it was: stored rules still name the field.
+    metadata.delete_field_records(transaction, collection, name, catalogue=catalogue)
+    prune_duplication_fields(transaction)
 
 
 def _named(collection: str, field: object, *, former: str | None = None) -> NamedRecord:
-    return NamedRecord((FIELDS, collection, str(field)), former)
+    return NamedRecord(RecordKey(FIELDS, collection, str(field)), former)
 
 
 def add_column(transaction: Transaction, collection: str, definition: FieldDefinition) -> None:
@@ -175,8 +174,7 @@ def insert_field_record(
     transaction: Transaction, collection: str, definition: FieldDefinition
 ) -> None:
     """Insert the record of a new field."""
-    keys = {"collection": collection, "field": definition.name}
-    metadata.save_record(transaction, FIELDS, keys, changes=definition.meta, settings=FIELD_META)
+    metadata.save_field_record(transaction, collection, definition.name, definition.meta)
 
 
 def require_extension(field_type: FieldType, catalogue: Catalogue) -> None:
@@ -208,13 +206,13 @@ def _name_taken(name: object) -> Problem:
     return invalid_payload(reason, field="field", value=name).problems[0]
 
 
-def _check_changes(owner: Collection, changes: Sequence[RecordPatch]) -> None:
+def _check_patches(owner: Collection, patches: Sequence[RecordPatch]) -> None:
     """Refuse all problems of several changes before the first change is made."""
     problems: list[Problem] = []
-    for index, (name, payload) in enumerate(changes):
-        change_problems = mismatched_keys(payload, {"collection": (owner.name,)})
-        change_problems += problems_of_change(require_field(owner, name), payload)
-        problems += at_index(change_problems, index, count=len(changes))
+    for index, (name, payload) in enumerate(patches):
+        patch_problems = mismatched_keys(payload, {"collection": (owner.name,)})
+        patch_problems += problems_of_change(require_field(owner, name), payload)
+        problems += at_index(patch_problems, index, count=len(patches))
     if problems:
         raise Refused(problems)
 

@@ -1,14 +1,13 @@
-"""Collections and fields by name, for work on structure."""
+"""Collections, fields and relations by name, for changes of structure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-from cms.access.visible_structure import known_catalogue
-from cms.errors import fixed_structure, forbidden, invalid_payload, not_found
-from cms.schema.model import Catalogue, Collection, Field, Kind
-from cms.store.context import RequestContext
+from cms.errors import fixed_structure, invalid_payload, not_found
+from cms.schema.model import Catalogue, Collection, Field, Kind, Relation
+from cms.schema.records import related
 
 
 class RecordPatch(NamedTuple):
@@ -16,28 +15,6 @@ class RecordPatch(NamedTuple):
 
     name: str
     payload: Mapping[str, object]
-
-
-def visible_structure(context: RequestContext) -> Catalogue:
-    """Return the structure that the caller may know of; raises `Refused` FORBIDDEN for none."""
-    return known_catalogue(context.actor.policy, context.snapshot.catalogue)
-
-
-def visible_collection(context: RequestContext, name: str) -> Collection:
-    """Return a collection that the caller may know of; raises `Refused` as reads of items do."""
-    collection = visible_structure(context).collections.get(name)
-    return collection or _refuse_missing(context, "collection")
-
-
-def visible_field(context: RequestContext, collection: str, name: str) -> Field:
-    """Return a field that the caller may know of; raises `Refused` as `visible_collection` does."""
-    field = visible_collection(context, collection).fields.get(name)
-    return field or _refuse_missing(context, "field")
-
-
-def _refuse_missing(context: RequestContext, what: str) -> NoReturn:
-    # Only administrators may learn that a name does not exist: to others it might be hidden.
-    raise not_found(what) if context.actor.policy.is_admin else forbidden()
 
 
 def require_collection(catalogue: Catalogue, name: str) -> Collection:
@@ -62,6 +39,14 @@ def require_field(collection: Collection, name: str) -> Field:
     if field is None:
         raise not_found("field")
     return field
+
+
+def require_relation(catalogue: Catalogue, collection: str, field: str) -> Relation:
+    """Return the relation of a field at either side; raises `Refused` NOT_FOUND."""
+    relation = related(catalogue, collection, field)
+    if relation is None:
+        raise not_found("relation")
+    return relation
 
 
 def require_table(collection: Collection, what: str) -> None:

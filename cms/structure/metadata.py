@@ -10,16 +10,63 @@ from cms.errors import Problem, Refused
 from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
 from cms.query.rules.field_conditions import require_valid_rules
 from cms.schema.archive import invalid_settings
-from cms.schema.meta_settings import MetaSetting
+from cms.schema.meta_settings import (
+    COLLECTION_META,
+    FIELD_META,
+    RELATION_META,
+    MetaSetting,
+)
 from cms.schema.model import Catalogue, Collection
 from cms.schema.references import FieldChange
-from cms.schema.system import FIELDS
+from cms.schema.system import COLLECTIONS, FIELDS, RELATIONS
+from cms.schema.types import TYPES
 from cms.structure.stored_references import apply_change
 
 Keys = Mapping[str, str]
+"""The columns that name a row, with their values."""
+
+_RELATION_COLUMNS: Mapping[str, MetaSetting] = {
+    **RELATION_META,
+    "one_collection": MetaSetting(TYPES["text"].parse, "text"),
+}
+"""The columns of a relation's record, and how their values are stored."""
 
 
-def save_record(
+def save_collection_record(
+    transaction: Transaction, collection: str, changes: Mapping[str, object]
+) -> None:
+    """Insert the record of a collection with the changes, or update it."""
+    keys = {"collection": collection}
+    _save_record(transaction, COLLECTIONS, keys, changes=changes, settings=COLLECTION_META)
+
+
+def save_field_record(
+    transaction: Transaction, collection: str, field: str, changes: Mapping[str, object]
+) -> None:
+    """Insert the record of a field with the changes, or update it.
+
+    Raises `Refused` INVALID_PAYLOAD for rules that cannot be read.
+    """
+    # Such rules would refuse every later write of the collection.
+    require_valid_rules(changes)
+    keys = {"collection": collection, "field": field}
+    _save_record(transaction, FIELDS, keys, changes=changes, settings=FIELD_META)
+
+
+def save_relation_record(
+    transaction: Transaction, collection: str, field: str, changes: Mapping[str, object]
+) -> None:
+    """Insert the record of the relation of a many side with the changes, or update it."""
+    keys = {"many_collection": collection, "many_field": field}
+    _save_record(transaction, RELATIONS, keys, changes=changes, settings=_RELATION_COLUMNS)
+
+
+def delete_relation_record(transaction: Transaction, collection: str, field: str) -> None:
+    """Delete the record of the relation of a many side."""
+    _delete_record(transaction, RELATIONS, {"many_collection": collection, "many_field": field})
+
+
+def _save_record(
     transaction: Transaction,
     table: str,
     keys: Keys,
@@ -27,10 +74,6 @@ def save_record(
     changes: Mapping[str, object],
     settings: Mapping[str, MetaSetting],
 ) -> None:
-    """Insert the row of these keys with the changes, or update it."""
-    # Rules that cannot be read would refuse every later write of the collection.
-    if table == FIELDS:
-        require_valid_rules(changes)
     key_columns = {key: param(value, "text") for key, value in keys.items()}
     values = {key: param(value, settings[key].cast) for key, value in changes.items()}
     columns = {**key_columns, **values}
@@ -54,8 +97,7 @@ def _update(values: Mapping[str, Fragment]) -> Fragment:
     return concat("UPDATE SET ", commas(assignments))
 
 
-def delete_record(transaction: Transaction, table: str, keys: Keys) -> None:
-    """Delete the row of these keys."""
+def _delete_record(transaction: Transaction, table: str, keys: Keys) -> None:
     terms = [fill("{0} = {1}", name(key), param(value, "text")) for key, value in keys.items()]
     condition = join(" AND ", terms)
     transaction.run(fill("DELETE FROM {0} WHERE {1}", name(table), condition))
@@ -150,12 +192,12 @@ def _delete_list_fields(
         delete_field_records(transaction, str(owner), str(list_field), catalogue=catalogue)
 
 
-def rename_field(
+def rename_field_records(
     transaction: Transaction, collection: str, before: str, after: str, *, catalogue: Catalogue
 ) -> None:
     """Rename a field in its record and in every reference to it."""
     # Another program may have dropped a column of the new name, whose record is still there.
-    delete_record(transaction, FIELDS, {"collection": collection, "field": after})
+    _delete_record(transaction, FIELDS, {"collection": collection, "field": after})
     apply_change(transaction, FieldChange(catalogue, collection, before, after))
     for step in (
         "rename_field_record",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.errors import Problem, Refused, invalid_payload, not_found
+from cms.errors import Problem, Refused, invalid_payload
 from cms.items.write.duplication import prune_duplication_fields
 from cms.schema import ddl
 from cms.schema.definitions import FieldDefinition
@@ -14,14 +15,13 @@ from cms.schema.meta_settings import (
     RELATION_KEYS,
     RELATION_META,
     RELATION_SCHEMA,
-    MetaSetting,
     MetaSettings,
     mismatched_keys,
     parse_settings,
     unknown_keys,
 )
 from cms.schema.model import Catalogue, ForeignKey, Relation
-from cms.schema.records import Record, related, relation_record
+from cms.schema.records import Record, relation_record
 from cms.schema.relation_definitions import (
     JunctionDefinition,
     RelationDefinition,
@@ -31,7 +31,7 @@ from cms.schema.relation_definitions import (
     check_many_to_any,
     parse_relation,
 )
-from cms.schema.system import COLLECTIONS, RELATIONS
+from cms.schema.system import RELATIONS
 from cms.schema.types import ALIAS, KEY_TYPES, TYPES
 from cms.schema.types.numbers import INTEGER
 from cms.store.context import RequestContext
@@ -42,44 +42,13 @@ from cms.store.store import Store
 from cms.structure import metadata
 from cms.structure.fields import add_column, insert_field_record
 from cms.structure.indexes import add_index
-from cms.structure.lookup import (
-    require_alterable,
-    visible_collection,
-    visible_field,
-    visible_structure,
+from cms.structure.lookup import require_alterable, require_relation
+from cms.structure.structure_history import (
+    NamedRecord,
+    RecordKey,
+    StructureChange,
+    change_structure,
 )
-from cms.structure.structure_history import NamedRecord, change_structure
-
-_RECORD: Mapping[str, MetaSetting] = {
-    **RELATION_META,
-    "one_collection": MetaSetting(TYPES["text"].parse, "text"),
-}
-"""The columns of a relation's record, and how their values are stored."""
-
-_HIDDEN = {"hidden": MetaSetting(TYPES["boolean"].parse, "boolean")}
-
-
-def list_relations(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:
-    """Return the records of all relations, or of those that have the collection on a side."""
-
-    def work(context: RequestContext) -> list[Record]:
-        catalogue = visible_structure(context)
-        if collection is None:
-            return [relation_record(relation) for relation in catalogue.relations]
-        name = visible_collection(context, collection).name
-        return [relation_record(relation) for relation in catalogue.relations_of(name)]
-
-    return store.run_unversioned_read(identity, work)
-
-
-def read_relation(store: Store, identity: Identity, collection: str, field: str) -> Record:
-    """Return the record of the relation of a field at either side; raises `Refused` NOT_FOUND."""
-
-    def work(context: RequestContext) -> Record:
-        visible_field(context, collection, field)
-        return relation_record(_require_relation(visible_structure(context), collection, field))
-
-    return store.run_unversioned_read(identity, work)
 
 
 def create_relation(
@@ -90,16 +59,19 @@ def create_relation(
     idempotency: Idempotency | None = None,
 ) -> Record:
     """Make a relation and return its record: many-to-one, many-to-any, or a whole many-to-many."""
+    creation = StructureChange(partial(_create, payload=payload), _named)
+    return change_structure(store, identity, creation, idempotency=idempotency)
 
-    def work(transaction: Transaction, context: RequestContext) -> Record:
-        catalogue = context.snapshot.catalogue
-        definition = parse_relation(payload, catalogue)
-        if isinstance(definition, JunctionDefinition):
-            return _create_junction(transaction, definition, catalogue)
-        _save_relation(transaction, definition, catalogue)
-        return _read_record(transaction, definition.collection, definition.field)
 
-    return change_structure(store, identity, work, _named, idempotency=idempotency)
+def _create(
+    transaction: Transaction, context: RequestContext, *, payload: Mapping[str, object]
+) -> Record:
+    catalogue = context.snapshot.catalogue
+    definition = parse_relation(payload, catalogue)
+    if isinstance(definition, JunctionDefinition):
+        return _create_junction(transaction, definition, catalogue)
+    _save_relation(transaction, definition, catalogue)
+    return _read_record(transaction, definition.collection, definition.field)
 
 
 def update_relation(
@@ -111,45 +83,52 @@ def update_relation(
     payload: Mapping[str, object],
 ) -> Record:
     """Change the record of the relation of a field, or the actions of its foreign key."""
+    update = partial(_update_named, collection=collection, field=field, payload=payload)
+    return change_structure(store, identity, StructureChange(update, _named))
 
-    def work(transaction: Transaction, context: RequestContext) -> Record:
-        relation = _alterable_relation(context.snapshot.catalogue, collection, field)
-        _check_keys(payload, relation, collection, field)
-        _update(transaction, relation, payload, context.snapshot.catalogue)
-        return _read_record(transaction, relation.many_collection, relation.many_field)
 
-    return change_structure(store, identity, work, _named)
+def _update_named(
+    transaction: Transaction,
+    context: RequestContext,
+    *,
+    collection: str,
+    field: str,
+    payload: Mapping[str, object],
+) -> Record:
+    catalogue = context.snapshot.catalogue
+    relation = _alterable_relation(catalogue, collection, field)
+    _check_keys(payload, relation, collection, field)
+    _update(transaction, relation, payload, catalogue)
+    return _read_record(transaction, relation.many_collection, relation.many_field)
 
 
 def delete_relation(store: Store, identity: Identity, collection: str, field: str) -> None:
     """Delete the record of the relation of a field; foreign keys and junctions remain."""
+    deletion = partial(_delete, collection=collection, field=field)
+    change_structure(store, identity, StructureChange(deletion, _named))
 
-    def work(transaction: Transaction, context: RequestContext) -> Record:
-        relation = _alterable_relation(context.snapshot.catalogue, collection, field)
-        _delete_list_field(transaction, relation, context.snapshot.catalogue)
-        transaction.execute(
-            statement("drop_relation"), (relation.many_collection, relation.many_field)
-        )
-        prune_duplication_fields(transaction)
-        return relation_record(relation)
 
-    change_structure(store, identity, work, _named)
+def _delete(
+    transaction: Transaction, context: RequestContext, *, collection: str, field: str
+) -> Record:
+    """Delete the record of a relation, and return it as it was."""
+    catalogue = context.snapshot.catalogue
+    relation = _alterable_relation(catalogue, collection, field)
+    _delete_list_field(transaction, relation, catalogue)
+    many_side = (relation.many_collection, relation.many_field)
+    transaction.execute(statement("drop_relation"), many_side)
+    prune_duplication_fields(transaction)
+    return relation_record(relation)
 
 
 def _named(record: Record) -> list[NamedRecord]:
     """Return the record that a call names: that of the many side, even if it names the other."""
-    return [NamedRecord((RELATIONS, str(record["collection"]), str(record["field"])))]
-
-
-def _require_relation(catalogue: Catalogue, collection: str, field: str) -> Relation:
-    relation = related(catalogue, collection, field)
-    if relation is None:
-        raise not_found("relation")
-    return relation
+    record_key = RecordKey(RELATIONS, str(record["collection"]), str(record["field"]))
+    return [NamedRecord(record_key)]
 
 
 def _alterable_relation(catalogue: Catalogue, collection: str, field: str) -> Relation:
-    relation = _require_relation(catalogue, collection, field)
+    relation = require_relation(catalogue, collection, field)
     require_alterable(catalogue, relation.many_collection)
     return relation
 
@@ -182,7 +161,7 @@ def _save_relation(
         _ensure_foreign_key(transaction, definition, catalogue)
     _ensure_index(transaction, definition, catalogue)
     # A relation that was deleted has left a record that marks it so.
-    metadata.delete_record(transaction, RELATIONS, _record_keys(definition))
+    metadata.delete_relation_record(transaction, definition.collection, definition.field)
     _save(transaction, definition)
     _ensure_list_field(transaction, definition, catalogue)
 
@@ -223,13 +202,8 @@ def _ensure_index(
 
 
 def _save(transaction: Transaction, definition: RelationDefinition) -> None:
-    keys = _record_keys(definition)
     changes = {**definition.meta, "one_collection": definition.related}
-    metadata.save_record(transaction, RELATIONS, keys, changes=changes, settings=_RECORD)
-
-
-def _record_keys(definition: RelationDefinition) -> dict[str, str]:
-    return {"many_collection": definition.collection, "many_field": definition.field}
+    metadata.save_relation_record(transaction, definition.collection, definition.field, changes)
 
 
 def _ensure_list_field(
@@ -278,9 +252,9 @@ def _create_junction(
             "id", INTEGER, schema=MetaSettings(is_primary_key=True, has_auto_increment=True)
         )
         transaction.execute_ddl(ddl.create_table(definition.junction, (key,)))
-        keys = {"collection": definition.junction}
-        hidden = MetaSettings(hidden="true")
-        metadata.save_record(transaction, COLLECTIONS, keys, changes=hidden, settings=_HIDDEN)
+        metadata.save_collection_record(
+            transaction, definition.junction, MetaSettings(hidden="true")
+        )
     sides = _junction_sides(definition)
     for side in sides:
         if present is None or side.field not in present.fields:

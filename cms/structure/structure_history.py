@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from cms import jsontext
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.fragment import Fragment, fill, param, quoted, text
-from cms.items.write.executor import author
 from cms.query.sql.arrays import array
 from cms.query.sql.expressions import TRUE
 from cms.query.sql.write_history import whole_row
@@ -32,34 +32,42 @@ from cms.schema.system import (
 )
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
-from cms.store.identity import Identity
+from cms.store.identity import Author, ClientInfo, Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
+from cms.store.write_plan import TransactionWork
 from cms.structure.indexes import pending_indexes, with_index
 from cms.text_shapes import MASK
 
 DEPENDENTS = (PRESETS, SHARES)
 """Collections whose items belong to a collection, and are deleted with it."""
 
-RecordKey = tuple[str, ...]
-"""Names a record: its system collection, the collection that it is about, then the field or key."""
+T = TypeVar("T")
+
+
+class RecordKey(NamedTuple):
+    """Names a record.
+
+    `table` is its system collection, `collection` the one that it is about. `name` is the name of
+    its field or its own key; the record of a collection has none.
+    """
+
+    table: str
+    collection: str
+    name: str = ""
+
+    @property
+    def item(self) -> str:
+        """The key of the record in the history."""
+        if self.table in (PERMISSIONS, *DEPENDENTS):
+            return self.name
+        return f"{self.collection}.{self.name}" if self.name else self.collection
+
 
 RecordSource = Record | Field | Relation
 """What a record is made of: most are the same before and after, and so are never made."""
 
 RecordSources = dict[RecordKey, RecordSource]
-
-Author = tuple[str | None, ...]
-"""User, address, user agent and origin."""
-
-T = TypeVar("T")
-
-
-class _HistoryEntry(NamedTuple):
-    """A change to record, and the revision that is its parent, if any."""
-
-    change: RecordChange
-    parent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +93,6 @@ class RecordChange:
         return "delete" if self.after is None else "update"
 
     @property
-    def item(self) -> str:
-        """The key of the record in the history."""
-        if self.record_key[0] in (PERMISSIONS, *DEPENDENTS):
-            return self.record_key[-1]
-        return ".".join(self.record_key[1:])
-
-    @property
     def data(self) -> Record | None:
         """The record that the revision holds; None if nothing changed."""
         if self.before == self.after:
@@ -114,41 +115,61 @@ class RecordChange:
         return delta
 
 
+@dataclass(frozen=True, slots=True)
+class StructureChange(Generic[T]):
+    """A change of structure: `make` makes it in a transaction.
+
+    `named` returns the records that the call names, given the result of `make`; `dropped` is the
+    collection that the call deletes.
+    """
+
+    make: TransactionWork[T]
+    named: Callable[[T], Iterable[NamedRecord]]
+    dropped: str | None = None
+
+
+class _HistoryEntry(NamedTuple):
+    """A change to record, and the revision that is its parent, if any."""
+
+    change: RecordChange
+    parent: int | None = None
+
+
 def change_structure(
     store: Store,
     identity: Identity,
-    work: Callable[[Transaction, RequestContext], T],
-    named: Callable[[T], Iterable[NamedRecord]],
+    change: StructureChange[T],
     *,
-    dropped: str | None = None,
     idempotency: Idempotency | None = None,
 ) -> T:
-    """Change the structure as `Store.run_structure_change` does, and record the changes.
+    """Change the structure as `Store.run_structure_change` does, and record the changes."""
+    make_and_record = partial(_make_and_record, change, identity.client)
+    return store.run_structure_change(identity, make_and_record, idempotency=idempotency)
 
-    `named` returns the records that the call names, given the result of the work; `dropped` is the
-    collection that it deletes.
-    """
 
-    def recorded(transaction: Transaction, context: RequestContext) -> T:
-        old_catalogue = context.snapshot.catalogue
-        # Rows of tables have to be read before the work; the catalogue is kept as it was.
-        stored = _permissions(transaction, old_catalogue)
-        if dropped and dropped in old_catalogue.collections:
-            stored |= _dependents(transaction, old_catalogue, dropped)
-        result = work(transaction, context)
-        records = list(dict.fromkeys(named(result)))
-        # Before the records are compared, which then have the new names on both sides.
-        renamed = _rename_in_history(transaction, records)
-        before = _records(old_catalogue, renamed) | stored
-        catalogue = load_snapshot(transaction).catalogue
-        after = _records(catalogue, {})
-        after |= _deferred_indexes(transaction, catalogue)
-        after |= _permissions(transaction, catalogue)
-        _mask_defaults(transaction, before, after)
-        _record_changes(transaction, author(context, identity.client), records, before, after)
-        return result
-
-    return store.run_structure_change(identity, recorded, idempotency=idempotency)
+def _make_and_record(
+    change: StructureChange[T],
+    client: ClientInfo,
+    transaction: Transaction,
+    context: RequestContext,
+) -> T:
+    old_catalogue = context.snapshot.catalogue
+    # Rows of tables have to be read before the change; the catalogue is kept as it was.
+    stored = _permissions(transaction, old_catalogue)
+    if change.dropped and change.dropped in old_catalogue.collections:
+        stored |= _dependents(transaction, old_catalogue, change.dropped)
+    result = change.make(transaction, context)
+    named = list(dict.fromkeys(change.named(result)))
+    # Before the records are compared, which then have the new names on both sides.
+    renamed = _rename_in_history(transaction, named)
+    before = _records(old_catalogue, renamed) | stored
+    catalogue = load_snapshot(transaction).catalogue
+    after = _records(catalogue, {})
+    after |= _deferred_indexes(transaction, catalogue)
+    after |= _permissions(transaction, catalogue)
+    _mask_defaults(transaction, before, after)
+    _record_changes(transaction, client.author(context.actor.user), named, before, after)
+    return result
 
 
 def _rename_in_history(
@@ -157,8 +178,9 @@ def _rename_in_history(
     """Rename fields in their history, and return the new names by collection and former name."""
     renamed = {}
     for record in named:
-        if record.former and record.former != record.record_key[2]:
-            renamed[record.record_key[1], record.former] = record.record_key[2]
+        record_key = record.record_key
+        if record.former and record.former != record_key.name:
+            renamed[record_key.collection, record.former] = record_key.name
     # The history of a record is found by its name, which is its key.
     for (collection, former), name in renamed.items():
         items = (f"{collection}.{former}", f"{collection}.{name}")
@@ -173,8 +195,7 @@ def _mask_defaults(transaction: Transaction, before: RecordSources, after: Recor
         if not isinstance(field, Field) or not isinstance(former, Field):
             continue
         if field.is_secret and not former.is_secret:
-            item = ".".join(record_key[1:])
-            transaction.execute(statement("mask_default_in_history"), (item, MASK))
+            transaction.execute(statement("mask_default_in_history"), (record_key.item, MASK))
 
 
 def _record_changes(
@@ -188,7 +209,7 @@ def _record_changes(
     revisions = _insert_history(transaction, author, [_HistoryEntry(change) for change in roots])
     parents = {}
     for change, revision in zip(roots, revisions, strict=True):
-        parents[change.record_key[1]] = revision
+        parents[change.record_key.collection] = revision
     # The parent of changes in collections that the call does not name.
     first = next((revision for revision in revisions if revision is not None), None)
     named_keys = {record.record_key for record in named}
@@ -200,7 +221,7 @@ def _record_changes(
             continue
         change = _record_change(record_key, before, after)
         if change.data is not None:
-            entries.append(_HistoryEntry(change, parents.get(record_key[1]) or first))
+            entries.append(_HistoryEntry(change, parents.get(record_key.collection) or first))
     _insert_history(transaction, author, entries)
 
 
@@ -210,15 +231,16 @@ def _records(catalogue: Catalogue, renamed: Mapping[tuple[str, str], str]) -> Re
     for collection in catalogue.collections.values():
         # Nobody changes the structure of system collections.
         if not collection.is_system:
-            sources[COLLECTIONS, collection.name] = collection_record(collection)
+            record_key = RecordKey(COLLECTIONS, collection.name)
+            sources[record_key] = collection_record(collection)
             for field in collection.fields.values():
-                record_key = collection.name, field.name
-                sources[FIELDS, collection.name, renamed.get(record_key, field.name)] = field
+                name = renamed.get((collection.name, field.name), field.name)
+                sources[RecordKey(FIELDS, collection.name, name)] = field
     for relation in catalogue.relations:
-        if not is_system(relation.many_collection):
-            record_key = relation.many_collection, relation.many_field
-            field_name = renamed.get(record_key, relation.many_field)
-            sources[RELATIONS, relation.many_collection, field_name] = relation
+        many_collection = relation.many_collection
+        if not is_system(many_collection):
+            name = renamed.get((many_collection, relation.many_field), relation.many_field)
+            sources[RecordKey(RELATIONS, many_collection, name)] = relation
     return sources
 
 
@@ -227,7 +249,7 @@ def _deferred_indexes(transaction: Transaction, catalogue: Catalogue) -> RecordS
     sources: RecordSources = {}
     for collection, name in pending_indexes(transaction):
         field = catalogue.collections[collection].fields[name]
-        sources[FIELDS, collection, name] = with_index(field)
+        sources[RecordKey(FIELDS, collection, name)] = with_index(field)
     return sources
 
 
@@ -252,7 +274,10 @@ def _stored(transaction: Transaction, collection: Collection, condition: Fragmen
     rows = transaction.run(
         fill(shape, whole_row(collection), text(quoted(collection.name)), condition)
     )
-    return {(collection.name, subject, key): _object(content) for key, subject, content in rows}
+    sources: RecordSources = {}
+    for key, subject, content in rows:
+        sources[RecordKey(collection.name, subject, key)] = _object(content)
+    return sources
 
 
 def _object(content: str) -> Record:
@@ -311,8 +336,8 @@ def _columns(entry: _HistoryEntry) -> tuple[str | None, ...]:
     delta = change.delta if change.data else None
     return (
         change.action,
-        change.record_key[0],
-        change.item,
+        change.record_key.table,
+        change.record_key.item,
         _json(change.data),
         _json(delta),
         None if entry.parent is None else str(entry.parent),

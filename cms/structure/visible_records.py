@@ -1,0 +1,117 @@
+"""Records of collections, fields and relations, as far as a caller may know of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NoReturn
+
+from cms.access.visible_structure import known_catalogue
+from cms.errors import forbidden, not_found
+from cms.schema.model import Catalogue, Collection, Field
+from cms.schema.records import Record, collection_record, field_record, relation_record
+from cms.store.context import RequestContext
+from cms.store.identity import Identity
+from cms.store.store import Store
+from cms.structure.lookup import require_relation
+
+# Collections
+
+
+def list_collections(store: Store, identity: Identity) -> list[Record]:
+    """Return the records of all collections that the caller may know of, by name."""
+    return store.run_unversioned_read(identity, _collection_records)
+
+
+def _collection_records(context: RequestContext) -> list[Record]:
+    return [collection_record(item) for item in _visible_structure(context).collections.values()]
+
+
+def read_collection(store: Store, identity: Identity, name: str) -> Record:
+    """Return one record; raises `Refused` NOT_FOUND for administrators, else FORBIDDEN."""
+    return store.run_unversioned_read(identity, partial(_collection_record, name=name))
+
+
+def _collection_record(context: RequestContext, *, name: str) -> Record:
+    return collection_record(_visible_collection(context, name))
+
+
+# Fields
+
+
+def list_fields(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:
+    """Return the records of the fields of one collection, or of all."""
+    return store.run_unversioned_read(identity, partial(_field_records, collection=collection))
+
+
+def _field_records(context: RequestContext, *, collection: str | None) -> list[Record]:
+    if collection is None:
+        owners = list(_visible_structure(context).collections.values())
+    else:
+        owners = [_visible_collection(context, collection)]
+    records: list[Record] = []
+    for owner in owners:
+        records += map(field_record, owner.fields.values())
+    return records
+
+
+def read_field(store: Store, identity: Identity, collection: str, field: str) -> Record:
+    """Return one record; raises `Refused` NOT_FOUND for administrators, else FORBIDDEN."""
+    read = partial(_field_record, collection=collection, field=field)
+    return store.run_unversioned_read(identity, read)
+
+
+def _field_record(context: RequestContext, *, collection: str, field: str) -> Record:
+    return field_record(_visible_field(context, collection, field))
+
+
+# Relations
+
+
+def list_relations(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:
+    """Return the records of all relations, or of those that have the collection on a side."""
+    return store.run_unversioned_read(identity, partial(_relation_records, collection=collection))
+
+
+def _relation_records(context: RequestContext, *, collection: str | None) -> list[Record]:
+    catalogue = _visible_structure(context)
+    if collection is None:
+        return [relation_record(relation) for relation in catalogue.relations]
+    name = _visible_collection(context, collection).name
+    return [relation_record(relation) for relation in catalogue.relations_of(name)]
+
+
+def read_relation(store: Store, identity: Identity, collection: str, field: str) -> Record:
+    """Return the record of the relation of a field at either side; raises `Refused` NOT_FOUND."""
+    read = partial(_relation_record, collection=collection, field=field)
+    return store.run_unversioned_read(identity, read)
+
+
+def _relation_record(context: RequestContext, *, collection: str, field: str) -> Record:
+    # A hidden field is refused like one that does not exist, before its relation is looked up.
+    _visible_field(context, collection, field)
+    return relation_record(require_relation(_visible_structure(context), collection, field))
+
+
+# What the caller may know of
+
+
+def _visible_structure(context: RequestContext) -> Catalogue:
+    """Return the structure that the caller may know of; raises `Refused` FORBIDDEN for none."""
+    return known_catalogue(context.actor.policy, context.snapshot.catalogue)
+
+
+def _visible_collection(context: RequestContext, name: str) -> Collection:
+    """Return a collection that the caller may know of; raises `Refused` as reads of items do."""
+    collection = _visible_structure(context).collections.get(name)
+    return collection or _refuse_missing(context, "collection")
+
+
+def _visible_field(context: RequestContext, collection: str, name: str) -> Field:
+    """Return a field that the caller may know of; raises `Refused` as reads of items do."""
+    field = _visible_collection(context, collection).fields.get(name)
+    return field or _refuse_missing(context, "field")
+
+
+def _refuse_missing(context: RequestContext, what: str) -> NoReturn:
+    # Only administrators may learn that a name does not exist: to others it might be hidden.
+    raise not_found(what) if context.actor.policy.is_admin else forbidden()
