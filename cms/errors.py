@@ -52,6 +52,9 @@ class Problem:
     extensions: Mapping[str, object] = field(default_factory=dict)
 
 
+PayloadPath = tuple[str | int, ...]
+"""The keys and indices that lead to a part of a payload."""
+
 Inquiry = Callable[[Any], list[Problem]]
 """Asks the database what else is wrong with a refused payload (cms/items/write/inquiry.py)."""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from cms.query.language.ast import Caller, CallerValue
-from cms.schema.field_names import parse_name
+from cms.schema.field_names import parse_value_path
 from cms.schema.model import Catalogue, Collection, Column, Field, Json, Relation
 from cms.schema.references import placeholders, target_of, without_hidden
 from cms.schema.types.field_type import Trait
@@ -23,9 +23,6 @@ _VALUE_MEMBERS = frozenset({"choices"})
 """Members of options that hold values of the field and no names."""
 
 _CALLER_COLLECTIONS = {f"${caller}": CallerValue(caller).collection for caller in Caller}
-
-_LEFT_OUT = object()
-"""Stands for an option that is left out; None is a value that options may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +139,10 @@ class Redaction:
         self, collections: Mapping[str, Collection], collection: str | None, path: str
     ) -> bool:
         """Tell whether a path leads through fields of these collections."""
-        for step in path.split("."):
+        for name in parse_value_path(path):
             # `$thumbnail` and the like are no fields.
-            if step.startswith("$"):
+            if str(name).startswith("$"):
                 continue
-            name = parse_name(step)
             owner = collections.get(collection or "")
             field = owner.fields.get(name.field) if owner else None
             if field is None:
@@ -175,8 +171,8 @@ class Redaction:
         # An operator or a group such as `_and`, unless a field has that name.
         if key.startswith("_") and not (owner and key in owner.fields):
             return self._may_show_rule(collection, inner)
-        *_, last = key.split(".")
-        target = target_of(parse_name(last), collection, self.catalogue)
+        last = parse_value_path(key)[-1]
+        target = target_of(last, collection, self.catalogue)
         return self._is_known_path(collection, key) and self._may_show_rule(target, inner)
 
     def _may_show_operand(self, operand: object) -> bool:
@@ -210,39 +206,50 @@ class Redaction:
         named_collections = frozenset(
             word for word in _texts_in(value) if word in self.catalogue.collections
         )
-        shown = self._shown(value, collections | named_collections)
-        return None if shown is _LEFT_OUT else shown
+        collections |= named_collections
+        return self._shown(value, collections) if self._may_show(value, collections) else None
+
+    def _may_show(self, value: object, collections: frozenset[str]) -> bool:
+        """Tell whether an option may be shown; of a template only its hidden paths are left out."""
+        if not isinstance(value, str) or "{{" in value:
+            return True
+        return not self._is_hidden(value, collections)
 
     def _shown(self, value: object, collections: frozenset[str]) -> object:
+        """Return an option that may be shown, without the parts of it that may not."""
         match value:
             case Mapping():
-                members = {
-                    str(key): self._member(str(key), inner, collections)
-                    for key, inner in value.items()
-                }
-                return {key: inner for key, inner in members.items() if inner is not _LEFT_OUT}
+                return self._members(value, collections)
             case list():
-                entries = [self._shown(entry, collections) for entry in value]
-                return [entry for entry in entries if entry is not _LEFT_OUT]
+                return [
+                    self._shown(entry, collections)
+                    for entry in value
+                    if self._may_show(entry, collections)
+                ]
             case str() if "{{" in value:
                 return without_hidden(
                     value, lambda path: any(self._is_known_path(name, path) for name in collections)
                 )
-            case str() if self._is_hidden(value, collections):
-                return _LEFT_OUT
             case _:
                 return value
 
-    def _member(self, key: str, value: object, collections: frozenset[str]) -> object:
-        if key in _VALUE_MEMBERS:
-            return value
-        if key in _FILTER_MEMBERS and isinstance(value, Mapping | list):
-            # Options do not say which collection a filter in them is for.
-            is_known = any(self._may_show_rule(name, value) for name in collections)
-            return value if is_known else _LEFT_OUT
-        if isinstance(value, Mapping) and self._is_hidden(key, collections):
-            return _LEFT_OUT
-        return self._shown(value, collections)
+    def _members(
+        self, options: Mapping[object, object], collections: frozenset[str]
+    ) -> dict[str, object]:
+        shown: dict[str, object] = {}
+        for name, value in options.items():
+            key = str(name)
+            if key in _VALUE_MEMBERS:
+                shown[key] = value
+            elif key in _FILTER_MEMBERS and isinstance(value, Mapping | list):
+                # Options do not say which collection a filter in them is for.
+                if any(self._may_show_rule(collection, value) for collection in collections):
+                    shown[key] = value
+            elif isinstance(value, Mapping) and self._is_hidden(key, collections):
+                continue
+            elif self._may_show(value, collections):
+                shown[key] = self._shown(value, collections)
+        return shown
 
     def _is_hidden(self, word: str, collections: Iterable[str]) -> bool:
         """Tell whether a word names a collection or field that exists and may not be known."""

@@ -13,8 +13,8 @@ from cms.config import Config
 
 BATCH_ROWS = 500
 
-Record = dict[str, Any]
-Data = Mapping[str, Sequence[Record]]
+DemoRecord = dict[str, Any]
+Data = Mapping[str, Sequence[DemoRecord]]
 
 
 def load_demo(config: Config, *, url: str | None, token: str | None, replace: bool) -> None:
@@ -37,13 +37,13 @@ def load_demo(config: Config, *, url: str | None, token: str | None, replace: bo
 # Structure
 
 
-def _field(name: str, type_name: str, **schema: object) -> Record:
+def _field(name: str, type_name: str, **schema: object) -> DemoRecord:
     return {"field": name, "type": type_name, "schema": schema}
 
 
 _KEY = {"is_primary_key": True}
 
-_COLLECTIONS: dict[str, list[Record]] = {
+_COLLECTIONS: dict[str, list[DemoRecord]] = {
     "continents": [
         _field("code", "string", max_length=2, **_KEY),
         _field("name", "string", is_nullable=False),
@@ -117,7 +117,7 @@ def _geonames() -> Data:
     }
 
 
-def _continents(rows_by_code: dict[str, Record]) -> Iterator[Record]:
+def _continents(rows_by_code: dict[str, DemoRecord]) -> Iterator[DemoRecord]:
     for code, row in rows_by_code.items():
         yield {
             "code": code,
@@ -128,7 +128,7 @@ def _continents(rows_by_code: dict[str, Record]) -> Iterator[Record]:
         }
 
 
-def _countries(rows_by_code: dict[str, Record]) -> Iterator[Record]:
+def _countries(rows_by_code: dict[str, DemoRecord]) -> Iterator[DemoRecord]:
     for code, row in rows_by_code.items():
         yield {
             "code": code,
@@ -143,7 +143,7 @@ def _countries(rows_by_code: dict[str, Record]) -> Iterator[Record]:
         }
 
 
-def _cities(rows_by_id: dict[str, Record]) -> Iterator[Record]:
+def _cities(rows_by_id: dict[str, DemoRecord]) -> Iterator[DemoRecord]:
     copied_fields = ("name", "population", "latitude", "longitude", "timezone")
     for row in rows_by_id.values():
         copied = {field: row[field] for field in copied_fields}

@@ -43,3 +43,17 @@ def parse_name(text: str) -> FieldName:
     """Return a field, a function of one, `year(published)`, or a field with its target."""
     matched = _CALL.fullmatch(text)
     return FieldName.parse(matched[2], matched[1]) if matched else FieldName.parse(text)
+
+
+FieldPath = tuple[FieldName, ...]
+"""Steps from one collection to the next, `author.country.name`."""
+
+
+def parse_path(text: str) -> FieldPath:
+    """Return the steps of a dotted path in which parentheses mean nothing."""
+    return tuple(map(FieldName.parse, text.split(".")))
+
+
+def parse_value_path(text: str) -> FieldPath:
+    """Return the steps of a dotted path that may lead to functions, `author.year(born)`."""
+    return tuple(map(parse_name, text.split(".")))

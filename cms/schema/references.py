@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from cms.schema.field_names import FieldName, parse_name
+from cms.schema.field_names import FieldName, parse_name, parse_value_path
 from cms.schema.model import Catalogue
 
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
@@ -69,8 +70,9 @@ def apply_to_filter(rule: object, collection: str | None, change: FieldChange) -
         name = str(key)
         target = collection
         if name not in _LISTS and _names_field(name, collection, change.catalogue):
-            renamed, target = _step(name, collection, change)
-            name = renamed or name
+            step = _step(parse_name(name), collection, change)
+            name = step.written or name
+            target = step.target
         changed[name] = apply_to_filter(inner, target, change)
     return changed
 
@@ -110,9 +112,9 @@ def apply_to_presets(values: object, collection: str | None, change: FieldChange
         return values
     changed: dict[str, object] = {}
     for key, inner in values.items():
-        renamed, target = _step(str(key), collection, change)
-        if renamed is not None:
-            changed[renamed] = _nested_presets(inner, target, change)
+        step = _step(parse_name(str(key)), collection, change)
+        if step.written is not None:
+            changed[step.written] = _nested_presets(inner, step.target, change)
     return changed
 
 
@@ -159,27 +161,32 @@ def apply_to_template(template: object, collection: str | None, change: FieldCha
 
 def _path(path: str, collection: str | None, change: FieldChange) -> str | None:
     steps: list[str] = []
-    for step in path.split("."):
-        renamed, collection = _step(step, collection, change)
-        if renamed is None:
+    for name in parse_value_path(path):
+        step = _step(name, collection, change)
+        if step.written is None:
             return None
-        steps.append(renamed)
+        steps.append(step.written)
+        collection = step.target
     return ".".join(steps)
 
 
-def _step(key: str, collection: str | None, change: FieldChange) -> tuple[str | None, str | None]:
-    """Return a step under its new name, None if it is dropped, and the collection that it leads to.
+class _Step(NamedTuple):
+    """A step of a path after a change: None in place of a dropped field.
 
-    A step may stand in a function, `year(published)`, or name the collection of a many-to-any,
-    `item:headings`.
+    `target` is the collection that the step leads to, if any.
     """
-    name = parse_name(key)
+
+    written: str | None
+    target: str | None
+
+
+def _step(name: FieldName, collection: str | None, change: FieldChange) -> _Step:
     target = target_of(name, collection, change.catalogue)
     if not change.concerns(collection, name.field):
-        return key, target
+        return _Step(str(name), target)
     if change.after is None:
-        return None, target
-    return str(replace(name, field=change.after)), target
+        return _Step(None, target)
+    return _Step(str(replace(name, field=change.after)), target)
 
 
 def _target(catalogue: Catalogue, collection: str | None, field: str) -> str | None:

@@ -9,7 +9,7 @@ from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
 from cms.query.plan.links import link_of
-from cms.schema.field_names import FieldName
+from cms.schema.field_names import parse_path
 from cms.schema.model import Catalogue, Collection
 from cms.store.snapshot import load_snapshot
 
@@ -56,8 +56,7 @@ def _duplication_fields(collection: Collection) -> list[str]:
 
 def _leads_to_field(catalogue: Catalogue, collection: Collection, path: str) -> bool:
     current: Collection | None = collection
-    for step in path.split("."):
-        name = FieldName.parse(step)
+    for name in parse_path(path):
         if current is None or name.field not in current.fields:
             return False
         link = link_of(catalogue, current, name.field, name.target)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -14,9 +14,7 @@ from cms.query.rules.payload_rules import PayloadRule, parse_field_rule
 from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
 from cms.query.rules.validation import RuleContext, failures
 from cms.schema.defaults import default_of, is_computed
-from cms.schema.model import Catalogue, Collection, Field
-
-Json = Mapping[str, object]
+from cms.schema.model import Catalogue, Collection, Field, Json
 
 
 @dataclass(frozen=True, slots=True)

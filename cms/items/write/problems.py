@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from cms.errors import MAX_PROBLEMS, Inquiry, Problem, Refused
-
-Path = tuple[str | int, ...]
+from cms.errors import MAX_PROBLEMS, Inquiry, PayloadPath, Problem, Refused
 
 
 class PayloadPosition(NamedTuple):
@@ -17,7 +15,7 @@ class PayloadPosition(NamedTuple):
     """
 
     number: int | None = None
-    path: Path = ()
+    path: PayloadPath = ()
 
     def below(self, *steps: str | int) -> PayloadPosition:
         return PayloadPosition(self.number, (*self.path, *steps))

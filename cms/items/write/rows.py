@@ -20,7 +20,7 @@ from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
 from cms.schema.model import Collection
 
-Columns = tuple[str, ...]
+ColumnNames = tuple[str, ...]
 
 WrittenRow = tuple[str, int | None]
 """A row as it was written: its key, and its revision where it left one."""
@@ -82,7 +82,7 @@ def update_rows(
 def _update_group(
     executor: Executor,
     collection: Collection,
-    columns: Columns,
+    columns: ColumnNames,
     keys: Sequence[str],
     rows: Sequence[RowValues],
 ) -> list[Row]:
@@ -97,17 +97,17 @@ def _update_group(
     return _run_values(executor, action, collection, (key_field, *others), values, single=single)
 
 
-def group_by_columns(rows: Sequence[RowValues]) -> Mapping[Columns, Sequence[int]]:
+def group_by_columns(rows: Sequence[RowValues]) -> Mapping[ColumnNames, Sequence[int]]:
     """Group the indexes of rows by their columns: a column that is not named gets its default."""
     orders = set(map(tuple, rows))
     # Nearly always all rows name the same columns in one order.
     if len(orders) == 1:
         return {tuple(sorted(orders.pop())): range(len(rows))}
-    by_order: dict[Columns, list[int]] = {}
+    by_order: dict[ColumnNames, list[int]] = {}
     for index, row in enumerate(rows):
         by_order.setdefault(tuple(row), []).append(index)
     # Most rows name their columns in one order: sorting the few orders is cheaper than each row.
-    groups: dict[Columns, list[int]] = {}
+    groups: dict[ColumnNames, list[int]] = {}
     for names, indexes in by_order.items():
         groups.setdefault(tuple(sorted(names)), []).extend(indexes)
     if len(by_order) == len(groups):
@@ -182,7 +182,7 @@ def replace_reserved_revisions(executor: Executor, parents: Mapping[int, int | N
 # Statements
 
 
-def column_values(columns: Columns, rows: Sequence[RowValues], *, single: bool) -> list[object]:
+def column_values(columns: ColumnNames, rows: Sequence[RowValues], *, single: bool) -> list[object]:
     """Return the values of one row as they are, those of several as one array for each column."""
     if single:
         return [rows[0][name] for name in columns]
@@ -199,7 +199,7 @@ def run_action(
     executor: Executor,
     action: str,
     collection: Collection,
-    columns: Columns,
+    columns: ColumnNames,
     rows: Sequence[RowValues],
 ) -> list[Row]:
     """Run the statement of an action on rows."""
@@ -212,7 +212,7 @@ def _run_values(
     executor: Executor,
     action: str,
     collection: Collection,
-    columns: Columns,
+    columns: ColumnNames,
     values: Sequence[object],
     *,
     single: bool,

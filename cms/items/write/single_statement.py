@@ -22,7 +22,7 @@ from cms.items.write.conflicts import locating_conflicts
 from cms.items.write.executor import author, finish_statement
 from cms.items.write.inquiry import PayloadInquiry, asked_set
 from cms.items.write.resolved_rows import ResolvedSet
-from cms.items.write.rows import Columns, column_values, group_by_columns
+from cms.items.write.rows import ColumnNames, column_values, group_by_columns
 from cms.query.language.ast import Query
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.links import Link
@@ -49,7 +49,7 @@ class WriteShape:
 
     action: str
     collection: Collection
-    columns: Columns
+    columns: ColumnNames
     row_rules: RowRules
     single: bool = True
 

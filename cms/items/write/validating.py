@@ -18,11 +18,9 @@ from cms.query.language.ast import CallerValue
 from cms.query.rules.validation import RuleContext, failures
 from cms.query.sql.row_checks import item_contents
 from cms.schema.auto_fields import missing
-from cms.schema.model import Collection
+from cms.schema.model import Collection, Json
 from cms.store.context import RequestContext
 from cms.store.store import Store
-
-Json = Mapping[str, object]
 
 
 class PayloadValidator:

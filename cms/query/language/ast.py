@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import Generic, TypeVar
 
-from cms.schema.field_names import FieldName
+from cms.schema.field_names import FieldName, FieldPath
 from cms.schema.system import ROLES, USERS
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class CallerValue:
     """$CURRENT_USER or $CURRENT_ROLE, or what a path leads to from there."""
 
     start: Caller
-    path: tuple[FieldName, ...] = ()
+    path: FieldPath = ()
 
     @property
     def collection(self) -> str:
@@ -120,7 +120,7 @@ class Aggregate:
 class SortTerm:
     """One term of a sort: a path of fields, or an aggregate."""
 
-    path: tuple[FieldName, ...]
+    path: FieldPath
     descending: bool = False
     aggregate: Aggregate | None = None
 

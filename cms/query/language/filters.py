@@ -34,7 +34,8 @@ from cms.schema.field_names import parse_name
 _TRUE = ("", "true", "1")
 _FALSE = ("false", "0")
 
-Path = tuple[str, ...]
+FilterPath = tuple[str, ...]
+"""The parameter, and the keys that lead to a part of it."""
 
 
 def parse_filter(
@@ -81,7 +82,7 @@ class _Parser:
         self.literals = literals
         self.operators = operators
 
-    def group(self, value: object, path: Path) -> Filter:
+    def group(self, value: object, path: FilterPath) -> Filter:
         """Several keys at one level mean `_and`."""
         self._count_node(path)
         if not isinstance(value, Mapping):
@@ -94,7 +95,7 @@ class _Parser:
             return EVERYTHING
         return items[0] if len(items) == 1 else And(items)
 
-    def _entry(self, key: str, value: object, path: Path) -> Filter:
+    def _entry(self, key: str, value: object, path: FilterPath) -> Filter:
         if key in ("_and", "_or"):
             items = _parse_each(
                 partial(self.group, item, (*path, str(n)))
@@ -110,14 +111,14 @@ class _Parser:
             raise _wrong(path, f'there is no operator "{key}"')
         return AtField(parse_name(key), self._inner(value, path))
 
-    def _inner(self, value: object, path: Path) -> Filter:
+    def _inner(self, value: object, path: FilterPath) -> Filter:
         if isinstance(value, Mapping):
             return self.group(value, path)
         if isinstance(value, list):
             raise _wrong(path, "a list needs an operator, such as _in")
         return self._test("_eq", value, path)
 
-    def _test(self, operator: str, value: object, path: Path) -> Filter:
+    def _test(self, operator: str, value: object, path: FilterPath) -> Filter:
         self._count_node(path)
         # SQL has no equality with NULL; a client that compares with null means IS NULL.
         if value is None and operator in ("_eq", "_neq"):
@@ -138,7 +139,7 @@ class _Parser:
             case _:
                 return OperatorTest(operator, (self._one_operand(value, path),))
 
-    def _parse_list(self, value: object, path: Path) -> list[object]:
+    def _parse_list(self, value: object, path: FilterPath) -> list[object]:
         """Return a list that is written with commas, with brackets or as JSON."""
         items = as_list(value)
         if isinstance(items, str):
@@ -152,7 +153,7 @@ class _Parser:
             raise _wrong(path, "it takes a list of values that are not null")
         return items
 
-    def _list_operand(self, items: list[object], path: Path) -> Operand:
+    def _list_operand(self, items: list[object], path: FilterPath) -> Operand:
         """Return the operand of a list.
 
         A path from the caller is the whole list, as it may lead to many values.
@@ -165,13 +166,13 @@ class _Parser:
             raise _wrong(path, "a path from $CURRENT_USER or $CURRENT_ROLE stands alone in a list")
         return caller_paths[0]
 
-    def _two_operands(self, value: object, path: Path) -> tuple[Operand, ...]:
+    def _two_operands(self, value: object, path: FilterPath) -> tuple[Operand, ...]:
         items = self._parse_list(value, path)
         if len(items) != 2:
             raise _wrong(path, "it takes exactly two values")
         return tuple(self._one_operand(item, path) for item in items)
 
-    def _one_operand(self, value: object, path: Path) -> Operand:
+    def _one_operand(self, value: object, path: FilterPath) -> Operand:
         if value is None or isinstance(value, list):
             raise _wrong(path, "it takes one value that is not null")
         try:
@@ -179,7 +180,7 @@ class _Parser:
         except ValueError as error:
             raise _wrong(path, str(error)) from None
 
-    def _count_node(self, path: Path) -> None:
+    def _count_node(self, path: FilterPath) -> None:
         self.literals.tally.add(1, "nodes of filters", maximum=MAX_FILTER_NODES, parameter=path[0])
         if len(path) > MAX_FILTER_DEPTH:
             raise _wrong(path[:1], f"it is nested deeper than {MAX_FILTER_DEPTH}")
@@ -201,7 +202,7 @@ def _parse_each(parts: Iterable[Callable[[], Filter]]) -> tuple[Filter, ...]:
     return tuple(items)
 
 
-def _filters_in(value: object, path: Path) -> Sequence[object]:
+def _filters_in(value: object, path: FilterPath) -> Sequence[object]:
     filters = as_list(value)
     if filters == {}:
         return ()
@@ -210,7 +211,7 @@ def _filters_in(value: object, path: Path) -> Sequence[object]:
     return filters
 
 
-def _variables(items: list[object], path: Path) -> tuple[object, ...]:
+def _variables(items: list[object], path: FilterPath) -> tuple[object, ...]:
     """Return a list with its variables parsed; they are resolved with each request."""
     try:
         return tuple(parse_variable(item) for item in items)
@@ -218,7 +219,7 @@ def _variables(items: list[object], path: Path) -> tuple[object, ...]:
         raise _wrong(path, str(error)) from None
 
 
-def _parse_flag(value: object, path: Path) -> bool:
+def _parse_flag(value: object, path: FilterPath) -> bool:
     if isinstance(value, bool | str | int):
         text = str(value).lower()
         if text in _TRUE:
@@ -228,7 +229,7 @@ def _parse_flag(value: object, path: Path) -> bool:
     raise _wrong(path, "it takes true or false")
 
 
-def _pattern(value: object, path: Path) -> str:
+def _pattern(value: object, path: FilterPath) -> str:
     if not isinstance(value, str):
         raise _wrong(path, "it takes a text")
     try:
@@ -242,11 +243,11 @@ def _looks_like_operator(value: object) -> bool:
     return not isinstance(value, Mapping) or not value
 
 
-def _wrong(path: Path, reason: str) -> Exception:
+def _wrong(path: FilterPath, reason: str) -> Exception:
     path_text = _path_text(path)
     return invalid_query(f"{path_text}: {reason}", parameter=path[0], path=path_text)
 
 
-def _path_text(path: Path) -> str:
+def _path_text(path: FilterPath) -> str:
     text = path[0] + "".join(f"[{part}]" for part in path[1:])
     return text if len(text) <= 200 else text[:200] + "…"

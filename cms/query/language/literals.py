@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from cms.query.language.ast import Caller, CallerValue, Constant, Now, Operand, Slot
 from cms.query.language.limits import Tally
-from cms.schema.field_names import FieldName
+from cms.schema.field_names import parse_path
 
 _NOW = re.compile(r"\$NOW(?:\(\s*([+-]?\s*[0-9]{1,9})\s*([a-z]+)\s*\))?")
 _UNITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -65,9 +65,9 @@ def parse_variable(value: object) -> object:
     """Return a variable parsed, and any other value as it is; ValueError for a malformed one."""
     if not isinstance(value, str) or not value.startswith("$"):
         return value
-    start, *path = value.split(".")
-    if start in _CALLERS:
-        return CallerValue(_CALLERS[start], tuple(map(FieldName.parse, path)))
+    start, *path = parse_path(value)
+    if start.written in _CALLERS:
+        return CallerValue(_CALLERS[start.written], tuple(path))
     return _now(value) if value.startswith("$NOW") else value
 
 

@@ -8,12 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from cms import jsontext
-from cms.errors import Problem, Refused, invalid_payload
+from cms.errors import PayloadPath, Problem, Refused, invalid_payload
 
 MAX_OPERATIONS = 100
 REFERENCE = "$result"
-
-Path = tuple[str | int, ...]
 
 _SHAPING_FIELDS = frozenset({"fields", "deep", "alias"})
 _NAMING_FIELDS = frozenset({"key", "keys", "query"})
@@ -165,7 +163,7 @@ class OperationResults:
             self._last = operation, jsontext.loads_stored(self._answers[operation].decode())
         return self._last[1]
 
-    def resolve_references(self, value: object, path: Path = ()) -> Any:
+    def resolve_references(self, value: object, path: PayloadPath = ()) -> Any:
         """Return a value with its references replaced by what they lead to.
 
         A reference is an object with the one key `$result`; a text is never one, so that no text
@@ -184,7 +182,7 @@ class OperationResults:
             ]
         return value
 
-    def _follow_reference(self, reference: object, path: Path) -> object:
+    def _follow_reference(self, reference: object, path: PayloadPath) -> object:
         operation, *steps = reference.split(".") if isinstance(reference, str) else [""]
         if operation not in self._answers:
             raise _wrong(
@@ -209,5 +207,5 @@ def _is_index(step: str, entries: list[object]) -> bool:
     return step.isdecimal() and step.isascii() and int(step) < len(entries)
 
 
-def _wrong(reason: str, path: Path) -> Refused:
+def _wrong(reason: str, path: PayloadPath) -> Refused:
     return invalid_payload(reason, path=list(path))

@@ -10,7 +10,7 @@ from cms.query.language import limits
 from cms.query.language.ast import Aggregate, SortTerm
 from cms.query.language.brackets import as_list
 from cms.query.language.filters import decode_json
-from cms.schema.field_names import FieldName, parse_name
+from cms.schema.field_names import FieldName, FieldPath, parse_path, parse_value_path
 
 AGGREGATES = (
     "count",
@@ -27,13 +27,14 @@ COUNTS = ("total_count", "filter_count")
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
+EVERY_FIELD = (FieldName("*"),)
+
 Params = Mapping[str, object]
-Path = tuple[str, ...]
 
 
-def field_paths(params: Params) -> list[Path]:
+def field_paths(params: Params) -> list[FieldPath]:
     """Return the paths of `fields`, all fields without any; repeated paths count once."""
-    paths = [tuple(name.split(".")) for name in names_of(params, "fields")] or [("*",)]
+    paths = list(map(parse_path, names_of(params, "fields"))) or [EVERY_FIELD]
     if len(paths) > limits.MAX_FIELDS:
         raise invalid_query(f"It asks for more than {limits.MAX_FIELDS} fields", parameter="fields")
     if max(map(len, paths)) > limits.MAX_PATH_STEPS:
@@ -79,7 +80,7 @@ def term_of(text: str, *, aggregated: bool) -> SortTerm:
     function, _, field = name.partition(".")
     if aggregated and function in AGGREGATES:
         return SortTerm((), descending, aggregate_of(function, field or "*"))
-    return SortTerm(tuple(parse_name(step) for step in name.split(".")), descending)
+    return SortTerm(parse_value_path(name), descending)
 
 
 def aggregate_of(function: str, field: str) -> Aggregate:

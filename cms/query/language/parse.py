@@ -26,8 +26,8 @@ from cms.query.language.limits import LimitExceeded
 from cms.query.language.literals import Literals
 from cms.query.language.parameters import (
     AGGREGATES,
+    EVERY_FIELD,
     Params,
-    Path,
     counts_of,
     field_paths,
     group_of,
@@ -35,7 +35,7 @@ from cms.query.language.parameters import (
 )
 from cms.query.language.query_parser import DEEP_PARAMETERS, QueryParser, at_level
 from cms.query.language.windows import WINDOW_MINIMUMS, PageSizes
-from cms.schema.field_names import FieldName
+from cms.schema.field_names import FieldName, FieldPath
 
 __all__ = [
     "AGGREGATES",
@@ -116,7 +116,7 @@ def _every_refusal(params: Params, page: PageSizes, *, first: Refused) -> Unread
     """Return all problems of the parameters: they are read again, each by itself."""
     problems: list[Problem] = []
     collector = _ProblemCollector(Literals(), page, page, problems)
-    all_fields: list[Path] = [("*",)]
+    all_fields: list[FieldPath] = [EVERY_FIELD]
     paths = collector.attempt(lambda: field_paths(params), all_fields)
     query = collector.query(params, paths, collector.attempt(lambda: group_of(params, "deep"), {}))
     different = combined(problems or first.problems).problems
@@ -154,7 +154,7 @@ class _ProblemCollector(QueryParser):
         return self.attempt(lambda: counts_of(params), ())
 
     def _pick(
-        self, head: FieldName, rests: list[Path], deep: Params, aliases: Mapping[str, str]
+        self, head: FieldName, rests: list[FieldPath], deep: Params, aliases: Mapping[str, str]
     ) -> AnyPick:
         star: AnyPick = Star()
         return self.attempt(lambda: QueryParser._pick(self, head, rests, deep, aliases), star)
@@ -164,7 +164,7 @@ class _ProblemCollector(QueryParser):
     ) -> Pick | None:
         return self.attempt(lambda: QueryParser._unnamed_pick(self, head, deep, aliases), None)
 
-    def _deeper(self, segment: str, deep: Params, paths: list[Path]) -> Query:
+    def _deeper(self, segment: str, deep: Params, paths: list[FieldPath]) -> Query:
         level = replace(self, problems=[])
         try:
             QueryParser._deeper(level, segment, deep, paths)

@@ -25,7 +25,6 @@ from cms.query.language.literals import Literals
 from cms.query.language.parameters import (
     AGGREGATES,
     Params,
-    Path,
     aggregate_of,
     counts_of,
     group_of,
@@ -33,7 +32,7 @@ from cms.query.language.parameters import (
     term_of,
 )
 from cms.query.language.windows import PageSizes, parse_window
-from cms.schema.field_names import FieldName, parse_name
+from cms.schema.field_names import FieldName, FieldPath, parse_name
 from cms.schema.names import NAME
 
 _DEEP_NAMES = (
@@ -63,7 +62,7 @@ class QueryParser:
     page: PageSizes
     nested_page: PageSizes
 
-    def query(self, params: Params, paths: list[Path], deep: Params) -> Query:
+    def query(self, params: Params, paths: list[FieldPath], deep: Params) -> Query:
         """Parse one level; `deep` holds the parameters of the levels below it."""
         # Literals get their slots in the order of these calls: it must be the same for every
         # request.
@@ -96,22 +95,22 @@ class QueryParser:
     def _counts(self, params: Params) -> tuple[str, ...]:
         return counts_of(params)
 
-    def _picks(self, paths: list[Path], deep: Params, aliases: Aliases) -> tuple[AnyPick, ...]:
-        rests_by_head: dict[FieldName, list[Path]] = {}
+    def _picks(self, paths: list[FieldPath], deep: Params, aliases: Aliases) -> tuple[AnyPick, ...]:
+        rests_by_head: dict[FieldName, list[FieldPath]] = {}
         for head, *rest in paths:
-            rests_by_head.setdefault(FieldName.parse(head), []).append(tuple(rest))
+            rests_by_head.setdefault(head, []).append(tuple(rest))
         return tuple(
             self._pick(head, rests, deep, aliases) for head, rests in rests_by_head.items()
         )
 
     def _unnamed_picks(
-        self, paths: list[Path], deep: Params, aliases: Aliases
+        self, paths: list[FieldPath], deep: Params, aliases: Aliases
     ) -> dict[FieldName, Pick]:
         """Return picks of what `deep` and `alias` name and `fields` does not."""
         named = set()
         for path in paths:
-            named.add(path[0])
-            named.add(FieldName.parse(path[0]).field)
+            named.add(path[0].written)
+            named.add(path[0].field)
         picks = {}
         for text in (*deep, *aliases):
             head = FieldName.parse(text)
@@ -123,14 +122,16 @@ class QueryParser:
     def _unnamed_pick(self, head: FieldName, deep: Params, aliases: Aliases) -> Pick | None:
         return self._field_pick(head, [], deep, aliases)
 
-    def _pick(self, head: FieldName, rests: list[Path], deep: Params, aliases: Aliases) -> AnyPick:
+    def _pick(
+        self, head: FieldName, rests: list[FieldPath], deep: Params, aliases: Aliases
+    ) -> AnyPick:
         """Parse the field at the head of paths; `rests` is what follows it in each of them."""
         if head.field == "*":
             return Star(self._nested(head, rests, deep))
         return self._field_pick(head, rests, deep, aliases)
 
     def _field_pick(
-        self, head: FieldName, rests: list[Path], deep: Params, aliases: Aliases
+        self, head: FieldName, rests: list[FieldPath], deep: Params, aliases: Aliases
     ) -> Pick:
         # The target stands behind the alias: `section:headings` where `section` is `item`.
         name = parse_name(aliases.get(head.field, head.field))
@@ -141,7 +142,7 @@ class QueryParser:
             raise invalid_query("fields holds an empty name", parameter="fields")
         return Pick(key, name, self._nested(head, rests, deep))
 
-    def _nested(self, head: FieldName, rests: list[Path], deep: Params) -> Query | None:
+    def _nested(self, head: FieldName, rests: list[FieldPath], deep: Params) -> Query | None:
         """Parse the query of the items that a field leads to, None where nothing is said of it."""
         nested_paths = [rest for rest in rests if rest]
         # `deep` may name the field alone or with its target: `item`, `item:headings`.
@@ -150,7 +151,7 @@ class QueryParser:
             return None
         return self._deeper(deep_key, deep, nested_paths)
 
-    def _deeper(self, segment: str, deep: Params, paths: list[Path]) -> Query:
+    def _deeper(self, segment: str, deep: Params, paths: list[FieldPath]) -> Query:
         # `deep[author]=` is an empty group.
         params = deep.get(segment) or {}
         if not isinstance(params, Mapping):
@@ -162,7 +163,7 @@ class QueryParser:
         except Refused as refused:
             raise Refused(at_level(problem, segment) for problem in refused.problems) from None
 
-    def _nested_query(self, deep: Params, paths: list[Path]) -> Query:
+    def _nested_query(self, deep: Params, paths: list[FieldPath]) -> Query:
         """Parse the level below; keys with an underscore are its parameters, others its fields."""
         params: dict[str, object] = {}
         deeper: dict[str, object] = {}

@@ -13,8 +13,10 @@ from cms.query.plan.sizes import NO_SIZE, AnswerSize, WrittenSize, size_of
 from cms.query.sql.select import select
 from cms.schema.model import Field, Version
 
-Row = Sequence[Any]
-Path = tuple[str, ...]
+Rows = Sequence[tuple[Any, ...]]
+"""The rows that PostgreSQL returns, each with the values of its columns."""
+KeyPath = tuple[str, ...]
+"""The keys that lead to a value in an item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Statement:
 
     text: str
     values: tuple[object, ...]
-    paths: tuple[Path, ...]
+    paths: tuple[KeyPath, ...]
     counts: tuple[str, ...]
     is_grouped: bool = False
     touched_collections: frozenset[str] = frozenset()
@@ -52,12 +54,12 @@ class Statement:
         outputs = len(self.paths) + len(self.row_outputs)
         object.__setattr__(self, "_first_extra", max(outputs, 1))
 
-    def version(self, rows: Sequence[Row]) -> Version:
+    def version(self, rows: Rows) -> Version:
         """Return the counters under which the rows were read."""
         at = self._first_extra
         return Version(rows[0][at], rows[0][at + 1])
 
-    def items(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    def items(self, rows: Rows) -> list[dict[str, Any]]:
         """Return the rows as items, with nested parts as ready JSON."""
         if not self._has_items(rows):
             return []
@@ -66,30 +68,30 @@ class Statement:
             return [dict(zip(keys, row, strict=False)) for row in rows]
         return [self._nested(row) for row in rows]
 
-    def row_texts(self, output: RowOutput, rows: Sequence[Row]) -> list[str]:
+    def row_texts(self, output: RowOutput, rows: Rows) -> list[str]:
         """Return an output of each row, one of `row_outputs`, in the order of the items."""
         if not self._has_items(rows):
             return []
         column = len(self.paths) + self.row_outputs.index(output)
         return [str(row[column]) for row in rows]
 
-    def items_by_key(self, rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    def items_by_key(self, rows: Rows) -> dict[str, dict[str, Any]]:
         """Return the items under their primary keys, which `row_outputs` must have."""
         return dict(zip(self.row_texts(RowOutput.KEY, rows), self.items(rows), strict=True))
 
-    def _has_items(self, rows: Sequence[Row]) -> bool:
+    def _has_items(self, rows: Rows) -> bool:
         """Tell whether the rows are items: an empty answer has one row, for its counters."""
         return rows[0][self._first_extra + 2] is not None
 
-    def meta(self, rows: Sequence[Row]) -> dict[str, int]:
+    def meta(self, rows: Rows) -> dict[str, int]:
         """Return the counts that were asked for."""
         return dict(zip(self.counts, self.extra_columns(rows[0]), strict=True))
 
-    def extra_columns(self, row: Row) -> Row:
+    def extra_columns(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the columns behind the item, the two counters and the mark that a row exists."""
         return row[self._first_extra + 3 :]
 
-    def _nested(self, row: Row) -> dict[str, Any]:
+    def _nested(self, row: tuple[Any, ...]) -> dict[str, Any]:
         item: dict[str, Any] = {}
         for (*outer, last), value in zip(self.paths, row, strict=False):
             group = item

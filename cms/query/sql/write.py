@@ -31,8 +31,6 @@ from cms.query.sql.write_history import (
 from cms.schema.model import Collection, Field, Version
 from cms.schema.types.field_type import Trait
 
-Columns = Sequence[Field]
-
 
 @dataclass(frozen=True, slots=True)
 class SingleStatement:
@@ -54,7 +52,7 @@ class SingleStatement:
 
 def insert(
     collection: Collection,
-    columns: Columns,
+    columns: Sequence[Field],
     arguments: ArgumentSlots,
     *,
     single_statement: SingleStatement | None = None,
@@ -93,7 +91,7 @@ def insert(
 
 def update(
     collection: Collection,
-    columns: Columns,
+    columns: Sequence[Field],
     arguments: ArgumentSlots,
     *,
     single_statement: SingleStatement | None = None,
@@ -317,7 +315,7 @@ def _and(conditions: list[Fragment]) -> Fragment:
 # Values
 
 
-def _source(columns: Columns, arguments: ArgumentSlots) -> Fragment:
+def _source(columns: Sequence[Field], arguments: ArgumentSlots) -> Fragment:
     """Print the rows that were sent, as r (c0 …, n)."""
     labels = commas(text(label) for label in (*(f"c{n}" for n in range(len(columns))), "n"))
     values = [arguments.column(index, array_type(field)) for index, field in enumerate(columns)]
