@@ -32,7 +32,7 @@ class Stage:
     anonymous: Client
     dsn: str
     side_door: SideDoor
-    _made: dict[str, tuple[Table, tuple[object, ...]]] = attribute(default_factory=dict)
+    _tables: dict[str, tuple[Table, tuple[object, ...]]] = attribute(default_factory=dict)
     """What `empty_table` has made, by definition, with its structure at that time."""
 
     def execute(self, sql: str) -> None:
@@ -46,22 +46,25 @@ class Stage:
             row = connection.execute(sql.encode()).fetchone()
             return row and row[0]
 
-    def empty_table(self, *fields: Json, **meta: object) -> Table:
+    def empty_table(self, *fields: Json, sql: str = "", **meta: object) -> Table:
         """Return a collection as `table` makes it: a new one, or that of an earlier test, emptied.
 
         To empty one is much quicker. It then has no items, history or permissions, and its ids
         begin at 1. One whose structure or relations a test has changed is not used again.
+        `sql` changes a new one behind the service's back; in it, `{name}` stands for the table.
         """
-        definition = json.dumps([fields, meta])
-        if definition in self._made:
-            earlier, structure = self._made[definition]
+        definition = json.dumps([fields, sql, meta])
+        if definition in self._tables:
+            earlier, structure = self._tables[definition]
             if self._structure(earlier) == structure:
                 self._empty(earlier.name)
                 return earlier
-        made = table(self.admin, *fields, **meta)
-        made.column("id")  # the application's snapshot has the collection from here on
-        self._made[definition] = made, self._structure(made)
-        return made
+        new = table(self.admin, *fields, **meta)
+        if sql:
+            self.execute(sql.format(name=new.name))
+        new.column("id")  # the application's snapshot has the collection from here on
+        self._tables[definition] = new, self._structure(new)
+        return new
 
     def _structure(self, of: Table) -> tuple[object, ...]:
         catalogue = self.admin.app.store.snapshots.current().catalogue
@@ -135,8 +138,8 @@ class Table:
 
     def add(self, *items: Json) -> list[Json]:
         """Create items and return them as they were answered."""
-        made: list[Json] = self.api.post(self.path, list(items)).data
-        return made
+        created: list[Json] = self.api.post(self.path, list(items)).data
+        return created
 
     def get(self, **params: object) -> Answer:
         return self.api.get(self.path, **params)

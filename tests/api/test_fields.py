@@ -11,7 +11,7 @@ import pytest
 
 from cms.config import Config
 from tests.client import Client
-from tests.things import furnished
+from tests.things import Json, Table, field, furnished, table
 
 _numbers = itertools.count()
 
@@ -50,6 +50,8 @@ COMPUTED = [
     ("timestamp", "CURRENT_TIMESTAMP", "now()"),
 ]
 
+TYPES = [*dict.fromkeys(name for name, _, _ in DEFAULTS if name != "dateTime"), "hash"]
+
 
 @pytest.fixture(scope="module")
 def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
@@ -62,10 +64,25 @@ def make_things(admin: Client) -> None:
     admin.post("/items/things", {})
 
 
-@pytest.fixture
-def things(api: Client) -> Client:
-    """The administrator's client, with a collection "things" that has an id and one item."""
-    return api
+@pytest.fixture(scope="module")
+def types(admin: Client) -> Table:
+    """A collection with a field of each type, called like it, and one item."""
+    collection = table(admin, *(field(kind, kind) for kind in TYPES))
+    collection.add({})
+    return collection
+
+
+@pytest.fixture(scope="module")
+def new_item(admin: Client) -> Json:
+    """An item that got nothing but its defaults."""
+    defaults = DEFAULTS + COMPUTED
+    fields = [field(default_name(*row), row[0], default_value=row[1]) for row in defaults]
+    return table(admin, *fields).add({})[0]
+
+
+def default_name(type_name: str, sent: object, read: object) -> str:
+    """Return the name of the field of `new_item` with one of the defaults."""
+    return f"f_{(DEFAULTS + COMPUTED).index((type_name, sent, read))}"
 
 
 @pytest.fixture
@@ -74,21 +91,21 @@ def name() -> str:
     return f"f_{next(_numbers)}"
 
 
-def add(api: Client, field: str, type_name: str, **more: object) -> Any:
-    return api.post("/fields/things", {"field": field, "type": type_name, **more}).data
+def add(api: Client, name: str, type_name: str, **more: object) -> Any:
+    return api.post("/fields/things", {"field": name, "type": type_name, **more}).data
 
 
-def test_a_field_is_a_column_from_the_next_request_on(things: Client) -> None:
-    record = add(things, "title", "string", meta={"interface": "input", "width": "half"})
+def test_a_field_is_a_column_from_the_next_request_on(api: Client) -> None:
+    record = add(api, "title", "string", meta={"interface": "input", "width": "half"})
     assert record["schema"]["data_type"] == "character varying(255)"
     assert record["schema"]["is_nullable"]
     assert (record["meta"]["interface"], record["meta"]["width"]) == ("input", "half")
-    assert things.get("/fields/things/title").data == record
-    assert things.patch("/items/things/1", {"title": "x"}).data == {"id": 1, "title": "x"}
+    assert api.get("/fields/things/title").data == record
+    assert api.patch("/items/things/1", {"title": "x"}).data == {"id": 1, "title": "x"}
 
 
-def test_every_documented_key_is_answered(things: Client) -> None:
-    record = add(things, "title", "string")
+def test_every_documented_key_is_answered(api: Client) -> None:
+    record = add(api, "title", "string")
     assert record.keys() == {"collection", "field", "type", "meta", "schema"}
     meta = """id collection field special interface options display display_options readonly hidden required sort width
         group translations note conditions validation validation_message searchable"""
@@ -98,14 +115,11 @@ def test_every_documented_key_is_answered(things: Client) -> None:
     assert record["schema"].keys() == set(schema.split())
 
 
-@pytest.mark.parametrize(
-    "type_name",
-    [*dict.fromkeys(name for name, _, _ in DEFAULTS if name != "dateTime"), "hash"],
-)
-def test_each_type_reads_back_as_itself(admin: Client, name: str, type_name: str) -> None:
-    assert add(admin, name, type_name)["type"] == type_name
-    assert admin.get(f"/fields/things/{name}").data["type"] == type_name
-    assert admin.get("/items/things/1", fields=f"id,{name}").data == {"id": 1, name: None}
+@pytest.mark.parametrize("type_name", TYPES)
+def test_each_type_reads_back_as_itself(types: Table, type_name: str) -> None:
+    assert types.api.get(f"/fields/{types.name}/{type_name}").data["type"] == type_name
+    item = types.api.get(f"{types.path}/1", fields=f"id,{type_name}").data
+    assert item == {"id": 1, type_name: None}
 
 
 @pytest.mark.parametrize(("type_name", "sent", "read"), DEFAULTS + COMPUTED)
@@ -113,6 +127,7 @@ def test_a_default_reads_back_as_a_value_of_its_type(
     admin: Client, name: str, type_name: str, sent: Any, read: Any
 ) -> None:
     record = add(admin, name, type_name, schema={"default_value": sent})
+    assert record["type"] == ("datetime" if type_name == "dateTime" else type_name)
     assert record["schema"]["default_value"] == read
     again = admin.patch(f"/fields/things/{name}", {"schema": {"default_value": read}}).data
     assert again["schema"]["default_value"] == read
@@ -120,19 +135,18 @@ def test_a_default_reads_back_as_a_value_of_its_type(
 
 @pytest.mark.parametrize(("type_name", "sent", "read"), DEFAULTS)
 def test_a_default_is_what_an_item_gets(
-    admin: Client, name: str, type_name: str, sent: Any, read: Any
+    new_item: Json, type_name: str, sent: object, read: object
 ) -> None:
-    add(admin, name, type_name, schema={"default_value": sent})
-    assert admin.post("/items/things", {}).data[name] == read
+    assert new_item[default_name(type_name, sent, read)] == read
 
 
-@pytest.mark.parametrize("type_name", ["uuid", "date", "time", "datetime", "timestamp"])
+@pytest.mark.parametrize(("type_name", "sent", "read"), COMPUTED)
 def test_a_computed_default_is_computed_for_each_item(
-    admin: Client, name: str, type_name: str
+    new_item: Json, type_name: str, sent: object, read: object
 ) -> None:
-    word = "gen_random_uuid()" if type_name == "uuid" else "now()"
-    add(admin, name, type_name, schema={"default_value": word})
-    assert admin.post("/items/things", {}).data[name]
+    value = new_item[default_name(type_name, sent, read)]
+    assert value
+    assert value not in (sent, read)
 
 
 @pytest.mark.parametrize(
@@ -177,17 +191,15 @@ def test_what_does_not_fit_a_type_is_refused_and_adds_nothing(
     assert admin.get("/fields/things").data == before
 
 
-def test_lengths_precisions_and_constraints_are_kept(things: Client) -> None:
+def test_lengths_precisions_and_constraints_are_kept(api: Client) -> None:
     schema = add(
-        things, "a", "string", schema={"max_length": 3, "is_unique": True, "comment": "50 %"}
+        api, "a", "string", schema={"max_length": 3, "is_unique": True, "comment": "50 %"}
     )["schema"]
     assert (schema["max_length"], schema["is_unique"], schema["comment"]) == (3, True, "50 %")
-    schema = add(things, "b", "decimal", schema={"numeric_precision": 5, "numeric_scale": 2})[
-        "schema"
-    ]
+    schema = add(api, "b", "decimal", schema={"numeric_precision": 5, "numeric_scale": 2})["schema"]
     assert (schema["numeric_precision"], schema["numeric_scale"]) == (5, 2)
     schema = add(
-        things,
+        api,
         "c",
         "integer",
         schema={"default_value": 1, "is_nullable": False, "is_indexed": True},
@@ -197,9 +209,9 @@ def test_lengths_precisions_and_constraints_are_kept(things: Client) -> None:
         True,
         False,
     )
-    assert things.post("/items/things", {"a": "four"}).codes == ["VALUE_TOO_LONG"]
-    assert things.post("/items/things", {"a": "one", "b": 999.99}).data["c"] == 1
-    assert things.post("/items/things", {"a": "one"}).codes == ["RECORD_NOT_UNIQUE"]
+    assert api.post("/items/things", {"a": "four"}).codes == ["VALUE_TOO_LONG"]
+    assert api.post("/items/things", {"a": "one", "b": 999.99}).data["c"] == 1
+    assert api.post("/items/things", {"a": "one"}).codes == ["RECORD_NOT_UNIQUE"]
 
 
 @pytest.mark.parametrize("type_name", ["geometry", *(f"geometry.{shape}" for shape in GEOMETRIES)])
@@ -211,23 +223,23 @@ def test_a_geometry_without_postgis_is_refused_with_the_reason(
     assert "PostGIS" in answer.errors[0]["reason"]
 
 
-def test_an_alias_has_no_column(things: Client) -> None:
-    record = add(things, "divider", "alias", meta={"interface": "divider"})
+def test_an_alias_has_no_column(api: Client) -> None:
+    record = add(api, "divider", "alias", meta={"interface": "divider"})
     assert record["schema"] is None
     assert record["meta"]["special"] == ["alias", "no-data"]
-    assert things.get("/items/things/1").data == {"id": 1}
-    assert things.post("/items/things", {"divider": 1}).status == 400
-    assert things.delete("/fields/things/divider").status == 204
-    assert things.get("/fields/things/divider").status == 404
+    assert api.get("/items/things/1").data == {"id": 1}
+    assert api.post("/items/things", {"divider": 1}).status == 400
+    assert api.delete("/fields/things/divider").status == 204
+    assert api.get("/fields/things/divider").status == 404
 
 
-def test_an_alias_stays_one(things: Client) -> None:
-    add(things, "divider", "alias")
+def test_an_alias_stays_one(api: Client) -> None:
+    add(api, "divider", "alias")
     for special in (None, [], ["cast-json"]):
-        answer = things.patch("/fields/things/divider", {"meta": {"special": special}})
+        answer = api.patch("/fields/things/divider", {"meta": {"special": special}})
         assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
-    assert things.patch("/fields/things/divider", {"schema": {"is_nullable": False}}).status == 400
-    assert things.patch("/fields/things/divider", {"type": "string"}).status == 400
+    assert api.patch("/fields/things/divider", {"schema": {"is_nullable": False}}).status == 400
+    assert api.patch("/fields/things/divider", {"type": "string"}).status == 400
 
 
 @pytest.mark.parametrize(
@@ -252,33 +264,31 @@ def test_types_that_are_none_are_refused(admin: Client, type_name: object) -> No
     assert (answer.status, answer.errors[0]["field"]) == (400, "type")
 
 
-def test_a_field_that_is_there_is_not_added_again(things: Client) -> None:
-    add(things, "a", "string")
-    assert things.post("/fields/things", {"field": "a", "type": "text"}).codes == [
-        "INVALID_PAYLOAD"
-    ]
-    assert things.get("/fields/things/a").data["type"] == "string"
+def test_a_field_that_is_there_is_not_added_again(api: Client) -> None:
+    add(api, "a", "string")
+    assert api.post("/fields/things", {"field": "a", "type": "text"}).codes == ["INVALID_PAYLOAD"]
+    assert api.get("/fields/things/a").data["type"] == "string"
 
 
-def test_a_required_field_that_has_rows_without_it_is_refused(things: Client) -> None:
-    refused = things.post(
+def test_a_required_field_that_has_rows_without_it_is_refused(api: Client) -> None:
+    refused = api.post(
         "/fields/things", {"field": "a", "type": "string", "schema": {"is_nullable": False}}
     )
     assert (refused.status, refused.codes) == (400, ["CONTAINS_NULL_VALUES"])
     assert (refused.errors[0]["collection"], refused.errors[0]["field"]) == ("things", "a")
 
 
-def test_a_field_that_holds_nulls_does_not_become_required(things: Client) -> None:
-    add(things, "a", "string")
-    refused = things.patch("/fields/things/a", {"schema": {"is_nullable": False}})
+def test_a_field_that_holds_nulls_does_not_become_required(api: Client) -> None:
+    add(api, "a", "string")
+    refused = api.patch("/fields/things/a", {"schema": {"is_nullable": False}})
     assert (refused.status, refused.codes) == (400, ["CONTAINS_NULL_VALUES"])
     assert (refused.errors[0]["collection"], refused.errors[0]["field"]) == ("things", "a")
-    things.patch("/items/things/1", {"a": "x"})
-    assert things.patch("/fields/things/a", {"schema": {"is_nullable": False}}).status == 200
+    api.patch("/items/things/1", {"a": "x"})
+    assert api.patch("/fields/things/a", {"schema": {"is_nullable": False}}).status == 200
 
 
-def test_a_refusal_of_the_databases_is_told_in_its_first_line_only(things: Client) -> None:
-    refused = things.post(
+def test_a_refusal_of_the_databases_is_told_in_its_first_line_only(api: Client) -> None:
+    refused = api.post(
         "/fields/things", {"field": "a", "type": "json", "schema": {"is_indexed": True}}
     )
     assert refused.codes == ["INVALID_PAYLOAD"]
@@ -287,23 +297,23 @@ def test_a_refusal_of_the_databases_is_told_in_its_first_line_only(things: Clien
     assert "\\n" not in refused.text
 
 
-def test_a_dropped_field_takes_its_data_and_its_name_along(things: Client, dsn: str) -> None:
-    add(things, "a", "string")
-    add(things, "b", "string")
-    things.patch("/collections/things", {"meta": {"sort_field": "a", "archive_field": "a"}})
-    add(things, "group", "alias", meta={"special": ["alias", "no-data", "group"]})
-    things.patch("/fields/things/b", {"meta": {"group": "group"}})
+def test_a_dropped_field_takes_its_data_and_its_name_along(api: Client, dsn: str) -> None:
+    add(api, "a", "string")
+    add(api, "b", "string")
+    api.patch("/collections/things", {"meta": {"sort_field": "a", "archive_field": "a"}})
+    add(api, "group", "alias", meta={"special": ["alias", "no-data", "group"]})
+    api.patch("/fields/things/b", {"meta": {"group": "group"}})
     with psycopg.connect(dsn) as connection:
         connection.execute(
             "INSERT INTO system_permissions (collection, action, fields) "
             "VALUES ('things', 'read', '[\"a\", \"b\"]'), ('others', 'read', '[\"a\"]')"
         )
-    assert things.delete("/fields/things/a").status == 204
-    assert things.delete("/fields/things/group").status == 204
-    assert things.get("/items/things/1").data == {"id": 1, "b": None}
-    meta = things.get("/collections/things").data["meta"]
+    assert api.delete("/fields/things/a").status == 204
+    assert api.delete("/fields/things/group").status == 204
+    assert api.get("/items/things/1").data == {"id": 1, "b": None}
+    meta = api.get("/collections/things").data["meta"]
     assert (meta["sort_field"], meta["archive_field"]) == (None, None)
-    assert things.get("/fields/things/b").data["meta"]["group"] is None
+    assert api.get("/fields/things/b").data["meta"]["group"] is None
     with psycopg.connect(dsn) as connection:
         rows = connection.execute("SELECT fields FROM system_permissions ORDER BY id").fetchall()
     assert rows == [(["b"],), (["a"],)]

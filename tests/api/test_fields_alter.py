@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -13,9 +14,7 @@ import pytest
 from cms.config import Config
 from cms.structure import indexes
 from tests.client import Client
-from tests.things import furnished
-
-_numbers = itertools.count()
+from tests.things import Table, field, furnished, table
 
 TYPES = "string text uuid integer bigInteger float decimal boolean date time datetime timestamp json csv hash binary"
 
@@ -30,53 +29,65 @@ def make_things(admin: Client) -> None:
     admin.post("/collections", {"collection": "things", "schema": {}})
 
 
-@pytest.fixture
-def things(api: Client) -> Client:
-    """The administrator's client, with a collection "things"."""
-    return api
+@dataclass(frozen=True)
+class SpareFields:
+    """Fields of one collection, made at once: for each test one of the type that it wants."""
+
+    table: Table
+    names: Mapping[str, list[str]]
+
+    def take(self, type_name: str) -> str:
+        """Return the name of a field that no other test has had."""
+        return self.names[type_name].pop()
+
+    def path(self, name: str) -> str:
+        return f"/fields/{self.table.name}/{name}"
 
 
-@pytest.fixture
-def name() -> str:
-    """The name of a field that no other test has: they may share the collection."""
-    return f"f_{next(_numbers)}"
+@pytest.fixture(scope="module")
+def spare(admin: Client) -> SpareFields:
+    types = [*(row[0] for row in SURVIVING), *(row[0] for row in LOSING)]
+    wanted = Counter(types) + Counter(string=len(WRONG_NAMES))
+    names = {kind: [f"{kind}_{number}" for number in range(wanted[kind])] for kind in wanted}
+    fields = [field(name, kind) for kind, kinds_names in names.items() for name in kinds_names]
+    return SpareFields(table(admin, *fields), names)
 
 
-def add(api: Client, field: str, type_name: str, **more: object) -> Any:
-    return api.post("/fields/things", {"field": field, "type": type_name, **more}).data
+def add(api: Client, name: str, type_name: str, **more: object) -> Any:
+    return api.post("/fields/things", {"field": name, "type": type_name, **more}).data
 
 
-def change(api: Client, field: str, /, **changes: object) -> Any:
-    return api.patch(f"/fields/things/{field}", changes).data
+def change(api: Client, name: str, /, **changes: object) -> Any:
+    return api.patch(f"/fields/things/{name}", changes).data
 
 
 @pytest.mark.release
 def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(
-    things: Client, dsn: str
+    api: Client, dsn: str
 ) -> None:
     for type_name in TYPES.split():
-        add(things, f"plain_{type_name}", type_name)
+        add(api, f"plain_{type_name}", type_name)
     add(
-        things,
+        api,
         "a",
         "string",
         schema={"max_length": 9, "default_value": "it's", "is_unique": True, "comment": "c"},
     )
     add(
-        things,
+        api,
         "b",
         "decimal",
         schema={"numeric_precision": 5, "numeric_scale": 2, "default_value": 1.50},
     )
     add(
-        things,
+        api,
         "c",
         "timestamp",
         schema={"default_value": "now()", "is_nullable": False, "is_indexed": True},
     )
-    add(things, "d", "alias", meta={"special": ["alias", "no-data"], "options": {"a": 1}})
+    add(api, "d", "alias", meta={"special": ["alias", "no-data"], "options": {"a": 1}})
     add(
-        things,
+        api,
         "e",
         "json",
         schema={"default_value": [1.5]},
@@ -89,156 +100,151 @@ def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(
             " ADD COLUMN k int[], ADD COLUMN l smallint DEFAULT 1 + 2, ADD COLUMN m serial,"
             " ADD COLUMN n float8 DEFAULT 'NaN', ADD COLUMN o timestamptz DEFAULT 'infinity'"
         )
-    things.post("/utils/cache/clear")
-    records = things.get("/fields/things").data
+    api.post("/utils/cache/clear")
+    records = api.get("/fields/things").data
     for record in records:
-        assert things.patch(f"/fields/things/{record['field']}", record).data == record
-    assert things.patch("/fields/things", records).data == records
-    assert things.get("/fields/things").data == records
+        assert api.patch(f"/fields/things/{record['field']}", record).data == record
+    assert api.patch("/fields/things", records).data == records
+    assert api.get("/fields/things").data == records
 
 
-def test_settings_change_and_what_is_not_sent_stays(things: Client) -> None:
-    add(things, "a", "string", meta={"note": "first", "interface": "input"})
-    meta = change(things, "a", meta={"note": "second", "required": True})["meta"]
+def test_settings_change_and_what_is_not_sent_stays(api: Client) -> None:
+    add(api, "a", "string", meta={"note": "first", "interface": "input"})
+    meta = change(api, "a", meta={"note": "second", "required": True})["meta"]
     assert (meta["note"], meta["interface"], meta["required"]) == ("second", "input", True)
 
 
-def test_several_fields_change_together_or_not_at_all(things: Client) -> None:
-    add(things, "a", "string"), add(things, "b", "string")
+def test_several_fields_change_together_or_not_at_all(api: Client) -> None:
+    add(api, "a", "string"), add(api, "b", "string")
     changed = [
         {"field": "b", "meta": {"sort": 1}},
         {"field": "a", "meta": {"sort": 2}, "schema": {"max_length": 9}},
     ]
-    assert [record["field"] for record in things.patch("/fields/things", changed).data] == [
+    assert [record["field"] for record in api.patch("/fields/things", changed).data] == [
         "b",
         "a",
     ]
     changed = [{"field": "a", "schema": {"max_length": 5}}, {"field": "nowhere", "meta": {}}]
-    assert things.patch("/fields/things", changed).status == 404
-    assert things.get("/fields/things/a").data["schema"]["max_length"] == 9
-    assert things.patch("/fields/things", [changed[0], changed[0]]).codes == ["INVALID_PAYLOAD"]
+    assert api.patch("/fields/things", changed).status == 404
+    assert api.get("/fields/things/a").data["schema"]["max_length"] == 9
+    assert api.patch("/fields/things", [changed[0], changed[0]]).codes == ["INVALID_PAYLOAD"]
 
 
-@pytest.mark.parametrize(
-    ("before", "value", "after", "expected"),
-    [
-        ("integer", 5, "bigInteger", 5),
-        ("bigInteger", 5, "integer", 5),
-        ("integer", 5, "string", "5"),
-        ("integer", 5, "decimal", 5),
-        ("integer", 5, "float", 5),
-        ("float", 5.0, "integer", 5),
-        ("decimal", 1.5, "float", 1.5),
-        ("string", "007", "text", "007"),
-        ("text", "short", "string", "short"),
-        ("string", "7", "integer", 7),
-        ("string", "2024-02-29", "date", "2024-02-29"),
-        (
-            "text",
-            "0f0e0d0c-0b0a-4909-8807-060504030201",
-            "uuid",
-            "0f0e0d0c-0b0a-4909-8807-060504030201",
-        ),
-        ("date", "2024-02-29", "datetime", "2024-02-29T00:00:00"),
-        ("timestamp", "2024-02-29T10:00:00Z", "datetime", "2024-02-29T10:00:00"),
-        ("json", {"a": 1}, "text", '{"a":1}'),
-        ("boolean", True, "string", "true"),
-        ("boolean", True, "integer", 1),
-    ],
-)
+SURVIVING: list[tuple[str, Any, str, Any]] = [
+    ("integer", 5, "bigInteger", 5),
+    ("bigInteger", 5, "integer", 5),
+    ("integer", 5, "string", "5"),
+    ("integer", 5, "decimal", 5),
+    ("integer", 5, "float", 5),
+    ("float", 5.0, "integer", 5),
+    ("decimal", 1.5, "float", 1.5),
+    ("string", "007", "text", "007"),
+    ("text", "short", "string", "short"),
+    ("string", "7", "integer", 7),
+    ("string", "2024-02-29", "date", "2024-02-29"),
+    (
+        "text",
+        "0f0e0d0c-0b0a-4909-8807-060504030201",
+        "uuid",
+        "0f0e0d0c-0b0a-4909-8807-060504030201",
+    ),
+    ("date", "2024-02-29", "datetime", "2024-02-29T00:00:00"),
+    ("timestamp", "2024-02-29T10:00:00Z", "datetime", "2024-02-29T10:00:00"),
+    ("json", {"a": 1}, "text", '{"a":1}'),
+    ("boolean", True, "string", "true"),
+    ("boolean", True, "integer", 1),
+]
+
+
+@pytest.mark.parametrize(("before", "value", "after", "expected"), SURVIVING)
 def test_a_type_changes_when_every_value_survives(
-    admin: Client, name: str, before: str, value: Any, after: str, expected: Any
+    spare: SpareFields, before: str, value: Any, after: str, expected: Any
 ) -> None:
-    add(admin, name, before)
-    made = admin.post("/items/things", [{name: value}, {name: None}]).data
-    assert change(admin, name, type=after)["type"] == after
-    changed = [admin.get(f"/items/things/{item['id']}").data[name] for item in made]
+    name = spare.take(before)
+    items = spare.table.add({name: value}, {name: None})
+    assert spare.table.api.patch(spare.path(name), {"type": after}).data["type"] == after
+    changed = [spare.table.api.get(f"{spare.table.path}/{item['id']}").data[name] for item in items]
     assert changed == [expected, None]
 
 
-@pytest.mark.parametrize(
-    ("before", "value", "body"),
-    [
-        ("bigInteger", 2**40, {"type": "integer"}),
-        ("float", 1.5, {"type": "integer"}),
-        ("decimal", 1.25, {"schema": {"numeric_precision": 5, "numeric_scale": 1}}),
-        ("decimal", 1000, {"schema": {"numeric_precision": 3, "numeric_scale": 0}}),
-        ("string", "four", {"schema": {"max_length": 3}}),
-        ("text", "x" * 300, {"type": "string"}),
-        ("string", "007", {"type": "integer"}),
-        ("string", "x", {"type": "integer"}),
-        ("string", "x", {"type": "json"}),
-        ("timestamp", "2024-02-29T10:00:00Z", {"type": "date"}),
-        ("datetime", "2024-02-29T10:00:00", {"type": "time"}),
-        ("string", "x", {"type": "csv"}),
-        ("string", "x", {"type": "hash"}),
-        ("hash", "x", {"type": "string"}),
-        ("string", "x", {"type": "geometry"}),
-        ("string", "x", {"type": "alias"}),
-        ("string", "x", {"type": "unknown"}),
-        ("string", "x", {"type": None}),
-        ("string", None, {"schema": {"is_nullable": False}}),
-        ("string", "x", {"schema": {"is_primary_key": True}}),
-        ("string", "x", {"schema": {"has_auto_increment": True}}),
-        ("string", "x", {"schema": {"max_length": 0}}),
-        ("integer", 1, {"schema": {"max_length": 5}}),
-        ("integer", 1, {"schema": {"default_value": "x"}}),
-        ("integer", 1, {"schema": {"nonsense": 1}}),
-        ("string", "x", {"schema": {"default_value": "y" * 256}}),
-        ("date", "2024-02-29", {"type": "boolean"}),
-        ("uuid", "0f0e0d0c-0b0a-4909-8807-060504030201", {"type": "integer"}),
-    ],
-)
+LOSING: list[tuple[str, Any, dict[str, Any]]] = [
+    ("bigInteger", 2**40, {"type": "integer"}),
+    ("float", 1.5, {"type": "integer"}),
+    ("decimal", 1.25, {"schema": {"numeric_precision": 5, "numeric_scale": 1}}),
+    ("decimal", 1000, {"schema": {"numeric_precision": 3, "numeric_scale": 0}}),
+    ("string", "four", {"schema": {"max_length": 3}}),
+    ("text", "x" * 300, {"type": "string"}),
+    ("string", "007", {"type": "integer"}),
+    ("string", "x", {"type": "integer"}),
+    ("string", "x", {"type": "json"}),
+    ("timestamp", "2024-02-29T10:00:00Z", {"type": "date"}),
+    ("datetime", "2024-02-29T10:00:00", {"type": "time"}),
+    ("string", "x", {"type": "csv"}),
+    ("string", "x", {"type": "hash"}),
+    ("hash", "x", {"type": "string"}),
+    ("string", "x", {"type": "geometry"}),
+    ("string", "x", {"type": "alias"}),
+    ("string", "x", {"type": "unknown"}),
+    ("string", "x", {"type": None}),
+    ("string", None, {"schema": {"is_nullable": False}}),
+    ("string", "x", {"schema": {"is_primary_key": True}}),
+    ("string", "x", {"schema": {"has_auto_increment": True}}),
+    ("string", "x", {"schema": {"max_length": 0}}),
+    ("integer", 1, {"schema": {"max_length": 5}}),
+    ("integer", 1, {"schema": {"default_value": "x"}}),
+    ("integer", 1, {"schema": {"nonsense": 1}}),
+    ("string", "x", {"schema": {"default_value": "y" * 256}}),
+    ("date", "2024-02-29", {"type": "boolean"}),
+    ("uuid", "0f0e0d0c-0b0a-4909-8807-060504030201", {"type": "integer"}),
+]
+
+
+@pytest.mark.parametrize(("before", "value", "body"), LOSING)
 def test_a_change_that_would_lose_or_break_a_value_is_refused_whole(
-    admin: Client, name: str, before: str, value: Any, body: dict[str, Any]
+    admin: Client, spare: SpareFields, before: str, value: Any, body: dict[str, Any]
 ) -> None:
-    add(admin, name, before, schema={} if before == "hash" else {"default_value": None})
-    admin.post("/items/things", {name: value})
-    path = f"/fields/things/{name}"
+    name = spare.take(before)
+    (item,) = spare.table.add({name: value})
+    path = spare.path(name)
     record = admin.get(path).data
-    items = admin.get("/items/things").data
     answer = admin.patch(path, {"meta": {"note": "half done"}, **body})
-    assert answer.status == 400, answer.text
+    assert answer.status == 400, answer
     assert admin.get(path).data == record
-    assert admin.get("/items/things").data == items
+    assert admin.get(f"{spare.table.path}/{item['id']}").data == item
 
 
-def test_a_default_follows_a_change_of_type(things: Client) -> None:
-    add(things, "a", "integer", schema={"default_value": 5})
-    assert change(things, "a", type="string")["schema"]["default_value"] == "5"
+def test_a_default_follows_a_change_of_type(api: Client) -> None:
+    add(api, "a", "integer", schema={"default_value": 5})
+    assert change(api, "a", type="string")["schema"]["default_value"] == "5"
     assert (
-        change(things, "a", type="integer", schema={"default_value": 6})["schema"]["default_value"]
+        change(api, "a", type="integer", schema={"default_value": 6})["schema"]["default_value"]
         == 6
     )
-    add(things, "b", "date", schema={"default_value": "now()"})
-    assert change(things, "b", type="timestamp")["schema"]["default_value"] == "now()"
-    add(things, "c", "string", schema={"default_value": "x", "max_length": 5})
-    schema = change(things, "c", schema={"max_length": 9})["schema"]
+    add(api, "b", "date", schema={"default_value": "now()"})
+    assert change(api, "b", type="timestamp")["schema"]["default_value"] == "now()"
+    add(api, "c", "string", schema={"default_value": "x", "max_length": 5})
+    schema = change(api, "c", schema={"max_length": 9})["schema"]
     assert (schema["default_value"], schema["max_length"]) == ("x", 9)
-    assert things.patch("/fields/things/c", {"type": "integer"}).status == 400
+    assert api.patch("/fields/things/c", {"type": "integer"}).status == 400
 
 
-def test_an_expression_of_the_databases_is_never_taken_for_a_value(
-    things: Client, dsn: str
-) -> None:
-    add(things, "a", "string")
+def test_an_expression_of_the_databases_is_never_taken_for_a_value(api: Client, dsn: str) -> None:
+    add(api, "a", "string")
     with psycopg.connect(dsn) as connection:
         connection.execute("ALTER TABLE things ALTER COLUMN a SET DEFAULT 'x'::text || 'y'::text")
-    things.post("/utils/cache/clear")
+    api.post("/utils/cache/clear")
+    assert api.get("/fields/things/a").data["schema"]["default_value"] == "('x'::text || 'y'::text)"
+    assert api.patch("/fields/things/a", {"type": "text"}).status == 400
+    change(api, "a", schema={"max_length": 20})
+    assert api.post("/items/things", {}).data["a"] == "xy"
     assert (
-        things.get("/fields/things/a").data["schema"]["default_value"] == "('x'::text || 'y'::text)"
-    )
-    assert things.patch("/fields/things/a", {"type": "text"}).status == 400
-    change(things, "a", schema={"max_length": 20})
-    assert things.post("/items/things", {}).data["a"] == "xy"
-    assert (
-        change(things, "a", type="text", schema={"default_value": None})["schema"]["default_value"]
+        change(api, "a", type="text", schema={"default_value": None})["schema"]["default_value"]
         is None
     )
 
 
-def test_constraints_come_and_go(things: Client) -> None:
-    add(things, "a", "string")
+def test_constraints_come_and_go(api: Client) -> None:
+    add(api, "a", "string")
     for key, value in (
         ("is_nullable", False),
         ("is_nullable", True),
@@ -251,21 +257,21 @@ def test_constraints_come_and_go(things: Client) -> None:
         ("comment", "it's 100 %"),
         ("comment", None),
     ):
-        assert change(things, "a", schema={key: value})["schema"][key] == value
-        assert things.get("/fields/things/a").data["schema"][key] == value
+        assert change(api, "a", schema={key: value})["schema"][key] == value
+        assert api.get("/fields/things/a").data["schema"][key] == value
 
 
-def test_a_field_with_equal_values_does_not_become_unique(things: Client) -> None:
-    add(things, "a", "string")
-    things.post("/items/things", [{"a": "x"}, {"a": "x"}])
-    answer = things.patch("/fields/things/a", {"schema": {"is_unique": True}})
+def test_a_field_with_equal_values_does_not_become_unique(api: Client) -> None:
+    add(api, "a", "string")
+    api.post("/items/things", [{"a": "x"}, {"a": "x"}])
+    answer = api.patch("/fields/things/a", {"schema": {"is_unique": True}})
     assert (answer.status, answer.codes) == (400, ["RECORD_NOT_UNIQUE"])
 
 
-def test_a_key_may_grow_and_still_counts_up(things: Client) -> None:
-    things.post("/items/things", {})
-    assert change(things, "id", type="bigInteger")["schema"]["has_auto_increment"]
-    assert things.post("/items/things", {}).data["id"] == 2
+def test_a_key_may_grow_and_still_counts_up(api: Client) -> None:
+    api.post("/items/things", {})
+    assert change(api, "id", type="bigInteger")["schema"]["has_auto_increment"]
+    assert api.post("/items/things", {}).data["id"] == 2
     for body in (
         {"type": "string"},
         {"schema": {"is_nullable": True}},
@@ -273,27 +279,27 @@ def test_a_key_may_grow_and_still_counts_up(things: Client) -> None:
         {"schema": {"is_unique": False}},
         {"schema": {"is_primary_key": False}},
     ):
-        answer = things.patch("/fields/things/id", body)
+        answer = api.patch("/fields/things/id", body)
         assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), body
 
 
-def test_what_the_database_generates_is_not_set_otherwise(things: Client, dsn: str) -> None:
+def test_what_the_database_generates_is_not_set_otherwise(api: Client, dsn: str) -> None:
     with psycopg.connect(dsn) as connection:
         connection.execute(
             "ALTER TABLE things ADD COLUMN twice int GENERATED ALWAYS AS (id * 2) STORED"
         )
-    things.post("/utils/cache/clear")
-    assert things.get("/fields/things/twice").data["schema"]["is_generated"]
+    api.post("/utils/cache/clear")
+    assert api.get("/fields/things/twice").data["schema"]["is_generated"]
     for body in ({"type": "string"}, {"schema": {"default_value": 5}}):
-        assert things.patch("/fields/things/twice", body).codes == ["INVALID_PAYLOAD"]
+        assert api.patch("/fields/things/twice", body).codes == ["INVALID_PAYLOAD"]
 
 
 def test_a_large_table_gets_its_index_without_holding_up_writers(
-    things: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
+    api: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexes, "LARGE_BYTES", 0)
-    add(things, "a", "string")
-    things.post("/items/things", {"a": "x"})
+    add(api, "a", "string")
+    api.post("/items/things", {"a": "x"})
     with psycopg.connect(dsn) as connection:
         connection.execute("CREATE TABLE statements (query text)")
         connection.execute(
@@ -301,11 +307,12 @@ def test_a_large_table_gets_its_index_without_holding_up_writers(
             "INSERT INTO statements VALUES (current_query()); END $$"
         )
         connection.execute("CREATE EVENT TRIGGER seen ON ddl_command_end EXECUTE FUNCTION seen()")
-    assert change(things, "a", schema={"is_indexed": True})["schema"]["is_indexed"]
-    assert add(things, "b", "string", schema={"is_indexed": True})["schema"]["is_indexed"]
-    assert [
-        things.get(f"/fields/things/{field}").data["schema"]["is_indexed"] for field in "ab"
-    ] == [True, True]
+    assert change(api, "a", schema={"is_indexed": True})["schema"]["is_indexed"]
+    assert add(api, "b", "string", schema={"is_indexed": True})["schema"]["is_indexed"]
+    assert [api.get(f"/fields/things/{field}").data["schema"]["is_indexed"] for field in "ab"] == [
+        True,
+        True,
+    ]
     with psycopg.connect(dsn) as connection:
         queries = [query for (query,) in connection.execute("SELECT query FROM statements")]
     assert sum(query.startswith("CREATE INDEX CONCURRENTLY") for query in queries) == 2
@@ -313,17 +320,17 @@ def test_a_large_table_gets_its_index_without_holding_up_writers(
 
 
 def test_an_index_that_cannot_be_built_afterwards_leaves_no_half_and_says_so(
-    things: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
+    api: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexes, "LARGE_BYTES", 0)
-    add(things, "a", "text")
+    add(api, "a", "text")
     with psycopg.connect(
         dsn
     ) as connection:  # too long for an entry of a tree, and not to be compressed
         connection.execute(
             "INSERT INTO things (a) SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 500)"
         )
-    answer = things.patch("/fields/things/a", {"schema": {"is_indexed": True}})
+    answer = api.patch("/fields/things/a", {"schema": {"is_indexed": True}})
     assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
     assert "things.a" in answer.errors[0]["reason"]
     with psycopg.connect(dsn) as connection:
@@ -336,24 +343,24 @@ def test_an_index_that_cannot_be_built_afterwards_leaves_no_half_and_says_so(
 
 
 def test_a_renamed_field_keeps_its_data_and_everything_that_names_it_follows(
-    things: Client,
+    api: Client,
 ) -> None:
-    add(things, "a", "string", meta={"note": "kept"})
-    add(things, "b", "string", meta={"group": "a"})
-    things.post("/items/things", {"a": "x"})
+    add(api, "a", "string", meta={"note": "kept"})
+    add(api, "b", "string", meta={"group": "a"})
+    api.post("/items/things", {"a": "x"})
     body = {
         "sort_field": "a",
         "archive_field": "a",
         "display_template": "{{a}} {{ b }} {{aa}}",
         "item_duplication_fields": ["a", "b"],
     }
-    things.patch("/collections/things", {"meta": body})
-    record = change(things, "a", field="title")
+    api.patch("/collections/things", {"meta": body})
+    record = change(api, "a", field="title")
     assert (record["field"], record["meta"]["note"]) == ("title", "kept")
-    assert things.get("/items/things/1").data == {"id": 1, "title": "x", "b": None}
-    assert things.get("/fields/things/a").status == 404
-    assert things.get("/fields/things/b").data["meta"]["group"] == "title"
-    meta = things.get("/collections/things").data["meta"]
+    assert api.get("/items/things/1").data == {"id": 1, "title": "x", "b": None}
+    assert api.get("/fields/things/a").status == 404
+    assert api.get("/fields/things/b").data["meta"]["group"] == "title"
+    meta = api.get("/collections/things").data["meta"]
     assert {key: meta[key] for key in body} == {
         "sort_field": "title",
         "archive_field": "title",
@@ -362,43 +369,46 @@ def test_a_renamed_field_keeps_its_data_and_everything_that_names_it_follows(
     }
 
 
-def test_the_primary_key_may_be_renamed(things: Client) -> None:
-    things.post("/items/things", {})
-    change(things, "id", field="number")
-    assert things.get("/items/things/1").data == {"number": 1}
+def test_the_primary_key_may_be_renamed(api: Client) -> None:
+    api.post("/items/things", {})
+    change(api, "id", field="number")
+    assert api.get("/items/things/1").data == {"number": 1}
 
 
-def test_a_rename_and_another_change_happen_together(things: Client) -> None:
-    add(things, "a", "integer")
+def test_a_rename_and_another_change_happen_together(api: Client) -> None:
+    add(api, "a", "integer")
     record = change(
-        things, "a", field="b", type="string", meta={"note": "n"}, schema={"is_indexed": True}
+        api, "a", field="b", type="string", meta={"note": "n"}, schema={"is_indexed": True}
     )
     assert (record["field"], record["type"], record["meta"]["note"]) == ("b", "string", "n")
     assert record["schema"]["is_indexed"]
 
 
-@pytest.mark.parametrize("wrong", ["id", "1st", "", None, "a b", "x" * 64, "ctid"])
+WRONG_NAMES = ["id", "1st", "", None, "a b", "x" * 64, "ctid"]
+
+
+@pytest.mark.parametrize("wrong", WRONG_NAMES)
 def test_a_name_that_is_taken_or_is_none_is_refused(
-    admin: Client, name: str, wrong: object
+    admin: Client, spare: SpareFields, wrong: object
 ) -> None:
-    add(admin, name, "string")
-    answer = admin.patch(f"/fields/things/{name}", {"field": wrong, "meta": {"note": "half done"}})
+    path = spare.path(spare.take("string"))
+    answer = admin.patch(path, {"field": wrong, "meta": {"note": "half done"}})
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
-    assert admin.get(f"/fields/things/{name}").data["meta"]["note"] is None
+    assert admin.get(path).data["meta"]["note"] is None
 
 
 @pytest.fixture
-def library(things: Client) -> Client:
+def library(api: Client) -> Client:
     """things.author → authors, listed there as `things`; both have a field `name`."""
-    things.post(
+    api.post(
         "/collections",
         {"collection": "authors", "schema": {}, "fields": [{"field": "name", "type": "string"}]},
     )
-    add(things, "name", "string")
-    add(things, "author", "integer")
+    add(api, "name", "string")
+    add(api, "author", "integer")
     relation = {"collection": "things", "field": "author", "related_collection": "authors"}
-    assert things.post("/relations", {**relation, "meta": {"one_field": "things"}}).status == 200
-    return things
+    assert api.post("/relations", {**relation, "meta": {"one_field": "things"}}).status == 200
+    return api
 
 
 RULE = {

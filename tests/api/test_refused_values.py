@@ -10,25 +10,35 @@ from cms.items.transfer import imports
 from cms.items.write import nested
 from tests.client import Answer, Client
 from tests.members import may, member
-from tests.things import Stage, Table, field, table
+from tests.things import Stage, Table, field
 
 GRADE = "CHECK (((VALUE >= 1) AND (VALUE <= 6)))"
 
 
+CHECKED = """
+    CREATE TYPE {name}_mood AS ENUM ('sad', 'happy');
+    CREATE DOMAIN {name}_grade AS integer CHECK (VALUE BETWEEN 1 AND 6);
+    ALTER TABLE {name} ADD mood {name}_mood, ADD grade {name}_grade, ADD net inet,
+        ADD CONSTRAINT {name}_stars CHECK (stars BETWEEN 1 AND 5),
+        ADD CONSTRAINT {name}_both CHECK (stars < price)
+"""
+
+
+CHECKED_MORE = """;
+    CREATE DOMAIN {name}_code AS text CHECK (VALUE ~ '^[a-z]+$');
+    CREATE DOMAIN {name}_short AS {name}_code CHECK (length(VALUE) < 4);
+    ALTER TABLE {name} ADD hearts integer CHECK (hearts > 0), ADD short {name}_short,
+        ADD nets inet[], ADD slug text UNIQUE, ADD a integer REFERENCES {name},
+        ADD b integer NOT NULL DEFAULT 1 REFERENCES {name} ON DELETE CASCADE
+            DEFERRABLE INITIALLY IMMEDIATE
+"""
+
+
 @pytest.fixture
-def things(stage: Stage, admin: Client) -> Table:
-    made = table(
-        admin, field("name", "string"), field("stars", "integer"), field("price", "decimal")
+def things(stage: Stage) -> Table:
+    return stage.empty_table(
+        field("name", "string"), field("stars", "integer"), field("price", "decimal"), sql=CHECKED
     )
-    number = made.name.rpartition("_")[2]
-    stage.execute(
-        f"CREATE TYPE mood_{number} AS ENUM ('sad', 'happy');"
-        f"CREATE DOMAIN grade_{number} AS integer CHECK (VALUE BETWEEN 1 AND 6);"
-        f"ALTER TABLE {made.name} ADD mood mood_{number}, ADD grade grade_{number}, ADD net inet,"
-        f" ADD CONSTRAINT {made.name}_stars CHECK (stars BETWEEN 1 AND 5),"
-        f" ADD CONSTRAINT {made.name}_both CHECK (stars < price)"
-    )
-    return made
 
 
 def error_of(answer: Answer, *names: str) -> dict[str, Any]:
@@ -161,15 +171,10 @@ def test_the_focal_point_of_a_file_is_told_with_its_range(admin: Client, name: s
 
 
 @pytest.fixture
-def many(stage: Stage, things: Table) -> Table:
-    number = things.name.rpartition("_")[2]
-    stage.execute(
-        f"CREATE DOMAIN code_{number} AS text CHECK (VALUE ~ '^[a-z]+$');"
-        f"CREATE DOMAIN short_{number} AS code_{number} CHECK (length(VALUE) < 4);"
-        f"ALTER TABLE {things.name} ADD hearts integer CHECK (hearts > 0), ADD short short_{number},"
-        f" ADD nets inet[], ADD slug text UNIQUE, ADD a integer REFERENCES {things.name},"
-        f" ADD b integer NOT NULL DEFAULT 1 REFERENCES {things.name} ON DELETE CASCADE DEFERRABLE INITIALLY IMMEDIATE"
-    )
+def many(stage: Stage) -> Table:
+    """The same with more that the database checks, and one item."""
+    fields = [field("name", "string"), field("stars", "integer"), field("price", "decimal")]
+    things = stage.empty_table(*fields, sql=CHECKED + CHECKED_MORE)
     things.add({"id": 1, "slug": "taken", "b": 1})
     return things
 

@@ -1,18 +1,15 @@
-"""What a body of /collections, /fields or /relations says is done or
-refused with its place, never passed over.
-"""
+"""Every key of a body of /collections, /fields or /relations takes effect, or is refused by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import psycopg
 import pytest
 
 from cms.config import Config
 from tests.client import Client
-from tests.things import field, furnished, table
+from tests.things import Stage, Table, field, furnished, table
 
 NEW: dict[str, Any] = {"collection": "new", "schema": {}}
 
@@ -31,10 +28,10 @@ def make_articles(admin: Client) -> None:
     assert admin.post("/relations", {**relation, "meta": {"one_field": "articles"}}).status == 200
 
 
-@pytest.fixture
-def things(api: Client) -> Client:
-    """The administrator's client, with articles that have an author."""
-    return api
+@pytest.fixture(scope="module")
+def typed(admin: Client) -> Table:
+    """A collection with a field of each type, `a_string` and the like; its type stays."""
+    return table(admin, *(field(f"a_{kind}", kind) for kind in dict.fromkeys(MISFITS)))
 
 
 @pytest.mark.parametrize(
@@ -93,69 +90,67 @@ def test_a_key_that_would_do_nothing_is_refused(
     assert [admin.get(path).data for path in ("/collections", "/fields", "/relations")] == before
 
 
-def test_the_record_of_a_relation_may_be_sent_back_to_either_side(things: Client) -> None:
-    record = things.get("/relations/articles/author").data
+def test_the_record_of_a_relation_may_be_sent_back_to_either_side(admin: Client) -> None:
+    record = admin.get("/relations/articles/author").data
     for path in ("/relations/articles/author", "/relations/authors/articles"):
-        assert things.patch(path, record).data == record
-    assert (
-        things.patch(
-            "/relations/authors/articles", {"collection": "authors", "field": "articles"}
-        ).data
-        == record
-    )
+        assert admin.patch(path, record).data == record
+    side = {"collection": "authors", "field": "articles"}
+    assert admin.patch("/relations/authors/articles", side).data == record
 
 
 @pytest.mark.parametrize("setting", ["is_unique", "is_primary_key"])
-def test_the_index_of_a_unique_column_is_not_taken_away_alone(api: Client, setting: str) -> None:
-    things = table(api, {"field": "code", "type": "string", "schema": {setting: True}})
+def test_the_index_of_a_unique_column_is_not_taken_away_alone(admin: Client, setting: str) -> None:
+    things = table(admin, {"field": "code", "type": "string", "schema": {setting: True}})
     path = f"/fields/{things.name}/code"
-    record = api.get(path).data
-    answer = api.patch(path, {"schema": {"is_indexed": False}})
+    record = admin.get(path).data
+    answer = admin.patch(path, {"schema": {"is_indexed": False}})
     assert (answer.status, answer.codes, answer.errors[0]["field"]) == (
         400,
         ["INVALID_PAYLOAD"],
         "schema.is_indexed",
     )
-    assert api.patch(path, record).data == record
+    assert admin.patch(path, record).data == record
 
 
-def test_a_column_may_lose_its_uniqueness_and_its_index_together(api: Client) -> None:
-    things = table(api, field("code", "string", is_unique=True))
-    schema = api.patch(
+def test_a_column_may_lose_its_uniqueness_and_its_index_together(admin: Client) -> None:
+    things = table(admin, field("code", "string", is_unique=True))
+    schema = admin.patch(
         f"/fields/{things.name}/code", {"schema": {"is_unique": False, "is_indexed": False}}
     ).data["schema"]
     assert (schema["is_unique"], schema["is_indexed"]) == (False, False)
 
 
-MISFITS = [
-    ("integer", "uuid"),
-    ("string", "date-created"),
-    ("integer", "date-updated"),
-    ("integer", "user-created"),
-    ("json", "role-updated"),
-    ("integer", "hash"),
-    ("json", "cast-csv"),
-    ("date", "cast-json"),
-    ("string", "cast-boolean"),
-    ("string", "geometry"),
-    ("integer", "o2m"),
-]
+MISFITS = {
+    "integer": ("uuid", "date-updated", "user-created", "hash", "o2m"),
+    "string": ("date-created", "cast-boolean", "geometry"),
+    "json": ("role-updated", "cast-csv"),
+    "date": ("cast-json",),
+}
+"""Markers that do not fit, by type."""
 
 
-@pytest.mark.parametrize(("type_name", "special"), MISFITS)
+def refused_markers(fields: Table, kind: str, special: object) -> list[dict[str, Any]]:
+    """Return the errors of a new field with markers, and of markers for one of the same type."""
+    new = {"field": "b", "type": kind, "meta": {"special": special}}
+    answers = (
+        fields.api.post(f"/fields/{fields.name}", new),
+        fields.api.patch(f"/fields/{fields.name}/a_{kind}", {"meta": {"special": special}}),
+    )
+    for answer in answers:
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
+        assert answer.errors[0]["field"] == "meta.special", answer
+    return [answer.errors[0] for answer in answers]
+
+
+@pytest.mark.parametrize(
+    ("kind", "special"), [(kind, special) for kind in MISFITS for special in MISFITS[kind]]
+)
 def test_a_marker_that_does_not_fit_the_type_is_refused(
-    admin: Client, type_name: str, special: str
+    typed: Table, kind: str, special: str
 ) -> None:
-    things = table(admin, field("a", type_name))
-    made = admin.post(f"/fields/{things.name}", field("b", type_name, special=special))
-    changed = admin.patch(f"/fields/{things.name}/a", {"meta": {"special": [special]}})
-    for answer in (made, changed):
-        assert (answer.status, answer.codes, answer.errors[0]["field"]) == (
-            400,
-            ["INVALID_PAYLOAD"],
-            "meta.special",
-        ), answer
-    assert [record["field"] for record in admin.get(f"/fields/{things.name}").data] == ["id", "a"]
+    before = typed.api.get(f"/fields/{typed.name}").data
+    refused_markers(typed, kind, [special])
+    assert typed.api.get(f"/fields/{typed.name}").data == before
 
 
 @pytest.mark.parametrize(
@@ -169,19 +164,9 @@ def test_a_marker_that_does_not_fit_the_type_is_refused(
         ([None], "it must be an array of strings"),
     ],
 )
-def test_a_marker_that_there_is_not_is_refused(admin: Client, special: object, reason: str) -> None:
-    things = table(admin, field("a", "string"))
-    made = admin.post(
-        f"/fields/{things.name}", {"field": "b", "type": "string", "meta": {"special": special}}
-    )
-    changed = admin.patch(f"/fields/{things.name}/a", {"meta": {"special": special}})
-    for answer in (made, changed):
-        assert (answer.status, answer.codes, answer.errors[0]["field"]) == (
-            400,
-            ["INVALID_PAYLOAD"],
-            "meta.special",
-        ), answer
-        assert reason in answer.errors[0]["message"], answer
+def test_a_marker_that_there_is_not_is_refused(typed: Table, special: object, reason: str) -> None:
+    for error in refused_markers(typed, "string", special):
+        assert reason in error["message"], error
 
 
 def test_a_marker_that_does_nothing_here_is_kept(admin: Client) -> None:
@@ -206,40 +191,37 @@ GERMAN = {"language": "de-DE", "translation": "Artikel", "singular": "Artikel", 
     ],
 )
 def test_translations_of_another_shape_are_refused(
-    admin: Client, translations: object, reason: str
+    admin: Client, typed: Table, translations: object, reason: str
 ) -> None:
-    things = table(admin, field("a", "string"))
     meta = {"meta": {"translations": translations}}
     for answer in (
         admin.post("/collections", {"collection": "never", "schema": {}, **meta}),
-        admin.patch(f"/collections/{things.name}", meta),
-        admin.post(f"/fields/{things.name}", {"field": "b", "type": "string", **meta}),
-        admin.patch(f"/fields/{things.name}/a", meta),
+        admin.patch(f"/collections/{typed.name}", meta),
+        admin.post(f"/fields/{typed.name}", {"field": "b", "type": "string", **meta}),
+        admin.patch(f"/fields/{typed.name}/a_string", meta),
     ):
         assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
         assert answer.errors[0]["field"] == "meta.translations", answer
         assert reason in answer.errors[0]["message"], answer
 
 
-def test_translations_are_kept(admin: Client) -> None:
-    things = table(admin, field("a", "string"))
-    for given in ([GERMAN], [], None):
-        for path in (f"/collections/{things.name}", f"/fields/{things.name}/a"):
-            assert (
-                admin.patch(path, {"meta": {"translations": given}}).data["meta"]["translations"]
-                == given
-            )
+def test_translations_are_kept(admin: Client, typed: Table) -> None:
+    for translations in ([GERMAN], [], None):
+        body = {"meta": {"translations": translations}}
+        for path in (f"/collections/{typed.name}", f"/fields/{typed.name}/a_string"):
+            assert admin.patch(path, body).data["meta"]["translations"] == translations
 
 
 @pytest.mark.parametrize(
     "address", [5, "", "articles", "javascript:alert(1)", "https://x/a b", "/a\nb", ["/a"]]
 )
-def test_a_preview_address_that_is_none_is_refused(admin: Client, address: object) -> None:
-    things = table(admin, field("a", "string"))
+def test_a_preview_address_that_is_none_is_refused(
+    admin: Client, typed: Table, address: object
+) -> None:
     meta = {"meta": {"preview_url": address}}
     for answer in (
         admin.post("/collections", {"collection": "never", "schema": {}, **meta}),
-        admin.patch(f"/collections/{things.name}", meta),
+        admin.patch(f"/collections/{typed.name}", meta),
     ):
         assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
         assert answer.errors[0]["field"] == "meta.preview_url", answer
@@ -249,50 +231,43 @@ def test_a_preview_address_that_is_none_is_refused(admin: Client, address: objec
     "address",
     ["https://example.com/{{ slug }}?draft=1", "/articles/{{id}}", "{{site.url}}/{{id}}", None],
 )
-def test_a_preview_address_is_kept(admin: Client, address: str | None) -> None:
-    things = table(admin, field("a", "string"))
-    changed = admin.patch(f"/collections/{things.name}", {"meta": {"preview_url": address}}).data
+def test_a_preview_address_is_kept(admin: Client, typed: Table, address: str | None) -> None:
+    changed = admin.patch(f"/collections/{typed.name}", {"meta": {"preview_url": address}}).data
     assert changed["meta"]["preview_url"] == address
 
 
-def test_a_type_changes_only_into_one_that_its_markers_fit(api: Client) -> None:
+def test_a_type_changes_only_into_one_that_its_markers_fit(admin: Client) -> None:
     things = table(
-        api, field("made", "timestamp", special="date-created"), field("done", "boolean")
+        admin, field("created", "timestamp", special="date-created"), field("done", "boolean")
     )
-    assert (
-        api.patch(f"/fields/{things.name}/made", {"type": "string"}).errors[0]["field"]
-        == "meta.special"
-    )
-    assert api.patch(f"/fields/{things.name}/made", {"type": "datetime"}).data["meta"][
-        "special"
-    ] == ["date-created"]
-    assert (
-        api.patch(f"/fields/{things.name}/done", {"type": "string"}).data["meta"]["special"] is None
-    )
-
-
-def test_a_marker_from_before_may_be_sent_back_with_its_record(api: Client, dsn: str) -> None:
-    things = table(api, field("a", "integer"))
-    with psycopg.connect(dsn) as connection:
-        connection.execute("UPDATE system_fields SET special = '{date-created}' WHERE field = 'a'")
-    record = api.get(f"/fields/{things.name}/a").data
+    created, done = (f"/fields/{things.name}/{name}" for name in ("created", "done"))
+    assert admin.patch(created, {"type": "string"}).errors[0]["field"] == "meta.special"
+    record = admin.patch(created, {"type": "datetime"}).data
     assert record["meta"]["special"] == ["date-created"]
-    assert api.patch(f"/fields/{things.name}/a", record).data == record
+    assert admin.patch(done, {"type": "string"}).data["meta"]["special"] is None
 
 
-def test_a_hash_has_room_for_what_argon2_makes(api: Client) -> None:
-    things = table(api, field("word", "hash"), field("short", "string", max_length=127))
-    assert api.get(f"/fields/{things.name}/word").data["schema"]["max_length"] == 255
+def test_a_marker_from_before_may_be_sent_back_with_its_record(stage: Stage) -> None:
+    things = table(stage.admin, field("a", "integer"))
+    stage.execute(
+        f"UPDATE system_fields SET special = '{{date-created}}' WHERE collection = '{things.name}'"
+    )
+    record = stage.admin.get(f"/fields/{things.name}/a").data
+    assert record["meta"]["special"] == ["date-created"]
+    assert stage.admin.patch(f"/fields/{things.name}/a", record).data == record
+
+
+def test_a_hash_has_room_for_what_argon2_makes(admin: Client) -> None:
+    things = table(admin, field("word", "hash"), field("short", "string", max_length=127))
+    path = f"/fields/{things.name}"
+    assert admin.get(f"{path}/word").data["schema"]["max_length"] == 255
     for answer in (
-        api.post(f"/fields/{things.name}", field("b", "hash", max_length=127)),
-        api.post(f"/fields/{things.name}", field("b", "string", max_length=127, special="hash")),
-        api.patch(f"/fields/{things.name}/word", {"schema": {"max_length": 127}}),
-        api.patch(f"/fields/{things.name}/short", {"meta": {"special": ["hash"]}}),
+        admin.post(path, field("b", "hash", max_length=127)),
+        admin.post(path, field("b", "string", max_length=127, special="hash")),
+        admin.patch(f"{path}/word", {"schema": {"max_length": 127}}),
+        admin.patch(f"{path}/short", {"meta": {"special": ["hash"]}}),
     ):
-        assert (answer.status, answer.codes, answer.errors[0]["field"]) == (
-            400,
-            ["INVALID_PAYLOAD"],
-            "schema.max_length",
-        ), answer
-    assert api.patch(f"/fields/{things.name}/word", {"schema": {"max_length": 128}}).status == 200
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
+        assert answer.errors[0]["field"] == "schema.max_length", answer
+    assert admin.patch(f"{path}/word", {"schema": {"max_length": 128}}).status == 200
     assert things.add({"word": "x" * 300})[0]["word"] == "**********"

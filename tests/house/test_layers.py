@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
+from collections.abc import Iterator
 
-import cms
 from cms.schema.types import TYPES
+from tests.house.source_modules import SourceModule, source_modules
 
-ROOT = Path(cms.__file__).parent
 LAYERS = (
     "base",
     "web",
@@ -36,16 +34,6 @@ LAYERS = (
 TOP = {"app", "__main__", "cli", "gunicorn_process", "tasks"}
 
 
-def imports(path: Path) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
-
-
 def layer(module: str) -> str:
     parts = module.split(".")[1:]
     if parts and parts[0] in TOP:
@@ -56,18 +44,17 @@ def layer(module: str) -> str:
     return "base"
 
 
-def modules() -> list[tuple[str, Path]]:
-    return [
-        (".".join(("cms", *path.relative_to(ROOT).with_suffix("").parts)), path)
-        for path in ROOT.rglob("*.py")
-    ]
+def modules() -> Iterator[tuple[str, SourceModule]]:
+    """Yield each module of the service with its dotted name."""
+    for source in source_modules("cms"):
+        yield ".".join(source.path.with_suffix("").parts), source
 
 
 def test_imports_run_downwards_only() -> None:
     violations = [
         f"{module} imports {name}"
-        for module, path in modules()
-        for name in imports(path)
+        for module, source in modules()
+        for name in source.imports
         if name.startswith("cms.") and LAYERS.index(layer(name)) > LAYERS.index(layer(module))
     ]
     assert violations == []
@@ -84,8 +71,8 @@ def test_only_the_database_knows_psycopg_and_only_http_knows_falcon() -> None:
     }
     violations = [
         f"{module} imports {name}"
-        for module, path in modules()
-        for name in imports(path)
+        for module, source in modules()
+        for name in source.imports
         if layer(module) not in rooms.get(name.split(".")[0], {layer(module)})
     ]
     assert violations == []
@@ -109,8 +96,8 @@ WITHOUT_RAW = ("cms.query.sql.", "cms.query.plan.")
 def test_neither_planner_nor_printer_knows_names_and_raw_filters() -> None:
     violations = [
         f"{module} imports {name}"
-        for module, path in modules()
-        for name in imports(path)
+        for module, source in modules()
+        for name in source.imports
         if module.startswith(WITHOUT_RAW) and name.startswith("cms.") and name.split(".")[-1] in RAW
     ]
     assert violations == []
@@ -119,8 +106,8 @@ def test_neither_planner_nor_printer_knows_names_and_raw_filters() -> None:
 def test_only_the_guard_makes_what_the_planner_takes() -> None:
     violations = [
         f"{module} imports {name}"
-        for module, path in modules()
-        for name in imports(path)
+        for module, source in modules()
+        for name in source.imports
         if name.startswith("cms.query.plan.") and name.split(".")[-1] in GUARDED
         if layer(module) not in ("access", "query.plan")
     ]
@@ -129,13 +116,10 @@ def test_only_the_guard_makes_what_the_planner_takes() -> None:
 
 def test_nothing_is_decided_by_the_name_of_a_field_type() -> None:
     """What a type is like is an attribute of its entry in cms/schema/types."""
-    violations: list[str] = []
-    for module, path in modules():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Compare) and "type" in ast.unparse(node):
-                constants = [
-                    part.value for part in ast.walk(node) if isinstance(part, ast.Constant)
-                ]
-                if any(constant in TYPES for constant in constants if isinstance(constant, str)):
-                    violations.append(f"{module}: {ast.unparse(node)}")
+    violations = [
+        f"{module}: {comparison.code}"
+        for module, source in modules()
+        for comparison in source.comparisons
+        if "type" in comparison.code and not comparison.texts.isdisjoint(TYPES)
+    ]
     assert violations == []

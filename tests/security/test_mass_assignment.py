@@ -193,11 +193,24 @@ def imported(caller: Client, collection: str, *items: Json) -> Iterator[Answer]:
             )
 
 
-@pytest.mark.parametrize("body", USER_FIELDS, ids=lambda body: next(iter(body)))
-def test_admin_only_fields_of_users_are_out_of_reach(stage: Stage, body: Json) -> None:
-    posts = table(stage.admin, field("author", "uuid"))
-    relation = {"collection": posts.name, "field": "author", "related_collection": "system_users"}
+@pytest.fixture(scope="module")
+def posts(stage: Stage) -> Table:
+    """A collection whose `author` is a user."""
+    return pointing(stage, "author", "system_users")
+
+
+def pointing(stage: Stage, name: str, target: str) -> Table:
+    """Make a collection with one field, which points to a system collection."""
+    collection = table(stage.admin, field(name, "uuid"))
+    relation = {"collection": collection.name, "field": name, "related_collection": target}
     assert stage.admin.post("/relations", relation).status == 200
+    return collection
+
+
+@pytest.mark.parametrize("body", USER_FIELDS, ids=lambda body: next(iter(body)))
+def test_admin_only_fields_of_users_are_out_of_reach(
+    stage: Stage, posts: Table, body: Json
+) -> None:
     permissions = [
         may(name, action=action) for name in ("system_users", posts.name) for action in ACTIONS
     ]
@@ -294,17 +307,22 @@ OWNED: list[Json] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def books(files: House) -> Table:
+    """A collection whose `cover` is a file."""
+    return pointing(files.stage, "cover", "system_files")
+
+
 @pytest.mark.parametrize("body", OWNED, ids=lambda body: next(iter(body)))
-def test_what_belongs_to_the_storage_is_set_by_no_request(files: House, body: Json) -> None:
+def test_what_belongs_to_the_storage_is_set_by_no_request(
+    files: House, books: Table, body: Json
+) -> None:
     stage = files.stage
-    posts = table(stage.admin, field("cover", "uuid"))
-    relation = {"collection": posts.name, "field": "cover", "related_collection": "system_files"}
-    assert stage.admin.post("/relations", relation).status == 200
     permissions = [
-        may(name, action=action) for name in ("system_files", posts.name) for action in ACTIONS
+        may(name, action=action) for name in ("system_files", books.name) for action in ACTIONS
     ]
     file = files.add(b"content", "a.txt")
-    (post,) = posts.add({"cover": file["id"]})
+    (book,) = books.add({"cover": file["id"]})
     ((name, value),) = body.items()
     for caller in (stage.admin, member(stage, *permissions)):
         with files.nothing_stays():
@@ -325,8 +343,8 @@ def test_what_belongs_to_the_storage_is_set_by_no_request(files: House, body: Js
                 caller.patch("/files", {"keys": [file["id"]], "data": body}),
                 caller.post("/items/system_files", body),
                 caller.patch(f"/items/system_files/{file['id']}", body),
-                caller.post(posts.path, {"cover": body}),
-                caller.patch(f"{posts.path}/{post['id']}", {"cover": {"id": file["id"], **body}}),
+                caller.post(books.path, {"cover": body}),
+                caller.patch(f"{books.path}/{book['id']}", {"cover": {"id": file["id"], **body}}),
                 caller.post(
                     "/batch",
                     {

@@ -1,0 +1,88 @@
+"""What the tests of the project's shape look at in its Python modules, found in one walk of each."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent.parent
+FOLDERS = ("cms", "tests", "bench")
+
+
+class Function(NamedTuple):
+    name: str
+    lines: int
+    """How many lines follow that of its `def`."""
+    parameters: int
+
+
+class SourceModule(NamedTuple):
+    """A module, without its syntax tree: thousands of nodes that stay slow down the collector."""
+
+    path: Path
+    """Below the project's folder."""
+    line_count: int
+    functions: list[Function]
+    imports: set[str]
+    """Modules, and `module.name` where a name is imported from one."""
+    packed_assignments: list[int]
+    """The lines of `a, b = x, y`; `a, b = pair` takes one value apart, and is none."""
+    nested_conditionals: list[int]
+    """The lines of `a if x else b if y else c`, in whichever of its parts."""
+    comparisons: list[Comparison]
+
+
+class Comparison(NamedTuple):
+    code: str
+    texts: set[str]
+    """The strings in it."""
+
+
+@cache
+def source_modules(folder: str) -> tuple[SourceModule, ...]:
+    """Read all modules of one of the project's folders."""
+    return tuple(_read(path) for path in sorted((ROOT / folder).rglob("*.py")))
+
+
+def _read(path: Path) -> SourceModule:
+    text = path.read_text()
+    module = SourceModule(path.relative_to(ROOT), text.count("\n"), [], set(), [], [], [])
+    for node in ast.walk(ast.parse(text)):
+        _note(module, node)
+    return module
+
+
+def _note(module: SourceModule, node: ast.AST) -> None:
+    """Add to a module's lists what they need of one of its nodes."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            module.functions.append(_function(node))
+        case ast.Import():
+            module.imports.update(alias.name for alias in node.names)
+        case ast.ImportFrom(module=str(source)):
+            module.imports.update(f"{source}.{alias.name}" for alias in node.names)
+        case ast.Assign(value=ast.Tuple()):
+            if any(isinstance(target, ast.Tuple) for target in node.targets):
+                module.packed_assignments.append(node.lineno)
+        case ast.IfExp():
+            if any(isinstance(part, ast.IfExp) for part in ast.walk(node) if part is not node):
+                module.nested_conditionals.append(node.lineno)
+        case ast.Compare():
+            module.comparisons.extend(_comparison(node))
+
+
+def _function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
+    parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    return Function(node.name, (node.end_lineno or 0) - node.lineno, len(parameters))
+
+
+def _comparison(node: ast.Compare) -> list[Comparison]:
+    """Return a comparison if there are strings in it."""
+    texts = {
+        part.value
+        for part in ast.walk(node)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    }
+    return [Comparison(ast.unparse(node), texts)] if texts else []
