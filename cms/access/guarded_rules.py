@@ -22,6 +22,20 @@ class GuardedRule:
 
     source: object
     predicate: Predicate = field(compare=False)
+    _hash: int | None = field(default=None, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Rules are part of the keys of cached statements, and a source may be large: its hash is
+        # computed once, and not for each request.
+        try:
+            object.__setattr__(self, "_hash", hash(self.source))
+        except TypeError:
+            return
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            raise TypeError("a rule that compares with a geometry has no hash")
+        return self._hash
 
 
 UNRESTRICTED = GuardedRule(EVERYTHING, EVERY_ROW)

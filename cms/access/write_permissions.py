@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from cachebox import LRUCache
+
 from cms.access.abilities import effective_grants
 from cms.access.guard import view_of
 from cms.access.guarded_rules import (
@@ -33,14 +35,25 @@ class RowRules:
     after: GuardedRule | None = None
 
 
-@dataclass(slots=True)
+MAX_RULES_AFTER = 1_000
+"""Combinations of changed fields whose rule is kept: clients choose them."""
+
+
+@dataclass(frozen=True, slots=True)
 class WritePermissions:
-    """The permissions of one caller to write; each rule is guarded only once."""
+    """The permissions of one policy to write.
+
+    Callers with the same policy share it as long as their snapshot lasts, so that each rule is
+    guarded and combined only once.
+    """
 
     policy: Policy
     catalogue: Catalogue
     _grants: dict[GrantKey, tuple[GuardedGrant, ...]] = field(default_factory=dict)
-    _rules_after: dict[tuple[str, frozenset[str]], GuardedRule | None] = field(default_factory=dict)
+    _row_rules: dict[GrantKey, RowRules | None] = field(default_factory=dict)
+    _rules_after: LRUCache[tuple[str, frozenset[str]], GuardedRule | None] = field(
+        default_factory=lambda: LRUCache(MAX_RULES_AFTER)
+    )
 
     def grants(self, collection: Collection, action: str) -> tuple[GuardedGrant, ...]:
         """Return the grants for an action; raises `Refused` FORBIDDEN where there are none."""
@@ -56,11 +69,11 @@ class WritePermissions:
 
         The same fields get the same object.
         """
-        key = collection.name, frozenset(names)
-        if key not in self._rules_after:
-            grants = self.grants(collection, "update")
-            self._rules_after[key] = _rule_after(grants, sorted(key[1]))
-        return self._rules_after[key]
+        changed = frozenset(names)
+        grants = self.grants(collection, "update")
+        return self._rules_after.setdefault_with(
+            (collection.name, changed), lambda: _rule_after(grants, sorted(changed))
+        )
 
     def writable_fields(
         self, collection: Collection, actions: Iterable[str]
@@ -88,6 +101,12 @@ class WritePermissions:
         None where only the row tells: of several permissions to change it, those count that hold
         for it.
         """
+        key = collection.name, action
+        if key not in self._row_rules:
+            self._row_rules[key] = self._new_row_rules(collection, action)
+        return self._row_rules[key]
+
+    def _new_row_rules(self, collection: Collection, action: str) -> RowRules | None:
         if self.is_unrestricted(collection, action):
             return RowRules()
         grants = self.grants(collection, action)

@@ -35,7 +35,11 @@ class WriteAuthorizer:
 
     def __init__(self, store: Store, context: RequestContext) -> None:
         self._context = context
-        self.permissions = WritePermissions(context.actor.policy, context.snapshot.catalogue)
+        policy = context.actor.policy
+        self.permissions: WritePermissions = context.snapshot.derived.setdefault_with(
+            ("write permissions", policy),
+            lambda: WritePermissions(policy, context.snapshot.catalogue),
+        )
         self._validator = PayloadValidator(store, context)
         self._completer = RowCompleter(context, self.permissions, self._validator)
 
