@@ -12,9 +12,6 @@ from cms.schema.archive import archive_defaults
 from cms.schema.model import Collection, Field
 from cms.schema.payload import Values, invalid_item
 
-PENDING_KEY = ""
-"""Stands in a row for the key of a related item that is not written yet."""
-
 
 @dataclass(frozen=True, slots=True)
 class Writer:

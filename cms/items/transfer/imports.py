@@ -246,12 +246,10 @@ class _Import:
         stored = self._stored_rows(items)
         root = authorizer.complete(items, parser.problems, stored=stored)
         context = self._executor.context
-        # What is nested is not resolved yet, but its objects are no keys that could be asked about.
-        to_one = frozenset(to_one.name for to_one in items.to_one)
         refuse(
             parser.problems,
             context.snapshot.catalogue,
-            [AskedSet(root.collection, root.rows, to_one)],
+            [AskedSet(root.collection, root.rows)],
             is_permitted=context.actor.policy.is_admin,
         )
         if self._problems.is_full:

@@ -16,10 +16,10 @@ from cms.database.error_mapping import Conflict, Stale, UnexpectedError, databas
 from cms.errors import MAX_PROBLEMS, STATUS, Problem, Refused
 from cms.fragment import Fragment
 from cms.items.write.conflicts import describe_check, with_field
+from cms.items.write.parsed import PendingKey
 from cms.items.write.problems import Problems, with_position
 from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet
 from cms.query.sql import questions
-from cms.schema.auto_fields import PENDING_KEY
 from cms.schema.model import Catalogue, Check, Collection, Field, ForeignKey
 from cms.schema.system import system_table
 from cms.store.refusals import RunQuestion
@@ -33,17 +33,15 @@ class _LimitReached(Exception):
 
 
 class AskedSet(NamedTuple):
-    """Rows of one collection whose values are asked about; `to_one` are fields of nested objects."""
+    """Rows of one collection whose values are asked about."""
 
     collection: Collection
     rows: Sequence[ResolvedRow]
-    to_one: frozenset[str] = frozenset()
 
 
 def asked_set(resolved: ResolvedSet, rows: Sequence[ResolvedRow] | None = None) -> AskedSet:
     """Return what is asked about a set, whose rows may have changed since it was resolved."""
-    to_one = frozenset(to_one.name for to_one in resolved.to_one)
-    return AskedSet(resolved.collection, resolved.rows if rows is None else rows, to_one)
+    return AskedSet(resolved.collection, resolved.rows if rows is None else rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,14 +270,11 @@ Rows that hold nothing are left out, and those whose value is not known yet.
 
 
 def _values_of(asked: AskedSet, column: Field) -> _Values:
-    is_to_one = column.name in asked.to_one
     values: _Values = {}
     for number, row in enumerate(asked.rows):
         value = row.values.get(column.name)
-        is_reference = is_to_one or (row.owner is not None and row.owner.field == column.name)
-        if value is None or (value == PENDING_KEY and is_reference):
-            continue
-        values[number] = value
+        if value is not None and not isinstance(value, PendingKey):
+            values[number] = value
     return values
 
 

@@ -27,6 +27,18 @@ from cms.items.write.problems import PayloadPosition
 from cms.query.plan.links import Link
 from cms.schema.model import Collection
 
+
+class PendingKey(str):
+    """Stands in a row for the key of a related item that is not written yet.
+
+    It is a text like all values of rows, and told from any other by its type.
+    """
+
+    __slots__ = ()
+
+
+PENDING_KEY = PendingKey()
+
 RowValues = Mapping[str, str | None]
 """The values of a row by their columns, as texts that PostgreSQL reads."""
 

@@ -11,6 +11,7 @@ from typing import cast
 
 from cms.errors import Problem, forbidden, invalid_payload
 from cms.items.write.parsed import (
+    PENDING_KEY,
     ColumnRows,
     Expects,
     ListRemoval,
@@ -21,7 +22,6 @@ from cms.items.write.parsed import (
 from cms.items.write.payload_builder import RowBuilder, SetBuilder, ToManyBuilder, ToOneBuilder
 from cms.items.write.problems import PayloadPosition, Problems
 from cms.query.plan.links import Link, link_of
-from cms.schema.auto_fields import PENDING_KEY
 from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import ItemParser, ParsedItem, invalid_item, value_problem
 from cms.schema.types.field_type import Trait
