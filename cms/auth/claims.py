@@ -1,4 +1,4 @@
-"""The claims of a user at the moment of a login, and the activity on accounts."""
+"""The claims of a user at the moment of a login."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cms.access.ip_addresses import networks_of, require_address
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import invalid_token
-from cms.store.identity import ClientInfo, Identity
+from cms.store.identity import Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,3 @@ def user_claims(transaction: Transaction, identity: Identity) -> UserClaims:
         raise invalid_token()
     require_address(networks_of(jsontext.loads_stored(networks)), identity.client.ip)
     return UserClaims(role, bool(admin), bool(app))
-
-
-def record_activity(
-    transaction: Transaction, action: str, *, user: str, client: ClientInfo
-) -> None:
-    """Record in the activity what a user did to their own account."""
-    # The user is the author, and the item as well.
-    transaction.execute(statement("record_account_activity"), (action, *client.author(user), user))

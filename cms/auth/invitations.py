@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from cms.auth import account_mail
-from cms.auth.account_mail import INVITATION, AccountMail, fingerprint_of
 from cms.auth.accounts import check_email
-from cms.auth.mail_links import MailLink
+from cms.auth.mail_links import LinkRecipient, MailLink
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, at_index, collect_problems, invalid_payload
@@ -17,7 +15,7 @@ from cms.items.history.recording import recorder
 from cms.schema.system import USERS
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
-from cms.store.identity import Identity
+from cms.store.identity import ClientInfo, Identity
 from cms.store.store import Store, require_admin
 
 MAX_INVITED = 1_000
@@ -49,32 +47,34 @@ def invite(
     accounts.
     """
     address = link.address(invitation.url)
+    send_invitations = partial(_invite, link, address, invitation, identity.client)
+    store.run_in_transaction(identity, send_invitations, idempotency=idempotency)
 
-    def work(transaction: Transaction, context: RequestContext) -> None:
-        # First of all: who may not invite learns nothing of the addresses.
-        require_admin(context.actor)
-        emails = _checked_emails(invitation.emails)
-        users = recorder(
-            transaction,
-            context.snapshot.catalogue,
-            USERS,
-            user=context.actor.user,
-            client=identity.client,
-        )
-        invited_before = transaction.execute(statement("find_invited"), (emails,))
-        before = users.before([user for (user,) in invited_before])
-        rows = transaction.execute(statement("invite_users"), (emails, invitation.role))
-        # The rest was invited before, and has a new role now.
-        users.created([user for user, _, _ in rows if user not in before])
-        users.changed(before)
-        # The statement leaves out addresses of accounts: what it did not return is taken.
-        _refuse_taken(emails, {str(email).lower() for _, email, _ in rows})
-        for user, email, password in rows:
-            url = link.to(address, user=user, fingerprint=fingerprint_of(email, password))
-            data = {"url": url, "email": email}
-            account_mail.send(transaction, AccountMail(email, INVITATION, data))
 
-    store.run_in_transaction(identity, work, idempotency=idempotency)
+def _invite(
+    link: MailLink,
+    address: str,
+    invitation: Invitation,
+    client: ClientInfo,
+    transaction: Transaction,
+    context: RequestContext,
+) -> None:
+    # First of all: who may not invite learns nothing of the addresses.
+    require_admin(context.actor)
+    emails = _checked_emails(invitation.emails)
+    catalogue = context.snapshot.catalogue
+    users = recorder(transaction, catalogue, USERS, user=context.actor.user, client=client)
+    invited_before = transaction.execute(statement("find_invited"), (emails,))
+    before = users.before([user for (user,) in invited_before])
+    rows = transaction.execute(statement("invite_users"), (emails, invitation.role))
+    invited = [LinkRecipient(*row) for row in rows]
+    # The rest was invited before, and has a new role now.
+    users.created([recipient.user for recipient in invited if recipient.user not in before])
+    users.changed(before)
+    # The statement leaves out addresses of accounts: what it did not return is taken.
+    _refuse_taken(emails, {recipient.email.lower() for recipient in invited})
+    for recipient in invited:
+        link.send(transaction, address, recipient)
 
 
 def _checked_emails(emails: Sequence[str]) -> list[str]:

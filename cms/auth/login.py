@@ -5,22 +5,22 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 
 from cms import passwords
 from cms.auth import factors
+from cms.auth.account_history import user_recorder
 from cms.auth.sessions import (
     IssuedTokens,
     Issuer,
     Mode,
-    in_transaction,
     invalid_credentials,
     open_session,
 )
+from cms.auth.transactions import in_transaction
 from cms.database.connections import Fetch, Row, Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
-from cms.items.history.recording import recorder
-from cms.schema.system import USERS
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
 
@@ -68,15 +68,26 @@ def login(
     check_factor(store, account, credentials.otp, client=client)
     # Before the transaction: hashing is slow on purpose, and locks must not wait for it.
     rehashed = passwords.rehashed(account.password or "", credentials.password)
+    log_in = partial(
+        _log_in, account=account, rehashed=rehashed, issuer=issuer, mode=mode, client=client
+    )
+    return in_transaction(store, log_in)
 
-    def work(transaction: Transaction) -> IssuedTokens:
-        # The statement compares the hash: the password may have changed since it was read.
-        values = (account.id, account.password, rehashed)
-        if not transaction.execute(statement("record_login"), values):
-            raise invalid_credentials()
-        return open_session(transaction, issuer, account.id, mode=mode, client=client)
 
-    return in_transaction(store, work)
+def _log_in(
+    transaction: Transaction,
+    *,
+    account: Account,
+    rehashed: str | None,
+    issuer: Issuer,
+    mode: Mode,
+    client: ClientInfo,
+) -> IssuedTokens:
+    # The statement compares the hash: the password may have changed since it was read.
+    values = (account.id, account.password, rehashed)
+    if not transaction.execute(statement("record_login"), values):
+        raise invalid_credentials()
+    return open_session(transaction, issuer, account.id, mode=mode, client=client)
 
 
 def account_of(fetch: Fetch, user: str) -> Account:
@@ -138,20 +149,30 @@ def count_failure(store: Store, user: str, client: ClientInfo) -> None:
     rows = store.database.fetch_primary(statement("count_failed_login"), (user,))
     if not rows or not rows[0][0]:
         return
+    status = in_transaction(store, partial(_suspend_or_delay, store, user, client))
+    if status is None:
+        return
+    outcome = "suspended"
+    if status != "suspended":
+        outcome = "slowed down, as the last active administrator"
+    log.warning("User %s has failed to log in too often and is %s.", user, outcome)
 
-    def work(transaction: Transaction) -> list[Row]:
-        # The last two administrators must not be suspended at once.
-        transaction.execute(statement("lock_accounts"))
-        users = recorder(transaction, store.snapshots.current().catalogue, USERS, client=client)
-        before = users.before([user])
-        rows = transaction.execute(statement("suspend_or_delay"), (user,))
-        if rows and rows[0][0] == "suspended":
-            users.changed(before)
-        return rows
 
-    outcome = in_transaction(store, work)
-    if outcome:
-        state = outcome[0][0]
-        if state != "suspended":
-            state = "slowed down, as the last active administrator"
-        log.warning("User %s has failed to log in too often and is %s.", user, state)
+def _suspend_or_delay(
+    store: Store, user: str, client: ClientInfo, transaction: Transaction
+) -> str | None:
+    """Suspend a user, or slow down the last administrator, and return the status of the user.
+
+    Returns None for a user who is not active any more.
+    """
+    # The last two administrators must not be suspended at once.
+    transaction.execute(statement("lock_accounts"))
+    users = user_recorder(store, transaction, client=client)
+    before = users.before([user])
+    rows = transaction.execute(statement("suspend_or_delay"), (user,))
+    if not rows:
+        return None
+    status = str(rows[0][0])
+    if status == "suspended":
+        users.changed(before)
+    return status

@@ -2,25 +2,81 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from datetime import timedelta
 from urllib.parse import parse_qs, urlencode
 
-from cms.auth import tokens
+from cms.auth import account_mail, tokens
+from cms.auth.account_mail import (
+    INVITATION,
+    REGISTRATION,
+    RESET,
+    AccountMail,
+    fingerprint_of,
+)
 from cms.auth.tokens import LinkToken
 from cms.config import Config
-from cms.errors import invalid_payload
+from cms.database.connections import Transaction
+from cms.database.statements import statement
+from cms.errors import invalid_payload, invalid_token
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRecipient:
+    """The account that a link is for, with its hashed password, and the address of its mail.
+
+    Without an account (`has_account`) the same work is done and nothing is sent: whoever asks for
+    the mail must not learn whether there is one.
+    """
+
+    user: str
+    email: str
+    password: str | None = field(repr=False)
+    has_account: bool = True
+
+    @classmethod
+    def nobody(cls, email: str, *, password: str | None = None) -> LinkRecipient:
+        """Return a recipient without an account; the random id is no user's."""
+        return cls(str(uuid.uuid4()), email, password, has_account=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedAccount:
+    """The row of the statement `lock_account`, for the account that a link was sent to."""
+
+    id: str
+    email: str | None
+    status: str
+    password: str | None = field(repr=False)
+    is_unverified: bool
+
+
+def lock_linked_account(transaction: Transaction, token: LinkToken) -> LinkedAccount:
+    """Return the account of a link, locked until the transaction ends.
+
+    Raises `Refused` INVALID_TOKEN, with a reason where the account has changed since the link was
+    sent.
+    """
+    rows = transaction.execute(statement("lock_account"), (token.user,))
+    if not rows:
+        raise invalid_token()
+    account = LinkedAccount(*rows[0])
+    if token.fingerprint != fingerprint_of(account.email, account.password):
+        raise tokens.used_link()
+    return account
 
 
 @dataclass(frozen=True, slots=True)
 class MailLink:
-    """One kind of link.
+    """One kind of link, and the template of the mails that hold it.
 
     `url_field` is the field of requests that names the link's address; without it the link leads to
     `default_url`.
     """
 
     purpose: str
+    template: str
     url_field: str
     default_url: str
     allowed_urls: tuple[str, ...]
@@ -51,10 +107,20 @@ class MailLink:
         # With two tokens in the address it would depend on the page which one it takes.
         return "token" not in parse_qs(query, keep_blank_values=True)
 
-    def to(self, address: str, *, user: str, fingerprint: str) -> str:
-        """Return the link for a user, good until the fingerprint of the account changes."""
+    def send(self, transaction: Transaction, address: str, recipient: LinkRecipient) -> None:
+        """Send a mail with the link when the transaction commits."""
+        data = {"url": self._url(address, recipient), "email": recipient.email}
+        to = recipient.email if recipient.has_account else None
+        account_mail.send(transaction, AccountMail(to, self.template, data))
+
+    def _url(self, address: str, recipient: LinkRecipient) -> str:
+        """Return the link for a recipient, good until the fingerprint of the account changes."""
         token = tokens.link_token(
-            self.purpose, user=user, fingerprint=fingerprint, secret=self.secret, life=self.life
+            self.purpose,
+            user=recipient.user,
+            fingerprint=fingerprint_of(recipient.email, recipient.password),
+            secret=self.secret,
+            life=self.life,
         )
         separator = "&" if "?" in address else "?"
         return f"{address}{separator}{urlencode({'token': token})}"
@@ -80,6 +146,7 @@ class MailLinks:
         return cls(
             reset=MailLink(
                 "password-reset",
+                RESET,
                 "reset_url",
                 f"{admin}/reset-password",
                 config.password_reset_url_allow_list,
@@ -88,6 +155,7 @@ class MailLinks:
             ),
             invite=MailLink(
                 "invite",
+                INVITATION,
                 "invite_url",
                 f"{admin}/accept-invite",
                 config.user_invite_url_allow_list,
@@ -96,6 +164,7 @@ class MailLinks:
             ),
             register=MailLink(
                 "register",
+                REGISTRATION,
                 "verification_url",
                 verify,
                 config.user_register_url_allow_list,

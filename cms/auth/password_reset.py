@@ -4,20 +4,18 @@ sets.
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, field
+from functools import partial
 
 from cms import passwords
-from cms.auth import account_mail
-from cms.auth.account_mail import RESET, AccountMail, fingerprint_of
-from cms.auth.mail_links import MailLink
-from cms.auth.sessions import end_sessions, in_transaction, made_idempotent
-from cms.auth.tokens import used_link
+from cms.auth.account_history import user_recorder
+from cms.auth.mail_links import LinkRecipient, MailLink, lock_linked_account
+from cms.auth.sessions import end_sessions
+from cms.auth.tokens import LinkToken
+from cms.auth.transactions import in_idempotent_transaction, in_transaction
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import invalid_token
-from cms.items.history.recording import recorder
-from cms.schema.system import USERS
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
@@ -30,20 +28,13 @@ def request_reset(store: Store, link: MailLink, *, email: str, url: str | None) 
     accounts.
     """
     address = link.address(url)
+    in_transaction(store, partial(_send_link, link=link, address=address, email=email))
 
-    def work(transaction: Transaction) -> None:
-        rows = transaction.execute(statement("find_active_account"), (email,))
-        if rows:
-            user, to, password = rows[0]
-        else:  # a token is made and a mail queued all the same: the time tells nothing
-            user = str(uuid.uuid4())
-            to = None
-            password = None
-        url = link.to(address, user=user, fingerprint=fingerprint_of(to, password))
-        data = {"url": url, "email": to or email}
-        account_mail.send(transaction, AccountMail(to, RESET, data))
 
-    in_transaction(store, work)
+def _send_link(transaction: Transaction, *, link: MailLink, address: str, email: str) -> None:
+    rows = transaction.execute(statement("find_active_account"), (email,))
+    recipient = LinkRecipient(*rows[0]) if rows else LinkRecipient.nobody(email)
+    link.send(transaction, address, recipient)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,30 +62,37 @@ def set_password(
     A user who was invited becomes active. Raises `Refused` INVALID_TOKEN, with a reason for a link
     that was used already, and whatever `check_password` raises.
     """
-    user, fingerprint = link.read(new_password.token)
+    token = link.read(new_password.token)
     passwords.check_password(new_password.password, policy=password_policy(store))
     # Hashed before the transaction: hashing is slow on purpose, and locks must not wait for it.
     new_hash = passwords.hashed(new_password.password)
+    change = _PasswordChange(token, new_hash, new_password.status)
+    change_password = partial(_change_password, store, change, client)
+    in_idempotent_transaction(store, change_password, client=client, idempotency=idempotency)
 
-    def work(transaction: Transaction) -> None:
-        rows = transaction.execute(statement("lock_account"), (user,))
-        if not rows:
-            raise invalid_token()
-        _, email, status, old_hash, _ = rows[0]
-        # Setting the password changes the fingerprint: that is what makes the link good only once.
-        if fingerprint != fingerprint_of(email, old_hash):
-            raise used_link()
-        # An invitation is no way to a new password once the user has accepted it, nor the reverse.
-        if status != new_password.status:
-            raise invalid_token()
-        catalogue = store.snapshots.current().catalogue
-        users = recorder(transaction, catalogue, USERS, user=user, client=client)
-        before = users.before([user])
-        transaction.execute(statement("change_password"), (user, new_hash))
-        end_sessions(transaction, user)
-        users.changed(before)
 
-    in_transaction(store, made_idempotent(client, idempotency, work))
+@dataclass(frozen=True, slots=True)
+class _PasswordChange:
+    """A new password, hashed, for the user of a link, who must have this status."""
+
+    token: LinkToken
+    new_hash: str = field(repr=False)
+    status: str
+
+
+def _change_password(
+    store: Store, change: _PasswordChange, client: ClientInfo, transaction: Transaction
+) -> None:
+    # The new password changes the fingerprint: that is what makes the link good only once.
+    account = lock_linked_account(transaction, change.token)
+    # An invitation is no way to a new password once the user has accepted it, nor the reverse.
+    if account.status != change.status:
+        raise invalid_token()
+    users = user_recorder(store, transaction, user=account.id, client=client)
+    before = users.before([account.id])
+    transaction.execute(statement("change_password"), (account.id, change.new_hash))
+    end_sessions(transaction, account.id)
+    users.changed(before)
 
 
 def password_policy(store: Store) -> str | None:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, field
+from functools import partial
 
 from cms import jsontext, passwords
-from cms.auth import account_mail
-from cms.auth.account_mail import REGISTRATION, AccountMail, fingerprint_of
+from cms.auth.account_history import user_recorder
 from cms.auth.accounts import check_email
-from cms.auth.mail_links import MailLink
-from cms.auth.sessions import in_transaction, made_idempotent
-from cms.auth.tokens import used_link
+from cms.auth.mail_links import LinkRecipient, MailLink, lock_linked_account
+from cms.auth.tokens import LinkToken, used_link
+from cms.auth.transactions import in_idempotent_transaction, in_transaction
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_token
-from cms.items.history.recording import Recorder, recorder
 from cms.query.rules.payload_rules import parse_rule
 from cms.query.rules.resolved_rules import resolve_rule
 from cms.query.rules.validation import RuleContext, failures
-from cms.schema.system import USERS
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
@@ -57,11 +54,14 @@ def register(
     client: ClientInfo,
     idempotency: Idempotency | None = None,
 ) -> None:
-    """Make a user, and send the link that verifies the address where the settings ask for it.
+    """Make a user; where the settings ask for it, send a link that verifies the address.
 
-    For an address that has an account the same work is done, and nothing comes of it. Of two
-    registrations of one address either may be a stranger's, who waits for the owner to follow the
-    link: with different passwords neither password counts.
+    An address that has an account already takes the same time, and nothing is changed or sent.
+
+    An address can be registered again until its link is followed. If the second password differs
+    from the first, none is kept: one of the two may be a stranger's, who waits for the owner of the
+    address to follow the link. The owner then asks for a new password by mail.
+
     Raises `Refused` FORBIDDEN when registration is closed, or closed to that address, and whatever
     `check_password` raises.
     """
@@ -71,30 +71,61 @@ def register(
     earlier_hash = _earlier_hash(store, form)
     # Before the transaction: hashing is slow on purpose, and locks must not wait for it.
     new_hash = passwords.hashed(form.password)
-    values = (form.email, new_hash, form.first_name, form.last_name, settings.role, settings.verify)
+    registration = _Registration(form, settings, new_hash, earlier_hash)
+    register_user = partial(_register, store, link, address, registration, client)
+    in_idempotent_transaction(store, register_user, client=client, idempotency=idempotency)
 
-    def work(transaction: Transaction) -> None:
-        # A registration that nobody has verified begins again: its row changes.
-        registered = transaction.execute(statement("find_registered"), (form.email,))
-        before = _recorder(store, transaction, None, client).before(
-            [user for (user,) in registered]
+
+@dataclass(frozen=True, slots=True)
+class _Registration:
+    """A checked form with its hashed password.
+
+    `earlier_hash` is the stored hash of an earlier registration with the same password, if any.
+    """
+
+    form: RegistrationForm
+    settings: RegistrationSettings
+    new_hash: str = field(repr=False)
+    earlier_hash: str | None = field(repr=False)
+
+    @property
+    def values(self) -> tuple[object, ...]:
+        """The parameters of the statement `register_user`."""
+        return (
+            self.form.email,
+            self.new_hash,
+            self.form.first_name,
+            self.form.last_name,
+            self.settings.role,
+            self.settings.verify,
+            self.earlier_hash,
         )
-        rows = transaction.execute(statement("register_user"), (*values, earlier_hash))
-        if rows:
-            user, to, password = rows[0]
-        else:  # the address belongs to an account
-            user = str(uuid.uuid4())
-            to = None
-            password = new_hash
-        users = _recorder(store, transaction, user, client)
-        users.created([row[0] for row in rows if row[0] not in before])
-        users.changed(before)
-        if settings.verify:
-            url = link.to(address, user=user, fingerprint=fingerprint_of(form.email, password))
-            data = {"url": url, "email": form.email}
-            account_mail.send(transaction, AccountMail(to, REGISTRATION, data))
 
-    in_transaction(store, made_idempotent(client, idempotency, work))
+
+def _register(
+    store: Store,
+    link: MailLink,
+    address: str,
+    registration: _Registration,
+    client: ClientInfo,
+    transaction: Transaction,
+) -> None:
+    email = registration.form.email
+    # A registration that nobody has verified begins again: its row changes.
+    registered = transaction.execute(statement("find_registered"), (email,))
+    earlier_users = [user for (user,) in registered]
+    before = user_recorder(store, transaction, client=client).before(earlier_users)
+    rows = transaction.execute(statement("register_user"), registration.values)
+    if rows:
+        recipient = LinkRecipient(*rows[0])
+    else:  # the address belongs to an account
+        recipient = LinkRecipient.nobody(email, password=registration.new_hash)
+    # Only now the user is known, who is the author of the registration.
+    users = user_recorder(store, transaction, user=recipient.user, client=client)
+    users.created([user for user, _, _ in rows if user not in before])
+    users.changed(before)
+    if registration.settings.verify:
+        link.send(transaction, address, recipient)
 
 
 def _registration_settings(store: Store) -> RegistrationSettings:
@@ -127,32 +158,21 @@ def _earlier_hash(store: Store, form: RegistrationForm) -> str | None:
 
 def verify(store: Store, link: MailLink, *, token: str, client: ClientInfo) -> None:
     """Activate the account of a registration by its link, once; raises `Refused` INVALID_TOKEN."""
-    user, fingerprint = link.read(token)
-
-    def work(transaction: Transaction) -> None:
-        rows = transaction.execute(statement("lock_account"), (user,))
-        if not rows:
-            raise invalid_token()
-        _, email, status, password, is_unverified = rows[0]
-        if not is_unverified or fingerprint != fingerprint_of(email, password):
-            raise used_link()
-        # An administrator may have suspended or archived the registration meanwhile.
-        if status != "draft":
-            raise invalid_token()
-        users = _recorder(store, transaction, user, client)
-        before = users.before([user])
-        transaction.execute(statement("verify_user"), (user,))
-        users.changed(before)
-
-    in_transaction(store, work)
+    in_transaction(store, partial(_verify, store, link.read(token), client))
 
 
-def _recorder(
-    store: Store, transaction: Transaction, user: str | None, client: ClientInfo
-) -> Recorder:
-    """Return a recorder that records a registration as the user's own doing."""
-    catalogue = store.snapshots.current().catalogue
-    return recorder(transaction, catalogue, USERS, user=user, client=client)
+def _verify(store: Store, token: LinkToken, client: ClientInfo, transaction: Transaction) -> None:
+    account = lock_linked_account(transaction, token)
+    # The first use of the link changes neither address nor password, and so not the fingerprint.
+    if not account.is_unverified:
+        raise used_link()
+    # An administrator may have suspended or archived the registration meanwhile.
+    if account.status != "draft":
+        raise invalid_token()
+    users = user_recorder(store, transaction, user=account.id, client=client)
+    before = users.before([account.id])
+    transaction.execute(statement("verify_user"), (account.id,))
+    users.changed(before)
 
 
 def _is_address_allowed(stored_filter: str | None, email: str) -> bool:

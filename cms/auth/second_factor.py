@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from secrets import token_bytes
 
 from cms.auth import factors
-from cms.auth.claims import record_activity
+from cms.auth.account_history import record_activity
 from cms.auth.login import Account, account_of, confirm_password, count_failure
 from cms.auth.sessions import invalid_credentials
 from cms.database.connections import Transaction
@@ -14,7 +15,7 @@ from cms.database.statements import statement
 from cms.errors import Refused, invalid_payload
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
-from cms.store.identity import Identity
+from cms.store.identity import ClientInfo, Identity
 from cms.store.store import Store
 
 _SEED_BYTES = 32
@@ -51,13 +52,21 @@ def enable(
     idempotency: Idempotency | None = None,
 ) -> None:
     """Make a secret the second factor; raises `Refused` INVALID_OTP or INVALID_PAYLOAD."""
+    enable_and_record = partial(_enable, client=identity.client, secret=secret, code=code)
+    store.run_in_transaction(identity, enable_and_record, idempotency=idempotency)
 
-    def work(transaction: Transaction, context: RequestContext) -> None:
-        user = _user_of(context)
-        factors.enable(transaction, user, secret=secret, code=code)
-        record_activity(transaction, "update", user=user, client=identity.client)
 
-    store.run_in_transaction(identity, work, idempotency=idempotency)
+def _enable(
+    transaction: Transaction,
+    context: RequestContext,
+    *,
+    client: ClientInfo,
+    secret: str,
+    code: str,
+) -> None:
+    user = _user_of(context)
+    factors.enable(transaction, user, secret=secret, code=code)
+    record_activity(transaction, "update", user=user, client=client)
 
 
 def disable(
@@ -71,23 +80,29 @@ def disable(
     code.
     """
     user = store.run_primary_read(identity, _user_of)
-
-    def work(transaction: Transaction, context: RequestContext) -> None:
-        account = account_of(transaction.execute, user)
-        if account.tfa_secret is None:
-            raise _no_factor()
-        if not factors.use_code(transaction.execute, user, secret=account.tfa_secret, code=code):
-            raise factors.invalid_otp()
-        factors.disable(transaction, user)
-        record_activity(transaction, "update", user=user, client=identity.client)
-
+    disable_and_record = partial(_disable, user=user, client=identity.client, code=code)
     try:
-        store.run_in_transaction(identity, work, idempotency=idempotency)
+        store.run_in_transaction(identity, disable_and_record, idempotency=idempotency)
     except Refused as refused:
         # Counted outside the transaction, which is rolled back.
         if refused.problems[0].code == "INVALID_OTP":
             count_failure(store, user, identity.client)
         raise
+
+
+def _disable(
+    transaction: Transaction,
+    context: RequestContext,
+    *,
+    user: str,
+    client: ClientInfo,
+    code: str,
+) -> None:
+    secret = _require_secret(transaction, user)
+    if not factors.use_code(transaction.execute, user, secret=secret, code=code):
+        raise factors.invalid_otp()
+    factors.disable(transaction, user)
+    record_activity(transaction, "update", user=user, client=client)
 
 
 def recovery_codes(
@@ -103,20 +118,27 @@ def recovery_codes(
     For an Idempotency-Key the seed of the codes is stored, which is worth nothing without SECRET.
     """
     user = _confirmed_account(store, identity, password).id
-
-    def work(transaction: Transaction, context: RequestContext) -> bytes:
-        if account_of(transaction.execute, user).tfa_secret is None:
-            raise _no_factor()
-        # The seed is what is stored as the answer; the codes are made of it each time.
-        seed = token_bytes(_SEED_BYTES)
-        factors.store_recovery_codes(
-            transaction, user, factors.recovery_codes_of(seed, secret=secret)
-        )
-        record_activity(transaction, "update", user=user, client=identity.client)
-        return seed
-
-    seed = store.run_in_transaction(identity, work, idempotency=idempotency)
+    replace_codes = partial(_replace_codes, user=user, client=identity.client, secret=secret)
+    seed = store.run_in_transaction(identity, replace_codes, idempotency=idempotency)
     return factors.recovery_codes_of(seed, secret=secret)
+
+
+def _replace_codes(
+    transaction: Transaction,
+    context: RequestContext,
+    *,
+    user: str,
+    client: ClientInfo,
+    secret: str,
+) -> bytes:
+    """Replace the recovery codes of a user, and return the seed of the new ones."""
+    _require_secret(transaction, user)
+    # The seed is what is stored as the answer; the codes are made of it each time.
+    seed = token_bytes(_SEED_BYTES)
+    codes = factors.recovery_codes_of(seed, secret=secret)
+    factors.store_recovery_codes(transaction, user, codes)
+    record_activity(transaction, "update", user=user, client=client)
+    return seed
 
 
 def _confirmed_account(store: Store, identity: Identity, password: str) -> Account:
@@ -126,8 +148,12 @@ def _confirmed_account(store: Store, identity: Identity, password: str) -> Accou
     return account
 
 
-def _no_factor() -> Refused:
-    return invalid_payload("There is no second factor")
+def _require_secret(transaction: Transaction, user: str) -> str:
+    """Return the secret of a user's second factor; raises `Refused` INVALID_PAYLOAD for none."""
+    secret = account_of(transaction.execute, user).tfa_secret
+    if secret is None:
+        raise invalid_payload("There is no second factor")
+    return secret
 
 
 def _user_of(context: RequestContext) -> str:

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple, TypeVar
+from functools import partial
+from typing import NamedTuple
 
 from cms import passwords
 from cms.auth import tokens
-from cms.auth.claims import record_activity, user_claims
+from cms.auth.account_history import record_activity
+from cms.auth.claims import user_claims
+from cms.auth.transactions import in_transaction
 from cms.config import Config, secret_of
 from cms.database.connections import Transaction
-from cms.database.error_mapping import Deadlock
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
-from cms.store.idempotency import Idempotency, lock_key, run_idempotently
-from cms.store.identity import ANONYMOUS, ClientInfo, Identity
+from cms.store.identity import ClientInfo, Identity
 from cms.store.store import Store
-
-ATTEMPTS = 3
-
-T = TypeVar("T")
 
 
 class Mode(StrEnum):
@@ -123,25 +119,30 @@ def refresh(store: Store, issuer: Issuer, *, token: str, client: ClientInfo) -> 
     one of the token's two holders has stolen it. A session cookie keeps its token, for the requests
     that are under way hold it too.
     """
-
-    def work(transaction: Transaction) -> IssuedTokens | None:
-        session = _find_session(transaction, issuer, token)
-        if session is None:
-            return None
-        new_token = token
-        if session.mode is not Mode.SESSION:
-            new_token = tokens.session_token(session.id, secret=issuer.secret)
-        expires = datetime.now(UTC) + issuer.life_of(session.mode)
-        digest = passwords.digest(new_token)
-        transaction.execute(statement("renew_session"), (session.id, digest, expires))
-        identity = Identity(user=session.user, session=session.id, client=client)
-        return _issue_tokens(transaction, issuer, identity, mode=session.mode, token=new_token)
-
-    issued = in_transaction(store, work)
+    issued = in_transaction(
+        store, partial(_renew_session, issuer=issuer, token=token, client=client)
+    )
     if issued is None:
         # Raised outside the transaction, whose rollback would undo the end of a stolen session.
         raise invalid_credentials()
     return issued
+
+
+def _renew_session(
+    transaction: Transaction, *, issuer: Issuer, token: str, client: ClientInfo
+) -> IssuedTokens | None:
+    """Return the new tokens of a session; None where it must not go on."""
+    session = _find_session(transaction, issuer, token)
+    if session is None:
+        return None
+    new_token = token
+    if session.mode is not Mode.SESSION:
+        new_token = tokens.session_token(session.id, secret=issuer.secret)
+    expires = datetime.now(UTC) + issuer.life_of(session.mode)
+    digest = passwords.digest(new_token)
+    transaction.execute(statement("renew_session"), (session.id, digest, expires))
+    identity = Identity(user=session.user, session=session.id, client=client)
+    return _issue_tokens(transaction, issuer, identity, mode=session.mode, token=new_token)
 
 
 def logout(store: Store, *, token: str, client: ClientInfo, everywhere: bool = False) -> None:
@@ -150,22 +151,25 @@ def logout(store: Store, *, token: str, client: ClientInfo, everywhere: bool = F
     The access token of the one session lives on until it expires; with `everywhere` all access
     tokens end at once. Raises `Refused` INVALID_CREDENTIALS for a token of no session.
     """
+    in_transaction(store, partial(_end_session, token=token, client=client, everywhere=everywhere))
+
+
+def _end_session(
+    transaction: Transaction, *, token: str, client: ClientInfo, everywhere: bool
+) -> None:
     session = tokens.session_of(token)
-
-    def work(transaction: Transaction) -> None:
-        rows = transaction.execute(statement("lock_session"), (session,))
-        if not rows:
-            raise invalid_credentials()
-        digest, _, is_alive, user = rows[0]
-        if digest != passwords.digest(token) or not is_alive:
-            raise invalid_credentials()
-        if everywhere:
-            end_sessions(transaction, user)
-        else:
-            transaction.execute(statement("end_session"), (session,))
-        record_activity(transaction, "logout", user=user, client=client)
-
-    in_transaction(store, work)
+    rows = transaction.execute(statement("lock_session"), (session,))
+    if not rows:
+        raise invalid_credentials()
+    digest, _, is_alive, user = rows[0]
+    # The id in a token is public: only the digest shows that the client holds the token itself.
+    if digest != passwords.digest(token) or not is_alive:
+        raise invalid_credentials()
+    if everywhere:
+        end_sessions(transaction, user)
+    else:
+        transaction.execute(statement("end_session"), (session,))
+    record_activity(transaction, "logout", user=user, client=client)
 
 
 def end_sessions(transaction: Transaction, *users: str, keep: str | None = None) -> None:
@@ -175,33 +179,6 @@ def end_sessions(transaction: Transaction, *users: str, keep: str | None = None)
 
 def invalid_credentials() -> Refused:
     return Refused(Problem("INVALID_CREDENTIALS", "The credentials are not right."))
-
-
-def in_transaction(store: Store, work: Callable[[Transaction], T]) -> T:
-    """Do the work in a transaction, and again when a deadlock ended it."""
-    # The last attempt is outside the loop: its deadlock is raised.
-    for _ in range(ATTEMPTS - 1):
-        try:
-            with store.database.transaction() as transaction:
-                return work(transaction)
-        except Deadlock:
-            continue
-    with store.database.transaction() as transaction:
-        return work(transaction)
-
-
-def made_idempotent(
-    client: ClientInfo, idempotency: Idempotency | None, work: Callable[[Transaction], None]
-) -> Callable[[Transaction], None]:
-    """Return work of an anonymous client that is done only once for an Idempotency-Key."""
-    # Nobody is logged in, so the key belongs to the client's address.
-    name = ANONYMOUS.with_client(client).name
-
-    def idempotent_work(transaction: Transaction) -> None:
-        lock_key(transaction, name, idempotency)
-        run_idempotently(transaction, name, idempotency, lambda: work(transaction))
-
-    return idempotent_work
 
 
 def _find_session(transaction: Transaction, issuer: Issuer, token: str) -> LiveSession | None:

@@ -1,0 +1,53 @@
+"""Transactions of calls on accounts, which come from clients who are not logged in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from cms.database.connections import Transaction
+from cms.database.error_mapping import Deadlock
+from cms.store.idempotency import Idempotency, lock_key, run_idempotently
+from cms.store.identity import ANONYMOUS, ClientInfo
+from cms.store.store import Store
+
+DEADLOCK_ATTEMPTS = 3
+
+T = TypeVar("T")
+
+
+def in_transaction(store: Store, work: Callable[[Transaction], T]) -> T:
+    """Do the work in a transaction, and again when a deadlock ended it."""
+    # The last attempt is outside the loop: its deadlock is raised.
+    for _ in range(DEADLOCK_ATTEMPTS - 1):
+        try:
+            with store.database.transaction() as transaction:
+                return work(transaction)
+        except Deadlock:
+            continue
+    with store.database.transaction() as transaction:
+        return work(transaction)
+
+
+def in_idempotent_transaction(
+    store: Store,
+    work: Callable[[Transaction], None],
+    *,
+    client: ClientInfo,
+    idempotency: Idempotency | None,
+) -> None:
+    """Do the work as `in_transaction` does, but only once for an Idempotency-Key."""
+    # Nobody is logged in, so the key belongs to the client's address.
+    caller = ANONYMOUS.with_client(client).name
+    in_transaction(store, partial(_work_once, caller, idempotency, work))
+
+
+def _work_once(
+    caller: str,
+    idempotency: Idempotency | None,
+    work: Callable[[Transaction], None],
+    transaction: Transaction,
+) -> None:
+    lock_key(transaction, caller, idempotency)
+    run_idempotently(transaction, caller, idempotency, partial(work, transaction))
