@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from cms.access.policy import FULL_GRANT, Grant, StoredGrant
 from cms.query.language.ast import EVERYTHING, NOTHING, And, Or
 from cms.query.plan.resolved import EVERY_ROW, NO_ROW, All, AnyOf, Predicate
 from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
 from cms.schema.model import Catalogue, Collection
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +112,20 @@ def _without_repetitions(rules: Iterable[GuardedRule]) -> list[GuardedRule]:
         if rule not in different:
             different.append(rule)
     return different
+
+
+def grouped_by_rule(
+    values: Iterable[tuple[GuardedRule, T]],
+) -> list[tuple[GuardedRule, list[T]]]:
+    """Return each rule with its values, in the order in which the rules first come."""
+    # A list and not a dictionary: a rule that compares with a geometry has no hash. There are few
+    # rules.
+    groups: list[tuple[GuardedRule, list[T]]] = []
+    for rule, value in values:
+        for known, members in groups:
+            if known == rule:
+                members.append(value)
+                break
+        else:
+            groups.append((rule, [value]))
+    return groups

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from cms.access.guarded_rules import UNRESTRICTED, GuardedRule, all_of, any_of
+from cms.access.guarded_rules import UNRESTRICTED, GuardedRule, all_of, any_of, grouped_by_rule
 from cms.access.views import View
 from cms.query.plan.history_items import about_item
 from cms.query.plan.resolved import VisibleMembers
@@ -64,26 +64,15 @@ def _rule(view: View) -> GuardedRule:
 
 
 def _members(history: Collection, view: View, catalogue: Catalogue) -> Iterator[VisibleMembers]:
-    names_by_mask: list[tuple[GuardedRule, list[str]]] = []
-    for name, field in view.collection.fields.items():
-        # A field that is secret now may have been none when the revision was written, so old values
-        # of it may be in there.
-        if field.column and view.sees(name) and not field.is_secret:
-            _names_of_mask(view.mask(name) or UNRESTRICTED, names_by_mask).append(name)
-    for mask, names in names_by_mask:
+    for mask, names in grouped_by_rule(_masked_fields(view)):
         rule = _about(history, view.collection, mask, catalogue)
         yield VisibleMembers(rule.predicate, tuple(names))
 
 
-def _names_of_mask(
-    mask: GuardedRule, names_by_mask: list[tuple[GuardedRule, list[str]]]
-) -> list[str]:
-    """Return the list of names of a mask, which is added when there is none yet.
-
-    A list and not a dictionary: a rule that holds a geometry has no hash. There are few masks.
-    """
-    for known, names in names_by_mask:
-        if known == mask:
-            return names
-    names_by_mask.append((mask, []))
-    return names_by_mask[-1][1]
+def _masked_fields(view: View) -> Iterator[tuple[GuardedRule, str]]:
+    """Yield the fields that the history may show, each with the rule of rows that show it."""
+    for name, field in view.collection.fields.items():
+        # A field that is secret now may have been none when the revision was written, so old values
+        # of it may be in there.
+        if field.column and view.sees(name) and not field.is_secret:
+            yield view.mask(name) or UNRESTRICTED, name

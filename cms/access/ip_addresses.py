@@ -6,9 +6,9 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from cms.config import Network
 from cms.errors import Problem, Refused
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Networks = frozenset[Network]
 
 

@@ -10,7 +10,12 @@ from typing import Any
 
 from cms.schema.defaults import CAST
 from cms.schema.model import Catalogue, Check, Collection, Column, Field, ForeignKey, Kind, Relation
-from cms.schema.referential_actions import KeyedCollection, actions_of
+from cms.schema.referential_actions import (
+    ACTIONS_BY_CODE,
+    CatalogueRow,
+    KeyedCollection,
+    actions_of,
+)
 from cms.schema.system import (
     ACTIVITY,
     QUEUE_PREFIX,
@@ -26,10 +31,7 @@ from cms.schema.types.field_type import FieldType, Trait
 from cms.schema.types.structures import LIST
 from cms.schema.types.texts import ENUM, INET, UNKNOWN
 
-CatalogueRow = Mapping[str, Any]
-
 _NULL = re.compile(rf"NULL{CAST}")
-_ACTIONS = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 
 
 def build_catalogue(loaded: CatalogueRow) -> Catalogue:
@@ -294,8 +296,8 @@ def _constraints(keys: Iterable[CatalogueRow]) -> list[ForeignKey]:
             column=key["columns"][0],
             foreign_table=key["foreign_table"],
             foreign_column=key["foreign_columns"][0],
-            on_update=_ACTIONS[key["on_update"]],
-            on_delete=_ACTIONS[key["on_delete"]],
+            on_update=ACTIONS_BY_CODE[key["on_update"]],
+            on_delete=ACTIONS_BY_CODE[key["on_delete"]],
         )
         for key in keys
         if key["kind"] == "f" and len(key["columns"]) == 1

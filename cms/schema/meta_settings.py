@@ -13,7 +13,7 @@ from cms.schema.types.structures import JSON
 from cms.schema.types.texts import TEXT
 from cms.text_shapes import COLOR
 
-Parse = Callable[[object], object]
+ParseSetting = Callable[[object], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class MetaSetting:
     `cast` is empty for settings of a column, which no table of the service stores.
     """
 
-    parse: Parse
+    parse: ParseSetting
     cast: str
     is_nullable: bool = True
 
 
-def one_of(*allowed: str) -> Parse:
+def one_of(*allowed: str) -> ParseSetting:
     def parse(value: object) -> str:
         if value not in allowed:
             raise ValueError(f"it must be one of {', '.join(allowed)}")

@@ -15,10 +15,18 @@ from types import MappingProxyType
 from typing import Any
 
 CatalogueRow = Mapping[str, Any]
+"""A row of one of the lists that `load_catalogue` selects."""
 TableName = tuple[str | None, str]
 """The schema of a table, which is None for the schema of the collections, and its name."""
 
-_ACTIONS = {"c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
+ACTIONS_BY_CODE = {
+    "a": "NO ACTION",
+    "r": "RESTRICT",
+    "c": "CASCADE",
+    "n": "SET NULL",
+    "d": "SET DEFAULT",
+}
+"""What a foreign key does when its target changes or goes, by PostgreSQL's codes for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +182,7 @@ def _action(key: CatalogueRow, inheritance: _Inheritance) -> ReferentialAction:
     foreign = (key["foreign_schema"], key["foreign_table"])
     return ReferentialAction(
         name=key["name"],
-        on_delete=_ACTIONS[key["on_delete"]],
+        on_delete=ACTIONS_BY_CODE[key["on_delete"]],
         root_table=inheritance.root_table(table),
         table=inheritance.table(table),
         columns=tuple(key["columns"]),

@@ -36,7 +36,7 @@ from cms.items.write.plans import ParsedPayload, parse_payload
 from cms.items.write.resolved_rows import ALL_NEW, StoredRows
 from cms.items.write.rows import advance_keys
 from cms.memory import note_memory_use
-from cms.query.language.ast import OperatorTest, ParsedQuery, Query, RowOutput, Slot
+from cms.query.language.ast import EMPTY_QUERY, OperatorTest, Query, RowOutput, Slot
 from cms.query.sql import locks
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
@@ -54,7 +54,6 @@ The bytes have a bound because the problems of a batch can take hundreds of time
 """
 
 _IMPORT_INTENT = WriteIntent(("create", "update"))
-_EMPTY_QUERY = ParsedQuery(Query())
 _FINAL_STATUSES = frozenset({STATUS["FORBIDDEN"], STATUS["NOT_FOUND"]})
 """Refusals after which no further problems are looked for.
 
@@ -115,7 +114,7 @@ def _import(
 
 def _new_call(store: Store, identity: Identity, name: str, context: RequestContext) -> WriteCall:
     return new_call(
-        store, context, identity.client, name=name, parsed=_EMPTY_QUERY, intent=_IMPORT_INTENT
+        store, context, identity.client, name=name, parsed=EMPTY_QUERY, intent=_IMPORT_INTENT
     )
 
 

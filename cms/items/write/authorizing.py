@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cms.access.guard import view_of
-from cms.access.guarded_rules import NO_ROWS, GuardedGrant, GuardedRule
+from cms.access.guarded_rules import NO_ROWS, GuardedGrant, GuardedRule, grouped_by_rule
 from cms.access.write_permissions import WritePermissions, has_all_covered
 from cms.database.connections import Fetch
 from cms.errors import forbidden, not_found
@@ -215,10 +215,11 @@ class WriteAuthorizer:
             self.run_after_hook(collection, fetch, changed)
         numbers = [number for number, row in enumerate(row_set.rows) if row.rule is not None]
         # One statement tests all rows of a rule, however many there are.
-        keys_by_rule: list[tuple[GuardedRule, list[str]]] = []
-        for row in written.rows(row_set, numbers):
-            if row.rule is not None and row.key is not None:
-                _keys_of_rule(row.rule, keys_by_rule).append(row.key)
+        keys_by_rule = grouped_by_rule(
+            (row.rule, row.key)
+            for row in written.rows(row_set, numbers)
+            if row.rule is not None and row.key is not None
+        )
         for rule, keys in keys_by_rule:
             answers = self._test_rows(collection, keys, [rule], fetch)
             if len(answers) < len(keys) or not all(holds for _, holds in answers):
@@ -248,17 +249,3 @@ class WriteAuthorizer:
         fragment = check_rows(collection, list(dict.fromkeys(keys)), predicates, lock=lock)
         text, values = fragment.numbered()
         return fetch(text, bind_values(values, Bindings((), actor.user, actor.role)))
-
-
-def _keys_of_rule(
-    rule: GuardedRule, keys_by_rule: list[tuple[GuardedRule, list[str]]]
-) -> list[str]:
-    """Return the list of keys of a rule, which is added when there is none yet.
-
-    A list and not a dictionary: a rule that holds a geometry has no hash. There are few rules.
-    """
-    for known, keys in keys_by_rule:
-        if known == rule:
-            return keys
-    keys_by_rule.append((rule, []))
-    return keys_by_rule[-1][1]

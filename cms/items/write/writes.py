@@ -36,15 +36,13 @@ from cms.items.write.plans import (
     plan_update_many,
     with_precondition,
 )
-from cms.query.language.ast import ParsedQuery, Query
+from cms.query.language.ast import EMPTY_QUERY
 from cms.query.language.parse import parse_query_string
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
 from cms.store.write_plan import WritePlan
-
-_EMPTY_QUERY = ParsedQuery(Query())
 
 _RIGHTS_COLLECTIONS = frozenset({"system_roles", "system_permissions", "system_settings"})
 """Collections of which every change moves the counter of rights."""
@@ -251,7 +249,7 @@ def _plan(
         context,
         identity.client,
         name=target.collection,
-        parsed=_EMPTY_QUERY,
+        parsed=EMPTY_QUERY,
         intent=operation.intent,
     )
     # Parsed only now: a hidden collection is refused before a query string that is wrong.

@@ -215,3 +215,7 @@ class ParsedQuery:
 
     query: Query
     literals: tuple[object, ...] = field(default=())
+
+
+EMPTY_QUERY = ParsedQuery(Query())
+"""The query of a request that asks for nothing in particular: all fields."""

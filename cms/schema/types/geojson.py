@@ -29,7 +29,7 @@ def _is_single(value: object) -> bool:
     """
     if not isinstance(value, Mapping):
         return False
-    check = _SHAPES.get(str(value.get("type")))
+    check = SHAPES.get(str(value.get("type")))
     return check is not None and check(value.get("coordinates"))
 
 
@@ -64,7 +64,7 @@ def _is_polygon(value: object) -> bool:
     return _is_list_of(value, _is_ring, min_length=1)
 
 
-_SHAPES: Mapping[str, ShapeCheck] = MappingProxyType(
+SHAPES: Mapping[str, ShapeCheck] = MappingProxyType(
     {
         "Point": _is_position,
         "LineString": _is_line,

@@ -15,7 +15,7 @@ from cms.schema.types.field_type import (
     ValueSize,
     count_entries,
 )
-from cms.schema.types.geojson import is_geometry
+from cms.schema.types.geojson import SHAPES, is_geometry
 from cms.schema.types.texts import TEXT_TYPES
 
 _COUNT = "CASE WHEN json_typeof({0}::json) = 'array' THEN json_array_length({0}::json) END"
@@ -118,11 +118,9 @@ GEOMETRY = FieldType(
     index_kind=IndexKind.GEOMETRIES,
     can_change=False,
 )
-_SHAPES = ("Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon")
-
 GEOMETRIES = tuple(
     replace(
         GEOMETRY, name=f"geometry.{shape}", base_types=(), column_sql=f"geometry({shape}, 4326)"
     )
-    for shape in _SHAPES
+    for shape in SHAPES
 )
