@@ -29,7 +29,7 @@ def user_claims(transaction: Transaction, identity: Identity) -> UserClaims:
     """
     # The statement is that of every request; a login needs only some of its columns.
     _, _, user, role, admin, app, _, _, networks, _ = transaction.execute(
-        statement("find_actor"), identity.values
+        statement("find_actor"), identity.caller
     )[0]
     if user is None:
         raise invalid_token()

@@ -112,7 +112,7 @@ class Assets:
             # Files that the settings show, such as the project's logo, are public.
             is_public = key.lower() in settings.public
             policy = ADMIN if is_public else _content_policy(context)
-            content_context = replace(context, actor=Actor(policy, actor.user, actor.role))
+            content_context = context._replace(actor=Actor(policy, actor.user, actor.role))
             row = fetch_item(self._store, content_context, _READ_REQUEST, key=key)
             return row, _transform(row, parameters, accept, settings)
 

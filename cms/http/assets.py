@@ -15,7 +15,7 @@ from cms.errors import Problem, Refused, not_found
 from cms.files.assets import Asset, Assets, Delivery
 from cms.files.file_names import clean_name
 from cms.http.conditional_requests import RangeNotSatisfiable, byte_range_of, is_not_modified
-from cms.store.identity import ANONYMOUS, Identity
+from cms.store.identity import Identity
 
 # A browser would run these types, so they are always sent as attachments.
 _ACTIVE_CONTENT = re.compile(
@@ -44,7 +44,7 @@ class AssetResource:
             asset, delivery = self._find_again(request, identity, key)
         _set_headers(response, asset)
         # A shared cache must not show one caller what another one may read.
-        cache_control = self._public_cache if identity == ANONYMOUS else self._private_cache
+        cache_control = self._public_cache if identity.is_anonymous else self._private_cache
         response.set_header("Cache-Control", cache_control)
         if delivery is None:
             response.status = falcon.HTTP_304

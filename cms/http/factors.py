@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import falcon
 
 from cms.auth import second_factor
@@ -74,4 +72,4 @@ class RecoveryCodesResource(_SecondFactorResource):
 def _enrolling(request: falcon.Request) -> Identity:
     # Without this a user who must have a second factor would be refused, and could never get one.
     identity: Identity = request.context.identity
-    return replace(identity, may_enrol=True)
+    return identity._replace(may_enrol=True)

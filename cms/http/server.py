@@ -11,7 +11,6 @@ from cms.http.errors import RETRY_AFTER_SECONDS
 from cms.http.media import idempotency_key_of, send
 from cms.items.read.explain import explain
 from cms.store.health import health, info, public_health
-from cms.store.identity import ANONYMOUS
 from cms.store.store import Store, require_admin
 
 
@@ -46,7 +45,7 @@ class HealthResource:
         try:
             identity = request.context.identity
             # Most calls come from load balancers, which need no lookup of who calls.
-            if identity == ANONYMOUS:
+            if identity.is_anonymous:
                 return False
             self._store.run_unversioned_read(identity, lambda context: require_admin(context.actor))
         except Refused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from cms.schema.referential_actions import ReferentialActions
 from cms.schema.system import system_table
@@ -224,8 +225,7 @@ class Relation:
     constraint: ForeignKey | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(NamedTuple):
     """The two counters of `system_version` under which a plan and an actor were made."""
 
     structure: int

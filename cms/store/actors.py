@@ -13,7 +13,7 @@ from cms.database.statements import statement
 from cms.errors import forbidden, invalid_token
 from cms.schema.model import Version
 from cms.store.counters import check_version
-from cms.store.identity import ANONYMOUS, Identity
+from cms.store.identity import Identity
 from cms.store.snapshot import Snapshot
 
 
@@ -39,7 +39,7 @@ def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
     """Return the caller, looked up once for each snapshot; raises `Refused` when it may not act."""
 
     def find() -> Actor:
-        rows = fetch(statement("find_actor"), identity.values)
+        rows = fetch(statement("find_actor"), identity.caller)
         check_version(snapshot, Version(*rows[0][:2]))
         return actor_of(snapshot, identity, rows)
 
@@ -48,7 +48,7 @@ def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
         statement("find_open_session"), (identity.session, identity.cookie)
     ):
         raise invalid_token()
-    return admit(snapshot.actors.setdefault_with(identity, find), identity)
+    return admit(snapshot.actors.setdefault_with(identity.caller, find), identity)
 
 
 def admit(actor: Actor, identity: Identity) -> Actor:
@@ -68,7 +68,7 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     """Return the actor of rows of `find_actor`; raises `Refused` INVALID_TOKEN for no such user."""
     row = _ActorRow(*rows[0])
     # Without credentials a caller is nobody, and has the rights of the Public role.
-    if row.user is None and identity != ANONYMOUS:
+    if row.user is None and not identity.is_anonymous:
         raise invalid_token()
     policy = ADMIN
     if not row.is_admin:

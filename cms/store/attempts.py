@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from cms.database.error_mapping import Stale, UndefinedName
@@ -17,8 +16,7 @@ UNLOCKED_ATTEMPTS = 2
 """Attempts at a write that do not lock the counters; later ones do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One attempt at work, and the snapshot that it uses.
 
     An attempt that `holds_version` locks the counters, so that structure and rights cannot change.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cms.access.policy import Actor
 from cms.database.connections import Fetch
@@ -11,8 +11,7 @@ from cms.query.plan.bindings import Bindings
 from cms.store.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestContext(NamedTuple):
     """The catalogue with its caches, the caller, and the function that fetches rows for the plan.
 
     `fetch` asks the replica for reads and the primary for plans of writes. For a plan that is made

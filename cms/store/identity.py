@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 Author = tuple[str | None, ...]
 """User, address, user agent and origin, as `ArgumentSlots` and the fixed statements take them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientInfo:
+class ClientInfo(NamedTuple):
     """Where a request came from."""
 
     ip: str | None = None
@@ -21,26 +20,24 @@ class ClientInfo:
         return user, self.ip, self.user_agent, self.origin
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Who a request says it is: a user in a session, or the digest of a static token.
 
     The signature of a token has been checked. `cookie` is the digest of a session cookie, whose
     session is looked up for every request, so that the cookie ends with the logout. `may_enrol`
     marks the few requests that are open to a user who still has to set up a second factor.
-    Identities that differ only in `client` and `may_enrol` are equal: they name the same caller.
     """
 
     user: str | None = None
     token: str | None = None
     session: str | None = None
     cookie: str | None = None
-    client: ClientInfo = field(default=ClientInfo(), compare=False)
-    may_enrol: bool = field(default=False, compare=False)
+    client: ClientInfo = ClientInfo()
+    may_enrol: bool = False
 
     def with_client(self, client: ClientInfo) -> Identity:
         """Return the identity with the client of one request."""
-        # Not by `dataclasses.replace`, which takes longer: every request comes here.
+        # Not by `_replace`, which takes longer: every request comes here.
         return Identity(self.user, self.token, self.session, self.cookie, client, self.may_enrol)
 
     @property
@@ -52,8 +49,13 @@ class Identity:
         return self.user or self.token or self.cookie or f"public at {self.client.ip}"
 
     @property
-    def values(self) -> tuple[str | None, ...]:
-        """The parameters of the statement `find_actor`."""
+    def is_anonymous(self) -> bool:
+        """Whether the request came without credentials."""
+        return self.caller == ANONYMOUS.caller
+
+    @property
+    def caller(self) -> tuple[str | None, ...]:
+        """Who calls, wherever from: the parameters of the statement `find_actor`."""
         return self.user, self.token, self.session, self.cookie
 
 

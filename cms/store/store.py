@@ -360,7 +360,7 @@ def require_admin(actor: Actor) -> None:
 def _lock_structure(transaction: Transaction, identity: Identity) -> RequestContext:
     """Take the lock that orders changes of structure, and return the context of one."""
     transaction.execute(statement("advance_structure"))
-    rows = transaction.execute(statement("find_actor"), identity.values)
+    rows = transaction.execute(statement("find_actor"), identity.caller)
     snapshot = load_snapshot(transaction)
     actor = admit(actor_of(snapshot, identity, rows), identity)
     # Once more, now that rights cannot change any more.

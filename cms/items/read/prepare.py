@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from cms.access.guard import guard
@@ -40,8 +40,7 @@ class RowTest(NamedTuple):
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
+class ReadRequest(NamedTuple):
     """A read as it came: the raw query string, or the parameters of a SEARCH body.
 
     `only` are tests that rows must pass besides those of the query.
@@ -93,8 +92,7 @@ def prepare_read(
     return statement, shape.fill_gaps(literals)
 
 
-@dataclass(slots=True)
-class _Preparation:
+class _Preparation(NamedTuple):
     """What makes a statement of the parameters of one read."""
 
     store: Store

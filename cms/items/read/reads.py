@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ from cms.schema.system import USERS as USERS
 from cms.store.context import RequestContext
 from cms.store.counters import check_version, current_version
 from cms.store.fetching import fetch_current
-from cms.store.identity import ANONYMOUS, Identity
+from cms.store.identity import Identity
 from cms.store.snapshot import PreparedRead
 from cms.store.store import Store
 from cms.text_shapes import MASK
@@ -36,8 +35,7 @@ from cms.text_shapes import MASK
 Item = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The body of an answer and the version of its row: None for lists and for rows of views."""
 
     body: bytes
@@ -146,7 +144,7 @@ def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
     users, or not this one, gets the own id only, whatever fields the query asks for.
     """
     require_user(identity)
-    identity = replace(identity, may_enrol=True)
+    identity = identity._replace(may_enrol=True)
     return store.run_read(identity, partial(_answer_me, store, query_string))
 
 
@@ -178,7 +176,7 @@ def _own_id(context: RequestContext) -> Item:
 
 def require_user(identity: Identity) -> None:
     """Raise `Refused` INVALID_CREDENTIALS for a caller without credentials."""
-    if identity == ANONYMOUS:
+    if identity.is_anonymous:
         raise Refused(Problem("INVALID_CREDENTIALS", "Credentials are needed."))
 
 

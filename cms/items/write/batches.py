@@ -87,7 +87,7 @@ class _BatchPlan(WritePlan[bytes]):
         # One allowance for all operations: together they are one answer.
         allowance = Allowance(self.store.statement_timeout, self.store.max_answer_size)
         transaction = replace(transaction, allowance=allowance)
-        context = replace(self.context, fetch=transaction.execute)
+        context = self.context._replace(fetch=transaction.execute)
         batch = _BatchRun(
             self.store, context, self.identity, transaction, OperationResults(self.max_bytes)
         )

@@ -29,7 +29,7 @@ def caller_values(
     are written by administrators: what they look at does not depend on what the caller may read.
     """
     actor = replace(context.actor, policy=ADMIN)
-    unrestricted = replace(context, actor=actor, fetch=fetch)
+    unrestricted = context._replace(actor=actor, fetch=fetch)
     return {path: tuple(_values(store, unrestricted, path)) for path in paths}
 
 

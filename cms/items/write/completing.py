@@ -7,7 +7,7 @@ whose lists are resolved in the transaction, it is done there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from cms.access.guarded_rules import GuardedGrant
@@ -242,7 +242,7 @@ class RowCompleter:
             problems += self._validator.field_problems(source.rules, collection, row)
         if source.hooks.checks:
             # Inside a transaction the checks look things up there, not on a second connection.
-            context = replace(self._context, fetch=self._validator.fetch)
+            context = self._context._replace(fetch=self._validator.fetch)
             problems += source.hooks.problems(row, context, collection.name)
         return problems
 

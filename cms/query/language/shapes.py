@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 from urllib.parse import unquote_plus
 
 from cms.query.language.brackets import decoded_pairs, merge_pairs
@@ -40,8 +41,7 @@ class OperandGap:
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class QueryShape:
+class QueryShape(NamedTuple):
     """A query string with gaps, and the operands that were taken out, decoded."""
 
     text: str

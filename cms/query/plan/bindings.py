@@ -6,6 +6,7 @@ from calendar import monthrange
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Problem, Refused, combined, invalid_query
@@ -21,8 +22,7 @@ class Placeholder:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bindings:
+class Bindings(NamedTuple):
     """What placeholders are filled from: the literals of a request and its caller."""
 
     literals: Sequence[object] = ()
