@@ -17,7 +17,7 @@ from cms.config import Config, load
 from cms.database.error_mapping import Stale
 from cms.errors import Refused
 from cms.files.assets import Assets
-from cms.files.files import Library
+from cms.files.library import Library
 from cms.http import (
     accounts,
     assets,

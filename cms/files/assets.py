@@ -6,9 +6,10 @@ import json
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from cachebox import LRUCache
 
@@ -66,6 +67,13 @@ class Asset:
     tag: str
 
 
+class _RequestedFile(NamedTuple):
+    """The row of a file, and what is asked of its content."""
+
+    row: Item
+    transform: ResolvedTransform
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """The content of an asset, with the name and the media type under which it is sent."""
@@ -105,18 +113,26 @@ class Assets:
 
         Raises `Refused`: FORBIDDEN or NOT_FOUND as for its row, ILLEGAL_ASSET_TRANSFORMATION.
         """
+        find = partial(self._find, key=key, parameters=parameters, accept=accept)
+        file = self._store.run_read(identity, find)
+        return self._asset(file.row, file.transform)
 
-        def work(context: RequestContext) -> tuple[Item, ResolvedTransform]:
-            settings = self._asset_settings(context)
-            actor = context.actor
-            # Files that the settings show, such as the project's logo, are public.
-            is_public = key.lower() in settings.public
-            policy = ADMIN if is_public else _content_policy(context)
-            content_context = context._replace(actor=Actor(policy, actor.user, actor.role))
-            row = fetch_item(self._store, content_context, _READ_REQUEST, key=key)
-            return row, _transform(row, parameters, accept, settings)
-
-        return self._asset(*self._store.run_read(identity, work))
+    def _find(
+        self,
+        context: RequestContext,
+        *,
+        key: str,
+        parameters: Mapping[str, object],
+        accept: str,
+    ) -> _RequestedFile:
+        settings = self._asset_settings(context)
+        actor = context.actor
+        # Files that the settings show, such as the project's logo, are public.
+        is_public = key.lower() in settings.public
+        policy = ADMIN if is_public else _content_policy(context)
+        content_context = context._replace(actor=Actor(policy, actor.user, actor.role))
+        row = fetch_item(self._store, content_context, _READ_REQUEST, key=key)
+        return _RequestedFile(row, _transform(row, parameters, accept, settings))
 
     def delivery(self, asset: Asset) -> Delivery:
         """Return the content of an asset; a transformed image is made now if it does not exist yet.
@@ -137,7 +153,7 @@ class Assets:
         """Return the settings of assets, read once a version: a change of settings moves it."""
 
         def read() -> _AssetSettings:
-            rows = self._store.database.fetch(statement("find_asset_settings"))
+            rows = context.fetch(statement("find_asset_settings"), ())
             structure, access, allowed, presets, public = rows[0]
             # Kept under the version of the snapshot, so they must be of that version.
             check_version(context.snapshot, Version(structure, access))

@@ -23,7 +23,8 @@ log = logging.getLogger("cms.files")
 REMOVAL_THREADS = 8
 """Contents that are removed at the same time: a bucket takes a request for each."""
 
-Json = dict[str, Any]
+FieldValues = dict[str, Any]
+"""Values of the fields of a file or folder, as JSON has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Contents:
         self.remove([content])
         return replace(content, storage=location)
 
-    def file_columns(self, content: Content, name: str) -> Json:
+    def file_columns(self, content: Content, name: str) -> FieldValues:
         """Return the columns of a file that its content decides.
 
         Raises `Refused` INVALID_PAYLOAD for a media type that is not allowed.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from cms import jsontext
-from cms.database.connections import Transaction
 from cms.errors import Refused, forbidden
-from cms.files.contents import Json
+from cms.files.contents import FieldValues
 from cms.items.read.reads import parse_key
-from cms.items.write import plans, preconditions
+from cms.items.write import plans
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.deletion import delete_rows
@@ -46,16 +46,15 @@ class NewRow(NamedTuple):
     the service always sets.
     """
 
-    values: Json
-    defaults: Json
-    owned: Json
+    values: FieldValues
+    defaults: FieldValues
+    owned: FieldValues
 
 
 def require_permission(store: Store, identity: Identity, *, collection: str, action: str) -> None:
     """Refuse a caller that may do this to no row of a collection, before the body is read."""
-    store.run_primary_read(
-        identity, lambda context: _authorized_collection(context, collection, action)
-    )
+    require = partial(_authorized_collection, name=collection, action=action)
+    store.run_primary_read(identity, require)
 
 
 def run_write(
@@ -70,25 +69,25 @@ def run_write(
 
     Raises `Refused` FORBIDDEN for a caller that may do it to no row.
     """
-    # In the history of a file its creation is an upload.
-    history_action = "upload" if collection == FILES and action == "create" else None
-
-    def plan_write(context: RequestContext) -> WritePlan[T]:
-        target = _authorized_collection(context, collection, action)
-        parsed = parse_query_string(request.query_string, store.page)
-        authorizer = WriteAuthorizer(store, context)
-        client = request.identity.client
-        call = WriteCall(store, context, client, target, parsed, authorizer, history_action)
-        return plan(call)
-
+    plan_write = partial(_plan_write, store, request, collection, action, plan)
     return store.run_write(request.identity, plan_write, idempotency=request.idempotency)
 
 
-def check_match(request: WriteRequest, call: WriteCall, transaction: Transaction, key: str) -> None:
-    """Lock a row; raise `Refused` when it is not in the state that If-Match names."""
-    executor = call.executor(transaction)
-    row_key = parse_key(call.collection, key)
-    preconditions.check_match(executor, call.collection, key=row_key, if_match=request.if_match)
+def _plan_write(
+    store: Store,
+    request: WriteRequest,
+    collection: str,
+    action: str,
+    plan: Callable[[WriteCall], WritePlan[T]],
+    context: RequestContext,
+) -> WritePlan[T]:
+    target = _authorized_collection(context, collection, action)
+    parsed = parse_query_string(request.query_string, store.page)
+    authorizer = WriteAuthorizer(store, context)
+    # In the history of a file its creation is an upload.
+    history_action = "upload" if collection == FILES and action == "create" else None
+    client = request.identity.client
+    return plan(WriteCall(store, context, client, target, parsed, authorizer, history_action))
 
 
 def plan_create(call: WriteCall, rows: Sequence[NewRow]) -> WritePlan[WrittenItems]:
@@ -112,7 +111,12 @@ def plan_create(call: WriteCall, rows: Sequence[NewRow]) -> WritePlan[WrittenIte
 
 
 def plan_update(
-    request: WriteRequest, call: WriteCall, *, key: str, changes: Json, owned: Json | None = None
+    request: WriteRequest,
+    call: WriteCall,
+    *,
+    key: str,
+    changes: FieldValues,
+    owned: FieldValues | None = None,
 ) -> WritePlan[WrittenItems]:
     """Plan the change of one row, if it is in the state that If-Match names.
 
@@ -124,6 +128,14 @@ def plan_update(
     rows = [row._replace(values={**row.values, **owned_values}) for row in items.rows]
     parsed = plans.ParsedPayload(parser, replace(items, rows=rows))
     plan = plans.PayloadPlan(call, plans.complete_update(call, parsed, [row_key]))
+    return plans.with_precondition(call, plan, key=row_key, if_match=request.if_match)
+
+
+def with_precondition(
+    request: WriteRequest, call: WriteCall, plan: WritePlan[T], *, key: str
+) -> WritePlan[T]:
+    """Return a plan that runs only if the row of a key is in the state that If-Match names."""
+    row_key = parse_key(call.collection, key)
     return plans.with_precondition(call, plan, key=row_key, if_match=request.if_match)
 
 
@@ -192,7 +204,7 @@ def _authorized_collection(context: RequestContext, name: str, action: str) -> C
     return context.snapshot.catalogue.collections[name]
 
 
-def _values(collection: Collection, fields: Json) -> Values:
+def _values(collection: Collection, fields: FieldValues) -> Values:
     """Return values that the service sets, as the columns take them."""
     values: Values = {}
     for name, value in fields.items():

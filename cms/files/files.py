@@ -5,7 +5,7 @@ A content is stored before its row is written, and removed after it: no row is w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from functools import partial
@@ -14,16 +14,15 @@ from threading import Event
 from typing import NamedTuple
 
 from cms import jsontext
-from cms.config import Config
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import abbreviated, invalid_payload
 from cms.files import file_rows
-from cms.files.contents import Content, Contents, Incoming, Json, contents_of
+from cms.files.contents import Content, Contents, FieldValues, Incoming, contents_of
 from cms.files.file_names import title_of
 from cms.files.file_rows import NewRow, WriteRequest
+from cms.files.library import Library, LibraryCalls
 from cms.files.payloads import (
-    checked_batch,
     checked_changes,
     checked_fields,
     decode_base64,
@@ -32,34 +31,8 @@ from cms.files.payloads import (
 from cms.files.upload_form import FileUpload, FormPart, receive
 from cms.items.read.reads import parse_key
 from cms.items.write.calls import WriteCall, WrittenItems
-from cms.outgoing_addresses import AddressFilter
 from cms.schema.system import FILES
-from cms.store.store import Store
 from cms.store.write_plan import WritePlan
-
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """The collaborators and limits of the calls on files.
-
-    `max_field_bytes` is the limit of all fields of a form together.
-    """
-
-    store: Store
-    contents: Contents
-    address_filter: AddressFilter
-    import_seconds: float
-    max_field_bytes: int
-
-    @classmethod
-    def from_config(cls, store: Store, config: Config) -> Library:
-        return cls(
-            store,
-            Contents(config),
-            AddressFilter.from_config(config),
-            import_seconds=config.import_timeout.total_seconds(),
-            max_field_bytes=config.max_payload_size,
-        )
 
 
 def upload(library: Library, request: WriteRequest, parts: Iterable[FormPart]) -> bytes | None:
@@ -79,7 +52,7 @@ def upload_json(
 ) -> bytes | None:
     """Create a file of a JSON body, whose `data` is the content in base64."""
     file_rows.require_permission(library.store, request.identity, collection=FILES, action="create")
-    fields: Json = dict(payload)
+    fields: FieldValues = dict(payload)
     raw = decode_base64(fields.pop("data", None))
     name = fields.get("filename_download")
     if not isinstance(name, str) or not name:
@@ -103,17 +76,20 @@ def create_rows(
     """
     rows = [_new_row(library.contents, upload) for upload in uploads]
     is_committed = Event()
-
-    def plan(call: WriteCall) -> WritePlan[bytes | None]:
-        folder = call.context.fetch(statement("find_default_folder"), ())[0][0]
-        creation = file_rows.plan_create(call, [_in_folder(row, folder) for row in rows])
-        return _CreatePlan(creation, is_committed, many=len(rows) > 1)
-
+    plan = partial(_plan_create, rows=rows, is_committed=is_committed)
     body = file_rows.run_write(library.store, request, collection=FILES, action="create", plan=plan)
     # A repeated call gets the answer of the first one, and no file has the new contents.
     if not is_committed.is_set():
         library.contents.remove(upload.content for upload in uploads)
     return body
+
+
+def _plan_create(
+    call: WriteCall, *, rows: Sequence[NewRow], is_committed: Event
+) -> WritePlan[bytes | None]:
+    folder = call.context.fetch(statement("find_default_folder"), ())[0][0]
+    creation = file_rows.plan_create(call, [_in_folder(row, folder) for row in rows])
+    return _CreatePlan(creation, is_committed, many=len(rows) > 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,63 +127,17 @@ def replace(
         return _replace_content(library, request, key, changes=changes, owned=owned)
 
 
-def change_one(library: Library, request: WriteRequest, key: str, payload: object) -> bytes | None:
-    """Change fields of a file."""
-    changes = checked_changes(payload)
-    written = _update(
-        library,
-        request,
-        lambda call: file_rows.plan_update(request, call, key=key, changes=changes),
-    )
-    return file_rows.response_body(written, many=False)
+def _delete_rows(call: WriteCall, transaction: Transaction, payload: object) -> list[Content]:
+    """Delete the files that a payload names, and return their contents."""
+    executor = call.executor(transaction)
+    keys = file_rows.keys_of(executor, call.collection, payload)
+    # Locked before the deletion: another content would be left behind by it.
+    contents = contents_of(transaction.execute(statement("lock_files"), (keys,)))
+    file_rows.delete(call, executor, call.collection, keys)
+    return contents
 
 
-def change_many(library: Library, request: WriteRequest, payload: object) -> bytes | None:
-    """Change fields of files: an array of objects with ids, or `data` with `keys` or `query`."""
-    batch = checked_batch(payload, checked_changes)
-    written = _update(library, request, lambda call: file_rows.plan_update_many(call, batch))
-    return file_rows.response_body(written, many=True)
-
-
-def delete_one(library: Library, request: WriteRequest, key: str) -> None:
-    """Delete a file with its content."""
-    _delete(library, request, [key], key=key)
-
-
-def delete_many(library: Library, request: WriteRequest, payload: object) -> None:
-    """Delete files with their contents: by an array of ids, by `keys`, or by `query`."""
-    _delete(library, request, payload)
-
-
-def _delete(
-    library: Library, request: WriteRequest, payload: object, *, key: str | None = None
-) -> None:
-    plan = partial(_DeleteFiles, request, payload, key)
-    contents = file_rows.run_write(
-        library.store, request, collection=FILES, action="delete", plan=plan
-    )
-    library.contents.remove(contents)
-
-
-@dataclass(frozen=True, slots=True)
-class _DeleteFiles(WritePlan[list[Content]]):
-    """The deletion of files; with a `key` it depends on If-Match."""
-
-    request: WriteRequest
-    payload: object
-    key: str | None
-    call: WriteCall
-
-    def run(self, transaction: Transaction) -> list[Content]:
-        call = self.call
-        if self.key is not None:
-            file_rows.check_match(self.request, call, transaction, self.key)
-        executor = call.executor(transaction)
-        keys = file_rows.keys_of(executor, call.collection, self.payload)
-        # Locked before the deletion: another content would be left behind by it.
-        contents = contents_of(transaction.execute(statement("lock_files"), (keys,)))
-        file_rows.delete(call, executor, call.collection, keys)
-        return contents
+FILE_CALLS = LibraryCalls(FILES, checked_changes, _delete_rows)
 
 
 # Rows
@@ -240,28 +170,28 @@ def _with_content_digest(request: WriteRequest, uploads: Sequence[FileUpload]) -
     return replaced(request, idempotency=replaced(idempotency, request=digest))
 
 
-def _update(
-    library: Library,
-    request: WriteRequest,
-    plan: Callable[[WriteCall], WritePlan[WrittenItems]],
-) -> WrittenItems:
-    return file_rows.run_write(library.store, request, collection=FILES, action="update", plan=plan)
-
-
 def _replace_content(
-    library: Library, request: WriteRequest, key: str, *, changes: Json, owned: Json
+    library: Library, request: WriteRequest, key: str, *, changes: FieldValues, owned: FieldValues
 ) -> bytes | None:
     """Change a file's row to a new content; the old one is removed after the commit."""
-
-    def plan(call: WriteCall) -> WritePlan[_Replaced]:
-        update = file_rows.plan_update(request, call, key=key, changes=changes, owned=owned)
-        return _ReplacePlan(update, parse_key(call.collection, key))
-
+    plan = partial(_plan_replacement, request=request, key=key, changes=changes, owned=owned)
     replaced_file = file_rows.run_write(
         library.store, request, collection=FILES, action="update", plan=plan
     )
     library.contents.remove(replaced_file.contents)
     return file_rows.response_body(replaced_file.items, many=False)
+
+
+def _plan_replacement(
+    call: WriteCall,
+    *,
+    request: WriteRequest,
+    key: str,
+    changes: FieldValues,
+    owned: FieldValues,
+) -> WritePlan[_Replaced]:
+    update = file_rows.plan_update(request, call, key=key, changes=changes, owned=owned)
+    return _ReplacePlan(update, parse_key(call.collection, key))
 
 
 class _Replaced(NamedTuple):

@@ -9,9 +9,10 @@ from urllib.parse import unquote, urlsplit
 
 from cms.errors import Refused, abbreviated, invalid_payload, unavailable
 from cms.files import file_rows
-from cms.files.contents import Incoming, Json, too_large
+from cms.files.contents import FieldValues, Incoming, too_large
 from cms.files.file_rows import WriteRequest
-from cms.files.files import Library, create_rows
+from cms.files.files import create_rows
+from cms.files.library import Library
 from cms.files.payloads import pop_location, require_text
 from cms.files.upload_form import FileUpload
 from cms.outgoing import (
@@ -61,7 +62,7 @@ def import_url(
 
 
 def _store_response(
-    library: Library, request: WriteRequest, answer: OutgoingResponse, fields: Json
+    library: Library, request: WriteRequest, answer: OutgoingResponse, fields: FieldValues
 ) -> bytes | None:
     # A page of an error is not the file.
     if not 200 <= answer.status < 300:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from cms.errors import Problem, Refused, abbreviated, invalid_payload
-from cms.files.contents import Json
+from cms.files.contents import FieldValues
 from cms.files.file_names import clean_name
 from cms.schema.system import FILES
 
@@ -33,7 +33,7 @@ CREATE_ONLY = frozenset({"id", "storage"})
 """Fields that clients can set only when they create a file."""
 
 
-def checked_fields(fields: Mapping[str, object]) -> Json:
+def checked_fields(fields: Mapping[str, object]) -> FieldValues:
     """Return a client's values for a new file; raises `Refused` INVALID_PAYLOAD for fields of the
     service.
     """
@@ -45,7 +45,7 @@ def checked_fields(fields: Mapping[str, object]) -> Json:
     return _with_clean_name(values)
 
 
-def checked_changes(payload: object) -> Json:
+def checked_changes(payload: object) -> FieldValues:
     """Return a client's changes of a file; raises `Refused` INVALID_PAYLOAD for fields of the
     service.
     """
@@ -55,7 +55,7 @@ def checked_changes(payload: object) -> Json:
     return _with_clean_name(payload)
 
 
-def checked_batch(payload: object, check: Callable[[object], Json]) -> object:
+def checked_batch(payload: object, check: Callable[[object], FieldValues]) -> object:
     """Return changes of several rows, each of them checked.
 
     Raises `Refused` INVALID_PAYLOAD for a body of another shape.
@@ -76,7 +76,7 @@ def require_text(value: object, *, field: str) -> str:
     return value
 
 
-def pop_location(fields: Json) -> str | None:
+def pop_location(fields: FieldValues) -> str | None:
     """Take the storage location out of a client's values; raises `Refused` INVALID_PAYLOAD."""
     location = fields.pop("storage", None)
     return None if location is None else require_text(location, field="storage")
@@ -111,7 +111,7 @@ def _without_id(element: object) -> object:
     return {name: value for name, value in element.items() if name != "id"}
 
 
-def _with_clean_name(fields: Mapping[str, object]) -> Json:
+def _with_clean_name(fields: Mapping[str, object]) -> FieldValues:
     """Return fields with a clean name for downloads."""
     values = dict(fields)
     if "filename_download" in values:

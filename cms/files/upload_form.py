@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from cms import jsontext
 from cms.errors import invalid_payload
-from cms.files.contents import Content, Contents, Incoming, Json
+from cms.files.contents import Content, Contents, FieldValues, Incoming
 
 JSON_FIELDS = frozenset({"tags"})
 
@@ -31,7 +31,7 @@ class FileUpload:
     """A content that has arrived, and the values of the file's fields."""
 
     content: Content
-    fields: Json = field(default_factory=dict)
+    fields: FieldValues = field(default_factory=dict)
 
 
 def receive(
@@ -44,7 +44,7 @@ def receive(
     most `max_bytes` bytes.
     """
     uploads: list[FileUpload] = []
-    next_fields: Json = {}
+    next_fields: FieldValues = {}
     begins_with_file: bool | None = None
     bytes_left = max_bytes
     for part in parts:
@@ -71,7 +71,7 @@ def receive(
 
 
 def _store_file(
-    contents: Contents, part: FormPart, fields: Json, stored: list[Content]
+    contents: Contents, part: FormPart, fields: FieldValues, stored: list[Content]
 ) -> FileUpload:
     incoming = Incoming(part.filename or part.name, part.declared_type, part.chunks)
     content = contents.put(incoming, fields.get("storage"))

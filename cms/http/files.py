@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import falcon
 
 from cms.files import files, folders
 from cms.files.file_rows import WriteRequest
-from cms.files.files import Library
+from cms.files.files import FILE_CALLS
+from cms.files.folders import FOLDER_CALLS
 from cms.files.importing import import_url
+from cms.files.library import Library, LibraryCalls
 from cms.http.form import form_parts, is_form
 from cms.http.items import ItemResource, ItemsResource
 from cms.http.media import idempotency_key_of, read_json, read_json_object, send_written
-from cms.schema.system import FILES, FOLDERS
-
-
-class LibraryCalls(Protocol):
-    """What files and folders have in common; the modules `files` and `folders` implement it."""
-
-    def change_one(
-        self, library: Library, request: WriteRequest, key: str, payload: object
-    ) -> bytes | None: ...
-
-    def change_many(
-        self, library: Library, request: WriteRequest, payload: object
-    ) -> bytes | None: ...
-
-    def delete_one(self, library: Library, request: WriteRequest, key: str) -> None: ...
-
-    def delete_many(self, library: Library, request: WriteRequest, payload: object) -> None: ...
 
 
 class LibraryItemsResource:
     """Reads, changes and deletes several files or folders."""
 
-    def __init__(self, library: Library, collection: str, calls: LibraryCalls) -> None:
+    def __init__(self, library: Library, calls: LibraryCalls) -> None:
         self._library = library
-        self._collection = collection
+        self._collection = calls.collection
         self._calls = calls
         self._items = ItemsResource(library.store)
 
@@ -62,9 +45,9 @@ class LibraryItemsResource:
 class LibraryItemResource:
     """One file or folder by its id."""
 
-    def __init__(self, library: Library, collection: str, calls: LibraryCalls) -> None:
+    def __init__(self, library: Library, calls: LibraryCalls) -> None:
         self._library = library
-        self._collection = collection
+        self._collection = calls.collection
         self._calls = calls
         self._item = ItemResource(library.store)
 
@@ -86,7 +69,7 @@ class FilesResource(LibraryItemsResource):
     """Files; new ones come as a form or as JSON."""
 
     def __init__(self, library: Library) -> None:
-        super().__init__(library, FILES, files)
+        super().__init__(library, FILE_CALLS)
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         library = self._library
@@ -106,7 +89,7 @@ class FileResource(LibraryItemResource):
     """One file; a form replaces its content."""
 
     def __init__(self, library: Library) -> None:
-        super().__init__(library, FILES, files)
+        super().__init__(library, FILE_CALLS)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         if not is_form(request):
@@ -132,7 +115,7 @@ class FoldersResource(LibraryItemsResource):
     """The tree of folders."""
 
     def __init__(self, library: Library) -> None:
-        super().__init__(library, FOLDERS, folders)
+        super().__init__(library, FOLDER_CALLS)
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = read_json(request)
@@ -143,7 +126,7 @@ class FolderResource(LibraryItemResource):
     """One folder."""
 
     def __init__(self, library: Library) -> None:
-        super().__init__(library, FOLDERS, folders)
+        super().__init__(library, FOLDER_CALLS)
 
 
 def write_request_of(request: falcon.Request) -> WriteRequest:

@@ -1,0 +1,182 @@
+"""The library of files and folders: its collaborators, and the changes that both kinds take.
+
+A row of a file and one of a folder are changed and deleted in the same way. What differs is in the
+values `FILE_CALLS` (cms/files/files.py) and `FOLDER_CALLS` (cms/files/folders.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from cms.config import Config
+from cms.database.connections import Transaction
+from cms.files import file_rows
+from cms.files.contents import Content, Contents, FieldValues
+from cms.files.file_rows import WriteRequest
+from cms.files.payloads import checked_batch
+from cms.items.write.calls import WriteCall, WrittenItems
+from cms.outgoing_addresses import AddressFilter
+from cms.store.store import Store
+from cms.store.write_plan import WritePlan
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The collaborators and limits of the calls on files.
+
+    `max_field_bytes` is the limit of all fields of a form together.
+    """
+
+    store: Store
+    contents: Contents
+    address_filter: AddressFilter
+    import_seconds: float
+    max_field_bytes: int
+
+    @classmethod
+    def from_config(cls, store: Store, config: Config) -> Library:
+        return cls(
+            store,
+            Contents(config),
+            AddressFilter.from_config(config),
+            import_seconds=config.import_timeout.total_seconds(),
+            max_field_bytes=config.max_payload_size,
+        )
+
+
+def _nothing(transaction: Transaction) -> None:
+    """Stand for a step that a kind of rows does not need."""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCalls:
+    """The changes and deletions of one kind of rows: of files, or of folders.
+
+    `checked_changes` returns the changes in a body, or raises `Refused` INVALID_PAYLOAD.
+    `delete_rows` deletes the rows that a payload names, and returns the contents that go with them.
+    `lock` is done before any write of such rows, `check` after a change.
+    """
+
+    collection: str
+    checked_changes: Callable[[object], FieldValues]
+    delete_rows: Callable[[WriteCall, Transaction, object], list[Content]]
+    lock: Callable[[Transaction], None] = _nothing
+    check: Callable[[Transaction], None] = _nothing
+
+    def change_one(
+        self, library: Library, request: WriteRequest, key: str, payload: object
+    ) -> bytes | None:
+        """Change one row, and return it as a body; None for a caller that may not read it."""
+        changes = self.checked_changes(payload)
+        plan = partial(file_rows.plan_update, request, key=key, changes=changes)
+        return self.write(library, request, action="update", plan=plan, many=False)
+
+    def change_many(self, library: Library, request: WriteRequest, payload: object) -> bytes | None:
+        """Change rows: an array of objects with ids, or `data` with `keys` or `query`."""
+        batch = checked_batch(payload, self.checked_changes)
+        plan = partial(file_rows.plan_update_many, payload=batch)
+        return self.write(library, request, action="update", plan=plan, many=True)
+
+    def delete_one(self, library: Library, request: WriteRequest, key: str) -> None:
+        """Delete one row with the contents that belong to it."""
+        self._delete(library, request, [key], key=key)
+
+    def delete_many(self, library: Library, request: WriteRequest, payload: object) -> None:
+        """Delete rows with their contents: by an array of ids, by `keys`, or by `query`.
+
+        Raises `Refused` FORBIDDEN when the caller may not delete one of them; then all stay.
+        """
+        self._delete(library, request, payload)
+
+    def write(
+        self,
+        library: Library,
+        request: WriteRequest,
+        *,
+        action: str,
+        plan: Callable[[WriteCall], WritePlan[WrittenItems]],
+        many: bool,
+    ) -> bytes | None:
+        """Write rows and return them as a body, one row or the array of `many`."""
+        body_plan = partial(self._plan_body, plan=plan, many=many)
+        return self._run(library, request, action=action, plan=body_plan)
+
+    def _plan_body(
+        self, call: WriteCall, *, plan: Callable[[WriteCall], WritePlan[WrittenItems]], many: bool
+    ) -> WritePlan[bytes | None]:
+        return _BodyPlan(plan(call), self.check, many)
+
+    def _delete(
+        self, library: Library, request: WriteRequest, payload: object, *, key: str | None = None
+    ) -> None:
+        plan = partial(self._plan_delete, request=request, payload=payload, key=key)
+        contents = self._run(library, request, action="delete", plan=plan)
+        # Only after the commit: a content without a row is removed later, a row needs its content.
+        library.contents.remove(contents)
+
+    def _plan_delete(
+        self, call: WriteCall, *, request: WriteRequest, payload: object, key: str | None
+    ) -> WritePlan[list[Content]]:
+        plan = _DeletePlan(call, payload, self.delete_rows)
+        return plan if key is None else file_rows.with_precondition(request, call, plan, key=key)
+
+    def _run(
+        self,
+        library: Library,
+        request: WriteRequest,
+        *,
+        action: str,
+        plan: Callable[[WriteCall], WritePlan[T]],
+    ) -> T:
+        locked_plan = partial(self._plan_locked, plan=plan)
+        return file_rows.run_write(
+            library.store, request, collection=self.collection, action=action, plan=locked_plan
+        )
+
+    def _plan_locked(
+        self, call: WriteCall, *, plan: Callable[[WriteCall], WritePlan[T]]
+    ) -> WritePlan[T]:
+        return _LockedPlan(plan(call), self.lock)
+
+
+@dataclass(frozen=True, slots=True)
+class _LockedPlan(WritePlan[T]):
+    """A plan that begins with a lock."""
+
+    plan: WritePlan[T]
+    lock: Callable[[Transaction], None]
+
+    def run(self, transaction: Transaction) -> T:
+        self.lock(transaction)
+        return self.plan.run(transaction)
+
+
+@dataclass(frozen=True, slots=True)
+class _BodyPlan(WritePlan[bytes | None]):
+    """A change of rows that ends with a check, and is answered with a body."""
+
+    plan: WritePlan[WrittenItems]
+    check: Callable[[Transaction], None]
+    many: bool
+
+    def run(self, transaction: Transaction) -> bytes | None:
+        written = self.plan.run(transaction)
+        self.check(transaction)
+        return file_rows.response_body(written, many=self.many)
+
+
+@dataclass(frozen=True, slots=True)
+class _DeletePlan(WritePlan[list[Content]]):
+    """The deletion of the rows that a payload names."""
+
+    call: WriteCall
+    payload: object
+    delete_rows: Callable[[WriteCall, Transaction, object], list[Content]]
+
+    def run(self, transaction: Transaction) -> list[Content]:
+        return self.delete_rows(self.call, transaction, self.payload)
