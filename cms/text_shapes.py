@@ -1,4 +1,4 @@
-"""The shapes of texts that several rooms know: colours, UUIDs, hosts in addresses, masked secrets."""
+"""Shapes of texts that several packages know: colours, UUIDs, hosts in addresses, the mask."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class FilterGuard:
                 raise self.names.no_relation(field)
 
     def test(self, test: OperatorTest) -> GuardedTest:
-        """Return an operator with its operands; a path from the caller is checked like any other."""
+        """Return an operator with its operands; paths from the caller are checked like others."""
         return GuardedTest(test.operator, tuple(map(self._operand, test.operands)))
 
     def _operand(self, operand: Operand) -> GuardedOperand:

@@ -19,11 +19,11 @@ _STORED_RULES = {"validation", "conditions"}
 
 @contextmanager
 def redacted_problems(policy: Policy) -> Iterator[None]:
-    """Redact what is refused inside to what this caller may know.
+    """Remove from a refusal raised inside the names that this caller may not know.
 
-    Fields that no permission of the caller speaks of are not named: problems that the service
-    itself finds there become one FORBIDDEN, and of problems that the database finds only the code
-    is left.
+    A failed rule of a hidden field, or a stored rule that is invalid, makes the whole refusal a
+    FORBIDDEN. Any other problem loses the extensions that name hidden fields and collections or
+    hold their values. Administrators get every refusal as it is.
     """
     try:
         yield
@@ -35,7 +35,7 @@ def redacted_problems(policy: Policy) -> Iterator[None]:
 
 def _redacted(refused: Refused, policy: Policy) -> Refused:
     problems = [(problem, _hidden_extensions(problem, policy)) for problem in refused.problems]
-    # A failed rule of a hidden field is not told at all: its message could be about the field.
+    # The message of a failed rule is free text of an administrator, who may name the field in it.
     if any(
         problem.code == "FAILED_VALIDATION" and "field" in hidden for problem, hidden in problems
     ):

@@ -41,10 +41,10 @@ class _InnerQuery:
 
 @dataclass(slots=True)
 class QueryGuard:
-    """Walks one query with the eyes of one caller.
+    """Guards one query for one caller: resolves its names, checks them and adds the rules.
 
-    Lists of keys are cut to `page`. Fields are counted over all levels, because `*.*.*` opens every
-    relation of every relation.
+    A to-many field that is not opened lists the keys of a `page` of its items. `field_count` counts
+    the fields of all levels, because `*.*.*` opens every relation of every relation.
     """
 
     names: NameGuard
@@ -61,7 +61,7 @@ class QueryGuard:
         self.names.check_depth(level)
         filters = FilterGuard(self.names)
         back_reference = back_reference_condition(link, view) if link else None
-        # Problems are told in the order of these lines.
+        # Arguments are evaluated in this order, and so the first problem here is the one refused.
         return GuardedQuery(
             collection=view.collection,
             outputs=self._outputs(query, view, level),

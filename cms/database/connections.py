@@ -283,10 +283,10 @@ class Database:
 
 
 def _retry_for_waiting(pool: ConnectionPool[Any]) -> None:
-    """Have a pool that could not connect try again at once while requests wait for it.
+    """Make a pool that has given up connecting try again, if requests are waiting for it.
 
-    By itself the pool would try after one, two, four, eight seconds, and so serve nobody for as
-    long again after the server is back. Where nobody waits, the next request makes it connect.
+    The pool's own pauses double (1, 2, 4, 8 seconds), so that it would notice late that the server
+    is back. A pool that no request waits for connects when the next request comes.
     """
     if pool.get_stats()["requests_waiting"]:
         pool.check()

@@ -39,11 +39,10 @@ class AutoFields:
     uuids: tuple[str, ...]
     sequence_keys: tuple[str, ...]
     archive_defaults: Values
-    required: tuple[tuple[Field, str | None], ...]
-    """The fields that must not be null, each with the value that counts when the row lacks it.
-
-    That is null for a field that must be there, and "" for one that may be missing but not null.
-    """
+    required: tuple[Field, ...]
+    """The fields that a new row must have, and that must not be null."""
+    not_null: tuple[Field, ...]
+    """The fields that a row may lack, but that must not be null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +90,21 @@ def complete_new(values: Values, auto_fields: AutoFields, auto_values: AutoValue
             values[name] = str(uuid.uuid4())
     for name in auto_fields.sequence_keys:
         # Clients send null for a key that they leave to the sequence.
-        if values.get(name, "") is None:
+        if _is_null(values, name):
             del values[name]
     for name, value in auto_fields.archive_defaults.items():
         values.setdefault(name, value)
     key = auto_fields.key
     if key and key.column and key.column.is_generated and key.name in values:
         return [invalid_item("the database fills it", key.collection, key.name)]
-    return [
-        missing(field)
-        for field, value_if_absent in auto_fields.required
-        if values.get(field.name, value_if_absent) is None
-    ]
+    problems: list[Problem] = []
+    for field in auto_fields.required:
+        if values.get(field.name) is None:
+            problems.append(missing(field))
+    for field in auto_fields.not_null:
+        if _is_null(values, field.name):
+            problems.append(missing(field))
+    return problems
 
 
 def complete_change(
@@ -113,9 +115,18 @@ def complete_change(
     # A row that names nothing but its key does not change, and so gets no new date.
     if len(values) > (auto_fields.key is not None and auto_fields.key.name in values):
         _fill(values, auto_values)
-    return [
-        missing(field) for field, _ in auto_fields.required if values.get(field.name, "") is None
-    ]
+    problems: list[Problem] = []
+    # A field that a change does not name keeps the value that it has.
+    for fields in (auto_fields.required, auto_fields.not_null):
+        for field in fields:
+            if _is_null(values, field.name):
+                problems.append(missing(field))
+    return problems
+
+
+def _is_null(values: Values, name: str) -> bool:
+    """Tell whether a row has a field with null as its value."""
+    return name in values and values[name] is None
 
 
 def _remove_ignored(values: Values, auto_fields: AutoFields) -> None:
@@ -151,7 +162,10 @@ def _auto_fields_of(collection: Collection, markers: frozenset[str]) -> AutoFiel
         uuids=_names(fields, lambda field: "uuid" in field.special),
         sequence_keys=_names(fields, _counts_up),
         archive_defaults=archive_defaults(collection),
-        required=_required_fields(fields),
+        required=tuple(filter(_is_required, fields)),
+        not_null=tuple(
+            field for field in fields if not _is_required(field) and not takes_null(field)
+        ),
     )
 
 
@@ -169,17 +183,6 @@ def _is_ignored(field: Field, markers: frozenset[str]) -> bool:
     if not other_markers.intersection(field.special):
         return False
     return markers is _ON_UPDATE or not _is_required(field)
-
-
-def _required_fields(fields: list[Field]) -> tuple[tuple[Field, str | None], ...]:
-    must_be_there: list[tuple[Field, str | None]] = []
-    must_not_be_null: list[tuple[Field, str | None]] = []
-    for field in fields:
-        if _is_required(field):
-            must_be_there.append((field, None))
-        elif not takes_null(field):
-            must_not_be_null.append((field, ""))
-    return (*must_be_there, *must_not_be_null)
 
 
 # Special fields

@@ -172,6 +172,7 @@ def _parse_field(payload: object, prefix: str, problems: list[Problem]) -> Field
         problems.append(_problem(f"{prefix}type", reason, payload.get("type")))
     meta = parse_settings(payload.get("meta"), FIELD_META, f"{prefix}meta", problems)
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, f"{prefix}schema", problems)
+    # Settings that cannot be read would only cause further problems in what follows.
     if len(problems) > count_before or field_type is None:
         return None
     field = FieldDefinition(str(name), field_type, meta, schema)
@@ -210,19 +211,20 @@ def _key_inconsistencies(field: FieldDefinition) -> list[Inconsistency]:
 
 
 def _column_inconsistencies(field_type: FieldType, schema: MetaSettings) -> list[Inconsistency]:
-    inconsistencies: list[tuple[str, str]] = []
+    inconsistencies: list[Inconsistency] = []
     if schema.get("has_auto_increment"):
         if not field_type.is_whole_number:
             reason = "only whole numbers count up by themselves"
-            inconsistencies.append(("schema.has_auto_increment", reason))
+            inconsistencies.append(Inconsistency("schema.has_auto_increment", reason))
         if schema.get("default_value") is not None:
             reason = "a field that counts up has no default of its own"
-            inconsistencies.append(("schema.default_value", reason))
+            inconsistencies.append(Inconsistency("schema.default_value", reason))
     if schema.get("max_length") is not None and "max_length" not in field_type.size_settings:
-        inconsistencies.append(("schema.max_length", "only strings have a length"))
+        inconsistencies.append(Inconsistency("schema.max_length", "only strings have a length"))
     if field_type.seal and schema.get("default_value") is not None:
-        inconsistencies.append(("schema.default_value", "a secret that everybody knows is none"))
-    return [Inconsistency(setting, reason) for setting, reason in inconsistencies]
+        reason = "a secret that everybody knows is none"
+        inconsistencies.append(Inconsistency("schema.default_value", reason))
+    return inconsistencies
 
 
 def special_inconsistencies(field_type: FieldType, special: object) -> list[Inconsistency]:
@@ -233,6 +235,7 @@ def special_inconsistencies(field_type: FieldType, special: object) -> list[Inco
     for marker in distinct:
         if marker not in KNOWN_SPECIALS:
             reasons.append(f'"{marker}" is not known; there are {", ".join(KNOWN_SPECIALS)}')
+    # Markers that fit no type in particular, such as `conceal`, fit them all.
     for marker in markers:
         if marker in _SPECIALS_OF_TYPES - field_type.markers:
             reasons.append(f"{marker} does not fit the type {field_type.name}")
@@ -246,6 +249,7 @@ def hash_inconsistencies(
     field_type: FieldType, special: object, schema: Mapping[str, object]
 ) -> list[Inconsistency]:
     """Return a column's length as an inconsistency where it is too short for hashes."""
+    # A text with the marker of hashes is read back as one, whatever type was sent for it.
     has_hashes = field_type.seal or (isinstance(special, list) and HASH.marker in special)
     length = schema.get("max_length")
     if not has_hashes or not isinstance(length, int) or length >= _MIN_HASH_LENGTH:
@@ -308,6 +312,7 @@ def _with_key(fields: tuple[FieldDefinition, ...]) -> tuple[FieldDefinition, ...
         raise invalid_payload(
             'The field "id" must be the primary key, or another field must be', field="fields"
         )
+    # The flags of `meta` are stored, as the texts that their columns take; those of `schema` are not.
     meta = MetaSettings(readonly="true", hidden="true")
     schema = MetaSettings(is_primary_key=True, has_auto_increment=True)
     return (FieldDefinition("id", INTEGER, meta, schema), *fields)

@@ -143,6 +143,7 @@ class Collection:
     @property
     def accountability(self) -> str | None:
         """The history that writes leave: `all`, `activity` (no revisions) or None for nothing."""
+        # A table that another program has made has no record of settings, but a history.
         value = self.meta.get("accountability", "all") if self.meta else "all"
         return value if isinstance(value, str) else None
 
@@ -261,6 +262,7 @@ class Catalogue:
         by_one: dict[tuple[str, str], Relation] = {}
         for relation in relations:
             by_many[relation.many_collection, relation.many_field] = relation
+            # Without a field on that side nothing leads back to the rows of the many side.
             if relation.one_collection and relation.one_field:
                 by_one[relation.one_collection, relation.one_field] = relation
         return cls(

@@ -62,6 +62,7 @@ def parse_relation(
     A `meta.junction_collection` other than the field's own collection asks for all of a
     many-to-many relation: the junction table, both foreign keys, and the field.
     """
+    # Every part is read before anything is refused, so that one answer has all problems.
     problems = unknown_keys(payload, RELATION_KEYS)
     meta = parse_settings(payload.get("meta"), RELATION_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), RELATION_SCHEMA, "schema", problems)
@@ -72,6 +73,8 @@ def parse_relation(
     if problems or collection is None or field is None:
         raise Refused(problems)
     definition = RelationDefinition(collection, field, related, meta, schema)
+    # A relation that belongs to a junction has its own collection as `junction_collection`: such a
+    # record may be sent again as it was read.
     if junction is not None and junction != collection:
         return _many_to_many(definition, junction, catalogue)
     return _many_to_one(definition, catalogue)
@@ -231,7 +234,8 @@ def _many_to_many(
     if name in owner.fields:
         raise invalid_payload(f'There is a field "{name}" already', field="field", value=name)
     meta = definition.meta
-    near, far = _junction_columns(owner.name, target.name, meta)
+    near = _near_column(owner.name)
+    far = _far_column(owner.name, target.name, meta)
     far_reason = invalid_name_reason(far)
     if far_reason is None and near == far:
         far_reason = "it names both sides"
@@ -250,14 +254,22 @@ def _many_to_many(
     )
 
 
-def _junction_columns(owner: str, target: str, meta: MetaSettings) -> tuple[str, str]:
-    """Return the columns that point to both sides, `articles_id` and `tags_id`.
+def _near_column(owner: str) -> str:
+    """Return the column of a junction that points to the owner of the field, `articles_id`."""
+    return f"{owner}_id"[:MAX_NAME_BYTES]
 
-    `meta.junction_field` may name the second one.
+
+def _far_column(owner: str, target: str, meta: MetaSettings) -> str:
+    """Return the column of a junction that points to the listed items, `tags_id`.
+
+    `meta.junction_field` may give it another name.
     """
+    name = meta.get("junction_field")
+    if name:
+        return str(name)
+    # Between items of one collection both columns would have the same name.
     prefix = "related_" if owner == target else ""
-    default_far = f"{prefix}{target}_id"[:MAX_NAME_BYTES]
-    return f"{owner}_id"[:MAX_NAME_BYTES], str(meta.get("junction_field") or default_far)
+    return f"{prefix}{target}_id"[:MAX_NAME_BYTES]
 
 
 def _junction_reason(junction: str, catalogue: Catalogue) -> str | None:

@@ -1,4 +1,8 @@
-"""The system tables: an entry for each, with what the catalogue cannot read from PostgreSQL."""
+"""The system tables: an entry for each, with what the catalogue cannot read from PostgreSQL.
+
+sql/schema.sql has their columns, types and constraints, and the catalogue reads them from there as
+it does for any table. A test compares the names in both.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ USERS = "system_users"
 
 @dataclass(frozen=True, slots=True)
 class AliasTarget:
-    """The column that points to the rows of a to-many alias field."""
+    """Where the items of a to-many field are: rows whose `many_field` points to this table."""
 
     many_collection: str
     many_field: str
@@ -37,7 +41,7 @@ class AliasTarget:
 
 @dataclass(frozen=True, slots=True)
 class SystemTable:
-    """A table of the service. Its columns are said in sql/schema.sql, and not here."""
+    """What the service knows of one of its tables, besides its columns."""
 
     name: str
     _: KW_ONLY
@@ -211,7 +215,9 @@ _ALL = (
         is_writable=True,
         is_singleton=True,
         check_rules={
-            "system_settings_auth_login_attempts_check": "it is a whole number from 1, or null for no limit",
+            "system_settings_auth_login_attempts_check": (
+                "it is a whole number from 1, or null for no limit"
+            ),
             "system_settings_one_row": "there is one row, of the id 1",
             "system_settings_storage_asset_transform_check": "it is all, none or presets",
         },

@@ -191,7 +191,7 @@ def keyed(context: RequestContext, name: str) -> Collection:
 
 
 def parse_key(collection: Collection, key: object) -> str:
-    """Return a key in the form of its type; raises `Refused` NOT_FOUND for a value of no such form."""
+    """Return a key as its type writes it; raises `Refused` NOT_FOUND for a value that is none."""
     assert collection.primary_key
     try:
         field = collection.key

@@ -155,7 +155,8 @@ def _order(query: GuardedQuery) -> tuple[Order, ...]:
 
 
 def _term(term: GuardedTerm | AggregateTerm) -> Order:
-    # The query of a write loses its aggregates: only keys count there, and its sort stays behind.
+    # A write takes the keys of the items that its query selects, and drops the aggregates of the
+    # query (cms/items/write/named_keys.py), but not a sort by them.
     if isinstance(term, AggregateTerm):
         raise invalid_query("Only groups are sorted by aggregates", parameter="sort")
     for step in term.path:

@@ -30,6 +30,7 @@ class Value:
     @property
     def type(self) -> FieldType:
         """The type of the value; functions and counts are whole numbers."""
+        # Whatever the type of the column: a year and a number of items are counted in integers.
         return INTEGER if self.is_computed else self.field.type
 
     @property
@@ -40,6 +41,7 @@ class Value:
     @property
     def cast(self) -> str:
         """The type that an operand is cast to."""
+        # A `real` column holds 0.1 rounded to 32 bits, which equals only an operand rounded likewise.
         return self.type.rounded_cast or self.type.cast
 
     @property
@@ -80,11 +82,15 @@ class LinkStep:
 
 @dataclass(frozen=True, slots=True)
 class All:
+    """Every part holds; without parts that is every row (`EVERY_ROW`)."""
+
     items: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
+    """At least one part holds; without parts that is no row (`NO_ROW`)."""
+
     items: tuple[Predicate, ...]
 
 
@@ -101,6 +107,8 @@ class CallerPath:
 
 @dataclass(frozen=True, slots=True)
 class TypedTest:
+    """An operator that fits the type of the value, with operands of that type."""
+
     value: Value
     operator: Operator
     operands: tuple[Placeholder | CallerPath, ...]
