@@ -166,7 +166,8 @@ class Collection:
     @property
     def archive_field(self) -> Field | None:
         """The field that tells archived items from active ones, if it is set and exists."""
-        return self.fields.get(str(self.meta.get("archive_field"))) if self.meta else None
+        name = self.meta.get("archive_field") if self.meta else None
+        return self.fields.get(name) if isinstance(name, str) else None
 
     @property
     def is_writable(self) -> bool:

@@ -175,6 +175,11 @@ def test_related_objects_of_a_payload_are_read_by_their_own_fields() -> None:
     ) == [("articles", "lt")]
 
 
+def test_related_objects_contain_no_number() -> None:
+    rule = {"author": {"_contains": 5}}
+    assert failed(rule, {"author": {"name": "B"}}) == [("author", "contains")]
+
+
 def test_without_fields_values_are_compared_by_what_they_are() -> None:
     assert failed({"a": {"_gt": 9}}, {"a": "10"}, collection=None) == []
     assert failed({"a": {"_gt": "9"}}, {"a": "10"}, collection=None) == [("a", "gt")]

@@ -67,7 +67,8 @@ def contains(value: Any, part: str) -> bool:
     if isinstance(value, list):
         entries = [entry for entry in value if not isinstance(entry, list | dict | None)]
         return any(str(entry) == str(part) for entry in entries)
-    return part in _text(value)
+    # The part is a text already, except for an object that belongs to no field.
+    return str(part) in _text(value)
 
 
 def starts_with(value: Any, part: str) -> bool:
