@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from cms.access.guarded_rules import FULL_GUARDED_GRANT, UNRESTRICTED, GuardedGrant
 from cms.access.policy import ALL_FIELDS, Grant, Policy
 from cms.access.rules import usable_grants, view_lookup
-from cms.access.visible_structure import ACTIONS
+from cms.access.visible_structure import ACTIONS, has_permission_on
 from cms.schema.model import Catalogue, Collection, Kind
 
 Ability = dict[str, object]
@@ -18,14 +18,14 @@ def abilities(policy: Policy, catalogue: Catalogue) -> dict[str, dict[str, Abili
 
     Collections that no permission speaks of are left out.
     """
-    return {
-        name: {
-            action: ability(effective_grants(policy, collection, action, catalogue))
-            for action in ACTIONS
-        }
-        for name, collection in catalogue.collections.items()
-        if policy.is_admin or any(policy.granted(name, action) for action in ACTIONS)
-    }
+    by_collection: dict[str, dict[str, Ability]] = {}
+    for name, collection in catalogue.collections.items():
+        if has_permission_on(policy, name):
+            by_action: dict[str, Ability] = {}
+            for action in ACTIONS:
+                by_action[action] = ability(effective_grants(policy, collection, action, catalogue))
+            by_collection[name] = by_action
+    return by_collection
 
 
 def effective_grants(
@@ -58,7 +58,7 @@ def ability(grants: tuple[GuardedGrant, ...]) -> Ability:
 
 def fields_of(grants: Iterable[Grant]) -> list[str]:
     """Return the fields that any of the grants speaks of."""
-    names = {name for grant in grants for name in grant.fields}
+    names = frozenset[str]().union(*(grant.fields for grant in grants))
     return [ALL_FIELDS] if ALL_FIELDS in names else sorted(names)
 
 

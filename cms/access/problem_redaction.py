@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from cms.access.policy import Policy
-from cms.access.visible_structure import ACTIONS
+from cms.access.visible_structure import grants_on
 from cms.errors import Problem, Refused, forbidden
 
 _FIELD_EXTENSIONS = {"field", "fields", "constraint", "rule", "value", "path"}
@@ -56,7 +56,7 @@ def _hidden_extensions(problem: Problem, policy: Policy) -> set[str]:
     field = problem.extensions.get("field")
     if collection is None:
         return set()
-    grants = [grant for action in ACTIONS for grant in policy.granted(str(collection), action)]
+    grants = grants_on(policy, str(collection))
     if not grants:
         return {"collection", *_FIELD_EXTENSIONS}
     if field is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cms.access.policy import Policy
+from cms.access.policy import Policy, StoredGrant
 from cms.access.redaction import Redaction
 from cms.errors import forbidden
 from cms.schema.model import Catalogue, Collection, Kind, Relation
@@ -44,11 +44,19 @@ def known_catalogue(policy: Policy, catalogue: Catalogue) -> Catalogue:
 
 def has_permission_on(policy: Policy, collection: str) -> bool:
     """Tell whether some permission is about a collection."""
-    return policy.is_admin or any(policy.granted(collection, action) for action in ACTIONS)
+    return policy.is_admin or bool(grants_on(policy, collection))
+
+
+def grants_on(policy: Policy, collection: str) -> list[StoredGrant]:
+    """Return the grants for any action on a collection that can be applied."""
+    grants: list[StoredGrant] = []
+    for action in ACTIONS:
+        grants += policy.granted(collection, action)
+    return grants
 
 
 def _narrowed(collection: Collection, policy: Policy) -> Collection:
-    grants = [grant for action in ACTIONS for grant in policy.granted(collection.name, action)]
+    grants = grants_on(policy, collection.name)
     fields = {
         name: field
         for name, field in collection.fields.items()

@@ -41,8 +41,10 @@ def build_catalogue(loaded: CatalogueRow) -> Catalogue:
     field_metas = _grouped_by(loaded["fields"], "collection")
     metas = {row["collection"]: row for row in loaded["collections"]}
     checks = _grouped_by(loaded["checks"], "table_name")
-    collections = {
-        name: _collection(
+    collections: dict[str, Collection] = {}
+    # A table without settings is a collection, and so are settings without a table: a folder.
+    for name in sorted({*tables, *metas}):
+        collections[name] = _collection(
             name,
             tables.get(name),
             columns[name],
@@ -50,8 +52,6 @@ def build_catalogue(loaded: CatalogueRow) -> Catalogue:
             meta=metas.get(name) or _system_meta(name),
             checks=_checks(checks[name]),
         )
-        for name in sorted({*tables, *metas})
-    }
     for row in loaded["dropped"]:
         name = row["collection"]
         if name in collections:
@@ -289,8 +289,11 @@ def _field_type(column: Column, special: tuple[str, ...]) -> FieldType:
 
 def _constraints(keys: Iterable[CatalogueRow]) -> list[ForeignKey]:
     """Return the foreign keys that have one column."""
-    return [
-        ForeignKey(
+    constraints: list[ForeignKey] = []
+    for key in keys:
+        if key["kind"] != "f" or len(key["columns"]) != 1:
+            continue
+        constraint = ForeignKey(
             name=key["name"],
             table=key["table_name"],
             column=key["columns"][0],
@@ -299,9 +302,8 @@ def _constraints(keys: Iterable[CatalogueRow]) -> list[ForeignKey]:
             on_update=ACTIONS_BY_CODE[key["on_update"]],
             on_delete=ACTIONS_BY_CODE[key["on_delete"]],
         )
-        for key in keys
-        if key["kind"] == "f" and len(key["columns"]) == 1
-    ]
+        constraints.append(constraint)
+    return constraints
 
 
 def _owners(collections: Mapping[str, Collection]) -> dict[str, KeyedCollection]:

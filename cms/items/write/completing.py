@@ -29,13 +29,12 @@ from cms.items.write.presets import (
     preset_operand,
     refuse_preset,
     resolve_operand,
-    unchanged,
 )
 from cms.items.write.problems import Problems
 from cms.items.write.resolved_rows import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
 from cms.items.write.validating import PayloadValidator
 from cms.query.language.ast import CallerValue
-from cms.query.plan.bindings import Bindings, Placeholder, bind_values
+from cms.query.plan.bindings import Bindings, Placeholder, bind_values, unchanged
 from cms.query.plan.links import link_of
 from cms.schema.auto_fields import (
     NO_AUTO_VALUES,

@@ -47,8 +47,3 @@ def resolve_operand(operand: Operand, known: Mapping[CallerValue, tuple[object, 
     if isinstance(operand, CallerValue) and operand.path:
         return Constant(next(iter(known[operand]), None))
     return operand
-
-
-def unchanged(value: object) -> object:
-    """Return a value as it is, where a converter is needed."""
-    return value

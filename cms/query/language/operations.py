@@ -59,11 +59,10 @@ def parse_operations(payload: object) -> list[Operation]:
             f"A batch takes at most {MAX_OPERATIONS} operations", field="operations"
         )
     ids: set[str] = set()
-    problems = [
-        in_operation(_payload_problem(field, reason), index)
-        for index, operation in enumerate(operations)
-        for field, reason in _problems_of(operation, ids)
-    ]
+    problems: list[Problem] = []
+    for index, operation in enumerate(operations):
+        for field, reason in _problems_of(operation, ids):
+            problems.append(in_operation(_payload_problem(field, reason), index))
     if problems:
         raise Refused(problems)
     return [_operation(operation) for operation in operations]

@@ -30,6 +30,11 @@ class Bindings(NamedTuple):
     role: str | None = None
 
 
+def unchanged(value: object) -> object:
+    """Convert nothing: for operands of the service itself, which are parameters already."""
+    return value
+
+
 def bind_values(values: Sequence[object], bindings: Bindings) -> list[object]:
     """Return the parameters of one request.
 

@@ -267,10 +267,10 @@ def _is_fixed(operand: Operand) -> bool:
 
 def operand_value(operand: Operand, bindings: Bindings) -> object:
     """Return the value of an operand that is no path from the caller; a list is a tuple."""
-    return bind_values([Placeholder(operand, _as_it_is, "validation")], bindings)[0]
+    return bind_values([Placeholder(operand, _with_tuple, "validation")], bindings)[0]
 
 
-def _as_it_is(operand: object) -> object:
+def _with_tuple(operand: object) -> object:
     return tuple(operand) if isinstance(operand, list) else operand
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from cms.fragment import Fragment, commas, fill, param
 from cms.query.language.ast import Slot
-from cms.query.plan.bindings import Placeholder
+from cms.query.plan.bindings import Placeholder, unchanged
 from cms.schema.model import Field
 
 AUTHOR_SLOTS = 4
@@ -61,8 +61,4 @@ def key_cast(key: Field) -> str:
 @lru_cache(maxsize=1024)
 def _slot(index: int) -> Placeholder:
     """Return one placeholder for a literal, however often it is printed."""
-    return Placeholder(Slot(index), _as_it_is, "")
-
-
-def _as_it_is(value: object) -> object:
-    return value
+    return Placeholder(Slot(index), unchanged, "")

@@ -8,7 +8,7 @@ from typing import assert_never
 from cms.fragment import EMPTY, Fragment, concat, fill, join, name, param, quoted, text
 from cms.query.language.ast import Constant
 from cms.query.language.operators import Takes
-from cms.query.plan.bindings import Placeholder
+from cms.query.plan.bindings import Placeholder, unchanged
 from cms.query.plan.links import Link
 from cms.query.plan.resolved import (
     All,
@@ -71,11 +71,7 @@ def _constant(value: str) -> Placeholder:
 @lru_cache(maxsize=1024)
 def _constants(values: tuple[str, ...]) -> Placeholder:
     """Return one placeholder for a list of texts."""
-    return Placeholder(Constant(values), _as_it_is, "")
-
-
-def _as_it_is(values: object) -> object:
-    return values
+    return Placeholder(Constant(values), unchanged, "")
 
 
 KEY_PATTERNS = {

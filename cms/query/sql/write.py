@@ -103,14 +103,14 @@ def update(
     """
     key, *others = columns
     changing = tracked_columns(collection, others)
-    old_columns = [
-        *(text(f", r.c{index}") for index in range(1, len(columns))),
-        *(
-            concat(", t0.", name(field.name), f" AS w{index}")
-            for index, field in enumerate(changing)
-        ),
-        _rule_results(single_statement),
-    ]
+    # The new values, and the old ones beside them: only `old` still sees the row as it was.
+    old_columns = [text(f", r.c{index}") for index in range(1, len(columns))]
+    for index, field in enumerate(changing):
+        old_columns.append(concat(", t0.", name(field.name), f" AS w{index}"))
+    old_columns.append(_rule_results(single_statement))
+    assignments = []
+    for index, field in enumerate(others, start=1):
+        assignments.append(concat(name(field.name), " = ", _cell(field, f"old.c{index}")))
     old = fill(
         "SELECT r.n, t0.{0} AS k{1} FROM {2} AS t0 JOIN {3} ON t0.{0} = {4}{5} ORDER BY t0.{0} "
         "FOR NO KEY UPDATE OF t0",
@@ -127,10 +127,7 @@ def update(
     rows = fill(
         "UPDATE {0} AS t0 SET {1} FROM old WHERE t0.{2} = old.k{5}{6} RETURNING {3}{4}",
         name(collection.name),
-        commas(
-            concat(name(field.name), " = ", _cell(field, f"old.c{index}"))
-            for index, field in enumerate(others, start=1)
-        ),
+        commas(assignments),
         name(key.name),
         _returning(collection, single_statement),
         delta,
@@ -296,16 +293,13 @@ def _advance_sequences(
     They run once, before any row exists that another write's key could conflict with.
     """
     shape = "(SELECT system_pass_keys({0}, {1}, {2}))"
-    return [
-        fill(
-            shape,
-            param(collection.name, "text"),
-            param(field.name, "text"),
-            arguments.column_array(index, "bigint"),
-        )
-        for index, field in columns
-        if field.has_sequence
-    ]
+    table = param(collection.name, "text")
+    calls = []
+    for index, field in columns:
+        if field.has_sequence:
+            keys = arguments.column_array(index, "bigint")
+            calls.append(fill(shape, table, param(field.name, "text"), keys))
+    return calls
 
 
 def _and(conditions: list[Fragment]) -> Fragment:
@@ -317,7 +311,7 @@ def _and(conditions: list[Fragment]) -> Fragment:
 
 def _source(columns: Sequence[Field], arguments: ArgumentSlots) -> Fragment:
     """Print the rows that were sent, as r (c0 …, n)."""
-    labels = commas(text(label) for label in (*(f"c{n}" for n in range(len(columns))), "n"))
+    labels = commas([*(text(f"c{index}") for index in range(len(columns))), text("n")])
     values = [arguments.column(index, array_type(field)) for index, field in enumerate(columns)]
     # VALUES of one row lets PostgreSQL plan for one row; it guesses the rows of unnest.
     if arguments.single:

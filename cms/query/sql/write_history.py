@@ -109,16 +109,11 @@ def delta_of(fields: list[Field]) -> Fragment:
         return text("NULL::json")
     # The new value is recorded as reads show it, but compared as it is stored.
     shape = "({0}, to_json({1}), {2} IS DISTINCT FROM {3})"
-    entries = (
-        fill(
-            shape,
-            param(field.name, "text"),
-            _shown(field),
-            _compared(field, f"old.w{index}"),
-            _compared(field, f"t0.{quoted(field.name)}"),
-        )
-        for index, field in enumerate(fields)
-    )
+    entries = []
+    for index, field in enumerate(fields):
+        before = _compared(field, f"old.w{index}")
+        after = _compared(field, f"t0.{quoted(field.name)}")
+        entries.append(fill(shape, param(field.name, "text"), _shown(field), before, after))
     rows = (
         "(SELECT json_object_agg(d.name, d.value) FROM (VALUES {0}) AS d (name, value, "
         "changed) WHERE d.changed)"
