@@ -70,6 +70,7 @@ def make_token(dsn: str, *, email: str) -> str:
 def _insert_user(transaction: Transaction, *, email: str, password: str, role: str | None) -> str:
     check_email(email)
     passwords.check_password(password)
+    # The statement returns no row for an address that is taken, whatever its capitals.
     rows = transaction.execute(statement("insert_user"), (email, passwords.hashed(password), role))
     if not rows:
         raise Refused(

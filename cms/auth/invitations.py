@@ -85,6 +85,7 @@ def _checked_emails(emails: Sequence[str]) -> list[str]:
     for index, email in enumerate(emails):
         email_problems: list[Problem] = []
         collect_problems(email_problems, partial(check_email, email))
+        # All wrong addresses come in one answer, each with its place in the list.
         problems += at_index(email_problems, index, count=len(emails))
     if problems:
         raise Refused(problems)

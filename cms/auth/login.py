@@ -115,6 +115,7 @@ def check_factor(store: Store, account: Account, otp: str | None, *, client: Cli
     if otp is None:
         raise factors.invalid_otp()
     if not factors.use_code(store.database.fetch_primary, account.id, secret=secret, code=otp):
+        # A second factor may be guessed like a password, and so counts like one.
         count_failure(store, account.id, client)
         raise factors.invalid_otp()
 

@@ -102,6 +102,7 @@ class MailLink:
         if not url.isascii() or not url.isprintable() or set(url) & {" ", "#", "\\"}:
             return False
         base, _, query = url.partition("?")
+        # A slash at the end makes no other address.
         if base.rstrip("/") not in self.allowed_urls:
             return False
         # With two tokens in the address it would depend on the page which one it takes.

@@ -141,6 +141,7 @@ def _registration_settings(store: Store) -> RegistrationSettings:
 def _check_form(form: RegistrationForm, settings: RegistrationSettings) -> None:
     """Raise `Refused` for an address or a password that the settings do not allow."""
     check_email(form.email)
+    # The filter stays hidden: it may name the domains of customers.
     if not _is_address_allowed(settings.emails, form.email):
         raise forbidden()
     passwords.check_password(form.password, policy=settings.policy)
@@ -187,6 +188,7 @@ def _is_address_allowed(stored_filter: str | None, email: str) -> bool:
         if rule is None:
             return True
         resolved = resolve_rule(parse_rule(rule))
+        # In small letters, as addresses are compared everywhere else.
         return not failures(resolved, {"email": email.lower()}, RuleContext())
     except (Refused, ValueError):
         return False

@@ -39,6 +39,7 @@ def generate(store: Store, identity: Identity, *, password: str) -> NewSecret:
     if account.tfa_secret is not None:
         raise invalid_payload("There is a second factor already")
     email, project = store.database.fetch_primary(statement("find_names"), (account.id,))[0]
+    # Nothing is stored yet: the client sends the secret back, with a code that proves it.
     secret = factors.new_secret()
     return NewSecret(secret, factors.otpauth_url(secret, account=email, issuer=project))
 

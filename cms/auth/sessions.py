@@ -137,6 +137,7 @@ def _renew_session(
         return None
     new_token = token
     if session.mode is not Mode.SESSION:
+        # A refresh token is good for one use, a cookie as long as its session.
         new_token = tokens.session_token(session.id, secret=issuer.secret)
     expires = datetime.now(UTC) + issuer.life_of(session.mode)
     digest = passwords.digest(new_token)

@@ -82,6 +82,7 @@ def read_link_token(purpose: str, token: str, *, secret: str) -> LinkToken:
             issuer=ISSUER,
             options={"require": _REQUIRED_LINK_CLAIMS},
         )
+        # The id is cast to uuid by statements: text that is none must not reach the database.
         return LinkToken(str(uuid.UUID(claims["id"])), str(claims["mark"]))
     except jwt.ExpiredSignatureError:
         raise Refused(
@@ -102,6 +103,7 @@ def session_token(session: str, *, secret: str) -> str:
 
 def session_of(token: str) -> str | None:
     """Return the session that a token names, whoever made it; None when it names none."""
+    # Three parts, as `session_token` writes them.
     if token.count(".") != 2:
         return None
     try:

@@ -151,21 +151,23 @@ class Assets:
 
     def _asset_settings(self, context: RequestContext) -> _AssetSettings:
         """Return the settings of assets, read once a version: a change of settings moves it."""
+        return self._settings.setdefault_with(
+            context.snapshot.version, partial(self._read_settings, context)
+        )
 
-        def read() -> _AssetSettings:
-            rows = context.fetch(statement("find_asset_settings"), ())
-            structure, access, allowed, presets, public = rows[0]
-            # Kept under the version of the snapshot, so they must be of that version.
-            check_version(context.snapshot, Version(structure, access))
-            preset_list = json.loads(presets or "[]")
-            rules = transform_rules(allowed, preset_list, maximum=self._max_side)
-            return _AssetSettings(rules, frozenset(public))
-
-        return self._settings.setdefault_with(context.snapshot.version, read)
+    def _read_settings(self, context: RequestContext) -> _AssetSettings:
+        rows = context.fetch(statement("find_asset_settings"), ())
+        structure, access, allowed, presets, public = rows[0]
+        # Kept under the version of the snapshot, so they must be of that version.
+        check_version(context.snapshot, Version(structure, access))
+        preset_list = json.loads(presets or "[]")
+        rules = transform_rules(allowed, preset_list, maximum=self._max_side)
+        return _AssetSettings(rules, frozenset(public))
 
     def _asset(self, row: Item, transform: ResolvedTransform) -> Asset:
         path = row["filename_disk"]
         media_type = row["type"] or UNKNOWN
+        # A row that another program wrote may have no content.
         if not path:
             raise not_found("file")
         if row["charset"] and media_type.startswith("text/"):
@@ -188,18 +190,29 @@ def _transform(
     """Return the resolved transform of a row's content, from the cache where it was read before."""
     media_type = row["type"]
     focus = _focal_point(row)
-
-    def read() -> ResolvedTransform:
-        transform = parse_transform(parameters, settings.rules)
-        if transform == NO_TRANSFORM or media_type not in FORMAT_BY_MEDIA_TYPE:
-            return ResolvedTransform()
-        return resolve_transform(transform, media_type, focus=focus, accept=accept)
-
     # In one order, so that the same parameters in another one are found in the cache as well.
     values = tuple((name, _hashable(parameters[name])) for name in PARAMETERS if name in parameters)
     if not values:
         return ResolvedTransform()
-    return settings.transforms.setdefault_with((values, media_type, focus, accept), read)
+    resolve = partial(
+        _resolve, parameters, settings.rules, media_type=media_type, focus=focus, accept=accept
+    )
+    return settings.transforms.setdefault_with((values, media_type, focus, accept), resolve)
+
+
+def _resolve(
+    parameters: Mapping[str, object],
+    rules: TransformRules,
+    *,
+    media_type: str,
+    focus: Focus | None,
+    accept: str,
+) -> ResolvedTransform:
+    transform = parse_transform(parameters, rules)
+    # Parameters are checked for any file, but only images are transformed.
+    if transform == NO_TRANSFORM or media_type not in FORMAT_BY_MEDIA_TYPE:
+        return ResolvedTransform()
+    return resolve_transform(transform, media_type, focus=focus, accept=accept)
 
 
 def _content_policy(context: RequestContext) -> Policy:
@@ -207,18 +220,20 @@ def _content_policy(context: RequestContext) -> Policy:
     policy = context.actor.policy
     if policy.is_admin:
         return policy
+    # Kept beside the policies of callers, whose names hold no space.
     name = f"{policy.name} contents"
+    return context.snapshot.policies.setdefault_with(name, partial(_widened, policy, name))
 
-    def widened() -> Policy:
-        widened_grants = []
-        for grant in policy.grants.get(_READ, ()):
-            # A grant of no field gives no right to contents either.
-            if grant.fields:
-                widened_grants.append(replace(grant, fields=frozenset({ALL_FIELDS})))
-        all_grants = MappingProxyType({**policy.grants, _READ: tuple(widened_grants)})
-        return replace(policy, name=name, grants=all_grants)
 
-    return context.snapshot.policies.setdefault_with(name, widened)
+def _widened(policy: Policy, name: str) -> Policy:
+    """Return a policy of this name whose grants to read files cover all fields."""
+    widened_grants = []
+    for grant in policy.grants.get(_READ, ()):
+        # A grant of no field gives no right to contents either.
+        if grant.fields:
+            widened_grants.append(replace(grant, fields=frozenset({ALL_FIELDS})))
+    all_grants = MappingProxyType({**policy.grants, _READ: tuple(widened_grants)})
+    return replace(policy, name=name, grants=all_grants)
 
 
 def _focal_point(row: Mapping[str, Any]) -> Focus | None:

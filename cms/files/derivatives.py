@@ -85,6 +85,7 @@ def _make(
     name = f"{original.storage.name}/{_path(original, resolved, '')}"
     with store.database.transaction() as transaction:
         transaction.execute(statement("lock_derivative"), (name,))
+        # Whoever held the lock before may have made it.
         derivative = _find(original, resolved)
         if derivative is not None:
             return derivative
@@ -112,6 +113,7 @@ def _source(original: Original) -> Iterator[Path]:
         yield path
         return
     with TemporaryDirectory(prefix="cms-original-") as temporary:
+        # Image libraries need a file, and the child process has no access to the location.
         copy = Path(temporary, "original")
         with copy.open("wb") as file:
             file.writelines(original.storage.get(original.path))

@@ -154,6 +154,7 @@ def keys_of(executor: Executor, collection: Collection, payload: object) -> list
     """Return the keys that a payload names: by an array of keys, by `keys` or by `query`."""
     selection = payload
     if not isinstance(selection, Mapping):
+        # An array of keys is the short form of `keys`.
         selection = {"keys": payload}
     return named_keys(executor, collection, selection)
 

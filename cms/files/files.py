@@ -61,6 +61,7 @@ def upload_json(
         )
     location = pop_location(fields)
     with library.contents.provisional() as stored:
+        # JSON declares no media type: the name and the first bytes decide.
         content = library.contents.put(Incoming(name, None, [raw]), location)
         stored.append(content)
         return create_rows(library, request, [FileUpload(content, fields)])
@@ -75,6 +76,7 @@ def create_rows(
     removed again.
     """
     rows = [_new_row(library.contents, upload) for upload in uploads]
+    # Set by the commit of this call, and not by the stored answer of an earlier one.
     is_committed = Event()
     plan = partial(_plan_create, rows=rows, is_committed=is_committed)
     body = file_rows.run_write(library.store, request, collection=FILES, action="create", plan=plan)

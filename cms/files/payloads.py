@@ -61,6 +61,7 @@ def checked_batch(payload: object, check: Callable[[object], FieldValues]) -> ob
     Raises `Refused` INVALID_PAYLOAD for a body of another shape.
     """
     if isinstance(payload, list):
+        # The id names the row here; as a change of the row the check would refuse it.
         return [{"id": _id_of(element), **check(_without_id(element))} for element in payload]
     if not isinstance(payload, Mapping) or "data" not in payload:
         raise invalid_payload(

@@ -160,6 +160,7 @@ class Storage:
             return ()
         before = time.time() - age.total_seconds()
         removed = []
+        # The pattern is only a first choice: names of other programs may hold the sign too.
         for path in self.folder.rglob("*#*"):
             if not _STAGED.search(path.name) or not path.is_file():
                 continue

@@ -26,6 +26,7 @@ class StoredContent:
     def chunks(self, start: int, length: int) -> Iterator[bytes]:
         """Return `length` bytes from `start` on, which must lie within the content."""
         if self.data is not None:
+            # The file may have been removed meanwhile; these bytes are still those that were found.
             return iter((self.data[start : start + length],))
         folder = self.storage.folder
         if folder is None:
@@ -68,6 +69,7 @@ def file_path(folder: Path, path: str) -> str:
 
 
 def _read(file_path: str, start: int, length: int) -> Iterator[bytes]:
+    # Without a buffer: the pieces are larger than one would be.
     with open(file_path, "rb", buffering=0) as file:
         file.seek(start)
         while length > 0 and (piece := file.read(min(CHUNK_BYTES, length))):

@@ -38,6 +38,7 @@ def run_idempotently(
     """
     if idempotency is None:
         return work()
+    # Under the lock of the key, so that of two calls at once the second finds the first one's.
     stored_answer = find_stored_answer(transaction, caller, idempotency)
     if stored_answer is not None:
         return cast(T, stored_answer.answer)

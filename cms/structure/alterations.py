@@ -61,6 +61,7 @@ def alter(
 def problems_of_change(field: Field, payload: Mapping[str, object]) -> list[Problem]:
     """Return the problems of a change that can be found without the field's present settings."""
     problems: list[Problem] = []
+    # The refusal holds the same problems as the list.
     with suppress(Refused):
         _parse(field, payload, problems)
     return problems

@@ -144,6 +144,7 @@ def _check_new(definition: CollectionDefinition, catalogue: Catalogue) -> None:
         problems += invalid_payload(reason, field="collection", value=name).problems
     for item in definition.fields:
         collect_problems(problems, partial(require_extension, item.type, catalogue))
+    # All problems come in one answer, so each check runs whether the others found any or not.
     collect_problems(problems, lambda: _check_named_fields(definition.meta, columns))
     collect_problems(problems, lambda: _check_group(definition.meta.get("group"), catalogue))
     if problems:
@@ -172,6 +173,7 @@ def _check_named_fields(
 
 def _create_table(transaction: Transaction, definition: CollectionDefinition) -> None:
     transaction.execute_ddl(ddl.create_table(definition.name, definition.fields))
+    # CREATE TABLE takes no comment of a table.
     if definition.schema and definition.schema.get("comment"):
         transaction.execute_ddl(ddl.comment_on_table(definition.name, definition.schema["comment"]))
     for item in definition.fields:
@@ -225,6 +227,7 @@ def _save(transaction: Transaction, name: str, meta: MetaSettings, catalogue: Ca
     group = meta.get("group")
     # A table that nobody has configured has no record that the group could refer to.
     if group is not None:
+        # First the record of the group, to which that of the collection refers.
         _ensure_group(transaction, str(group), catalogue)
     metadata.save_collection_record(transaction, name, meta)
 

@@ -112,6 +112,7 @@ def _names_of_updated(
     """Return the changed fields, each with the name that it had before."""
     names = []
     for record, patch in zip(records, patches, strict=True):
+        # The history of a renamed field goes on under its new name.
         names.append(_named(collection, record["field"], former=patch.name))
     return names
 
@@ -148,6 +149,7 @@ def _named(collection: str, field: object, *, former: str | None = None) -> Name
 
 def add_column(transaction: Transaction, collection: str, definition: FieldDefinition) -> None:
     """Add a column with its index and comment."""
+    # Rows that exist hold null in the new column unless it has a default.
     with reporting_nulls(collection, definition.name):
         transaction.execute_ddl(ddl.add_column(collection, definition))
     add_index_and_comment(transaction, collection, definition)
@@ -211,6 +213,7 @@ def _check_patches(owner: Collection, patches: Sequence[RecordPatch]) -> None:
     problems: list[Problem] = []
     for index, (name, payload) in enumerate(patches):
         patch_problems = mismatched_keys(payload, {"collection": (owner.name,)})
+        # Problems with the present settings of a field are found while it is changed.
         patch_problems += problems_of_change(require_field(owner, name), payload)
         problems += at_index(patch_problems, index, count=len(patches))
     if problems:

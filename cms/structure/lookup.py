@@ -28,6 +28,7 @@ def require_collection(catalogue: Catalogue, name: str) -> Collection:
 def require_alterable(catalogue: Catalogue, name: str) -> Collection:
     """Return a collection whose structure may change; raises `Refused` for the system's."""
     collection = require_collection(catalogue, name)
+    # Their tables change with the migrations of the service alone.
     if collection.is_system:
         raise fixed_structure(name)
     return collection
@@ -51,6 +52,7 @@ def require_relation(catalogue: Catalogue, collection: str, field: str) -> Relat
 
 def require_table(collection: Collection, what: str) -> None:
     """Raise `Refused` INVALID_PAYLOAD for a view or a folder: only tables can change."""
+    # A view is another program's, and a folder has no columns.
     if collection.kind is not Kind.TABLE:
         reason = f'"{collection.name}" is a {collection.kind}, whose {what} cannot be changed here'
         raise invalid_payload(reason, collection=collection.name)

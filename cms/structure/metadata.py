@@ -77,6 +77,7 @@ def _save_record(
     key_columns = {key: param(value, "text") for key, value in keys.items()}
     values = {key: param(value, settings[key].cast) for key, value in changes.items()}
     columns = {**key_columns, **values}
+    # A table or column that another program made has no record yet.
     shape = "INSERT INTO {0} ({1}) VALUES ({2}) ON CONFLICT ({3}) DO {4}"
     transaction.run(
         fill(
@@ -110,6 +111,7 @@ def check_archive(after: Collection, *, before: Collection | None = None) -> Non
     """
     former = invalid_settings(before) if before else {}
     problems = []
+    # Compared by reason: a setting may be wrong in another way than before.
     for setting, reason in invalid_settings(after).items():
         if former.get(setting) == reason:
             continue

@@ -68,6 +68,7 @@ def _create(
 ) -> Record:
     catalogue = context.snapshot.catalogue
     definition = parse_relation(payload, catalogue)
+    # A many-to-many relation is two relations of a junction, made together.
     if isinstance(definition, JunctionDefinition):
         return _create_junction(transaction, definition, catalogue)
     _save_relation(transaction, definition, catalogue)
@@ -228,6 +229,7 @@ def _ensure_list_field(
             f'"{target.name}.{name}" lists others already', field="meta.one_field"
         )
     if present is None:
+        # The marker tells clients whether the list leads through a junction.
         special = ["m2m" if junction else "o2m"]
         field = FieldDefinition(name, ALIAS, MetaSettings(special=special))
         insert_field_record(transaction, target.name, field)
@@ -257,6 +259,7 @@ def _create_junction(
         )
     sides = _junction_sides(definition)
     for side in sides:
+        # Of a junction that exists only what is missing is made.
         if present is None or side.field not in present.fields:
             _add_key(transaction, side, catalogue)
     for side in sides:
@@ -272,6 +275,7 @@ def _junction_sides(definition: JunctionDefinition) -> tuple[RelationDefinition,
     near_meta = MetaSettings(
         {**definition.meta, "one_field": definition.field, "junction_field": definition.far}
     )
+    # What leaves the list is a row of the junction, which nobody needs any more.
     near_meta.setdefault("one_deselect_action", "delete")
     far_meta = MetaSettings(
         one_field=definition.meta.get("one_field"), junction_field=definition.near
@@ -288,6 +292,7 @@ def _add_key(transaction: Transaction, side: RelationDefinition, catalogue: Cata
     assert side.related
     key = catalogue.collections[side.related].key
     schema = MetaSettings()
+    # A foreign key has the type of the key that it points to, and its length.
     if key.column and key.column.max_length:
         schema = MetaSettings(max_length=key.column.max_length)
     if key.type.name not in KEY_TYPES:
@@ -318,6 +323,7 @@ def _update(
     check_field_names(meta, owner)
     check_allowed_collections(meta, catalogue)
     if relation.one_collection is None:
+        # The settings must fit together as they will be, unchanged ones included.
         check_many_to_any({**_many_to_any_settings(relation), **meta})
     check_actions(schema, owner.fields[relation.many_field])
     definition = RelationDefinition(

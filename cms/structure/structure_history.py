@@ -159,9 +159,11 @@ def _make_and_record(
     if change.dropped and change.dropped in old_catalogue.collections:
         stored |= _dependents(transaction, old_catalogue, change.dropped)
     result = change.make(transaction, context)
+    # A call may name a record twice, which has one revision all the same.
     named = list(dict.fromkeys(change.named(result)))
     # Before the records are compared, which then have the new names on both sides.
     renamed = _rename_in_history(transaction, named)
+    # The snapshot of the context is older than the change, and so still has all records.
     before = _records(old_catalogue, renamed) | stored
     catalogue = load_snapshot(transaction).catalogue
     after = _records(catalogue, {})
@@ -192,6 +194,7 @@ def _mask_defaults(transaction: Transaction, before: RecordSources, after: Recor
     """Mask the defaults in older revisions of fields that have become secrets."""
     for record_key, field in after.items():
         former = before.get(record_key)
+        # New fields have no older revisions.
         if not isinstance(field, Field) or not isinstance(former, Field):
             continue
         if field.is_secret and not former.is_secret:
@@ -205,6 +208,7 @@ def _record_changes(
     before: RecordSources,
     after: RecordSources,
 ) -> None:
+    # First the named records: their revisions are the parents of all others.
     roots = [_record_change(record.record_key, before, after) for record in named]
     revisions = _insert_history(transaction, author, [_HistoryEntry(change) for change in roots])
     parents = {}

@@ -45,6 +45,7 @@ def list_fields(store: Store, identity: Identity, collection: str | None = None)
 
 def _field_records(context: RequestContext, *, collection: str | None) -> list[Record]:
     if collection is None:
+        # Those of hidden collections are left out, and nothing tells that there are any.
         owners = list(_visible_structure(context).collections.values())
     else:
         owners = [_visible_collection(context, collection)]

@@ -118,6 +118,7 @@ def _with_executor(
 def _parse_texts(payload: Mapping[str, object], names: tuple[str, ...]) -> dict[str, str]:
     """Return the fields of a body, all of which are required; a key may be a number."""
     problems = []
+    # An unknown field is refused, because it would be lost silently.
     for name in payload.keys() - {*names}:
         problems.append(_problem(name, payload, "there is no such field"))
     texts: dict[str, str] = {}
@@ -177,6 +178,7 @@ def _key_of(executor: Executor, collection: str, key: str) -> str:
 def _answer(executor: Executor, query_string: str, *, key: str) -> bytes | None:
     """Return a comment as the caller may read it, or None for a caller who may not."""
     parsed = parse_query_string(query_string, executor.store.page)
+    # Filter, sort and page of the query string are for lists; here they would hide the comment.
     output = Query(
         picks=parsed.query.picks,
         deep=parsed.query.deep,

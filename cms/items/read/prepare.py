@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from cms.access.guard import guard
@@ -17,6 +18,7 @@ from cms.query.language.ast import (
     Query,
     RowOutput,
     Slot,
+    Window,
 )
 from cms.query.language.brackets import nested_params
 from cms.query.language.parse import PageSizes, UnreadableParameters, parse
@@ -112,6 +114,7 @@ class _Preparation(NamedTuple):
         try:
             parsed = self._parse(params)
         except UnreadableParameters as unreadable:
+            # The others mean nothing without the wrong ones: there is no query to look for more in.
             if unreadable.rest is None:
                 raise
             raise self._refusal_of_all(unreadable.rest, first=unreadable) from None
@@ -133,6 +136,7 @@ class _Preparation(NamedTuple):
         elif is_singleton(context, collection):
             # A singleton is one item, whatever page the query asks for.
             query = replace(query, window=ONE_ROW)
+            # Aggregates and groups are not rows, and so have no version.
             if self.with_version and not (query.aggregates or query.groups):
                 query = _with_version(query, context, collection)
         return ParsedQuery(query, parsed.literals)
@@ -151,24 +155,16 @@ class _Preparation(NamedTuple):
         # What is forbidden stays one sentence: more would tell names apart.
         if first.status != STATUS["INVALID_QUERY"]:
             return first
-        catalogue = self.context.snapshot.catalogue
-        actor = self.context.actor
         # A keyed read has one literal more: its key, which is checked elsewhere.
-        bindings = Bindings((*parsed.literals, None), actor.user, actor.role)
+        bindings = self.context.bindings((*parsed.literals, None))
+        return refusal_of_all(parsed.query, partial(self._attempt, bindings), first=first)
 
-        def attempt(part: Query) -> None:
-            guarded = guard(
-                part,
-                self.request.collection,
-                catalogue=catalogue,
-                policy=actor.policy,
-                depth=self.store.depth,
-                page=self.store.page.default_window,
-            )
-            statement = finish_statement(plan(guarded), guarded.touched_collections)
-            bind_values(statement.values, bindings)
-
-        return refusal_of_all(parsed.query, attempt, first=first)
+    def _attempt(self, bindings: Bindings, part: Query) -> None:
+        """Plan a part of the query; raises `Refused` with the first problem of the part."""
+        page = self.store.page.default_window
+        # Not by `statement_for`: no other request asks for a part alone.
+        statement = _planned(self.store, self.context, self.request.collection, part, page)
+        bind_values(statement.values, bindings)
 
 
 def statement_for(
@@ -180,29 +176,39 @@ def statement_for(
     nested_page: PageSizes | None = None,
 ) -> Statement:
     """Return the statement of a query's shape, planned once for a snapshot and a policy."""
-    catalogue = context.snapshot.catalogue
-    policy = context.actor.policy
     page = (nested_page or store.page).default_window
+    # The guard puts the rules of the policy into the statement, so the policy is part of its key.
+    cache_key = (collection, query, context.actor.policy, page)
+    return context.snapshot.statements.setdefault_with(
+        cache_key, partial(_planned, store, context, collection, query, page)
+    )
 
-    def make() -> Statement:
-        guarded = guard(
-            query, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=page
-        )
-        single = query.key_test is not None and query.key_test.operator == "_eq"
-        return finish_statement(
-            plan(guarded),
-            guarded.touched_collections,
-            is_search=query.search is not None,
-            single=single,
-        )
 
-    return context.snapshot.statements.setdefault_with((collection, query, policy, page), make)
+def _planned(
+    store: Store, context: RequestContext, collection: str, query: Query, page: Window | None
+) -> Statement:
+    """Return the statement of a query, guarded, planned and printed."""
+    guarded = guard(
+        query,
+        collection,
+        catalogue=context.snapshot.catalogue,
+        policy=context.actor.policy,
+        depth=store.depth,
+        page=page,
+    )
+    return finish_statement(
+        plan(guarded),
+        guarded.touched_collections,
+        is_search=query.search is not None,
+        single=query.key_test is not None and query.key_test.operator == "_eq",
+    )
 
 
 def narrow_to_key(query: Query, slot: Slot) -> Query:
     """Return the query narrowed to the item whose key stands in the slot."""
     if query.aggregates or query.groups:
         raise invalid_query("Aggregates are of lists, not of one item", parameter="aggregate")
+    # A key has one row at most, which needs neither a page nor an order.
     return replace(query, key_test=OperatorTest("_eq", (slot,)), window=None, sort=())
 
 
@@ -224,6 +230,7 @@ def _narrowed(parsed: ParsedQuery, tests: Sequence[RowTest]) -> ParsedQuery:
     """Return a query of those rows only that pass the tests."""
     if not tests:
         return parsed
+    # The slots of the tests come after those of the query, whose numbers stay.
     literals = list(parsed.literals)
     filters = []
     for test in tests:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -78,9 +79,10 @@ def checked_parameters(
     nesting = run.statement.nesting
     if nesting is None or nesting.max_rows <= store.max_nested_rows:
         return values
+    # The literals may be smaller limits than those that the statement allows.
     max_rows = nested_rows(nesting, run.literals, top=_items_at_a_time(run, nesting))
     if max_rows > store.max_nested_rows:
-        _refuse_too_many(store, context, run, _estimate_of(run, values, estimator))
+        _refuse_too_many(store, context, run, partial(_estimate, run, values, estimator))
     return values
 
 
@@ -118,9 +120,11 @@ def _refuse_too_many(
     nesting = run.statement.nesting
     assert nesting
     share = 1.0
+    # Of an export only one batch is in memory at a time.
     if run.batch:
         share = min(1.0, run.batch / max(expected.top, 1.0))
     top = max(expected.top * share, 1.0) if run.top is None else run.top
+    # The mean hides a long list behind many short ones: see `LONGEST_LIST_FACTOR`.
     is_uneven = expected.heaviest * top > store.max_nested_rows * LONGEST_LIST_FACTOR
     if is_uneven or expected.nested * share > store.max_nested_rows:
         chain = largest_path(nesting)
@@ -131,19 +135,15 @@ def _refuse_too_many(
         raise invalid_query(reason, parameter="fields", chain=chain)
 
 
-def _estimate_of(
-    run: ReadRun, values: list[object], estimator: Estimator
-) -> Callable[[], Estimate]:
-    def estimate() -> Estimate:
-        _analyze(run.statement.touched_collections, estimator)
-        rows = estimator.explain(f"EXPLAIN (FORMAT JSON) {run.statement.text}", values)
-        plan: Any = jsontext.loads(jsontext.dumps(rows[0][0]))
-        nesting = run.statement.nesting
-        assert nesting
-        heaviest = heaviest_rows(nesting, run.literals, _longest_lists(nesting, estimator))
-        return replace(estimate_of(plan), heaviest=heaviest)
-
-    return estimate
+def _estimate(run: ReadRun, values: list[object], estimator: Estimator) -> Estimate:
+    # First the statistics: on those of an empty table the estimate would be worthless.
+    _analyze(run.statement.touched_collections, estimator)
+    rows = estimator.explain(f"EXPLAIN (FORMAT JSON) {run.statement.text}", values)
+    plan: Any = jsontext.loads(jsontext.dumps(rows[0][0]))
+    nesting = run.statement.nesting
+    assert nesting
+    heaviest = heaviest_rows(nesting, run.literals, _longest_lists(nesting, estimator))
+    return replace(estimate_of(plan), heaviest=heaviest)
 
 
 def _longest_lists(nesting: ListLevel, estimator: Estimator) -> dict[tuple[str, str], float]:
@@ -198,11 +198,13 @@ def _grown_tables(tables: Sequence[_Table], estimator: Estimator) -> list[_Table
     ]
     if not small:
         return []
+    # One statement for all tables, whose one row has a column for each.
     counts = (fill("(SELECT count(*) FROM {0})", table.printed) for table in small)
     text, values = concat("SELECT ", commas(counts)).numbered()
     (row_counts,) = estimator.explain(text, values)
     grown = []
     for table, row_count in zip(small, row_counts, strict=True):
+        # A few rows more, or a tenth, change no estimate that matters.
         if row_count > 10 + 1.1 * table.rows:
             grown.append(table)
     return grown

@@ -55,6 +55,7 @@ def write_csv(batches: Batches, keys: list[str]) -> Iterator[bytes]:
     """Write RFC 4180 with a header; nested values are JSON in their cells."""
     buffer = io.StringIO()
     writer = csv.writer(buffer)
+    # Even a file without items tells what its columns are.
     writer.writerow(_cell(key) for key in keys)
     for items in batches:
         writer.writerows([_cell(value) for value in item.values()] for item in items)
@@ -86,6 +87,7 @@ def write_yaml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
 
     YAML contains JSON, except for some characters that its readers refuse.
     """
+    # A list without items would be no line at all, which YAML reads as null.
     is_empty = True
     for items in batches:
         for item in items:
