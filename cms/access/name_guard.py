@@ -67,6 +67,7 @@ class NameGuard:
 
     def readable_value(self, name: FieldName, view: View) -> GuardedValue:
         """Return the value of a name, with its rules; secrets are refused."""
+        # As it is written: a column of another program may have a colon in its own name.
         named_field = self.visible_field(view, name.written)
         if named_field.is_secret:
             raise self.secret_field(named_field)
@@ -118,6 +119,7 @@ class NameGuard:
         """Return in which rows of the view the link may be followed; None is all of them."""
         if link.collection_field is None:
             return _condition(view, name.field)
+        # That a row leads to this target tells what its other column holds.
         return both(_condition(view, name.field), _condition(view, link.collection_field))
 
     def may_follow(self, link: Link, view: View) -> bool:
@@ -127,6 +129,7 @@ class NameGuard:
             return False
         if link.collection_field is not None and not view.sees(link.collection_field):
             return False
+        # A list tells of each of its items what the column that points back holds.
         return not link.to_many or target.sees(link.far)
 
     def may_follow_field(self, name: str, view: View) -> bool:

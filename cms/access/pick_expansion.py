@@ -119,6 +119,7 @@ class PickExpansion:
         picks = []
         for target in self.names.targets(field, view):
             fitting = self._fitting_picks(nested, target)
+            # A target that has none of the picked fields shows nothing.
             if fitting or not nested.picks:
                 query = replace(queries_by_target.get(target, nested), picks=fitting)
                 picks.append(replace(pick, name=replace(pick.name, target=target), nested=query))

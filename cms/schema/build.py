@@ -87,6 +87,7 @@ def _grouped_by(rows: Iterable[CatalogueRow], key: str) -> defaultdict[str, list
 def _system_meta(name: str) -> CatalogueRow | None:
     if not is_system(name):
         return None
+    # System collections have no records; this stands for theirs.
     return {
         "collection": name,
         "singleton": system_table(name).is_singleton,
@@ -121,6 +122,7 @@ def _columns(loaded: CatalogueRow) -> defaultdict[str, dict[str, Column]]:
         if index["is_unique"]:
             _amend(columns, index["table_name"], index["column_name"], is_unique=True)
     for key in loaded["keys"]:
+        # A key of several columns says nothing of any one of them.
         if len(key["columns"]) == 1:
             _amend(columns, key["table_name"], key["columns"][0], **_key_attributes(key))
     return columns
@@ -175,6 +177,7 @@ def _checks(rows: Iterable[CatalogueRow]) -> dict[str, Check]:
         name = row["name"]
         columns_before = checks[name].columns if name in checks else ()
         columns = (*columns_before, *row["columns"])
+        # For checks of other tables the condition itself has to do as a sentence.
         rule = system_table(row["table_name"]).check_rules.get(name) or row["rule"]
         checks[name] = Check(columns, rule, row["expression"])
     return checks
@@ -239,6 +242,7 @@ def _primary_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Fie
 def _can_be_key(field: Field) -> bool:
     """Tell whether a column's values can stand in a path and in a list of keys, and be sorted."""
     column = field.column
+    # PostgreSQL's names of array types begin with an underscore.
     return (
         column is not None
         and Trait.SORTING in field.type.traits

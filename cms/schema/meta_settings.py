@@ -43,6 +43,7 @@ def parse_boolean(value: object) -> bool:
 
 def parse_size(value: object) -> int:
     number = int(INTEGER.parse(value))
+    # PostgreSQL takes no longer varchar.
     if not 0 <= number <= 10_485_760:
         raise ValueError("it must be a whole number from 0 to 10485760")
     return number
@@ -254,6 +255,7 @@ def parse_settings(
         return settings
     for key, value in payload.items():
         setting = known.get(key)
+        # All settings are read: one answer names everything that is wrong with them.
         if setting is not None:
             try:
                 settings[key] = _parse_value(setting, value)

@@ -65,6 +65,7 @@ def field_record(field: Field) -> Record:
 
 def _field_meta(field: Field) -> Record | None:
     is_of_system = is_system(field.collection)
+    # An app must be offered the choices of an enum, whether the field has a record or not.
     if field.meta is None and not is_of_system and not field.choices:
         return None
     meta = {**(field.meta or {}), **_choice_options(field)}
@@ -84,6 +85,7 @@ def _choice_options(field: Field) -> Record:
     """Return the interface and options of an enum field, unless its record has choices."""
     meta = field.meta or {}
     options = meta.get("options") or {}
+    # Recorded choices stay: they may have texts for people, or be some of the values only.
     if not field.choices or not isinstance(options, Mapping) or options.get("choices"):
         return {}
     choices = [{"text": value, "value": value} for value in field.choices]
@@ -130,6 +132,7 @@ def relation_record(relation: Relation) -> Record:
 
 def _relation_meta(relation: Relation) -> Record:
     allowed = relation.one_allowed_collections
+    # The junction of a many-to-many relation is the table that both of its relations begin in.
     return {
         "id": relation.id,
         "many_collection": relation.many_collection,

@@ -150,6 +150,7 @@ class _Inheritance:
         """Return the table at the root of a partition; a table that is no partition is its own
         root.
         """
+        # A partition may be partitioned itself.
         while name in self._partitioned:
             name = self._partitioned[name]
         owner = self._owner(name)
@@ -165,6 +166,7 @@ class _Inheritance:
 
     def _owner(self, name: TableName) -> KeyedCollection | None:
         schema, table_name = name
+        # Collections are tables of one schema; others may have tables of the same names.
         return self._owners.get(table_name) if schema is None else None
 
     def _collection(self, name: TableName) -> str | None:

@@ -69,6 +69,7 @@ def decode_json(value: object, parameter: str) -> object:
     if not isinstance(value, str):
         return value
     try:
+        # `filter=` in a query string is as good as no filter.
         return jsontext.loads(value) if value.strip() else {}
     except TooManyDigits as error:
         path = _path_text((parameter, *map(str, error.path)))
@@ -93,6 +94,7 @@ class _Parser:
         )
         if not items:
             return EVERYTHING
+        # A group of one is that one: requests of one meaning share one finished statement.
         return items[0] if len(items) == 1 else And(items)
 
     def _entry(self, key: str, value: object, path: FilterPath) -> Filter:

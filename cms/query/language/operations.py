@@ -13,6 +13,7 @@ from cms.errors import PayloadPath, Problem, Refused, invalid_payload
 MAX_OPERATIONS = 100
 REFERENCE = "$result"
 
+# Fields that say what the answer shows, and fields that say which items are meant.
 _SHAPING_FIELDS = frozenset({"fields", "deep", "alias"})
 _NAMING_FIELDS = frozenset({"key", "keys", "query"})
 _ALLOWED_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -107,6 +108,7 @@ def _problems_of_method(
         yield name, f'The method {method} does not take "{name}"'
     if "data" in takes and "data" not in operation:
         yield "data", '"data" is missing'
+    # A read may have a key and a query: the query then says what is shown of the item.
     naming_fields = sorted(_NAMING_FIELDS & operation.keys())
     if (method == "delete" and not naming_fields) or (method != "read" and len(naming_fields) > 1):
         yield "key", "It takes one of key, keys and query"
@@ -131,6 +133,7 @@ def _is_of_one(operation: Mapping[str, object], method: str) -> bool:
 
 
 def _problems_of_id(operation_id: object, ids: set[str]) -> Iterator[tuple[str, str]]:
+    # A reference ends the id at its first dot.
     if not isinstance(operation_id, str) or not operation_id or "." in operation_id:
         yield "id", '"id" must be a text without dots'
     elif operation_id in ids:

@@ -190,6 +190,7 @@ class QueryParser:
                 f"search is a text of at most {limits.MAX_SEARCH_LENGTH} characters",
                 parameter="search",
             )
+        # A word of digits comes as a number in the body of a SEARCH.
         return self.literals.slot(str(word))
 
     def _aliases(self, params: Params) -> Aliases:
@@ -200,6 +201,7 @@ class QueryParser:
                     f"alias[{alias}] must be a plain name that stands for a field",
                     parameter="alias",
                 )
+            # What it stands for is looked up later, by the guard.
             aliases[alias] = field
         self._tally(len(aliases), "aliases", limits.MAX_ALIASES, "alias")
         return aliases

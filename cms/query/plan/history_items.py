@@ -27,6 +27,7 @@ def about_item(
         return conditions[0]
     link = history_item_link(catalogue, history, item_collection.name)
     assert link, "the items have a key"
+    # A page of the history names few items, of collections that may have many.
     conditions.append(Exists(LinkStep(link), rule, per_row=True))
     if "data" in history.fields:
         conditions.append(on_revision_item(rule, item_collection))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cms.query.plan.resolved import (
+    NO_ROW,
     All,
     AnyOf,
     Exists,
@@ -24,6 +25,7 @@ def on_revision_item(where: Predicate, collection: Collection) -> Predicate:
     It is false where the history does not keep one of the columns as it is: secrets, lists,
     geometries. Alternatives, such as the rules of several permissions, are decided one by one.
     """
+    # One part that cannot be decided makes a whole condition false; an alternative may still hold.
     match where:
         case AnyOf(items):
             return AnyOf(tuple(on_revision_item(item, collection) for item in items))
@@ -32,7 +34,7 @@ def on_revision_item(where: Predicate, collection: Collection) -> Predicate:
     columns = tuple(dict.fromkeys(_columns(where)))
     if all(_is_kept(collection, name) for name in columns):
         return RevisionItem(collection, columns, where)
-    return AnyOf(())
+    return NO_ROW
 
 
 def _has_alternatives(predicate: Predicate) -> bool:

@@ -154,6 +154,7 @@ def predicate(condition: Predicate, level: int, *, separately: bool = False) -> 
             return join_conditions(
                 [predicate(item, level, separately=separately) for item in items], " AND ", TRUE
             )
+        # PostgreSQL joins no sub-select of an OR, so that there is nothing to separate.
         case AnyOf(items):
             return join_conditions([predicate(item, level) for item in items], " OR ", FALSE)
         case TypedTest():

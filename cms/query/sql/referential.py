@@ -70,6 +70,7 @@ def record_deleted(
     )
     if not is_item:
         columns.append(concat(_row_id(own.key), " AS mark"))
+    # Locked in one order, so that two deletions do not wait for each other.
     rows = fill(
         "SELECT {0}, up.revision AS parent FROM {1}{2} ORDER BY {3} FOR UPDATE OF t0",
         commas(columns),
@@ -110,12 +111,13 @@ def clear_references(
     )
     # Old values are locked and read first: the history compares them with the new ones.
     identity = _identity("t0", own.key)
+    old_values = []
+    for n, field in enumerate(changing):
+        old_values.append(concat(", t0.", name(field.name), f" AS w{n}"))
     old = fill(
         "SELECT {0}, up.revision AS parent{1} FROM {2}{3} ORDER BY {4} FOR NO KEY UPDATE OF t0",
         commas(concat(column, f" AS k{n}") for n, column in enumerate(identity)),
-        join(
-            "", [concat(", t0.", name(field.name), f" AS w{n}") for n, field in enumerate(changing)]
-        ),
+        join("", old_values),
         _table(own.table),
         _joined_parents(reference, arguments),
         commas(identity),
@@ -158,6 +160,7 @@ def _identity(label: str, key: Field | None) -> list[Fragment]:
 
 
 def _row_id(key: Field | None) -> Fragment:
+    # The same place exists in every partition and heir of a table.
     if key is None:
         return text("concat(t0.tableoid, ' ', t0.ctid)")
     return text(f"t0.{quoted(key.name)}::text")

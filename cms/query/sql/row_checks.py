@@ -22,6 +22,7 @@ def check_rows(
     they are locked in the order of their keys, which prevents deadlocks.
     """
     key = collection.fields[str(collection.primary_key)]
+    # A rule that is NULL for a row, such as a comparison with NULL, does not hold.
     answers = (fill("coalesce({0}, FALSE)", predicate(rule, 0)) for rule in rules)
     shape = "SELECT {0} FROM {1} AS t0 WHERE t0.{2} = ANY ({3}) ORDER BY t0.{2}{4}"
     return fill(
