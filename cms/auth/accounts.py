@@ -102,8 +102,7 @@ def _update_one(transaction: Transaction, name: str, email: str, value: str) -> 
 
 
 def admin_token(dsn: str, *, secret: str, life: timedelta) -> str:
-    """Return an access token of an administrator, for commands on the machine that holds the
-    secret.
+    """Return an access token of an administrator, for commands on the machine with the secret.
 
     The token has a session like any other, so that whatever ends sessions ends it too. Nobody can
     refresh that session: its refresh token is thrown away.

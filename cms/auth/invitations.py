@@ -23,8 +23,9 @@ MAX_INVITED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """The people to invite, their role, and where the link of the mail leads (None: to the
-    default).
+    """The people to invite, and their role.
+
+    `url` is the address to which the link of the mail leads; None is the default one.
     """
 
     emails: Sequence[str]

@@ -38,7 +38,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user as a login reads it; `is_throttled` is an administrator who was slowed down."""
+    """A user as a login reads it; an administrator `is_throttled` after failed logins."""
 
     id: str
     status: str

@@ -1,5 +1,6 @@
-"""Forgotten passwords: a mail with a link, and the new password that the link or an invitation
-sets.
+"""Forgotten passwords: a mail with a link, and the password that is set by a link.
+
+The links of invitations set a password as well.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def request_reset(store: Store, link: MailLink, *, email: str, url: str | None) 
     For any other address the same work is done and nothing is sent, so that nobody learns of
     accounts.
     """
+    # Refused alike for every email, so before anything is looked up.
     address = link.address(url)
     in_transaction(store, partial(_send_link, link=link, address=address, email=email))
 

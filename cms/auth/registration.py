@@ -35,8 +35,9 @@ class RegistrationForm:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationSettings:
-    """The settings of registration; `emails` is a filter as JSON text, `policy` a regular
-    expression.
+    """The settings of registration.
+
+    `emails` is a filter as JSON text, `policy` a regular expression for passwords.
     """
 
     is_open: bool

@@ -73,12 +73,11 @@ def _enable(
 def disable(
     store: Store, identity: Identity, *, code: str, idempotency: Idempotency | None = None
 ) -> None:
-    """Remove the second factor, with one of its codes or a recovery code; raises `Refused`
-    INVALID_OTP.
+    """Remove the second factor, with one of its codes or a recovery code.
 
     The code is used up in the transaction that removes the factor. So a call that waited for
     another one with the same Idempotency-Key gets that one's answer, not the refusal of a used
-    code.
+    code. Raises `Refused` INVALID_OTP.
     """
     user = store.run_primary_read(identity, _user_of)
     disable_and_record = partial(_disable, user=user, client=identity.client, code=code)

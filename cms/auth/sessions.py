@@ -84,10 +84,10 @@ class LiveSession(NamedTuple):
 def open_session(
     transaction: Transaction, issuer: Issuer, user: str, *, mode: Mode, client: ClientInfo
 ) -> IssuedTokens:
-    """Open a session of a user whose row is locked already, and record it; raises `Refused`
-    INVALID_IP.
+    """Open a session of a user, and record the login; raises `Refused` INVALID_IP.
 
-    First the user, then sessions: a change of the password takes its locks in the same order.
+    The caller has locked the row of the user before this locks sessions. A change of the password
+    takes its locks in the same order, so that the two do not wait for each other.
     """
     session = str(uuid.uuid4())
     token = tokens.session_token(session, secret=issuer.secret)
@@ -202,8 +202,9 @@ def _find_session(transaction: Transaction, issuer: Issuer, token: str) -> LiveS
 def _issue_tokens(
     transaction: Transaction, issuer: Issuer, identity: Identity, *, mode: Mode, token: str
 ) -> IssuedTokens:
-    """Return the tokens of a session once it is known that the user may act from the client's
-    address.
+    """Return the tokens of a session.
+
+    Raises `Refused`: INVALID_TOKEN for a user who may not act, INVALID_IP.
     """
     user = user_claims(transaction, identity)
     # The cookie is looked up with each request: there is no need for claims that are signed.

@@ -55,9 +55,7 @@ class Content:
 
 
 class Contents:
-    """Puts contents into the storage locations, within the limits of the settings, and removes
-    them.
-    """
+    """Stores contents in their locations, within the limits of the settings, and removes them."""
 
     def __init__(self, config: Config) -> None:
         self.storages = Storages.from_config(config)
@@ -135,9 +133,7 @@ class Contents:
 
     @contextmanager
     def provisional(self) -> Iterator[list[Content]]:
-        """Yield a list for the contents that a call stores; they are removed when the call is
-        refused.
-        """
+        """Yield a list for the contents that a call stores; a refused call removes them."""
         stored: list[Content] = []
         try:
             yield stored

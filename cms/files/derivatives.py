@@ -1,6 +1,4 @@
-"""Transformed images, stored beside their originals and made once for all machines
-(docs/assets.md).
-"""
+"""Transformed images: stored beside their originals, made once for all (docs/assets.md)."""
 
 from __future__ import annotations
 

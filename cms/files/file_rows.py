@@ -42,8 +42,10 @@ class WriteRequest:
 
 
 class NewRow(NamedTuple):
-    """The client's values for a row, the defaults of those that it leaves out, and the values that
-    the service always sets.
+    """The values of a new row.
+
+    `values` are the client's, `defaults` those of fields that it leaves out; `owned` are set by the
+    service, whatever the client says.
     """
 
     values: FieldValues

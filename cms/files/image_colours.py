@@ -34,8 +34,10 @@ def in_editable_mode(image: Image.Image) -> Image.Image:
 
 
 def _in_eight_bits(image: Image.Image) -> Image.Image:
-    """Bring grey of more bits to 8: 16 bits from black to white, wider ones from their darkest to
-    their brightest.
+    """Return an image of grey in more bits with 8 bits.
+
+    Shades of 16 bits keep their brightness. In wider types black and white can be any number: there
+    the darkest shade becomes black, and the brightest white.
     """
     grey = image.convert("F")
     darkest, brightest = cast(tuple[float, float], grey.getextrema())
@@ -96,9 +98,7 @@ def flattened(image: Image.Image) -> Image.Image:
 
 
 def profile_for(image: Image.Image, image_format: str) -> bytes | None:
-    """Return the profile of an image's colours, if it describes what the encoder of a format
-    writes.
-    """
+    """Return the profile of an image, if it fits the colours that a format is written with."""
     profile: bytes | None = image.info.get("icc_profile")
     if not profile:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from PIL import ExifTags, Image, ImageOps
 
@@ -47,7 +47,8 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
 def render(job: RenderJob) -> str:
     """Write the transformed image to the target and return its format.
 
-    The formats are those of `MEDIA_TYPE_BY_FORMAT`. Of an animation it takes the first frame. Raises `ImageError`.
+    The formats are those of `MEDIA_TYPE_BY_FORMAT`. Of an animation it takes the first frame.
+    Raises `ImageError`.
     """
     try:
         image = _transformed(job)
@@ -58,7 +59,9 @@ def render(job: RenderJob) -> str:
 
 
 def _transformed(job: RenderJob) -> Image.Image:
-    image, full_size = _open(job)
+    opened = _open(job)
+    image = opened.image
+    full_size = opened.full_size
     for step in job.transform.steps:
         image = apply_step(image, step, full_size, job.limits)
         # Only what was opened may be a draft.
@@ -66,17 +69,24 @@ def _transformed(job: RenderJob) -> Image.Image:
     return image
 
 
-def _open(job: RenderJob) -> tuple[Image.Image, Size]:
-    """Return an image as it is worked on, and the size that it has when it is not decoded as a
-    draft.
+class _OpenedImage(NamedTuple):
+    """An image that can be worked on, and its size in the file.
+
+    A draft is smaller than that: it was decoded at a fraction of the size.
     """
+
+    image: Image.Image
+    full_size: Size
+
+
+def _open(job: RenderJob) -> _OpenedImage:
     Image.MAX_IMAGE_PIXELS = None  # the limit is checked here, before anything is decoded
     try:
         with Image.open(job.source, formats=READABLE_FORMATS) as image:
             _check_pixels(image, job.limits)
             full_size = _upright_size(image)
             _draft(image, full_size, job.transform.steps)
-            return _upright(image), full_size
+            return _OpenedImage(_upright(image), full_size)
     except (ImageError, MemoryError):
         raise
     except Exception as fault:  # a broken image makes Pillow raise whatever its parser trips over

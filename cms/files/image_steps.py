@@ -85,15 +85,14 @@ def check_sides(size: Size, limits: ImageLimits) -> None:
 
 
 def scaled_size(size: Size, resize: Resize) -> ExactSize:
-    """Return the size to which the whole image is scaled, whatever is cut off or put around it
-    afterwards.
-    """
+    """Return the size to which the whole image is scaled, before it is cut or put into a frame."""
     width, height = size
     # A side that is not asked for sets no bound.
     across = (resize.width or math.inf) / width
     down = (resize.height or math.inf) / height
     if resize.width is None or resize.height is None or resize.fit in ("contain", "inside"):
         factor = min(across, down)
+    # Otherwise the image fills the frame, and one of its sides is longer.
     else:
         factor = max(across, down)
     if not resize.enlarge:
@@ -111,6 +110,7 @@ def _resized(
     frame = (resize.width, resize.height)
     match resize.fit:
         case "cover":
+            # Cut before it is scaled: no pixel is computed that nobody sees.
             visible_size = (min(frame[0], size[0]), min(frame[1], size[1]))
             box = _visible_box(image.size, exact_size, visible_size, resize.focus or CENTER)
             return _resampled(image, visible_size, box)
@@ -137,8 +137,9 @@ def _resampled(image: Image.Image, size: Size, box: Box) -> Image.Image:
 
 
 def _visible_box(image_size: Size, exact_size: ExactSize, visible_size: Size, focus: Focus) -> Box:
-    """Return the part of an image that a cover shows: as near around the focal point as the edges
-    allow.
+    """Return the part of an image that a cover shows.
+
+    The focal point is in its middle, or as near to it as the edges of the image allow.
     """
     ranges = []
     for side, exact_side, visible_side, center in zip(
@@ -183,6 +184,7 @@ def _rotated(image: Image.Image, angle: float) -> Image.Image:
 
 
 def _trimmed(image: Image.Image, threshold: float) -> Image.Image:
+    # The upper left corner shows the colour of the border.
     with_alpha = image.convert("RGBA")
     corner = with_alpha.getpixel((0, 0))
     background = Image.new("RGBA", with_alpha.size, corner)

@@ -1,5 +1,4 @@
-"""A child process that transforms images, so that limits of time and memory end it and not the
-service.
+"""A child process that transforms images: limits of time and memory end it, not the service.
 
 `python -m cms.files.image_worker BYTES` reads pickled jobs from its standard input, and answers
 each with a line of JSON. It ends with its input, and when no job has come for a while.

@@ -71,8 +71,10 @@ _WITH_SIGNATURE = {media_type for _, media_type in SIGNATURES} | MARKUP
 
 
 def media_type_of(head: bytes, *, name: str, declared: str | None = None) -> str:
-    """Return the media type of a content by its first bytes (`HEAD_BYTES` of them), its name and
-    the declared type.
+    """Return the media type of a content.
+
+    It is decided by the first bytes, `HEAD_BYTES` of them; the name and the declared type count
+    where several types have such bytes.
     """
     claimed_types = _claimed_types(name, declared)
     binary_type = _binary_type(head)

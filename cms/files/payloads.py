@@ -34,8 +34,9 @@ CREATE_ONLY = frozenset({"id", "storage"})
 
 
 def checked_fields(fields: Mapping[str, object]) -> FieldValues:
-    """Return a client's values for a new file; raises `Refused` INVALID_PAYLOAD for fields of the
-    service.
+    """Return a client's values for a new file.
+
+    Raises `Refused` INVALID_PAYLOAD for fields that only the service sets.
     """
     values = dict(fields)
     # Null leaves the id to the service.
@@ -46,8 +47,9 @@ def checked_fields(fields: Mapping[str, object]) -> FieldValues:
 
 
 def checked_changes(payload: object) -> FieldValues:
-    """Return a client's changes of a file; raises `Refused` INVALID_PAYLOAD for fields of the
-    service.
+    """Return a client's changes of a file.
+
+    Raises `Refused` INVALID_PAYLOAD for fields that only the service sets, or only at creation.
     """
     if not isinstance(payload, Mapping):
         raise invalid_payload("The body must be an object")

@@ -1,6 +1,6 @@
-"""Contents of files in named locations: a folder, S3, Google Cloud Storage or Azure, all of them
-through obstore.
+"""Contents of files in named locations: a folder, S3, Google Cloud Storage or Azure.
 
+All of them are reached through obstore.
 A content is put whole or not at all: an iterator of chunks that raises leaves nothing behind.
 """
 
@@ -85,15 +85,15 @@ class Storage:
         An exception that the chunks raise passes through, and then nothing of them is stored.
         """
         counted = _HashingChunks(chunks)
-        start, rest = _buffer_first_part(counted)
+        beginning = _read_first_part(counted)
         with self._mapped_errors(counted):
-            if rest is None:
-                obstore.put(self._store, path, start)
+            if isinstance(beginning, bytes):
+                obstore.put(self._store, path, beginning)
             else:
                 obstore.put(
                     self._store,
                     path,
-                    rest,
+                    beginning,
                     use_multipart=True,
                     chunk_size=PART_BYTES,
                     max_concurrency=MAX_CONCURRENT_PARTS,
@@ -104,8 +104,9 @@ class Storage:
     def get(
         self, path: str, start: int | None = None, length: int | None = None
     ) -> Iterator[bytes]:
-        """Return a content in pieces, or `length` bytes of it from `start` on, which must lie
-        within it.
+        """Return a content in pieces, or `length` bytes of it from `start` on.
+
+        These must lie within the content.
         """
         # Stores refuse a range of no bytes.
         if length == 0:
@@ -143,8 +144,9 @@ class Storage:
                     continue
 
     def list(self, prefix: str = "") -> Iterator[ListedContent]:
-        """Yield the contents below a folder of paths (`a` has `a/b` in it, not `ab`), or all of
-        them.
+        """Yield the contents below a prefix, which is a folder of paths; without one, all of them.
+
+        Below `a` is `a/b`, but not `ab`.
         """
         with self._mapped_errors():
             for batch in obstore.list(self._store, prefix=prefix or None):
@@ -300,7 +302,7 @@ class _HashingChunks:
         return chunk
 
 
-def _buffer_first_part(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes] | None]:
+def _read_first_part(chunks: Iterator[bytes]) -> bytes | Iterator[bytes]:
     """Return all bytes of a content that fits into one part, or an iterator over a larger one."""
     # One request stores a small content; an upload in parts takes three.
     buffered: list[bytes] = []
@@ -309,8 +311,8 @@ def _buffer_first_part(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes] 
         buffered.append(chunk)
         size += len(chunk)
         if size >= PART_BYTES:
-            return b"", _chunks_from(buffered, chunks)
-    return b"".join(buffered), None
+            return _chunks_from(buffered, chunks)
+    return b"".join(buffered)
 
 
 def _chunks_from(buffered: list[bytes], rest: Iterator[bytes]) -> Iterator[bytes]:

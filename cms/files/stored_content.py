@@ -40,22 +40,21 @@ def find_content(storage: Storage, path: str) -> StoredContent:
     if folder is None:
         return StoredContent(storage, path, storage.size(path))
     try:
-        return StoredContent(storage, path, *_size_and_data(file_path(folder, path)))
+        return _find_in_folder(storage, folder, path)
+    # A content that is gone has an answer of its own; all other faults are the location's.
     except FileNotFoundError:
         raise
     except OSError as fault:
         raise unavailable("storage", f'The location "{storage.name}" does not do it') from fault
 
 
-def _size_and_data(file_path: str) -> tuple[int, bytes | None]:
-    """Return the size of a file, and all of it when it is small."""
-    descriptor = os.open(file_path, os.O_RDONLY | os.O_CLOEXEC)
+def _find_in_folder(storage: Storage, folder: Path, path: str) -> StoredContent:
+    descriptor = os.open(file_path(folder, path), os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
         # A small content is read while its file is open anyway.
-        if size <= CHUNK_BYTES:
-            return size, os.read(descriptor, size)
-        return size, None
+        data = os.read(descriptor, size) if size <= CHUNK_BYTES else None
+        return StoredContent(storage, path, size, data)
     finally:
         os.close(descriptor)
 

@@ -17,7 +17,14 @@ from cms.errors import Refused, invalid_query
 from cms.fragment import Fragment, commas, concat, fill, name
 from cms.query.plan.bindings import bind_values
 from cms.query.plan.estimate import Estimate, estimate_of
-from cms.query.plan.nesting import ListLevel, columns_of, heaviest_rows, largest_path, nested_rows
+from cms.query.plan.nesting import (
+    ColumnKey,
+    ListLevel,
+    columns_of,
+    heaviest_rows,
+    largest_path,
+    nested_rows,
+)
 from cms.query.plan.sizes import WIDE_ROW
 from cms.query.sql.arrays import array
 from cms.query.sql.statement import Statement
@@ -146,7 +153,7 @@ def _estimate(run: ReadRun, values: list[object], estimator: Estimator) -> Estim
     return replace(estimate_of(plan), heaviest=heaviest)
 
 
-def _longest_lists(nesting: ListLevel, estimator: Estimator) -> dict[tuple[str, str], float]:
+def _longest_lists(nesting: ListLevel, estimator: Estimator) -> dict[ColumnKey, float]:
     """Return how many rows hold the commonest value of each column that lists are joined by."""
     columns = sorted(columns_of(nesting))
     tables = [table for table, _ in columns]
