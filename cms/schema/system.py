@@ -243,6 +243,7 @@ _ALL = (
                 "hash",
                 "conceal",
             ),
+            # Of a static token only the digest is stored: it is compared, and never shown.
             "token": (
                 "conceal",
                 "digest",
@@ -250,6 +251,7 @@ _ALL = (
             "tfa_secret": ("conceal",),
             "auth_data": ("conceal",),
         },
+        # The state of logins and of registration, which only these read and change.
         internal_columns=frozenset({"failed_logins", "login_after", "tfa_step", "unverified"}),
         unrecorded_columns=frozenset({"last_access"}),
         unique_in_any_case=frozenset({"email"}),
@@ -268,6 +270,7 @@ _ALL = (
 
 SYSTEM_TABLES: Mapping[str, SystemTable] = MappingProxyType({table.name: table for table in _ALL})
 
+# An object that knows nothing, so that no caller has to ask first whether a table is the service's.
 NO_TABLE = SystemTable("", is_listed=False)
 """Stands for the table of a collection that is not of the system."""
 

@@ -58,6 +58,7 @@ def parse_window(params: Params, page: PageSizes, literals: Literals) -> Window 
         row_limit = size
     else:
         row_limit = _row_limit(size, offset)
+    # Such a page needs no parameter: the statement itself ends with it.
     if row_limit == size and start is None:
         return Window(row_limit) if row_limit else None
     return Window(row_limit, literals.slot(size), start)

@@ -67,12 +67,14 @@ def _sub_plan(node: Node, child: Node, loops: float) -> float:
 
 
 def _share(node: Node, child: Node, share: float) -> float:
+    # The node below expects all of its rows, and is asked for those that pass the limit.
     if node["Node Type"] == "Limit":
         return share * min(1.0, _rows(node) / max(_rows(child), 1.0))
     return 1.0 if node["Node Type"] in _READ_WHOLE else share
 
 
 def _is_in_filter(node: Node, name: str) -> bool:
+    # A condition names its sub-plans, as in `(SubPlan 1)`; what follows tells 1 from 10.
     conditions = (str(text) for key, text in node.items() if key.endswith(("Filter", "Cond")))
     return any(f"{name})" in text or f"{name} " in text for text in conditions)
 

@@ -65,6 +65,7 @@ def guess_type(value: object, operands: Sequence[object]) -> FieldType:
             items.append(operand)
     if isinstance(value, list | dict):
         return JSON
+    # Before numbers: to Python true and false are whole numbers.
     if isinstance(value, bool) or any(isinstance(item, bool) for item in items):
         return BOOLEAN
     if isinstance(value, int | Decimal) or any(isinstance(item, int | Decimal) for item in items):

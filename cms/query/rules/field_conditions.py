@@ -63,6 +63,7 @@ def field_state(
     The last condition that holds decides.
     """
     switches = {name: bool(meta and meta.get(name)) for name in _SWITCHES}
+    # Backwards, so that the first one that holds is the one that decides.
     for condition in reversed(conditions):
         if not failures(condition.rule, values, context):
             switches |= condition.switches
@@ -82,6 +83,7 @@ def require_valid_rules(meta: Mapping[str, object]) -> None:
     }
     if not _are_objects(settings.get("conditions")):
         raise invalid_payload("conditions: it is an array of objects", field="meta.conditions")
+    # Whether the names exist is not asked: fields may be added after the rules that name them.
     try:
         parse_rule(settings.get("validation"))
         parse_conditions(settings)

@@ -192,12 +192,14 @@ class _Resolver:
                 return RuleStep(subject, name.field, None, self.resolve(inner, member))
             call = _function(name.function, member)
         except Refused as refused:
+            # Only a payload that comes here is refused: other parts of the rule still apply.
             return RuleStep(subject, name.field, None, UnfitRule(refused.problems[0]))
         return RuleStep(subject, name.field, call.function, self.resolve(inner, call.subject))
 
     def _member(self, name: FieldName, subject: Subject) -> Subject:
         path = (*subject.path, name.field)
         collection = subject.collection
+        # Inside of a JSON value, or of values that are items of no collection.
         if collection is None:
             return Subject(path, is_untyped=True)
         field = collection.fields.get(name.field)
@@ -228,6 +230,7 @@ def _function(name: str, subject: Subject) -> _FunctionCall:
         raise invalid_query(
             f"There is no function {name} for the type {field_type.name}", place=subject.label
         )
+    # What is tested is the result, whose type is another than that of the field.
     if value:
         subject = replace(subject, value=replace(value, function=function))
     return _FunctionCall(partial(call_function, function, field_type), subject)
@@ -239,9 +242,11 @@ def _test(test: OperatorTest, subject: Subject) -> ResolvedFilter:
         return UnfitRule(refused.problems[0])
     operator = RULE_OPERATORS[test.operator]
     values = None
+    # Without variables they are read now, and not again for each payload.
     if all(map(_is_fixed, test.operands)):
         values = tuple(operand_value(operand, Bindings()) for operand in test.operands)
     unread = RuleTest(subject, operator, test.operands, values, None, None, None)
+    # Of a value without a field the type is guessed, by the value itself.
     if subject.value is None:
         return unread
     try:

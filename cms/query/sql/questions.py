@@ -44,6 +44,7 @@ def rows_breaking(collection: Collection, check: Check, columns: Sequence[Texts]
 
 def rows_dangling(field: Field, constraint: ForeignKey, values: Texts) -> Fragment:
     """Print the question which rows point to a row that does not exist."""
+    # As for the foreign key itself, null points nowhere.
     return fill(
         "SELECT r.n FROM {0} WHERE r.c0 IS NOT NULL AND NOT EXISTS (SELECT FROM {1} AS t WHERE "
         "t.{2} = {3})",

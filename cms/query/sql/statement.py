@@ -49,6 +49,7 @@ class Statement:
     """The first column behind the outputs; a row without outputs holds one NULL in their place."""
 
     def __post_init__(self) -> None:
+        # Computed once for each statement, and needed for every answer of it.
         flat = all(len(path) == 1 for path in self.paths)
         object.__setattr__(self, "_keys", tuple(path[0] for path in self.paths) if flat else None)
         outputs = len(self.paths) + len(self.row_outputs)
