@@ -53,6 +53,7 @@ def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
         raise Refused(
             Problem("INVALID_TOKEN", "The access token has expired.", {"reason": "expired"})
         ) from None
+    # The last two: the claims are JSON, and an id in them may be of any type.
     except (jwt.InvalidTokenError, ValueError, TypeError, AttributeError):
         raise invalid_token() from None
 

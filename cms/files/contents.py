@@ -120,6 +120,7 @@ class Contents:
         """Remove contents and their derivatives; what stays behind, `sweep` removes later."""
         # The pool starts no thread while there is nothing to remove.
         with ThreadPoolExecutor(REMOVAL_THREADS) as threads:
+            # The results are awaited, because an error would be lost otherwise.
             for _ in threads.map(self._remove, contents):
                 pass
 

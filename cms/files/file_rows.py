@@ -127,6 +127,7 @@ def plan_update(
     row_key = parse_key(call.collection, key)
     parser, items = plans.parse_payload(call, [changes], Expects.PRESENT)
     owned_values = _values(call.collection, owned or {})
+    # The service's own values come last, and so replace whatever a client sends.
     rows = [row._replace(values={**row.values, **owned_values}) for row in items.rows]
     parsed = plans.ParsedPayload(parser, replace(items, rows=rows))
     plan = plans.PayloadPlan(call, plans.complete_update(call, parsed, [row_key]))

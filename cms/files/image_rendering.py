@@ -107,6 +107,7 @@ def _upright_size(image: Image.Image) -> Size:
 
 def _draft(image: Image.Image, full_size: Size, steps: tuple[ImageStep, ...]) -> None:
     """Have a JPEG decoded at a fraction of its size where a resize comes first."""
+    # Any other step needs all pixels: a trim of a draft would leave another border.
     if not steps or not isinstance(steps[0], Resize):
         return
     width, height = (math.ceil(side * REDUCING_GAP) for side in scaled_size(full_size, steps[0]))

@@ -20,6 +20,7 @@ SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"%!PS-", "application/postscript"),
     (b"{\\rtf", "application/rtf"),
     (b"PK\x03\x04", "application/zip"),
+    # An empty archive, which has no entry to begin with.
     (b"PK\x05\x06", "application/zip"),
     (b"\x1f\x8b\x08", "application/gzip"),
     (b"\xfd7zXZ\0", "application/x-xz"),
@@ -34,6 +35,7 @@ SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"ID3\x02", "audio/mpeg"),
     (b"ID3\x03", "audio/mpeg"),
     (b"ID3\x04", "audio/mpeg"),
+    # Frames without a tag before them: bits for synchronisation, version and layer.
     (b"\xff\xfb", "audio/mpeg"),
     (b"\xff\xf3", "audio/mpeg"),
     (b"\xff\xf2", "audio/mpeg"),

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.errors import Problem, Refused, at_index, collect_problems, invalid_payload
+from cms.errors import Problem, Refused, collect_problems, invalid_payload
 from cms.items.write.duplication import check_duplication_fields, prune_duplication_fields
 from cms.schema import ddl
 from cms.schema.definitions import CollectionDefinition, parse_collection
@@ -31,7 +31,7 @@ from cms.store.store import Store
 from cms.structure import metadata
 from cms.structure.fields import add_index_and_comment, insert_field_record, require_extension
 from cms.structure.indexes import update_indexes
-from cms.structure.lookup import RecordPatch, require_alterable, require_table
+from cms.structure.lookup import RecordPatch, check_patches, require_alterable, require_table
 from cms.structure.structure_history import (
     NamedRecord,
     RecordKey,
@@ -98,7 +98,7 @@ def _update_all(
 ) -> list[Record]:
     catalogue = context.snapshot.catalogue
     names = [patch.name for patch in patches]
-    _check_patches(patches, catalogue)
+    check_patches(patches, partial(_problems_of_patch, catalogue=catalogue))
     for name, payload in patches:
         _update(transaction, require_alterable(catalogue, name), payload, catalogue)
     after = load_snapshot(transaction).catalogue
@@ -180,20 +180,9 @@ def _create_table(transaction: Transaction, definition: CollectionDefinition) ->
         add_index_and_comment(transaction, definition.name, item)
 
 
-def _check_patches(patches: Sequence[RecordPatch], catalogue: Catalogue) -> None:
-    """Refuse all problems of several changes before the first change is made."""
-    problems: list[Problem] = []
-    for index, (name, payload) in enumerate(patches):
-        collection = require_alterable(catalogue, name)
-        patch_problems = _problems_of_patch(collection, payload, catalogue)
-        problems += at_index(patch_problems, index, count=len(patches))
-    if problems:
-        raise Refused(problems)
-
-
-def _problems_of_patch(
-    collection: Collection, payload: Mapping[str, object], catalogue: Catalogue
-) -> list[Problem]:
+def _problems_of_patch(patch: RecordPatch, *, catalogue: Catalogue) -> list[Problem]:
+    collection = require_alterable(catalogue, patch.name)
+    payload = patch.payload
     problems = unknown_keys(payload, _RECORD_KEYS)
     problems += mismatched_keys(payload, {"collection": (collection.name,)})
     meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", problems)
@@ -212,7 +201,7 @@ def _update(
     payload: Mapping[str, object],
     catalogue: Catalogue,
 ) -> None:
-    # `_check_patches` has refused all problems, so that there are none to gather here.
+    # `check_patches` has refused all problems, so that there are none to gather here.
     meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", [])
     schema = parse_settings(payload.get("schema"), COLLECTION_SCHEMA, "schema", [])
     if schema.get("comment", collection.comment) != collection.comment:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cms.database.connections import Transaction
 from cms.database.error_mapping import reporting_nulls
-from cms.errors import Problem, Refused, at_index, collect_problems, invalid_payload
+from cms.errors import Problem, Refused, collect_problems, invalid_payload
 from cms.items.write.duplication import prune_duplication_fields
 from cms.schema import ddl
 from cms.schema.definitions import FieldDefinition, parse_field
@@ -28,6 +28,7 @@ from cms.structure.column_changes import check_text_is_json
 from cms.structure.indexes import add_index, is_index_pending, update_indexes, with_index
 from cms.structure.lookup import (
     RecordPatch,
+    check_patches,
     require_alterable,
     require_field,
     require_table,
@@ -98,7 +99,7 @@ def _update_all(
 ) -> list[Record]:
     catalogue = context.snapshot.catalogue
     owner = require_alterable(catalogue, collection)
-    _check_patches(owner, patches)
+    check_patches(patches, partial(_problems_of_patch, owner=owner))
     renames = []
     for name, payload in patches:
         new_name = _update(transaction, owner, require_field(owner, name), payload, catalogue)
@@ -208,16 +209,10 @@ def _name_taken(name: object) -> Problem:
     return invalid_payload(reason, field="field", value=name).problems[0]
 
 
-def _check_patches(owner: Collection, patches: Sequence[RecordPatch]) -> None:
-    """Refuse all problems of several changes before the first change is made."""
-    problems: list[Problem] = []
-    for index, (name, payload) in enumerate(patches):
-        patch_problems = mismatched_keys(payload, {"collection": (owner.name,)})
-        # Problems with the present settings of a field are found while it is changed.
-        patch_problems += problems_of_change(require_field(owner, name), payload)
-        problems += at_index(patch_problems, index, count=len(patches))
-    if problems:
-        raise Refused(problems)
+def _problems_of_patch(patch: RecordPatch, *, owner: Collection) -> list[Problem]:
+    problems = mismatched_keys(patch.payload, {"collection": (owner.name,)})
+    # Problems with the present settings of a field are found while it is changed.
+    return problems + problems_of_change(require_field(owner, patch.name), patch.payload)
 
 
 def _check_new(definition: FieldDefinition, owner: Collection, catalogue: Catalogue) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from cms.errors import fixed_structure, invalid_payload, not_found
+from cms.errors import Problem, Refused, at_index, fixed_structure, invalid_payload, not_found
 from cms.schema.model import Catalogue, Collection, Field, Kind, Relation
 from cms.schema.records import related
 
@@ -15,6 +15,20 @@ class RecordPatch(NamedTuple):
 
     name: str
     payload: Mapping[str, object]
+
+
+def check_patches(
+    patches: Sequence[RecordPatch], problems_of: Callable[[RecordPatch], list[Problem]]
+) -> None:
+    """Refuse all problems of several changes before the first change is made.
+
+    `problems_of` returns those that can be found in one of the changes.
+    """
+    problems: list[Problem] = []
+    for index, patch in enumerate(patches):
+        problems += at_index(problems_of(patch), index, count=len(patches))
+    if problems:
+        raise Refused(problems)
 
 
 def require_collection(catalogue: Catalogue, name: str) -> Collection:

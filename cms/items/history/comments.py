@@ -168,6 +168,7 @@ def _key_of(executor: Executor, collection: str, key: str) -> str:
     )
     if owner.primary_key is None:
         raise not_found()
+    # Read with the caller's rights: no answer tells whether a hidden item exists.
     query = narrow_to_key(Query(), Slot(0))
     keys = executor.read_row_texts(RowOutput.KEY, collection, query, (parse_key(owner, key),))
     if not keys:
@@ -189,6 +190,7 @@ def _answer(executor: Executor, query_string: str, *, key: str) -> bytes | None:
     try:
         items = executor.read(ACTIVITY, query, literals)
     except Refused as refused:
+        # Whoever may comment on an item may still not be allowed to read comments.
         if refused.problems[0].code != "FORBIDDEN":
             raise
         return None

@@ -33,6 +33,7 @@ class ImportProblems:
 
     def add(self, problem: Problem, line: int) -> None:
         self.total += 1
+        # The others are only counted: a file may have millions of them.
         if len(self.entries) < MAX_IMPORT_PROBLEMS:
             self.entries.append(_Entry(line, problem))
 
