@@ -106,14 +106,13 @@ def policy_of(name: str, grants: Iterable[StoredGrant], *, has_app_access: bool 
 
 def grant_of(row: Mapping[str, object]) -> StoredGrant:
     """Return a row of `system_permissions` as a grant; one that cannot be read grants nothing."""
-    rule, rule_problem = _rule(row["permissions"])
-    validation, validation_problem = _validation(row["validation"])
+    problems: list[str] = []
+    rule = _rule(row["permissions"], problems)
+    validation = _validation(row["validation"], problems)
     fields = row["fields"]
     presets = row["presets"]
-    # One problem is enough: a permission that cannot be read as a whole grants nothing.
-    problem = rule_problem or validation_problem
     if presets is not None and not isinstance(presets, Mapping):
-        problem = problem or "presets is no object"
+        problems.append("presets is no object")
     number = row["id"]
     return StoredGrant(
         collection=str(row["collection"]),
@@ -124,7 +123,8 @@ def grant_of(row: Mapping[str, object]) -> StoredGrant:
         presets=presets if isinstance(presets, Mapping) else {},
         id=number if isinstance(number, int) else None,
         rule_source=row["permissions"],
-        problem=problem,
+        # One problem is enough: a permission that cannot be read as a whole grants nothing.
+        problem=next(iter(problems), None),
     )
 
 
@@ -140,19 +140,21 @@ def parse_permissions(value: object) -> Filter:
     )
 
 
-def _rule(value: object) -> tuple[Filter, str | None]:
-    """Return a rule and None, or a rule that shows no row and why the value cannot be read."""
+def _rule(value: object, problems: list[str]) -> Filter:
+    """Return a rule; a value that cannot be read is a problem, and shows no row."""
     try:
-        return parse_permissions(value), None
+        return parse_permissions(value)
     except Refused as refused:
-        return NOTHING, refused.problems[0].message
+        problems.append(refused.problems[0].message)
+        return NOTHING
 
 
-def _validation(value: object) -> tuple[PayloadRule | None, str | None]:
-    """Return a validation and None, or one that nothing passes and why it cannot be read."""
+def _validation(value: object, problems: list[str]) -> PayloadRule | None:
+    """Return a validation; a value that cannot be read is a problem, and nothing passes it."""
     if value is None:
-        return None, None
+        return None
     try:
-        return parse_rule(value), None
+        return parse_rule(value)
     except Refused as refused:
-        return PayloadRule(NOTHING), refused.problems[0].message
+        problems.append(refused.problems[0].message)
+        return PayloadRule(NOTHING)

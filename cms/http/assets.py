@@ -6,6 +6,7 @@ import re
 import unicodedata
 from datetime import datetime
 from email.utils import format_datetime
+from typing import NamedTuple
 from urllib.parse import quote
 
 import falcon
@@ -24,6 +25,13 @@ _ACTIVE_CONTENT = re.compile(
 _NOT_QUOTABLE = re.compile(r'[^\x20-\x7e]|["\\%]')
 
 
+class _RequestedAsset(NamedTuple):
+    """A file and what to send of it: None where the client's copy is current."""
+
+    asset: Asset
+    delivery: Delivery | None
+
+
 class AssetResource:
     """The content of a file, under the name in the path, else under the file's own name."""
 
@@ -39,9 +47,11 @@ class AssetResource:
     ) -> None:
         identity = request.context.identity
         try:
-            asset, delivery = self._find(request, identity, key)
+            requested = self._find(request, identity, key)
         except FileNotFoundError:
-            asset, delivery = self._find_again(request, identity, key)
+            requested = self._find_again(request, identity, key)
+        asset = requested.asset
+        delivery = requested.delivery
         _set_headers(response, asset)
         # A shared cache must not show one caller what another one may read.
         cache_control = self._public_cache if identity.is_anonymous else self._private_cache
@@ -59,19 +69,14 @@ class AssetResource:
         else:
             _send(request, response, asset, delivery)
 
-    def _find(
-        self, request: falcon.Request, identity: Identity, key: str
-    ) -> tuple[Asset, Delivery | None]:
-        """Return a file and what to send of it: None where the client's copy is current."""
+    def _find(self, request: falcon.Request, identity: Identity, key: str) -> _RequestedAsset:
         accept = request.get_header("Accept") or ""
         asset = self._assets.asset(identity, key, request.params, accept=accept)
         if is_not_modified(request, asset.tag, asset.modified):
-            return asset, None
-        return asset, self._assets.delivery(asset)
+            return _RequestedAsset(asset, None)
+        return _RequestedAsset(asset, self._assets.delivery(asset))
 
-    def _find_again(
-        self, request: falcon.Request, identity: Identity, key: str
-    ) -> tuple[Asset, Delivery | None]:
+    def _find_again(self, request: falcon.Request, identity: Identity, key: str) -> _RequestedAsset:
         """Look a second time: the content may have been replaced after its row was read."""
         try:
             return self._find(request, identity, key)

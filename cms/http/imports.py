@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import PurePath
 from tempfile import TemporaryFile
 from types import MappingProxyType
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import falcon
 
@@ -57,30 +57,38 @@ class ImportResource:
     def _receive(self, request: falcon.Request, file: BinaryIO) -> str:
         """Store the upload in `file` and return its format; raises `Refused` for anything else."""
         if is_form(request):
-            file_format, chunks = _file_part(form_parts(request, max_bytes=self._max_bytes))
+            sent = _sent_in_form(form_parts(request, max_bytes=self._max_bytes))
         else:
             file_format = _file_format("", request.content_type)
-            chunks = _body_chunks(request, self._max_bytes)
+            sent = _SentFile(file_format, _body_chunks(request, self._max_bytes))
         # Of the file alone: the boundary of a form differs at each attempt.
         digest = sha256()
         size = 0
-        for chunk in chunks:
+        for chunk in sent.chunks:
             size += len(chunk)
             if size > self._max_bytes:
                 raise too_large(self._max_bytes)
             digest.update(chunk)
             file.write(chunk)
         request.context.digest = digest.digest()
-        return file_format
+        return sent.file_format
 
 
-def _file_part(parts: Iterator[FormPart]) -> tuple[str, Iterator[bytes]]:
-    """Return the format of the form's only file, and its bytes, behind which the form must end."""
+class _SentFile(NamedTuple):
+    """A file while it is received."""
+
+    file_format: str
+    chunks: Iterator[bytes]
+
+
+def _sent_in_form(parts: Iterator[FormPart]) -> _SentFile:
+    """Return the form's only file; its chunks go on to the end of the form."""
     part = next((part for part in parts if part.name == "file"), None)
     if part is None:
         raise invalid_payload('The form has no file in a part named "file"', field="file")
     suffix = PurePath(part.filename or "").suffix.lower()
-    return _file_format(suffix, part.declared_type), _only_file(part, parts)
+    file_format = _file_format(suffix, part.declared_type)
+    return _SentFile(file_format, _only_file(part, parts))
 
 
 def _only_file(part: FormPart, other_parts: Iterator[FormPart]) -> Iterator[bytes]:

@@ -62,8 +62,8 @@ def parse_operations(payload: object) -> list[Operation]:
     ids: set[str] = set()
     problems: list[Problem] = []
     for index, operation in enumerate(operations):
-        for field, reason in _problems_of(operation, ids):
-            problems.append(in_operation(_payload_problem(field, reason), index))
+        for problem in _problems_of(operation, ids):
+            problems.append(in_operation(problem, index))
     if problems:
         raise Refused(problems)
     return [_operation(operation) for operation in operations]
@@ -79,22 +79,22 @@ def in_operation(problem: Problem, operation: int) -> Problem:
     return Problem(problem.code, problem.message, {**problem.extensions, "operation": operation})
 
 
-def _payload_problem(field: str | None, reason: str) -> Problem:
+def _problem(field: str | None, reason: str) -> Problem:
     extensions = {"field": field} if field else {}
     return invalid_payload(reason, **extensions).problems[0]
 
 
-def _problems_of(operation: object, ids: set[str]) -> Iterator[tuple[str | None, str]]:
-    """Yield what is wrong with the form of an operation: the field, and the reason."""
+def _problems_of(operation: object, ids: set[str]) -> Iterator[Problem]:
+    """Yield what is wrong with the form of an operation, whose id must not be in `ids` yet."""
     if not isinstance(operation, Mapping):
-        yield None, "An operation must be an object"
+        yield _problem(None, "An operation must be an object")
         return
     method = operation.get("method")
     takes = _ALLOWED_FIELDS.get(str(method))
     if takes is None:
-        yield "method", f'"method" must be one of {", ".join(_ALLOWED_FIELDS)}'
+        yield _problem("method", f'"method" must be one of {", ".join(_ALLOWED_FIELDS)}')
     if not isinstance(operation.get("collection"), str):
-        yield "collection", '"collection" must be a text'
+        yield _problem("collection", '"collection" must be a text')
     if "id" in operation:
         yield from _problems_of_id(operation["id"], ids)
     if takes is not None:
@@ -103,19 +103,19 @@ def _problems_of(operation: object, ids: set[str]) -> Iterator[tuple[str | None,
 
 def _problems_of_method(
     operation: Mapping[str, object], method: str, takes: Set[str]
-) -> Iterator[tuple[str | None, str]]:
+) -> Iterator[Problem]:
     for name in sorted(operation.keys() - takes - _COMMON_FIELDS):
-        yield name, f'The method {method} does not take "{name}"'
+        yield _problem(name, f'The method {method} does not take "{name}"')
     if "data" in takes and "data" not in operation:
-        yield "data", '"data" is missing'
+        yield _problem("data", '"data" is missing')
     # A read may have a key and a query: the query then says what is shown of the item.
     naming_fields = sorted(_NAMING_FIELDS & operation.keys())
     if (method == "delete" and not naming_fields) or (method != "read" and len(naming_fields) > 1):
-        yield "key", "It takes one of key, keys and query"
+        yield _problem("key", "It takes one of key, keys and query")
     if "if_match" in operation and not (
         _is_of_one(operation, method) and isinstance(operation["if_match"], str)
     ):
-        yield (
+        yield _problem(
             "if_match",
             '"if_match" must be a text, beside the "key" of one item or the object of a singleton',
         )
@@ -132,12 +132,12 @@ def _is_of_one(operation: Mapping[str, object], method: str) -> bool:
     )
 
 
-def _problems_of_id(operation_id: object, ids: set[str]) -> Iterator[tuple[str, str]]:
+def _problems_of_id(operation_id: object, ids: set[str]) -> Iterator[Problem]:
     # A reference ends the id at its first dot.
     if not isinstance(operation_id, str) or not operation_id or "." in operation_id:
-        yield "id", '"id" must be a text without dots'
+        yield _problem("id", '"id" must be a text without dots')
     elif operation_id in ids:
-        yield "id", f'"{operation_id}" is the id of two operations'
+        yield _problem("id", f'"{operation_id}" is the id of two operations')
     else:
         ids.add(operation_id)
 
