@@ -28,13 +28,13 @@ def first_admin(dsn: str, *, email: str, password: str | None) -> str | None:
         transaction.execute(statement("lock_accounts"))
         if transaction.execute(statement("find_admin"), (None, True)):
             return None
-        chosen = password or passwords.random_password()
+        new_password = password or passwords.random_password()
         # The role may be left from an administrator who was deleted or suspended.
         role, is_new = transaction.execute(statement("ensure_admin_role"), (ADMINISTRATOR,))[0]
         if is_new:
             _recorder(transaction, ROLES).created([role])
-        _insert_user(transaction, email=email, password=chosen, role=role)
-        return None if password else chosen
+        _insert_user(transaction, email=email, password=new_password, role=role)
+        return None if password else new_password
 
 
 def create_user(dsn: str, *, email: str, password: str, role: str | None) -> str:

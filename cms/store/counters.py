@@ -19,10 +19,10 @@ def current_version(fetch: Callable[[str, Sequence[object]], list[Row]]) -> Vers
     return Version(*fetch(statement("find_version"), ())[0])
 
 
-def check_version(snapshot: Snapshot, seen: Version) -> None:
+def check_version(snapshot: Snapshot, version: Version) -> None:
     """Raise `Stale` when the counters of an answer are not those of the snapshot."""
-    if seen != snapshot.version:
-        raise Stale(f"{seen} instead of {snapshot.version}")
+    if version != snapshot.version:
+        raise Stale(f"{version} instead of {snapshot.version}")
 
 
 def lock_version(transaction: Transaction, snapshot: Snapshot, lock_statement: str) -> Snapshot:

@@ -69,8 +69,8 @@ def _create(
     if definition.schema is not None:
         _create_table(transaction, definition)
     _save(transaction, definition.name, definition.meta, catalogue)
-    for item in definition.fields:
-        insert_field_record(transaction, definition.name, item)
+    for field in definition.fields:
+        insert_field_record(transaction, definition.name, field)
     # Checked on the new structure: settings may name fields that this call creates.
     after = load_snapshot(transaction).catalogue
     collection = after.collections[definition.name]
@@ -138,12 +138,12 @@ def _named(name: object) -> NamedRecord:
 def _check_new(definition: CollectionDefinition, catalogue: Catalogue) -> None:
     problems: list[Problem] = []
     name = definition.name
-    columns = {item.name for item in definition.fields if not item.is_alias}
+    columns = {field.name for field in definition.fields if not field.is_alias}
     if name in catalogue.collections:
         reason = f'There is a collection "{name}" already'
         problems += invalid_payload(reason, field="collection", value=name).problems
-    for item in definition.fields:
-        collect_problems(problems, partial(require_extension, item.type, catalogue))
+    for field in definition.fields:
+        collect_problems(problems, partial(require_extension, field.type, catalogue))
     # All problems come in one answer, so each check runs whether the others found any or not.
     collect_problems(problems, lambda: _check_named_fields(definition.meta, columns))
     collect_problems(problems, lambda: _check_group(definition.meta.get("group"), catalogue))
@@ -176,8 +176,8 @@ def _create_table(transaction: Transaction, definition: CollectionDefinition) ->
     # CREATE TABLE takes no comment of a table.
     if definition.schema and definition.schema.get("comment"):
         transaction.execute_ddl(ddl.comment_on_table(definition.name, definition.schema["comment"]))
-    for item in definition.fields:
-        add_index_and_comment(transaction, definition.name, item)
+    for field in definition.fields:
+        add_index_and_comment(transaction, definition.name, field)
 
 
 def _problems_of_patch(patch: RecordPatch, *, catalogue: Catalogue) -> list[Problem]:

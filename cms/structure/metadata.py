@@ -128,7 +128,7 @@ def delete_collection_records(
     """Remove every row about a collection."""
     # Before the relations are deleted, by which the lists are found.
     _delete_list_fields(transaction, collection, None, catalogue)
-    for step in (
+    for statement_name in (
         "remove_collection_from_junctions",
         "delete_collection_relations",
         "delete_collection_fields",
@@ -138,7 +138,7 @@ def delete_collection_records(
         "close_collection_history",
         "delete_collection_record",
     ):
-        transaction.execute(statement(step), (collection,))
+        transaction.execute(statement(statement_name), (collection,))
 
 
 def delete_field_records(
@@ -161,7 +161,7 @@ def delete_stale_field_records(
     """
     _delete_list_fields(transaction, collection, field, catalogue)
     apply_change(transaction, FieldChange(catalogue, collection, field, None))
-    for step in (
+    for statement_name in (
         "delete_field_relations",
         "remove_field_from_lists",
         "delete_field_record",
@@ -169,7 +169,7 @@ def delete_stale_field_records(
         "remove_field_from_groups",
         "remove_field_from_permissions",
     ):
-        transaction.execute(statement(step), (collection, field))
+        transaction.execute(statement(statement_name), (collection, field))
     delete_from_revisions(transaction, collection, field)
 
 
@@ -201,14 +201,14 @@ def rename_field_records(
     # Another program may have dropped a column of the new name, whose record is still there.
     _delete_record(transaction, FIELDS, {"collection": collection, "field": after})
     apply_change(transaction, FieldChange(catalogue, collection, before, after))
-    for step in (
+    for statement_name in (
         "rename_field_record",
         "rename_field_in_group",
         "rename_field_in_relations",
         "rename_field_in_collection",
         "rename_field_in_permissions",
     ):
-        transaction.execute(statement(step), (collection, before, after))
+        transaction.execute(statement(statement_name), (collection, before, after))
     # Values of that column are none of the renamed field.
     delete_from_revisions(transaction, collection, after)
     _change_in_revisions(transaction, collection, before, after)

@@ -75,9 +75,9 @@ def change_comment(
 def _change(
     executor: Executor, *, query_string: str, key: str, text: str, if_match: str | None
 ) -> bytes | None:
-    own = _require_own(executor, key, if_match=if_match)
-    executor.transaction.execute(statement("change_comment"), (own, text))
-    return _answer(executor, query_string, key=own)
+    comment_key = _lock_own(executor, key, if_match=if_match)
+    executor.transaction.execute(statement("change_comment"), (comment_key, text))
+    return _answer(executor, query_string, key=comment_key)
 
 
 def delete_comment(
@@ -89,8 +89,8 @@ def delete_comment(
 
 
 def _delete(executor: Executor, *, key: str, if_match: str | None) -> None:
-    own = _require_own(executor, key, if_match=if_match)
-    executor.transaction.execute(statement("delete_comment"), (own,))
+    comment_key = _lock_own(executor, key, if_match=if_match)
+    executor.transaction.execute(statement("delete_comment"), (comment_key,))
 
 
 def _run(
@@ -142,7 +142,7 @@ def _problem(name: str, payload: Mapping[str, object], reason: str) -> Problem:
     return invalid_payload(f'"{name}": {reason}', field=name, **sent).problems[0]
 
 
-def _require_own(executor: Executor, key: str, *, if_match: str | None) -> str:
+def _lock_own(executor: Executor, key: str, *, if_match: str | None) -> str:
     """Return the key of a comment that the caller may change, locked.
 
     Raises `Refused`: FORBIDDEN for one that the caller can merely read, NOT_FOUND for one that it

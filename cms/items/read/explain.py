@@ -133,8 +133,8 @@ def _grant_record(
 
 def _parse_path(path: str) -> _ItemsRead:
     """Return the read at a path; raises `Refused` INVALID_QUERY for a path of no items."""
-    bare, _, query_string = path.partition("?")
-    root, *names = [unquote(name) for name in bare.removeprefix("/").split("/")]
+    plain_path, _, query_string = path.partition("?")
+    root, *names = [unquote(name) for name in plain_path.removeprefix("/").split("/")]
     # System collections have paths of their own, outside /items.
     if root == "items" and names:
         collection = names.pop(0)
@@ -142,7 +142,7 @@ def _parse_path(path: str) -> _ItemsRead:
     else:
         collection = _COLLECTIONS_BY_PATH.get(f"/{root}", "")
     # What is left of the names is the key, if there is one.
-    if not bare.startswith("/") or not collection or not all(names) or len(names) > 1:
+    if not plain_path.startswith("/") or not collection or not all(names) or len(names) > 1:
         raise invalid_query(
             'path is the path of items, such as "/items/articles?limit=5"', parameter="path"
         )
