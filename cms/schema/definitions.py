@@ -312,7 +312,7 @@ def _with_key(fields: tuple[FieldDefinition, ...]) -> tuple[FieldDefinition, ...
         raise invalid_payload(
             'The field "id" must be the primary key, or another field must be', field="fields"
         )
-    # The flags of `meta` are stored, as the texts that their columns take; those of `schema` are not.
+    # The flags of `meta` are stored, as the texts that columns take; those of `schema` are not.
     meta = MetaSettings(readonly="true", hidden="true")
     schema = MetaSettings(is_primary_key=True, has_auto_increment=True)
     return (FieldDefinition("id", INTEGER, meta, schema), *fields)

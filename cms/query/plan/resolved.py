@@ -41,7 +41,7 @@ class Value:
     @property
     def cast(self) -> str:
         """The type that an operand is cast to."""
-        # A `real` column holds 0.1 rounded to 32 bits, which equals only an operand rounded likewise.
+        # A `real` column holds 0.1 in 32 bits, which equals only an operand rounded likewise.
         return self.type.rounded_cast or self.type.cast
 
     @property

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from cms.fragment import Fragment, commas, fill, name, param, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
-from cms.query.sql.write_history import HistoryEntry, history_columns, history_steps
+from cms.query.sql.write_history import (
+    HistoryEntry,
+    Step,
+    history_columns,
+    history_steps,
+    with_steps,
+)
 from cms.schema.model import Collection
 from cms.schema.system import system_table
 
@@ -35,9 +41,8 @@ def record_changes(collection: Collection, arguments: ArgumentSlots, *, action: 
     rows = fill("SELECT now.*, {0} AS delta FROM now", fill(_DELTA, param(names, "text[]")))
     history = HistoryEntry(action, "rows.delta", only_when="rows.delta IS NOT NULL")
     steps = [
-        ("now", now),
-        ("rows", rows),
+        Step("now", now),
+        Step("rows", rows),
         *history_steps(collection, history, history_action=None, author=arguments.author()),
     ]
-    queries = commas(fill("{0} AS ({1})", text(label), step) for label, step in steps)
-    return fill("WITH {0} SELECT count(*) FROM rows", queries)
+    return with_steps(steps, text("SELECT count(*) FROM rows"))

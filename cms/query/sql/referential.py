@@ -17,10 +17,12 @@ from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, quot
 from cms.query.sql.arguments import ArgumentSlots, key_cast
 from cms.query.sql.write_history import (
     HistoryEntry,
+    Step,
     delta_of,
     history_columns,
     history_steps,
     tracked_columns,
+    with_steps,
 )
 from cms.schema.model import Collection, Field
 from cms.schema.referential_actions import Table
@@ -89,7 +91,7 @@ def record_deleted(
     return _statement(
         own,
         arguments,
-        [("rows", rows)],
+        [Step("rows", rows)],
         history,
         text("count(*)") if count_only else commas(answer),
     )
@@ -133,7 +135,9 @@ def clear_references(
         concat(", ", delta_of(changing), " AS delta") if has_revisions else EMPTY,
     )
     history = HistoryEntry("update", "rows.delta", only_when="rows.delta IS NOT NULL", nested=True)
-    return _statement(own, arguments, [("old", old), ("rows", rows)], history, text("count(*)"))
+    return _statement(
+        own, arguments, [Step("old", old), Step("rows", rows)], history, text("count(*)")
+    )
 
 
 def delete_recorded(collection: Collection, arguments: ArgumentSlots) -> Fragment:
@@ -218,7 +222,7 @@ def _has_row_id(key: Field | None) -> Fragment:
 def _statement(
     own: KeySide,
     arguments: ArgumentSlots,
-    steps: list[tuple[str, Fragment]],
+    steps: list[Step],
     history: HistoryEntry,
     answer: Fragment,
 ) -> Fragment:
@@ -228,5 +232,4 @@ def _statement(
             *steps,
             *history_steps(own.collection, history, history_action=None, author=author),
         ]
-    queries = commas(fill("{0} AS ({1})", text(label), step) for label, step in steps)
-    return fill("WITH {0} SELECT {1} FROM rows", queries, answer)
+    return with_steps(steps, fill("SELECT {0} FROM rows", answer))

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, name, param, text
 from cms.query.sql.arguments import key_cast
-from cms.query.sql.write_history import HistoryEntry, delta_of, history_columns, history_steps
+from cms.query.sql.write_history import (
+    HistoryEntry,
+    Step,
+    delta_of,
+    history_columns,
+    history_steps,
+    with_steps,
+)
 from cms.schema.model import Collection, Field
 
 
@@ -94,13 +101,12 @@ def _reposition(
     rows = fill("SELECT moved.*, {0} AS parent FROM moved", parent)
     history = HistoryEntry("update", "rows.delta", only_when="rows.delta IS NOT NULL", nested=True)
     steps = [
-        ("old", old),
-        ("moved", moved),
-        ("rows", rows),
+        Step("old", old),
+        Step("moved", moved),
+        Step("rows", rows),
         *history_steps(collection, history, history_action=None, author=author),
     ]
-    queries = commas(fill("{0} AS ({1})", text(label), step) for label, step in steps)
-    return fill("WITH {0} SELECT count(*) FROM rows", queries)
+    return with_steps(steps, text("SELECT count(*) FROM rows"))
 
 
 def _key(collection: Collection) -> Fragment:

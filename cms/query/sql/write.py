@@ -23,10 +23,12 @@ from cms.query.sql.arguments import ArgumentSlots, array_type, key_cast
 from cms.query.sql.write_history import (
     ACTIVITY,
     HistoryEntry,
+    Step,
     delta_of,
     history_columns,
     history_steps,
     tracked_columns,
+    with_steps,
 )
 from cms.schema.model import Collection, Field, Version
 from cms.schema.types.field_type import Trait
@@ -83,7 +85,7 @@ def insert(
     return _statement(
         collection,
         arguments,
-        (("rows", rows),),
+        (Step("rows", rows),),
         HistoryEntry("create", "rows.data"),
         single_statement,
     )
@@ -136,7 +138,7 @@ def update(
     )
     history = HistoryEntry("update", "rows.delta", only_when="rows.delta IS NOT NULL")
     return _statement(
-        collection, arguments, (("old", old), ("rows", rows)), history, single_statement
+        collection, arguments, (Step("old", old), Step("rows", rows)), history, single_statement
     )
 
 
@@ -150,7 +152,7 @@ def touch(collection: Collection, arguments: ArgumentSlots) -> Fragment:
         _source([collection.key], arguments),
         _cell(collection.key, "r.c0"),
     )
-    return _statement(collection, arguments, (("rows", rows),), HistoryEntry("update"), None)
+    return _statement(collection, arguments, (Step("rows", rows),), HistoryEntry("update"), None)
 
 
 def delete(
@@ -178,7 +180,7 @@ def delete(
     )
     history = HistoryEntry("delete", "NULL::json")
     return _statement(
-        collection, arguments, (("old", old), ("rows", rows)), history, single_statement
+        collection, arguments, (Step("old", old), Step("rows", rows)), history, single_statement
     )
 
 
@@ -205,7 +207,7 @@ def last_position(sort_field: Field) -> Fragment:
 def _statement(
     collection: Collection,
     arguments: ArgumentSlots,
-    steps: tuple[tuple[str, Fragment], ...],
+    steps: Sequence[Step],
     history: HistoryEntry,
     single_statement: SingleStatement | None,
 ) -> Fragment:
@@ -218,9 +220,8 @@ def _statement(
     ]
     # The counters come first: `old` and `rows` take them as a condition.
     if single_statement:
-        parts.insert(0, ("v", text("SELECT structure, access FROM system_version")))
-    queries = commas(fill("{0} AS ({1})", text(label), step) for label, step in parts)
-    return fill("WITH {0} {1}", queries, _answer(collection, history, single_statement))
+        parts.insert(0, Step("v", text("SELECT structure, access FROM system_version")))
+    return with_steps(parts, _answer(collection, history, single_statement))
 
 
 def _answer(

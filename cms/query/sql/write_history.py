@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, name, param, quoted, text
 from cms.schema.model import Collection, Field
@@ -38,30 +39,35 @@ _INSERT_REVISION = (
 )
 
 
+class Step(NamedTuple):
+    """A query of a WITH clause; later ones read its rows by its name."""
+
+    name: str
+    query: Fragment
+
+
+def with_steps(steps: Iterable[Step], answer: Fragment) -> Fragment:
+    """Print a statement of several steps, which PostgreSQL runs as one."""
+    queries = commas(fill("{0} AS ({1})", text(step.name), step.query) for step in steps)
+    return fill("WITH {0} {1}", queries, answer)
+
+
 def history_steps(
     collection: Collection, history: HistoryEntry, *, history_action: str | None, author: Fragment
-) -> Iterable[tuple[str, Fragment]]:
+) -> Iterable[Step]:
     """Yield the steps of a statement that write the history of its rows."""
     if not collection.accountability:
         return
     action = param(history_action or history.action, "text")
     collection_name = param(collection.name, "text")
-    yield "activities", fill(_INSERT_ACTIVITY, action, author, collection_name)
+    yield Step("activities", fill(_INSERT_ACTIVITY, action, author, collection_name))
     if history.delta and collection.accountability == "all":
         condition = text(f" WHERE {history.only_when}" if history.only_when else "")
         parent_column = text(", parent") if history.nested else EMPTY
         parent = text(", rows.parent") if history.nested else EMPTY
-        yield (
-            "revisions",
-            fill(
-                _INSERT_REVISION,
-                collection_name,
-                text(history.delta),
-                parent_column,
-                parent,
-                condition,
-            ),
-        )
+        delta = text(history.delta)
+        query = fill(_INSERT_REVISION, collection_name, delta, parent_column, parent, condition)
+        yield Step("revisions", query)
 
 
 def history_columns(collection: Collection) -> list[Fragment]:

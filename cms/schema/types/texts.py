@@ -1,4 +1,4 @@
-"""The types of texts: strings, UUIDs, lists with commas, hashes, and types only PostgreSQL knows."""
+"""Types of texts: strings, UUIDs, lists with commas, hashes, and types only PostgreSQL knows."""
 
 from __future__ import annotations
 
