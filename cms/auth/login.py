@@ -93,6 +93,7 @@ def _log_in(
 def account_of(fetch: Fetch, user: str) -> Account:
     """Return the account of a user who is logged in."""
     account = _account_from(fetch(statement("find_account_of"), (user,)))
+    # The user may have been deleted since the token was made.
     if account is None:
         raise invalid_credentials()
     return account

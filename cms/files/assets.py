@@ -145,6 +145,7 @@ class Assets:
             content = find_content(original.storage, original.path)
             return Delivery(content, asset.filename, asset.media_type)
         derivative = derivative_of(self._store, self._image_pool, original, asset.transform)
+        # The name ends with the format that the image has become.
         stem = asset.filename.rpartition(".")[0] or asset.filename
         media_type = MEDIA_TYPE_BY_FORMAT[derivative.format]
         return Delivery(derivative.content, f"{stem}.{derivative.format}", media_type)

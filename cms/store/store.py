@@ -329,6 +329,7 @@ def _work_and_check_version(work: Callable[[RequestContext], T], context: Reques
 def _lock_and_find_answer(
     caller: str, idempotency: Idempotency, transaction: Transaction, context: RequestContext
 ) -> StoredAnswer | None:
+    # A call with the same key may be under way: its answer is stored once the lock is free.
     lock_key(transaction, caller, idempotency)
     return find_stored_answer(transaction, caller, idempotency)
 

@@ -153,6 +153,7 @@ def _identity_of(store: Store, user: str) -> Identity:
     try:
         identity = ANONYMOUS
         if user != PUBLIC:
+            # Also a user who still has to set up a second factor has rights to explain.
             identity = Identity(user=str(uuid.UUID(user)), may_enrol=True)
         # An empty read: it is refused where the user may not act.
         store.run_unversioned_read(identity, lambda context: None)
