@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from cachebox import LRUCache
 
@@ -23,8 +24,7 @@ from cms.errors import forbidden
 from cms.schema.model import Catalogue, Collection
 
 
-@dataclass(frozen=True, slots=True)
-class RowRules:
+class RowRules(NamedTuple):
     """Rules on one row that is written; None is no rule.
 
     `before` is tried on the row as it was: does the caller see it, and may the caller write it?
@@ -33,6 +33,9 @@ class RowRules:
 
     before: tuple[GuardedRule, GuardedRule] | None = None
     after: GuardedRule | None = None
+
+
+NO_ROW_RULES = RowRules()
 
 
 MAX_RULES_AFTER = 1_000
@@ -108,7 +111,7 @@ class WritePermissions:
 
     def _new_row_rules(self, collection: Collection, action: str) -> RowRules | None:
         if self.is_unrestricted(collection, action):
-            return RowRules()
+            return NO_ROW_RULES
         grants = self.grants(collection, action)
         # Several permissions may cover different fields, and which of them hold depends on the row.
         if action == "update" and len(grants) > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -102,14 +102,14 @@ def plan_create(call: WriteCall, rows: Sequence[NewRow]) -> WritePlan[WrittenIte
         defaults = _values(call.collection, row.defaults)
         values = {**defaults, **parsed_row.values, **row_owned}
         parsed_rows.append(parsed_row._replace(values=values))
-    payload = call.complete(parsed.parser, replace(parsed.items, rows=parsed_rows))
+    payload = call.complete(parsed.parser, parsed.items._replace(rows=parsed_rows))
     # Once more, because presets of permissions may have replaced them.
     complete_rows = [
         row._replace(values={**row.values, **row_owned})
         for row, row_owned in zip(payload.root.rows, owned, strict=True)
     ]
-    root = replace(payload.root, rows=complete_rows)
-    return plans.PayloadPlan(call, replace(payload, root=root))
+    root = payload.root._replace(rows=complete_rows)
+    return plans.payload_plan(call, payload._replace(root=root))
 
 
 def plan_update(
@@ -129,17 +129,17 @@ def plan_update(
     owned_values = _values(call.collection, owned or {})
     # The service's own values come last, and so replace whatever a client sends.
     rows = [row._replace(values={**row.values, **owned_values}) for row in items.rows]
-    parsed = plans.ParsedPayload(parser, replace(items, rows=rows))
-    plan = plans.PayloadPlan(call, plans.complete_update(call, parsed, [row_key]))
-    return plans.with_precondition(call, plan, key=row_key, if_match=request.if_match)
+    parsed = plans.ParsedPayload(parser, items._replace(rows=rows))
+    plan = plans.payload_plan(call, plans.complete_update(call, parsed, [row_key]))
+    return plans.matching_item(call, plan, key=row_key, if_match=request.if_match)
 
 
-def with_precondition(
+def matching_row(
     request: WriteRequest, call: WriteCall, plan: WritePlan[T], *, key: str
 ) -> WritePlan[T]:
     """Return a plan that runs only if the row of a key is in the state that If-Match names."""
     row_key = parse_key(call.collection, key)
-    return plans.with_precondition(call, plan, key=row_key, if_match=request.if_match)
+    return plans.matching_item(call, plan, key=row_key, if_match=request.if_match)
 
 
 def plan_update_many(call: WriteCall, payload: object) -> WritePlan[WrittenItems]:

@@ -6,7 +6,6 @@ A content is stored before its row is written, and removed after it: no row is w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from dataclasses import replace as replaced
 from functools import partial
 from hashlib import sha256
@@ -91,20 +90,19 @@ def _plan_create(
 ) -> WritePlan[bytes | None]:
     folder = call.context.fetch(statement("find_default_folder"), ())[0][0]
     creation = file_rows.plan_create(call, [_in_folder(row, folder) for row in rows])
-    return _CreatePlan(creation, is_committed, many=len(rows) > 1)
+    return WritePlan(partial(_create_committed, creation, is_committed, many=len(rows) > 1))
 
 
-@dataclass(frozen=True, slots=True)
-class _CreatePlan(WritePlan[bytes | None]):
-    """The creation of rows, which sets `is_committed` once it is."""
-
-    plan: WritePlan[WrittenItems]
-    is_committed: Event
-    many: bool
-
-    def run(self, transaction: Transaction) -> bytes | None:
-        transaction.after_commit.append(lambda _: self.is_committed.set())
-        return file_rows.response_body(self.plan.run(transaction), many=self.many)
+def _create_committed(
+    creation: WritePlan[WrittenItems],
+    is_committed: Event,
+    transaction: Transaction,
+    *,
+    many: bool,
+) -> bytes | None:
+    """Create rows; `is_committed` is set once they are committed."""
+    transaction.after_commit.append(lambda _: is_committed.set())
+    return file_rows.response_body(creation.run(transaction), many=many)
 
 
 def replace(
@@ -193,7 +191,7 @@ def _plan_replacement(
     owned: FieldValues,
 ) -> WritePlan[_Replaced]:
     update = file_rows.plan_update(request, call, key=key, changes=changes, owned=owned)
-    return _ReplacePlan(update, parse_key(call.collection, key))
+    return WritePlan(partial(_replace_row, update, parse_key(call.collection, key)))
 
 
 class _Replaced(NamedTuple):
@@ -203,13 +201,7 @@ class _Replaced(NamedTuple):
     contents: list[Content]
 
 
-@dataclass(frozen=True, slots=True)
-class _ReplacePlan(WritePlan[_Replaced]):
-    """The change of a file's row to a new content."""
-
-    plan: WritePlan[WrittenItems]
-    key: str
-
-    def run(self, transaction: Transaction) -> _Replaced:
-        rows = transaction.execute(statement("lock_files"), ([self.key],))
-        return _Replaced(self.plan.run(transaction), contents_of(rows))
+def _replace_row(update: WritePlan[WrittenItems], key: str, transaction: Transaction) -> _Replaced:
+    """Change a file's row to a new content."""
+    rows = transaction.execute(statement("lock_files"), ([key],))
+    return _Replaced(update.run(transaction), contents_of(rows))

@@ -109,7 +109,7 @@ class LibraryCalls:
     def _plan_body(
         self, call: WriteCall, *, plan: Callable[[WriteCall], WritePlan[WrittenItems]], many: bool
     ) -> WritePlan[bytes | None]:
-        return _BodyPlan(plan(call), self.check, many)
+        return WritePlan(partial(_write_rows, plan(call), self.check, many=many))
 
     def _delete(
         self, library: Library, request: WriteRequest, payload: object, *, key: str | None = None
@@ -122,8 +122,8 @@ class LibraryCalls:
     def _plan_delete(
         self, call: WriteCall, *, request: WriteRequest, payload: object, key: str | None
     ) -> WritePlan[list[Content]]:
-        plan = _DeletePlan(call, payload, self.delete_rows)
-        return plan if key is None else file_rows.with_precondition(request, call, plan, key=key)
+        plan = WritePlan(partial(_delete_rows, call, payload, self.delete_rows))
+        return plan if key is None else file_rows.matching_row(request, call, plan, key=key)
 
     def _run(
         self,
@@ -141,42 +141,33 @@ class LibraryCalls:
     def _plan_locked(
         self, call: WriteCall, *, plan: Callable[[WriteCall], WritePlan[T]]
     ) -> WritePlan[T]:
-        return _LockedPlan(plan(call), self.lock)
+        return WritePlan(partial(_run_locked, plan(call), self.lock))
 
 
-@dataclass(frozen=True, slots=True)
-class _LockedPlan(WritePlan[T]):
-    """A plan that begins with a lock."""
-
-    plan: WritePlan[T]
-    lock: Callable[[Transaction], None]
-
-    def run(self, transaction: Transaction) -> T:
-        self.lock(transaction)
-        return self.plan.run(transaction)
+def _run_locked(
+    plan: WritePlan[T], lock: Callable[[Transaction], None], transaction: Transaction
+) -> T:
+    lock(transaction)
+    return plan.run(transaction)
 
 
-@dataclass(frozen=True, slots=True)
-class _BodyPlan(WritePlan[bytes | None]):
-    """A change of rows that ends with a check, and is answered with a body."""
+def _write_rows(
+    plan: WritePlan[WrittenItems],
+    check: Callable[[Transaction], None],
+    transaction: Transaction,
+    *,
+    many: bool,
+) -> bytes | None:
+    """Change rows, check what they have become, and return them as a body."""
+    written = plan.run(transaction)
+    check(transaction)
+    return file_rows.response_body(written, many=many)
 
-    plan: WritePlan[WrittenItems]
-    check: Callable[[Transaction], None]
-    many: bool
 
-    def run(self, transaction: Transaction) -> bytes | None:
-        written = self.plan.run(transaction)
-        self.check(transaction)
-        return file_rows.response_body(written, many=self.many)
-
-
-@dataclass(frozen=True, slots=True)
-class _DeletePlan(WritePlan[list[Content]]):
-    """The deletion of the rows that a payload names."""
-
-    call: WriteCall
-    payload: object
-    delete_rows: Callable[[WriteCall, Transaction, object], list[Content]]
-
-    def run(self, transaction: Transaction) -> list[Content]:
-        return self.delete_rows(self.call, transaction, self.payload)
+def _delete_rows(
+    call: WriteCall,
+    payload: object,
+    delete_rows: Callable[[WriteCall, Transaction, object], list[Content]],
+    transaction: Transaction,
+) -> list[Content]:
+    return delete_rows(call, transaction, payload)

@@ -38,7 +38,7 @@ from cms.store.idempotency import (
 from cms.store.identity import Identity
 from cms.store.refusals import with_inquiry
 from cms.store.snapshot import Snapshot, Snapshots, load_snapshot
-from cms.store.write_plan import TransactionPlan, TransactionWork, WritePlan
+from cms.store.write_plan import TransactionWork, WritePlan, transaction_plan
 
 T = TypeVar("T")
 
@@ -163,7 +163,7 @@ class Store:
         idempotency: Idempotency | None = None,
     ) -> T:
         """Do the work of a write that needs no plan, as `run_write` does."""
-        return self.run_write(identity, partial(TransactionPlan, work), idempotency=idempotency)
+        return self.run_write(identity, partial(transaction_plan, work), idempotency=idempotency)
 
     def _retry(
         self,
@@ -215,7 +215,7 @@ class Store:
         # What goes wrong tells nothing of what is hidden from the caller.
         with _redaction(context.actor.policy):
             write = plan(context)
-            if write.is_one_statement:
+            if write.run_alone is not None:
                 return write.run_alone()
         with self.database.transaction() as transaction:
             # The plan was made before the transaction began.

@@ -7,17 +7,16 @@ on the stored rows is decided inside the transaction: before anything is written
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 
 from cms.access.guard import view_of
 from cms.access.guarded_rules import NO_ROWS, GuardedGrant, GuardedRule, grouped_by_rule
-from cms.access.write_permissions import WritePermissions, has_all_covered
+from cms.access.write_permissions import WritePermissions, has_all_covered, rule_of_grants
 from cms.database.connections import Fetch
 from cms.errors import forbidden, not_found
 from cms.items.write.completing import RowCompleter
 from cms.items.write.hooks import hooks_of
-from cms.items.write.mutations import RowSet
+from cms.items.write.mutations import AuthorizedSet, RowId, RowSet
 from cms.items.write.parsed import ParsedSet
 from cms.items.write.problems import Problems
 from cms.items.write.resolved_rows import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
@@ -67,46 +66,47 @@ class WriteAuthorizer:
         """Tell whether a change depends on what else the item holds."""
         return bool(self._validator.rules_of(collection).conditions)
 
-    def authorize_without_rows(self, resolved: ResolvedSet, problems: Problems) -> ResolvedSet:
-        """Return changes, authorized where all permissions hold for all rows.
+    def authorize_without_rows(self, resolved: ResolvedSet, problems: Problems) -> AuthorizedSet:
+        """Return a set, authorized where all permissions to change hold for all rows.
 
         See `WritePermissions.row_rules`.
         """
         if self.permissions.policy.is_admin:
-            return resolved
+            return AuthorizedSet(resolved, resolved.rows)
+        numbers = resolved.changed_numbers
+        if not numbers:
+            return AuthorizedSet(resolved, resolved.rows, _creation_rules(resolved))
         grants = self.permissions.grants(resolved.collection, "update")
-        rows = [self._authorized(resolved, row, grants, problems) for row in resolved.rows]
-        return replace(resolved, rows=rows)
+        grants_of_rows = [grants] * len(numbers)
+        return self._authorized_changes(resolved, numbers, grants_of_rows, problems)
 
     # The rows before the write
 
-    def authorize(
-        self, resolved: ResolvedSet, fetch: Fetch, problems: Problems
-    ) -> Sequence[ResolvedRow]:
-        """Return the rows of a set, authorized; raises `Refused` NOT_FOUND or FORBIDDEN.
+    def authorize(self, resolved: ResolvedSet, fetch: Fetch, problems: Problems) -> AuthorizedSet:
+        """Return a set, authorized; raises `Refused` NOT_FOUND or FORBIDDEN.
 
         Changes are checked against the stored rows, which decide what permissions add to them.
         Permissions come before the hooks, whose problems would tell of rows that are hidden.
         """
         collection = resolved.collection
         numbers = resolved.changed_numbers
-        rows = resolved.rows
-        if numbers and not self.permissions.policy.is_admin:
+        if self.permissions.policy.is_admin:
+            authorized = AuthorizedSet(resolved, resolved.rows)
+        elif numbers:
             grants = self.permissions.grants(collection, "update")
-            keys = [str(rows[number].key) for number in numbers]
+            keys = [str(resolved.rows[number].key) for number in numbers]
             grants_by_key = self._grants_by_key(collection, keys, grants, fetch)
-            rows = list(rows)
-            for number, key in zip(numbers, keys, strict=True):
-                rows[number] = self._authorized(
-                    resolved, rows[number], grants_by_key[key], problems
-                )
-        changed = [rows[number] for number in numbers]
+            grants_of_rows = [grants_by_key[key] for key in keys]
+            authorized = self._authorized_changes(resolved, numbers, grants_of_rows, problems)
+        else:
+            authorized = AuthorizedSet(resolved, resolved.rows, _creation_rules(resolved))
+        changed = [authorized.rows[number] for number in numbers]
         if hooks_of(collection.name).before:
             # Hooks see new rows too, which no permission had to be found for here.
-            new = [row for row in rows if row.is_new]
+            new = [row for row in authorized.rows if row.is_new]
             self._run_before_hook(collection, [*changed, *new], (), fetch)
         self._validator.check_conditions(collection, changed, fetch, problems)
-        return rows
+        return authorized
 
     def authorize_delete(self, collection: Collection, keys: Sequence[str], fetch: Fetch) -> None:
         """Check that rows may be deleted."""
@@ -131,23 +131,41 @@ class WriteAuthorizer:
         if not all(has_all_covered(row_grants, [column]) for row_grants in grants_by_key.values()):
             raise forbidden()
 
-    def _authorized(
+    def _authorized_changes(
         self,
         resolved: ResolvedSet,
+        numbers: Sequence[int],
+        grants_of_rows: Iterable[tuple[GuardedGrant, ...]],
+        problems: Problems,
+    ) -> AuthorizedSet:
+        """Return a set, its changes authorized under the permissions that hold for each row."""
+        collection = resolved.collection
+        rows = list(resolved.rows)
+        rules = _creation_rules(resolved)
+        for number, grants in zip(numbers, grants_of_rows, strict=True):
+            # The key itself does not change.
+            names = rows[number].sent_fields - {resolved.key_field}
+            if not has_all_covered(grants, names):
+                raise forbidden()
+            rule = self.permissions.rule_after(collection, names)
+            if rule is not None:
+                rules[number] = rule
+            rows[number] = self._with_presets(collection, rows[number], grants, names, problems)
+        return AuthorizedSet(resolved, rows, rules)
+
+    def _with_presets(
+        self,
+        collection: Collection,
         row: ResolvedRow,
         grants: tuple[GuardedGrant, ...],
+        names: set[str],
         problems: Problems,
     ) -> ResolvedRow:
-        """Return a change, authorized under the permissions that hold for its row."""
-        collection = resolved.collection
-        names = row.sent_fields - {resolved.key_field}  # the key itself does not change
-        if not has_all_covered(grants, names):
-            raise forbidden()
-        rule = self.permissions.rule_after(collection, names)
+        """Return a change with the presets of the permissions whose validation it passes."""
         has_presets = self._completer.has_update_presets(collection)
         # Nothing is added to the row, of which a call may have ten thousand.
         if not has_presets and not any(grant.validation for grant in grants):
-            return row if rule is None else row._replace(rule=rule)
+            return row
         passing, validation_problems = self._completer.passing_grants(grants, row)
         if not passing or not has_all_covered(passing, names):
             for problem in validation_problems:
@@ -155,7 +173,7 @@ class WriteAuthorizer:
         row = self._completer.with_presets(passing, collection, row)
         if has_presets:
             row = self._completer.complete_with_presets(collection, row, problems)
-        return row._replace(rule=rule)
+        return row
 
     def _run_before_hook(
         self,
@@ -213,14 +231,14 @@ class WriteAuthorizer:
             rows = written.rows(row_set)
             changed = [row for row in rows if row.is_new or row.values]
             self.run_after_hook(collection, fetch, changed)
-        numbers = [number for number, row in enumerate(row_set.rows) if row.rule is not None]
+        written_keys = [
+            (rule, written.key(RowId(row_set.number, number)))
+            for number, rule in row_set.rules.items()
+        ]
         # One statement tests all rows of a rule, however many there are.
-        keys_by_rule = grouped_by_rule(
-            (row.rule, row.key)
-            for row in written.rows(row_set, numbers)
-            if row.rule is not None and row.key is not None
-        )
-        for rule, keys in keys_by_rule:
+        for rule, keys in grouped_by_rule(
+            (rule, key) for rule, key in written_keys if key is not None
+        ):
             answers = self._test_rows(collection, keys, [rule], fetch)
             if len(answers) < len(keys) or not all(holds for _, holds in answers):
                 raise forbidden()
@@ -249,3 +267,16 @@ class WriteAuthorizer:
         fragment = check_rows(collection, list(dict.fromkeys(keys)), predicates, lock=lock)
         text, values = fragment.numbered()
         return fetch(text, bind_values(values, Bindings((), actor.user, actor.role)))
+
+
+def _creation_rules(resolved: ResolvedSet) -> dict[int, GuardedRule]:
+    """Return what new rows must fulfil once they are written, by their numbers.
+
+    That is the rule of one of the permissions that allow them.
+    """
+    rules: dict[int, GuardedRule] = {}
+    for number, row in enumerate(resolved.rows):
+        rule = None if row.grants is None else rule_of_grants(row.grants)
+        if rule is not None:
+            rules[number] = rule
+    return rules

@@ -68,37 +68,39 @@ def run_batch(
     Raises `Refused` with the number of the operation.
     """
     operations = parse_operations(payload)
-
-    plan = partial(_BatchPlan, store, identity, operations, max_bytes)
+    plan = partial(_plan_batch, store, identity, operations, max_bytes)
     return store.run_write(identity, plan, idempotency=idempotency)
 
 
-@dataclass(frozen=True, slots=True)
-class _BatchPlan(WritePlan[bytes]):
-    """A planned batch; `max_bytes` is how many bytes references may bring in."""
+def _plan_batch(
+    store: Store,
+    identity: Identity,
+    operations: Sequence[Operation],
+    max_bytes: int,
+    context: RequestContext,
+) -> WritePlan[bytes]:
+    # One allowance for all operations: together they are one answer.
+    allowance = Allowance(store.statement_timeout, store.max_answer_size)
 
-    store: Store
-    identity: Identity
-    operations: Sequence[Operation]
-    max_bytes: int
-    context: RequestContext
+    def run(transaction: Transaction) -> bytes:
+        with_allowance = replace(transaction, allowance=allowance)
+        in_transaction = context._replace(fetch=with_allowance.execute)
+        results = OperationResults(max_bytes)
+        batch = _BatchRun(store, in_transaction, identity, with_allowance, results)
+        return _run_batch(batch, operations)
 
-    def run(self, transaction: Transaction) -> bytes:
-        # One allowance for all operations: together they are one answer.
-        allowance = Allowance(self.store.statement_timeout, self.store.max_answer_size)
-        transaction = replace(transaction, allowance=allowance)
-        context = self.context._replace(fetch=transaction.execute)
-        batch = _BatchRun(
-            self.store, context, self.identity, transaction, OperationResults(self.max_bytes)
-        )
-        _lock_rows_by_key(batch, self.operations)
-        answers = []
-        for number, operation in enumerate(self.operations):
-            try:
-                answers.append(_json_answer(batch, operation))
-            except Refused as refused:
-                raise refused.map_problems(partial(in_operation, operation=number)) from refused
-        return jsontext.dumps({"data": answers})
+    return WritePlan(run)
+
+
+def _run_batch(batch: _BatchRun, operations: Sequence[Operation]) -> bytes:
+    _lock_rows_by_key(batch, operations)
+    answers = []
+    for number, operation in enumerate(operations):
+        try:
+            answers.append(_json_answer(batch, operation))
+        except Refused as refused:
+            raise refused.map_problems(partial(in_operation, operation=number)) from refused
+    return jsontext.dumps({"data": answers})
 
 
 @dataclass(frozen=True, slots=True)

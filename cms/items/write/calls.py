@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from cms.access.guard import writable_collection
 from cms.access.visible_structure import has_permission_on
@@ -15,7 +16,7 @@ from cms.errors import not_found
 from cms.items.read.reads import Item
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.executor import Executor
-from cms.items.write.inquiry import asked_set, refuse
+from cms.items.write.inquiry import AskedSet, refuse
 from cms.items.write.item_parsers import item_parser_of
 from cms.items.write.nested import CompletePayload
 from cms.items.write.parsed import Expects, ParsedSet
@@ -54,8 +55,7 @@ PUT = WriteIntent(("create", "update"), allows_singletons=True)
 RESTORE = WriteIntent(("update",), allows_singletons=True, history_action="revert")
 
 
-@dataclass(frozen=True, slots=True)
-class WriteCall:
+class WriteCall(NamedTuple):
     """One call, under the structure and rights that it was planned under.
 
     `parsed` is the query that shapes its answer.
@@ -95,7 +95,7 @@ class WriteCall:
         refuse(
             parser.problems,
             self.context.snapshot.catalogue,
-            [asked_set(root)],
+            [AskedSet(root.collection, root.rows)],
             is_permitted=self.context.actor.policy.is_admin,
         )
         return CompletePayload(parser, self.authorizer, root, None)

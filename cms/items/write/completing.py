@@ -7,12 +7,12 @@ whose lists are resolved in the transaction, it is done there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from cms.access.guarded_rules import GuardedGrant
 from cms.access.policy import Grant
-from cms.access.write_permissions import WritePermissions, grants_covering, rule_of_grants
+from cms.access.write_permissions import WritePermissions, grants_covering
 from cms.errors import Problem, forbidden
 from cms.items.write.field_rules import FieldRules
 from cms.items.write.hooks import hooks_of
@@ -50,8 +50,7 @@ from cms.schema.payload import Values
 from cms.store.context import RequestContext
 
 
-@dataclass(frozen=True, slots=True)
-class _RowSource:
+class _RowSource(NamedTuple):
     """What the rows of one set are made of: the set, the rows above it, and the demands on it.
 
     `points_to_key` tells whether elements of a list point to the keys of their owners.
@@ -208,14 +207,11 @@ class RowCompleter:
             row.sent, values, row.position, row.invalid_fields, owner, True, None, presets
         )
         passing, grant_problems = self._passing_create_grants(collection, resolved)
-        rule = None
         if passing:
             # Only the first: presets of several permissions could contradict each other.
             self._add_presets(passing[0], collection, row.sent, values, presets)
-            # Once written, the item must fulfil the rule of one of the permissions that allow it.
-            rule = rule_of_grants(passing)
         problems = [*grant_problems, *complete_new(values, *auto_filling)]
-        return (resolved if rule is None else resolved._replace(rule=rule)), problems
+        return resolved._replace(grants=passing), problems
 
     def _changed_row(
         self, source: _RowSource, row: ParsedRow, number: int, auto_filling: AutoFilling

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cms.items.write.mutations import DeferredUpdate, RowId
 from cms.items.write.parsed import RowValues
-from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet
+from cms.items.write.resolved_rows import ResolvedRow
 from cms.items.write.rows import group_by_columns
 from cms.query.plan.links import links_from
 from cms.schema.model import Catalogue, Collection
@@ -29,12 +29,11 @@ class DeferredKeys:
         self._values: dict[str, dict[RowId, Values]] = {}
 
     def defer(
-        self, set_number: int, resolved: ResolvedSet, rows: Sequence[ResolvedRow]
+        self, set_number: int, collection: Collection, rows: Sequence[ResolvedRow]
     ) -> Sequence[ResolvedRow]:
         """Return rows without references to rows that are written after them."""
         if not self._pending:
             return rows
-        collection = resolved.collection
         references = list(self._references(collection))
         if not references:
             self._note_written(collection, (row.values for row in rows if row.is_new))

@@ -18,7 +18,7 @@ from cms.fragment import Fragment
 from cms.items.write.conflicts import describe_check, with_field
 from cms.items.write.parsed import PendingKey
 from cms.items.write.problems import Problems, with_position
-from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet
+from cms.items.write.resolved_rows import ResolvedRow
 from cms.query.sql import questions
 from cms.schema.model import Catalogue, Check, Collection, Field, ForeignKey
 from cms.schema.system import system_table
@@ -37,11 +37,6 @@ class AskedSet(NamedTuple):
 
     collection: Collection
     rows: Sequence[ResolvedRow]
-
-
-def asked_set(resolved: ResolvedSet, rows: Sequence[ResolvedRow] | None = None) -> AskedSet:
-    """Return what is asked about a set, whose rows may have changed since it was resolved."""
-    return AskedSet(resolved.collection, resolved.rows if rows is None else rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,36 @@
-"""The third stage of a write: authorized rows, as the mutations that write them.
+"""The last stages of a write before it runs: authorized rows, and the mutations that write them.
 
-cms/items/write/planning.py makes a plan of resolved rows, cms/items/write/running.py runs it.
+cms/items/write/planning.py makes a plan of authorized rows, cms/items/write/running.py runs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from cms.access.guarded_rules import GuardedRule
 from cms.items.write.parsed import Pairs, RowValues
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet
 from cms.schema.model import Collection
+
+NO_RULES: Mapping[int, GuardedRule] = {}
+
+
+class AuthorizedSet(NamedTuple):
+    """A resolved set that its caller may write, as far as the rows before the write can tell.
+
+    `rows` are its rows with what permissions to change add to them. `rules` are what rows must
+    fulfil once they are written, by their numbers.
+    """
+
+    resolved: ResolvedSet
+    rows: Sequence[ResolvedRow]
+    rules: Mapping[int, GuardedRule] = NO_RULES
+
+    @property
+    def collection(self) -> Collection:
+        return self.resolved.collection
 
 
 class RowId(NamedTuple):
@@ -39,7 +58,8 @@ class Reference:
 class RowSet:
     """Authorized rows of one collection, and what they take from rows that are written before.
 
-    `owners` is the set above, to whose rows their owners belong.
+    `owners` is the set above, to whose rows their owners belong. `rules` are those of
+    `AuthorizedSet`.
     """
 
     number: int
@@ -47,6 +67,7 @@ class RowSet:
     rows: Sequence[ResolvedRow]
     references: tuple[Reference, ...] = ()
     owners: int | None = None
+    rules: Mapping[int, GuardedRule] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +88,11 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Rows that leave lists, by their keys, each with the row whose list it leaves."""
+    """Stored rows, by their keys; `owners` are the rows whose lists they leave, if any."""
 
     collection: Collection
-    owners: Mapping[str, RowId]
+    keys: Sequence[str]
+    owners: Mapping[str, RowId] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +107,11 @@ class DeferredUpdate:
 class MutationPlan:
     """The mutations of one call in their order, and the sets of rows that they write.
 
-    The first set are the items of the call. `new_keys` are the keys that new rows bring, by
+    The first set are the items of the call, unless it only deletes. `new_keys` are the keys that new rows bring, by
     collection, where several statements write rows of one collection.
     """
 
-    sets: tuple[RowSet, ...]
-    mutations: tuple[Insert | Update | Delete, ...]
-    deferred: tuple[DeferredUpdate, ...]
-    new_keys: Mapping[str, frozenset[str]]
+    sets: tuple[RowSet, ...] = ()
+    mutations: tuple[Insert | Update | Delete, ...] = ()
+    deferred: tuple[DeferredUpdate, ...] = ()
+    new_keys: Mapping[str, frozenset[str]] = field(default_factory=dict)

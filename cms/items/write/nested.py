@@ -6,24 +6,23 @@ All that is wrong with the payload is refused together, before anything is writt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from cms.database.error_mapping import Conflict
 from cms.errors import STATUS, Refused
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.executor import Executor
-from cms.items.write.inquiry import PayloadInquiry, asked_set, refuse
+from cms.items.write.inquiry import AskedSet, refuse
+from cms.items.write.mutations import AuthorizedSet
 from cms.items.write.parsed import ParsedSet
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.planning import plan_mutations
-from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet, walk_sets
+from cms.items.write.resolved_rows import ResolvedSet, walk_sets
 from cms.items.write.resolving import Resolver
 from cms.items.write.rows import lock_rows
-from cms.items.write.running import PlanRun
+from cms.items.write.running import run_plan
 
 
-@dataclass(frozen=True, slots=True)
-class CompletePayload:
+class CompletePayload(NamedTuple):
     """The payload of a call, as far as it is known without stored rows.
 
     `root` are its items, with nothing below them yet; `related` is what they say of related items,
@@ -43,56 +42,38 @@ def write_tree(executor: Executor, payload: CompletePayload) -> list[str]:
     """
     context = executor.context
     catalogue = context.snapshot.catalogue
-    tree = _TreeAuthorization(executor, payload)
-    root = tree.authorize()
-    asked = (asked_set(resolved, rows) for resolved, rows in tree.rows.items())
+    authorized = _TreeAuthorization(executor, payload).authorize()
+    asked = (AskedSet(each.collection, each.rows) for each in authorized)
     refuse(payload.parser.problems, catalogue, asked, is_permitted=context.actor.policy.is_admin)
-    plan = plan_mutations(catalogue, root, tree.rows)
-    run = PlanRun(executor, plan)
-    try:
-        run.run()
-    except Conflict as conflict:
-        sets = [
-            asked_set(resolved, list(run.written.rows(row_set)))
-            for resolved, row_set in zip(tree.rows, plan.sets, strict=True)
-        ]
-        conflict.inquiry = PayloadInquiry(catalogue, sets, is_permitted=True)
-        raise
-    run.link_revisions()
+    plan = plan_mutations(catalogue, authorized)
+    written = run_plan(executor, plan)
     for row_set in plan.sets:
-        payload.authorizer.check(run.written, row_set, executor.transaction.execute)
-    return run.written.keys(plan.sets[0])
+        payload.authorizer.check(written, row_set, executor.transaction.execute)
+    return written.keys(plan.sets[0])
 
 
 class _TreeAuthorization:
-    """Resolves a payload, and checks everything that it is to do against the stored rows.
-
-    `rows` are the authorized rows of each set, in the order of a walk.
-    """
+    """Resolves a payload, and checks everything that it is to do against the stored rows."""
 
     def __init__(self, executor: Executor, payload: CompletePayload) -> None:
         self._executor = executor
         self._payload = payload
-        self.rows: dict[ResolvedSet, Sequence[ResolvedRow]] = {}
 
-    def authorize(self) -> ResolvedSet:
-        """Return the resolved tree, whose sets are then keys of `rows`."""
+    def authorize(self) -> Sequence[AuthorizedSet]:
+        """Return the authorized sets of the resolved tree, in the order of a walk."""
         root = self._payload.root
         related = self._payload.related
         if related is None:
-            self.rows[root] = self._authorized(root)
-            return root
+            return [self._authorized(root)]
         if root.stored_keys:
             # Two calls that replace the same list take turns.
             lock_rows(self._executor, root.collection, root.stored_keys)
-        rows = self._authorized_root(root, related)
+        authorized_root = self._authorized_root(root, related)
         tree = self._resolver().resolve(related, root)
-        self.rows[tree] = rows
-        self._authorize_below(tree)
-        return tree
+        return [authorized_root._replace(resolved=tree), *self._authorized_below(tree)]
 
-    def _authorized_root(self, root: ResolvedSet, related: ParsedSet) -> Sequence[ResolvedRow]:
-        """Return the rows of a root, authorized before their lists are read.
+    def _authorized_root(self, root: ResolvedSet, related: ParsedSet) -> AuthorizedSet:
+        """Return the root, authorized before its lists are read.
 
         Refusals for what is below, which may name what the caller has no permission on, come first.
         The lists of a hidden row are not read for them, so that it is refused like a missing one.
@@ -102,14 +83,15 @@ class _TreeAuthorization:
         except Refused as refused:
             if refused.status in (STATUS["FORBIDDEN"], STATUS["NOT_FOUND"]):
                 rows = [row._replace(key=None) for row in root.rows]
-                self._resolver().resolve(related, replace(root, rows=rows))
+                self._resolver().resolve(related, root._replace(rows=rows))
             raise
 
-    def _authorize_below(self, tree: ResolvedSet) -> None:
-        """Check everything but the root, once it is resolved."""
+    def _authorized_below(self, tree: ResolvedSet) -> list[AuthorizedSet]:
+        """Return everything but the root, once it is resolved."""
+        authorized: list[AuthorizedSet] = []
         for resolved in walk_sets(tree):
             if resolved is not tree:
-                self.rows[resolved] = self._authorized(resolved)
+                authorized.append(self._authorized(resolved))
             for to_many in resolved.to_many:
                 if to_many.deleted_keys:
                     self._payload.authorizer.authorize_delete(
@@ -117,8 +99,9 @@ class _TreeAuthorization:
                         to_many.deleted_keys,
                         self._executor.transaction.execute,
                     )
+        return authorized
 
-    def _authorized(self, resolved: ResolvedSet) -> Sequence[ResolvedRow]:
+    def _authorized(self, resolved: ResolvedSet) -> AuthorizedSet:
         fetch = self._executor.transaction.execute
         problems = self._payload.parser.problems
         return self._payload.authorizer.authorize(resolved, fetch, problems)

@@ -18,7 +18,7 @@ to-one objects.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from itertools import count, repeat
 from typing import NamedTuple, overload
@@ -131,8 +131,10 @@ class ColumnRows(Sequence[ParsedRow]):
         return ParsedRow(self._items[index], self.values[index], position, self._expects)
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedSet:
+_NO_KEYS: Mapping[str, int] = {}
+
+
+class ParsedSet(NamedTuple):
     """Rows of one collection that stand at one path of the payload.
 
     `level` counts the relations between the root and this path. `numbers_by_key` holds the rows
@@ -142,7 +144,7 @@ class ParsedSet:
     collection: Collection
     level: int
     rows: Sequence[ParsedRow]
-    numbers_by_key: Mapping[str, int] = field(default_factory=dict)
+    numbers_by_key: Mapping[str, int] = _NO_KEYS
     to_one: tuple[ParsedToOne, ...] = ()
     to_many: tuple[ParsedToMany, ...] = ()
     unresolved: tuple[UnresolvedItem, ...] = ()

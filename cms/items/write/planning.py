@@ -6,10 +6,11 @@ the new elements, and give up their unique values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from cms.items.write.deferred_keys import DeferredKeys, keys_of
 from cms.items.write.mutations import (
+    AuthorizedSet,
     Delete,
     Insert,
     MutationPlan,
@@ -20,23 +21,17 @@ from cms.items.write.mutations import (
 )
 from cms.items.write.resolved_rows import (
     ResolvedRow,
-    ResolvedSet,
     ResolvedToMany,
     ResolvedToOne,
 )
 from cms.schema.model import Catalogue
 
-AuthorizedRows = Mapping[ResolvedSet, Sequence[ResolvedRow]]
-"""The rows of each set of a tree, as they were authorized."""
 
-
-def plan_mutations(
-    catalogue: Catalogue, root: ResolvedSet, authorized: AuthorizedRows
-) -> MutationPlan:
-    """Return the plan that writes a tree."""
+def plan_mutations(catalogue: Catalogue, authorized: Sequence[AuthorizedSet]) -> MutationPlan:
+    """Return the plan that writes a tree, whose sets are in the order of a walk (`walk_sets`)."""
     new_keys = _new_keys(authorized)
     planner = _Planner(authorized, DeferredKeys(catalogue, new_keys))
-    planner.add_set(root)
+    planner.add_set()
     is_flat = len(authorized) == 1
     return MutationPlan(
         tuple(planner.sets[number] for number in range(len(planner.sets))),
@@ -48,39 +43,35 @@ def plan_mutations(
     )
 
 
-def _new_keys(authorized: AuthorizedRows) -> dict[str, frozenset[str]]:
+def _new_keys(authorized: Iterable[AuthorizedSet]) -> dict[str, frozenset[str]]:
     """Return the keys that the new rows of a call bring, by collection."""
     new_keys: dict[str, frozenset[str]] = {}
-    for resolved, rows in authorized.items():
-        keys = keys_of(resolved.collection, [row.values for row in rows if row.is_new])
+    for authorized_set in authorized:
+        collection = authorized_set.collection
+        keys = keys_of(collection, [row.values for row in authorized_set.rows if row.is_new])
         if keys:
-            name = resolved.collection.name
+            name = collection.name
             new_keys[name] = new_keys.get(name, frozenset()) | keys
     return new_keys
 
 
 class _Planner:
-    """A plan in the making; sets have the numbers in which a walk of the tree meets them."""
+    """A plan in the making, which numbers sets in the order in which a walk meets them."""
 
-    def __init__(self, authorized: AuthorizedRows, deferred_keys: DeferredKeys) -> None:
+    def __init__(self, authorized: Sequence[AuthorizedSet], deferred_keys: DeferredKeys) -> None:
         self._authorized = authorized
         self._set_count = 0
         self.deferred_keys = deferred_keys
         self.sets: dict[int, RowSet] = {}
         self.mutations: list[Insert | Update | Delete] = []
 
-    def add_set(
-        self,
-        resolved: ResolvedSet,
-        *,
-        owners: int | None = None,
-        references: Iterable[Reference] = (),
-    ) -> None:
-        """Add the mutations of a set, and of all that is nested in its rows."""
+    def add_set(self, *, owners: int | None = None, references: Iterable[Reference] = ()) -> None:
+        """Add the mutations of the next set, and of all that is nested in its rows."""
         number = self._new_number()
+        resolved = self._authorized[number].resolved
         to_one_references = [self._add_to_one(number, to_one) for to_one in resolved.to_one]
-        rows = _with_collection_fields(self._authorized[resolved], resolved.to_one)
-        self._add_rows(number, resolved, rows, owners, (*references, *to_one_references))
+        rows = _with_collection_fields(self._authorized[number].rows, resolved.to_one)
+        self._add_rows(number, rows, owners, (*references, *to_one_references))
         for to_many in resolved.to_many:
             self._add_to_many(number, to_many)
 
@@ -92,46 +83,46 @@ class _Planner:
     def _add_to_one(self, number: int, to_one: ResolvedToOne) -> Reference:
         """Add the objects at a to-one field, and return what the rows take from them."""
         target = self._set_count
-        self.add_set(to_one.targets, owners=number)
+        self.add_set(owners=number)
         return Reference(to_one.name, target, to_one.link.far, to_one.pairs)
 
     def _add_rows(
         self,
         number: int,
-        resolved: ResolvedSet,
         rows: Sequence[ResolvedRow],
         owners: int | None,
         references: tuple[Reference, ...],
     ) -> None:
-        rows = self.deferred_keys.defer(number, resolved, rows)
-        collection = resolved.collection
-        row_set = RowSet(number, collection, rows, references, owners)
+        authorized = self._authorized[number]
+        collection = authorized.collection
+        rows = self.deferred_keys.defer(number, collection, rows)
+        row_set = RowSet(number, collection, rows, references, owners, authorized.rules)
         self.sets[number] = row_set
         new = [index for index, row in enumerate(rows) if row.is_new]
         if new:
             self.mutations.append(Insert(row_set, new))
         if len(new) < len(rows):
             # What is deferred may have been all of a change.
-            changed = ResolvedSet(collection, resolved.level, rows).changed_numbers
+            changed = authorized.resolved._replace(rows=rows).changed_numbers
             if changed:
                 self.mutations.append(Update(row_set, changed))
 
     def _add_to_many(self, number: int, to_many: ResolvedToMany) -> None:
         """Add the lists of rows."""
         if to_many.unlinked:
-            rows = self._authorized[to_many.unlinked]
-            self._add_rows(self._new_number(), to_many.unlinked, rows, number, ())
+            unlinked = self._new_number()
+            self._add_rows(unlinked, self._authorized[unlinked].rows, number, ())
         elif to_many.deleted_keys:
             owners = {key: RowId(number, owner) for key, owner in to_many.dropped.items()}
-            self.mutations.append(Delete(to_many.elements.collection, owners))
+            self.mutations.append(Delete(to_many.elements.collection, list(owners), owners))
         far = to_many.link.far
-        elements = self._authorized[to_many.elements]
+        elements = self._authorized[self._set_count].rows
         # An element that stays in its list needs no reference.
         pairs = [
             (element, owner) for owner, element in to_many.pairs if far in elements[element].values
         ]
         reference = Reference(far, number, to_many.link.near, pairs)
-        self.add_set(to_many.elements, owners=number, references=[reference])
+        self.add_set(owners=number, references=[reference])
 
 
 def _with_collection_fields(

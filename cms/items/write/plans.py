@@ -9,24 +9,24 @@ caller may read it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from cms.access.guard import view_of
 from cms.database.connections import Transaction
-from cms.errors import Problem, Refused, not_found
+from cms.errors import Problem, not_found
 from cms.items.write import single_statement
 from cms.items.write.calls import WriteCall, WrittenItems
-from cms.items.write.deletion import delete_rows
 from cms.items.write.executor import Executor
+from cms.items.write.mutations import Delete, MutationPlan
 from cms.items.write.named_keys import named_keys
 from cms.items.write.nested import CompletePayload, write_tree
 from cms.items.write.parsed import Expects, ParsedSet
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.preconditions import check_match, check_singleton
-from cms.items.write.problems import PayloadPosition, Problems
-from cms.items.write.resolved_rows import ResolvedSet, StoredRows
-from cms.items.write.single_statement import StatementRun
+from cms.items.write.problems import PayloadPosition
+from cms.items.write.resolved_rows import StoredRows
+from cms.items.write.running import run_plan
 from cms.query.language.ast import OperatorTest, Query, Slot
 from cms.query.sql import locks
 from cms.schema.model import Collection
@@ -43,92 +43,33 @@ class ParsedPayload(NamedTuple):
     items: ParsedSet
 
 
-# Creates and changes
+# Creates
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadPlan(WritePlan[WrittenItems]):
-    """The write of a payload that is complete; `statement` does all of it, if one can."""
-
-    call: WriteCall
-    payload: CompletePayload
-    statement: StatementRun | None = None
-
-    @property
-    def is_one_statement(self) -> bool:
-        return self.statement is not None
-
-    def run_alone(self) -> WrittenItems:
-        assert self.statement
-        return self.statement.run()
-
-    def run(self, transaction: Transaction) -> WrittenItems:
-        return _write_and_read(self.call, self.call.executor(transaction), self.payload)
-
-
-@dataclass(frozen=True, slots=True)
-class NamedUpdatePlan(WritePlan[WrittenItems]):
-    """The change of the items that `keys` or `query` name."""
-
-    call: WriteCall
-    parsed: ParsedPayload
-    selection: Mapping[str, object]
-
-    def run(self, transaction: Transaction) -> WrittenItems:
-        executor = self.call.executor(transaction)
-        keys = named_keys(executor, self.call.collection, self.selection)
-        payload = complete_update(self.call, self.parsed, keys)
-        return _write_and_read(self.call, executor, payload)
-
-
-@dataclass(frozen=True, slots=True)
-class SingletonPlan(WritePlan[WrittenItems]):
-    """The change of the one item of a singleton, or its creation."""
-
-    call: WriteCall
-    parsed: ParsedPayload
-
-    def run(self, transaction: Transaction) -> WrittenItems:
-        call = self.call
-        executor = call.executor(transaction)
-        # Nobody else may create the row once it is known whether there is one.
-        transaction.run(locks.lock_singleton(call.collection))
-        stored = transaction.run(locks.singleton_key(call.collection))
-        keys: dict[int, str | None] = {}
-        if stored:
-            keys = dict.fromkeys(range(len(self.parsed.items.rows)), str(stored[0][0]))
-            self._check_keys(str(stored[0][0]))
-        payload = call.complete(*self.parsed, StoredRows(keys))
-        return _write_and_read(call, executor, payload)
-
-    def _check_keys(self, key: str) -> None:
-        items = self.parsed.items
-        for row in items.rows:
-            if row.values.get(items.key_field) not in (None, key):
-                problem = _key_change_problem(self.call.collection)
-                self.parsed.parser.problems.add(problem, row.position)
-
-
-def plan_create(call: WriteCall, items: Sequence[object]) -> PayloadPlan:
+def plan_create(call: WriteCall, items: Sequence[object]) -> WritePlan[WrittenItems]:
     """Create items."""
-    parsed = parse_payload(call, items, Expects.ABSENT)
-    payload = call.complete(*parsed)
-    statement = None
-    if payload.related is None:
-        statement = single_statement.plan_insert(call, payload.root)
-    return PayloadPlan(call, payload, statement)
+    payload = call.complete(*parse_payload(call, items, Expects.ABSENT))
+    return WritePlan(
+        partial(_write_payload, call, payload),
+        single_statement.plan_insert(call, payload.root) if payload.related is None else None,
+    )
 
 
-def plan_update(call: WriteCall, key: str, item: object) -> PayloadPlan:
+# Changes
+
+
+def plan_update(call: WriteCall, key: str, item: object) -> WritePlan[WrittenItems]:
     """Change the item of a key."""
     payload = complete_update(call, parse_payload(call, [item], Expects.PRESENT), [key])
     # A revert has a history action of its own, which only the transaction writes.
-    if call.history_action or payload.related is not None:
-        return PayloadPlan(call, payload)
-    return PayloadPlan(call, payload, _update_statement(call, payload.root))
+    is_plain = payload.related is None and not call.history_action
+    return WritePlan(
+        partial(_write_payload, call, payload),
+        single_statement.plan_update(call, payload.root) if is_plain else None,
+    )
 
 
-def plan_update_each(call: WriteCall, items: list[object]) -> PayloadPlan:
+def plan_update_each(call: WriteCall, items: list[object]) -> WritePlan[WrittenItems]:
     """Change the items of an array, which hold their keys."""
     parser, parsed = parse_payload(call, items, Expects.PRESENT)
     key_field = parsed.key_field
@@ -136,7 +77,7 @@ def plan_update_each(call: WriteCall, items: list[object]) -> PayloadPlan:
     # Nearly always there is nothing to find in the rows.
     if None in keys or len(set(keys)) < len(keys):
         _add_key_problems(call, parser, parsed)
-    return PayloadPlan(call, call.complete(parser, parsed, StoredRows(dict(enumerate(keys)))))
+    return payload_plan(call, call.complete(parser, parsed, StoredRows(dict(enumerate(keys)))))
 
 
 def _add_key_problems(call: WriteCall, parser: PayloadParser, parsed: ParsedSet) -> None:
@@ -155,16 +96,51 @@ def _add_key_problems(call: WriteCall, parser: PayloadParser, parsed: ParsedSet)
         seen.add(str(key))
 
 
-def plan_update_many(call: WriteCall, payload: Mapping[str, object]) -> NamedUpdatePlan:
+def plan_update_many(call: WriteCall, payload: Mapping[str, object]) -> WritePlan[WrittenItems]:
     """Give the items that `keys` or `query` name the values of `data`."""
     # Parsed before the transaction, so that hidden names are refused without one.
     parsed = parse_payload(call, [payload["data"]], Expects.PRESENT)
-    return NamedUpdatePlan(call, parsed, payload)
+    return WritePlan(partial(_update_named, call, parsed, payload))
 
 
-def plan_singleton(call: WriteCall, item: object) -> SingletonPlan:
+def _update_named(
+    call: WriteCall,
+    parsed: ParsedPayload,
+    selection: Mapping[str, object],
+    transaction: Transaction,
+) -> WrittenItems:
+    executor = call.executor(transaction)
+    keys = named_keys(executor, call.collection, selection)
+    return _write_and_read(call, executor, complete_update(call, parsed, keys))
+
+
+def plan_singleton(call: WriteCall, item: object) -> WritePlan[WrittenItems]:
     """Change the one item of a singleton, or create it."""
-    return SingletonPlan(call, parse_payload(call, [item], Expects.EITHER))
+    return WritePlan(partial(_write_singleton, call, parse_payload(call, [item], Expects.EITHER)))
+
+
+def _write_singleton(
+    call: WriteCall, parsed: ParsedPayload, transaction: Transaction
+) -> WrittenItems:
+    executor = call.executor(transaction)
+    # Nobody else may create the row once it is known whether there is one.
+    transaction.run(locks.lock_singleton(call.collection))
+    stored = transaction.run(locks.singleton_key(call.collection))
+    keys: dict[int, str | None] = {}
+    if stored:
+        key = str(stored[0][0])
+        keys = dict.fromkeys(range(len(parsed.items.rows)), key)
+        _check_singleton_key(call, parsed, key)
+    return _write_and_read(call, executor, call.complete(*parsed, StoredRows(keys)))
+
+
+def _check_singleton_key(call: WriteCall, parsed: ParsedPayload, key: str) -> None:
+    for row in parsed.items.rows:
+        if row.values.get(parsed.items.key_field) not in (None, key):
+            parsed.parser.problems.add(_key_change_problem(call.collection), row.position)
+
+
+# Payloads
 
 
 def parse_payload(call: WriteCall, items: Sequence[object], expects: Expects) -> ParsedPayload:
@@ -193,7 +169,7 @@ def _one_row_for_each_key(call: WriteCall, parsed: ParsedPayload, count: int) ->
     parser.problems.refuse()
     (row,) = items.rows
     if items.is_flat:
-        return replace(items, rows=[row] * count)
+        return items._replace(rows=[row] * count)
     return parser.parse(call.collection, [row.sent] * count, Expects.PRESENT)
 
 
@@ -203,124 +179,78 @@ def _key_change_problem(collection: Collection) -> Problem:
     )
 
 
-# One statement
+def payload_plan(call: WriteCall, payload: CompletePayload) -> WritePlan[WrittenItems]:
+    """Write a payload that is complete in a transaction."""
+    return WritePlan(partial(_write_payload, call, payload))
 
 
-def _update_statement(call: WriteCall, root: ResolvedSet) -> StatementRun | None:
-    """Return the statement that changes a row, with the rules that it tests.
-
-    None where stored values have to be read first, and where anything is wrong with the change:
-    whether its row is there has to be answered before that.
-    """
-    if call.authorizer.has_conditions(call.collection):
-        return None
-    row_rules = call.authorizer.permissions.row_rules(call.collection, "update")
-    if row_rules is None:
-        return None
-    problems = Problems()
-    try:
-        authorized = call.authorizer.authorize_without_rows(root, problems)
-    except Refused:
-        return None
-    if problems.entries:
-        return None
-    row_rules = replace(row_rules, after=authorized.rows[0].rule)
-    return single_statement.plan_update(call, authorized, row_rules)
+def _write_payload(
+    call: WriteCall, payload: CompletePayload, transaction: Transaction
+) -> WrittenItems:
+    return _write_and_read(call, call.executor(transaction), payload)
 
 
 # Deletes
 
 
-@dataclass(frozen=True, slots=True)
-class DeletePlan(WritePlan[object]):
-    """The deletion of the item of a key; `statement` does all of it, if one can."""
-
-    call: WriteCall
-    key: str
-    statement: StatementRun | None
-
-    @property
-    def is_one_statement(self) -> bool:
-        return self.statement is not None
-
-    def run_alone(self) -> object:
-        assert self.statement
-        return self.statement.run()
-
-    def run(self, transaction: Transaction) -> object:
-        return _delete(self.call, self.call.executor(transaction), [self.key])
-
-
-@dataclass(frozen=True, slots=True)
-class NamedDeletePlan(WritePlan[object]):
-    """The deletion of the items that `keys` or `query` name."""
-
-    call: WriteCall
-    selection: Mapping[str, object]
-
-    def run(self, transaction: Transaction) -> object:
-        executor = self.call.executor(transaction)
-        keys = named_keys(executor, self.call.collection, self.selection)
-        return _delete(self.call, executor, keys)
-
-
-def plan_delete(call: WriteCall, key: str) -> DeletePlan:
+def plan_delete(call: WriteCall, key: str) -> WritePlan[object]:
     """Delete the item of a key."""
-    row_rules = call.authorizer.permissions.row_rules(call.collection, "delete")
-    statement = single_statement.plan_delete(call, key, row_rules) if row_rules else None
-    return DeletePlan(call, key, statement)
+    return WritePlan(partial(_delete_item, call, key), single_statement.plan_delete(call, key))
 
 
-def plan_delete_many(call: WriteCall, payload: Mapping[str, object]) -> NamedDeletePlan:
+def plan_delete_many(call: WriteCall, selection: Mapping[str, object]) -> WritePlan[object]:
     """Delete the items that `keys` or `query` name."""
-    return NamedDeletePlan(call, payload)
+    return WritePlan(partial(_delete_named, call, selection))
 
 
-def _delete(call: WriteCall, executor: Executor, keys: Sequence[str]) -> object:
+def _delete_item(call: WriteCall, key: str, transaction: Transaction) -> None:
+    _delete(call, call.executor(transaction), [key])
+
+
+def _delete_named(
+    call: WriteCall, selection: Mapping[str, object], transaction: Transaction
+) -> None:
+    executor = call.executor(transaction)
+    _delete(call, executor, named_keys(executor, call.collection, selection))
+
+
+def _delete(call: WriteCall, executor: Executor, keys: Sequence[str]) -> None:
     fetch = executor.transaction.execute
     call.authorizer.authorize_delete(call.collection, keys, fetch)
-    deleted = delete_rows(executor, call.collection, keys)
+    run_plan(executor, MutationPlan(mutations=(Delete(call.collection, keys),)))
     call.authorizer.run_after_hook(call.collection, fetch)
-    return deleted
 
 
 # If-Match
 
 
-@dataclass(frozen=True, slots=True)
-class MatchingPlan(WritePlan[T]):
-    """A plan that runs only while the item of a key has the version of an If-Match header."""
-
-    call: WriteCall
-    plan: WritePlan[T]
-    key: str
-    if_match: str
-
-    def run(self, transaction: Transaction) -> T:
-        executor = self.call.executor(transaction)
-        check_match(executor, self.call.collection, key=self.key, if_match=self.if_match)
-        return self.plan.run(transaction)
-
-
-@dataclass(frozen=True, slots=True)
-class MatchingSingletonPlan(WritePlan[T]):
-    """A plan that runs only while a singleton has the version of an If-Match header."""
-
-    call: WriteCall
-    plan: WritePlan[T]
-    if_match: str
-
-    def run(self, transaction: Transaction) -> T:
-        executor = self.call.executor(transaction)
-        check_singleton(executor, self.call.collection, if_match=self.if_match)
-        return self.plan.run(transaction)
-
-
-def with_precondition(
+def matching_item(
     call: WriteCall, plan: WritePlan[T], *, key: str, if_match: str | None
 ) -> WritePlan[T]:
-    """Return a plan that tests an If-Match header, if there is one."""
-    return plan if if_match is None else MatchingPlan(call, plan, key, if_match)
+    """Return a plan that runs only while an item has the version of an If-Match header, if any."""
+    if if_match is None:
+        return plan
+    return WritePlan(partial(_run_on_matching_item, call, plan, key=key, if_match=if_match))
+
+
+def _run_on_matching_item(
+    call: WriteCall, plan: WritePlan[T], transaction: Transaction, *, key: str, if_match: str
+) -> T:
+    executor = call.executor(transaction)
+    check_match(executor, call.collection, key=key, if_match=if_match)
+    return plan.run(transaction)
+
+
+def matching_singleton(call: WriteCall, plan: WritePlan[T], *, if_match: str) -> WritePlan[T]:
+    """Return a plan that runs only while a singleton has the version of an If-Match header."""
+    return WritePlan(partial(_run_on_matching_singleton, call, plan, if_match=if_match))
+
+
+def _run_on_matching_singleton(
+    call: WriteCall, plan: WritePlan[T], transaction: Transaction, *, if_match: str
+) -> T:
+    check_singleton(call.executor(transaction), call.collection, if_match=if_match)
+    return plan.run(transaction)
 
 
 # The answer

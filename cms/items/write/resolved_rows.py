@@ -7,28 +7,29 @@ of them later, in the transaction, is in cms/items/write/mutations.py and writte
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from cms.access.guarded_rules import GuardedRule
+from cms.access.guarded_rules import GuardedGrant
 from cms.items.write.parsed import Owner, Pairs, RowValues
 from cms.items.write.problems import PayloadPosition
 from cms.query.plan.links import Link
 from cms.schema.model import Collection
 
 _NO_REFERENCE: Mapping[str, object] = {}
+_NO_KEYS: Mapping[int, str | None] = {}
+_ALL_CHANGED: Mapping[int, frozenset[str]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRows:
+class StoredRows(NamedTuple):
     """Which rows of a parsed set are stored; all others are new.
 
     `keys` are those of the stored rows, by number; None is the key of a row that the payload takes
     to be stored and that is missing. `unchanged` are fields that already hold what was sent.
     """
 
-    keys: Mapping[int, str | None] = field(default_factory=dict)
-    unchanged: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    keys: Mapping[int, str | None] = _NO_KEYS
+    unchanged: Mapping[int, frozenset[str]] = _ALL_CHANGED
 
 
 ALL_NEW = StoredRows()
@@ -39,7 +40,7 @@ class ResolvedRow(NamedTuple):
 
     `sent`, `position`, `invalid_fields` and `owner` are those of the `ParsedRow`. `values` are what
     its columns take, without the key of a stored row. `presets` are what permissions add to what was
-    sent. `rule` is what the row must fulfil once it is written.
+    sent. `grants` are the permissions that allow a new row; None where none is needed.
     """
 
     sent: Mapping[str, object]
@@ -50,7 +51,7 @@ class ResolvedRow(NamedTuple):
     is_new: bool
     key: str | None
     presets: Mapping[str, object] | None = None
-    rule: GuardedRule | None = None
+    grants: tuple[GuardedGrant, ...] | None = None
 
     @property
     def owner_reference(self) -> Mapping[str, object]:
@@ -76,8 +77,7 @@ class ResolvedRow(NamedTuple):
         return names
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ResolvedSet:
+class ResolvedSet(NamedTuple):
     """Rows of one collection that stand at one path of the payload (`ParsedSet`)."""
 
     collection: Collection

@@ -7,7 +7,7 @@ use the read engine: a row that the caller may not see is missing for it, and is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cms.access.guard import view_of
 from cms.errors import Problem, abbreviated
@@ -65,7 +65,7 @@ class Resolver:
         parsed = self._with_targets(parsed, resolved)
         to_one = [self._resolve_to_one(field, resolved) for field in parsed.to_one]
         to_many = [self._resolve_list(field, resolved) for field in parsed.to_many]
-        return replace(resolved, to_one=tuple(to_one), to_many=tuple(to_many))
+        return resolved._replace(to_one=tuple(to_one), to_many=tuple(to_many))
 
     def _complete(self, parsed: ParsedSet, stored: StoredRows, above: ResolvedSet) -> ResolvedSet:
         """Return a set below another, with its own rows and all that is below them."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from cms.database.error_mapping import Conflict
 from cms.items.write.conflicts import locating_conflicts
 from cms.items.write.deletion import delete_rows
 from cms.items.write.executor import Executor
+from cms.items.write.inquiry import AskedSet, PayloadInquiry
 from cms.items.write.mutations import (
     DeferredUpdate,
     Delete,
@@ -31,7 +33,27 @@ from cms.items.write.written_rows import WrittenRows
 from cms.schema.payload import Values
 
 
-class PlanRun:
+def run_plan(executor: Executor, plan: MutationPlan) -> WrittenRows:
+    """Run the mutations of a plan in their order.
+
+    Raises `Refused` with the row that the database refuses, and `Conflict` with an inquiry about
+    all rows of the plan.
+    """
+    run = _PlanRun(executor, plan)
+    try:
+        run.run()
+    except Conflict as conflict:
+        catalogue = executor.context.snapshot.catalogue
+        sets = [
+            AskedSet(row_set.collection, list(run.written.rows(row_set))) for row_set in plan.sets
+        ]
+        conflict.inquiry = PayloadInquiry(catalogue, sets, is_permitted=True)
+        raise
+    run.link_revisions()
+    return run.written
+
+
+class _PlanRun:
     """A plan under way in its transaction."""
 
     def __init__(self, executor: Executor, plan: MutationPlan) -> None:
@@ -40,7 +62,7 @@ class PlanRun:
         self.written = WrittenRows(plan.sets)
 
     def run(self) -> None:
-        """Run all mutations; raises `Refused` with the row that the database refuses."""
+        """Run all mutations."""
         collections = self._executor.context.snapshot.catalogue.collections
         for name, keys in self._plan.new_keys.items():
             advance_keys(self._executor, collections[name], list(keys))
@@ -134,17 +156,17 @@ class PlanRun:
         )
         return {number: stored[str(key)] for number, key in keys.items()}
 
-    # Rows that leave lists
+    # Deletes
 
     def _delete(self, delete: Delete) -> None:
         rows = delete_rows(
             self._executor,
             delete.collection,
-            list(delete.owners),
+            delete.keys,
             enclosing_revisions=self._enclosing_revisions(delete),
         )
         for key, revision in rows:
-            if revision is not None:
+            if revision is not None and key in delete.owners:
                 self.written.enclosed.append((revision, delete.owners[key]))
 
     def _enclosing_revisions(self, delete: Delete) -> dict[str, int | None]:

@@ -9,22 +9,25 @@ tests on the row as it was and as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 from cms.access.guard import guard, view_of
-from cms.access.write_permissions import RowRules
+from cms.access.write_permissions import NO_ROW_RULES, RowRules
 from cms.database.error_mapping import Conflict
-from cms.errors import forbidden, not_found
+from cms.errors import Refused, forbidden, not_found
 from cms.fragment import Fragment
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.conflicts import locating_conflicts
 from cms.items.write.executor import author, finish_statement
-from cms.items.write.inquiry import PayloadInquiry, asked_set
+from cms.items.write.inquiry import AskedSet, PayloadInquiry
+from cms.items.write.mutations import AuthorizedSet, Delete, Insert, Update
+from cms.items.write.problems import Problems
 from cms.items.write.resolved_rows import ResolvedSet
 from cms.items.write.rows import ColumnNames, column_values, group_by_columns
 from cms.query.language.ast import Query
-from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.links import Link
 from cms.query.plan.nesting import list_levels
 from cms.query.plan.plan import plan
@@ -37,114 +40,131 @@ from cms.query.sql.select import top_outputs
 from cms.query.sql.statement import Statement
 from cms.query.sql.write import SingleStatement
 from cms.schema.model import Collection, Kind
-from cms.store.counters import check_version
+from cms.store.fetching import fetch_current
 
 _NEEDS_TRANSACTION = Statement("", (), (), ())
 """Stands in the cache for writes of a shape that takes a transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteShape:
+RunAlone = Callable[[], WrittenItems]
+"""Does all of a call, and returns its items as the caller may read them; None where it may not."""
+
+
+class WriteShape(NamedTuple):
     """What writes that are the same statement have in common; `single` is one row."""
 
-    action: str
+    mutation: type[Insert] | type[Update] | type[Delete]
     collection: Collection
     columns: ColumnNames
     row_rules: RowRules
     single: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class StatementRun:
-    """A statement that is all of a call, with the literals of the call.
-
-    `root` are the rows that it writes, None for a deletion.
-    """
-
-    call: WriteCall
-    shape: WriteShape
-    statement: Statement
-    literals: Sequence[object]
-    root: ResolvedSet | None = None
-
-    def run(self) -> WrittenItems:
-        """Run it and return its items as the caller may read them; None where it may not.
-
-        Raises `Refused` with the row whose value the database refuses.
-        """
-        if self.root is None:
-            return self._run()
-        try:
-            with locating_conflicts(self.root.collection, self.root.rows):
-                return self._run()
-        except Conflict as conflict:
-            # The statement reaches its values only after the caller was found to be permitted.
-            catalogue = self.call.context.snapshot.catalogue
-            asked = asked_set(self.root)
-            conflict.inquiry = PayloadInquiry(catalogue, [asked], is_permitted=True)
-            raise
-
-    def _run(self) -> WrittenItems:
-        context = self.call.context
-        statement = self.statement
-        bindings = Bindings(self.literals, context.actor.user, context.actor.role)
-        parameters = bind_values(statement.values, bindings)
-        rows = self.call.store.database.fetch_primary(statement.text, parameters)
-        check_version(context.snapshot, statement.version(rows))
-        items = statement.items(rows)
-        if not items:
-            # The last column of the one row is whether the caller sees the stored row.
-            is_visible = self.shape.row_rules.before and rows[0][-1]
-            raise forbidden() if is_visible else not_found()
-        if not statement.counts:
-            return items
-        pairs = zip(items, rows, strict=True)
-        return [item for item, row in pairs if statement.extra_columns(row)[0]] or None
-
-
-def plan_insert(call: WriteCall, root: ResolvedSet) -> StatementRun | None:
+def plan_insert(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
     """Return what inserts rows, and answers them in their order; None for a transaction."""
-    rows = [row.values for row in root.rows]
-    groups = group_by_columns(rows)
+    groups = group_by_columns([row.values for row in root.rows])
     if len(groups) != 1:
         return None
-    single = len(rows) == 1
+    authorized = call.authorizer.authorize_without_rows(root, Problems())
+    single = len(root.rows) == 1
     # The statement tests one rule, and several rows may each have their own.
-    if not single and any(row.rule is not None for row in root.rows):
+    if authorized.rules and not single:
         return None
-    columns = next(iter(groups))
-    row_rules = RowRules(after=root.rows[0].rule)
-    shape = WriteShape("insert", root.collection, columns, row_rules, single)
-    return _plan(call, shape, column_values(columns, rows, single=single), root)
+    (columns,) = groups
+    row_rules = RowRules(after=authorized.rules[0]) if authorized.rules else NO_ROW_RULES
+    shape = WriteShape(Insert, root.collection, columns, row_rules, single)
+    rows = [row.values for row in authorized.rows]
+    return _plan(call, shape, column_values(columns, rows, single=single), authorized)
 
 
-def plan_update(call: WriteCall, root: ResolvedSet, row_rules: RowRules) -> StatementRun | None:
-    """Return what changes one row and answers it; None for a transaction."""
-    (row,) = root.rows
-    if not row.values:
+def plan_update(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
+    """Return what changes one row and answers it; None for a transaction.
+
+    That is where stored values have to be read first, and where anything is wrong with the change:
+    whether its row is there has to be answered before that.
+    """
+    if call.authorizer.has_conditions(call.collection):
         return None
+    row_rules = call.authorizer.permissions.row_rules(call.collection, "update")
+    if row_rules is None:
+        return None
+    problems = Problems()
+    try:
+        authorized = call.authorizer.authorize_without_rows(root, problems)
+    except Refused:
+        return None
+    (row,) = authorized.rows
+    if problems.entries or not row.values:
+        return None
+    if authorized.rules:
+        row_rules = RowRules(row_rules.before, after=authorized.rules[0])
     names = [name for name in sorted(row.values) if name != root.key_field]
     values = [row.key, *(row.values[name] for name in names)]
-    shape = WriteShape("update", root.collection, (root.key_field, *names), row_rules)
-    return _plan(call, shape, values, root)
+    shape = WriteShape(Update, root.collection, (root.key_field, *names), row_rules)
+    return _plan(call, shape, values, authorized)
 
 
-def plan_delete(call: WriteCall, key: str, row_rules: RowRules) -> StatementRun | None:
+def plan_delete(call: WriteCall, key: str) -> RunAlone | None:
     """Return what deletes one row; None for a transaction."""
+    row_rules = call.authorizer.permissions.row_rules(call.collection, "delete")
+    if row_rules is None:
+        return None
     columns = (str(call.collection.primary_key),)
-    return _plan(call, WriteShape("delete", call.collection, columns, row_rules), [key])
+    return _plan(call, WriteShape(Delete, call.collection, columns, row_rules), [key])
 
 
 def _plan(
-    call: WriteCall, shape: WriteShape, values: Sequence[object], root: ResolvedSet | None = None
-) -> StatementRun | None:
+    call: WriteCall,
+    shape: WriteShape,
+    values: Sequence[object],
+    authorized: AuthorizedSet | None = None,
+) -> RunAlone | None:
     statement = _statement(call, shape)
-    row_count = len(root.rows) if root else 1
+    row_count = len(authorized.rows) if authorized else 1
     # A write whose answer turns out too large must be undone, which takes a transaction.
     if statement is _NEEDS_TRANSACTION or _may_be_large(call, statement, row_count):
         return None
     literals = (*call.parsed.literals, *author(call.context, call.client), *values)
-    return StatementRun(call, shape, statement, literals, root)
+    if authorized is None:
+        return partial(_run, call, shape, statement, literals)
+    return partial(_run_with_rows, call, shape, statement, literals, authorized)
+
+
+# The run
+
+
+def _run_with_rows(
+    call: WriteCall,
+    shape: WriteShape,
+    statement: Statement,
+    literals: Sequence[object],
+    authorized: AuthorizedSet,
+) -> WrittenItems:
+    """Write rows; raises `Refused` with the row whose value the database refuses."""
+    try:
+        with locating_conflicts(authorized.collection, authorized.rows):
+            return _run(call, shape, statement, literals)
+    except Conflict as conflict:
+        # The statement reaches its values only after the caller was found to be permitted.
+        asked = AskedSet(authorized.collection, authorized.rows)
+        catalogue = call.context.snapshot.catalogue
+        conflict.inquiry = PayloadInquiry(catalogue, [asked], is_permitted=True)
+        raise
+
+
+def _run(
+    call: WriteCall, shape: WriteShape, statement: Statement, literals: Sequence[object]
+) -> WrittenItems:
+    rows = fetch_current(call.context, call.store.database.fetch_primary, statement, literals)
+    items = statement.items(rows)
+    if not items:
+        # The last column of the one row is whether the caller sees the stored row.
+        is_visible = shape.row_rules.before and rows[0][-1]
+        raise forbidden() if is_visible else not_found()
+    if not statement.counts:
+        return items
+    pairs = zip(items, rows, strict=True)
+    return [item for item, row in pairs if statement.extra_columns(row)[0]] or None
 
 
 # The statement
@@ -153,7 +173,7 @@ def _plan(
 def _statement(call: WriteCall, shape: WriteShape) -> Statement:
     key = (
         "single statement",
-        shape.action,
+        shape.mutation,
         shape.collection.name,
         shape.columns,
         shape.single,
@@ -174,7 +194,7 @@ def _statement(call: WriteCall, shape: WriteShape) -> Statement:
 def _print_statement(call: WriteCall, shape: WriteShape) -> Statement:
     """Return the statement of a shape, or `_NEEDS_TRANSACTION`."""
     collection = shape.collection
-    is_delete = shape.action == "delete"
+    is_delete = shape.mutation is Delete
     if collection.is_system:
         return _NEEDS_TRANSACTION  # its hooks read within a transaction
     if collection.has_side_effects and (shape.row_rules.before or not is_delete):
@@ -210,7 +230,7 @@ def _print_with_answer(
         after=None if after is None else predicate(after, 0),
         shown=predicate(answer.allowed, 0) if is_partly_hidden else None,
     )
-    printer = write.insert if shape.action == "insert" else write.update
+    printer = write.insert if shape.mutation is Insert else write.update
     columns = [collection.fields[name] for name in shape.columns]
     fragment = printer(collection, columns, arguments, single_statement=single_statement)
     text, values = fragment.numbered()
@@ -265,7 +285,7 @@ def _stands_alone(
     it, but other tables are seen as they were before. A rule that leads to them is left to the
     next statement. A view may show any table, and so the written one.
     """
-    if shape.action == "update" and any(_links((answer.allowed, after))):
+    if shape.mutation is Update and any(_links((answer.allowed, after))):
         return False
     collections = call.context.snapshot.catalogue.collections
     targets = {link.target for link in _links((answer.outputs, answer.allowed, after))}

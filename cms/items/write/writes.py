@@ -6,7 +6,6 @@ A call is planned before its transaction opens (cms/items/write/plans.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
@@ -26,7 +25,8 @@ from cms.items.write.calls import (
     new_call,
 )
 from cms.items.write.plans import (
-    MatchingSingletonPlan,
+    matching_item,
+    matching_singleton,
     plan_create,
     plan_delete,
     plan_delete_many,
@@ -34,7 +34,6 @@ from cms.items.write.plans import (
     plan_update,
     plan_update_each,
     plan_update_many,
-    with_precondition,
 )
 from cms.query.language.ast import EMPTY_QUERY
 from cms.query.language.parse import parse_query_string
@@ -60,8 +59,7 @@ class WriteTarget(NamedTuple):
     query_string: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOperation(Generic[T]):
+class WriteOperation(NamedTuple, Generic[T]):
     """What a call does: its intent, its plan, and the body that tells which fields it writes."""
 
     intent: WriteIntent
@@ -87,8 +85,8 @@ def create(
 
 def _plan_create(call: WriteCall, *, payload: object) -> WritePlan[bytes | None]:
     if isinstance(payload, list):
-        return BodyPlan(call, plan_create(call, payload), single=False)
-    return BodyPlan(call, plan_create(call, [payload]), single=True)
+        return _body_plan(call, plan_create(call, payload), single=False)
+    return _body_plan(call, plan_create(call, [payload]), single=True)
 
 
 # Update
@@ -113,7 +111,7 @@ def _plan_update_one(
 ) -> WritePlan[bytes | None]:
     key = parse_key(call.collection, key)
     plan = plan_update(call, key, payload)
-    return BodyPlan(call, with_precondition(call, plan, key=key, if_match=if_match), single=True)
+    return _body_plan(call, matching_item(call, plan, key=key, if_match=if_match), single=True)
 
 
 def update_me(
@@ -136,7 +134,7 @@ def _plan_update_me(
 ) -> WritePlan[bytes | None]:
     key = str(call.context.actor.user)
     plan = plan_update(call, key, payload)
-    return BodyPlan(call, with_precondition(call, plan, key=key, if_match=if_match), single=True)
+    return _body_plan(call, matching_item(call, plan, key=key, if_match=if_match), single=True)
 
 
 def restore(
@@ -157,8 +155,8 @@ def restore(
 def _plan_restore(call: WriteCall, *, key: str, payload: object) -> WritePlan[bytes | None]:
     key = parse_key(call.collection, key)
     if call.collection.is_singleton:
-        return BodyPlan(call, plan_singleton(call, payload), single=True)
-    return BodyPlan(call, plan_update(call, key, payload), single=True)
+        return _body_plan(call, plan_singleton(call, payload), single=True)
+    return _body_plan(call, plan_update(call, key, payload), single=True)
 
 
 def update_many(
@@ -184,15 +182,15 @@ def _plan_update_many(
     if call.collection.is_singleton:
         plan: WritePlan[WrittenItems] = plan_singleton(call, payload)
         if if_match is not None:
-            plan = MatchingSingletonPlan(call, plan, if_match)
-        return BodyPlan(call, plan, single=True)
+            plan = matching_singleton(call, plan, if_match=if_match)
+        return _body_plan(call, plan, single=True)
     if isinstance(payload, list):
-        return BodyPlan(call, plan_update_each(call, payload), single=False)
+        return _body_plan(call, plan_update_each(call, payload), single=False)
     if not isinstance(payload, Mapping) or "data" not in payload:
         raise invalid_payload(
             "The body must be an array of items with their keys, or hold data with keys or query"
         )
-    return BodyPlan(call, plan_update_many(call, payload), single=False)
+    return _body_plan(call, plan_update_many(call, payload), single=False)
 
 
 # Delete
@@ -208,13 +206,13 @@ def delete_one(
 
 def _plan_delete_one(call: WriteCall, *, key: str, if_match: str | None) -> WritePlan[object]:
     key = parse_key(call.collection, key)
-    return with_precondition(call, plan_delete(call, key), key=key, if_match=if_match)
+    return matching_item(call, plan_delete(call, key), key=key, if_match=if_match)
 
 
 def delete_many(store: Store, identity: Identity, collection: str, payload: object) -> None:
     """Delete items by an array of keys, by `keys`, or by `query`."""
     named = payload if isinstance(payload, Mapping) else {"keys": payload}
-    operation = WriteOperation(DELETE, partial(plan_delete_many, payload=named))
+    operation = WriteOperation(DELETE, partial(plan_delete_many, selection=named))
     _run(store, identity, WriteTarget(collection), operation)
 
 
@@ -254,7 +252,7 @@ def _plan(
     )
     # Parsed only now: a hidden collection is refused before a query string that is wrong.
     if target.query_string:
-        call = replace(call, parsed=parse_query_string(target.query_string, store.page))
+        call = call._replace(parsed=parse_query_string(target.query_string, store.page))
     return operation.plan(call)
 
 
@@ -277,30 +275,32 @@ def _changes_rights(name: str, operation: WriteOperation[T]) -> bool:
 # The body of the answer
 
 
-@dataclass(frozen=True, slots=True)
-class BodyPlan(WritePlan[bytes | None]):
-    """A plan whose items are the body of an answer; None is no body at all."""
+def _body_plan(
+    call: WriteCall, plan: WritePlan[WrittenItems], *, single: bool
+) -> WritePlan[bytes | None]:
+    """Return a plan that answers a body: of one item, or of the array of all."""
+    run = partial(_body, call, plan, single=single)
+    if plan.run_alone is None:
+        return WritePlan(run)
+    return WritePlan(run, partial(_body_alone, plan.run_alone, single=single))
 
-    call: WriteCall
-    plan: WritePlan[WrittenItems]
-    single: bool
 
-    @property
-    def is_one_statement(self) -> bool:
-        return self.plan.is_one_statement
+def _body(
+    call: WriteCall, plan: WritePlan[WrittenItems], transaction: Transaction, *, single: bool
+) -> bytes | None:
+    items = plan.run(transaction)
+    if items is None:
+        return None
+    return json_body(_answer(items, single=single), call.store.max_answer_size)
 
-    def run_alone(self) -> bytes | None:
-        items = self.plan.run_alone()
-        if items is None:
-            return None
-        # The write is done and cannot be refused any more; its plan has kept the answer small.
-        return body_of_done(self._answer(items))
 
-    def run(self, transaction: Transaction) -> bytes | None:
-        items = self.plan.run(transaction)
-        if items is None:
-            return None
-        return json_body(self._answer(items), self.call.store.max_answer_size)
+def _body_alone(run_alone: Callable[[], WrittenItems], *, single: bool) -> bytes | None:
+    items = run_alone()
+    if items is None:
+        return None
+    # The write is done and cannot be refused any more; its plan has kept the answer small.
+    return body_of_done(_answer(items, single=single))
 
-    def _answer(self, items: list[Item]) -> dict[str, object]:
-        return {"data": items[0] if self.single else items}
+
+def _answer(items: list[Item], *, single: bool) -> dict[str, object]:
+    return {"data": items[0] if single else items}
