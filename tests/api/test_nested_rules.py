@@ -159,6 +159,8 @@ def test_a_collection_where_many_to_any_does_not_lead_is_as_a_hidden_one_for_mem
 
 
 def test_a_key_that_names_a_row_takes_no_right_to_change_it(stage: Stage) -> None:
+    unlinking = {"meta": {"one_deselect_action": "nullify"}}
+    assert stage.admin.patch("/relations/comments/post", unlinking).status == 200
     owner = post(stage.admin)
     other = post(stage.admin)
     rights = (

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cms.items.write import plans, single_statement
+from cms.items.write import single_statement
 from tests.api.nesting import counted
 from tests.client import Answer, Client
 from tests.members import Json, may, member
@@ -166,7 +166,6 @@ def in_transactions() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("plan_insert", "plan_update", "plan_delete"):
             patch.setattr(single_statement, name, lambda *_: None)
-        patch.setattr(plans, "_update_statement", lambda *_: None)
         yield
 
 
