@@ -12,7 +12,7 @@ from PIL import Image
 
 from bench.cases import Case, RequestSpec
 from bench.rounds import Length, Result, Tokens, compare
-from bench.serving import Running
+from bench.serving import RunningServer
 from bench.stage import BenchEnvironment
 from bench.wire import exchange, request
 
@@ -32,7 +32,12 @@ class AssetResult:
 
 
 def measure(
-    stage: BenchEnvironment, service: Running, floor: Running, *, tokens: Tokens, length: Length
+    stage: BenchEnvironment,
+    service: RunningServer,
+    floor: RunningServer,
+    *,
+    tokens: Tokens,
+    length: Length,
 ) -> AssetResult:
     file = _store_photograph(stage)
     target = f"/assets/{file}?{QUERY}"
@@ -76,7 +81,7 @@ def _picture() -> Image.Image:
     return Image.merge("RGB", (grey, grey.transpose(Image.Transpose.FLIP_LEFT_RIGHT), grey))
 
 
-def _transforms_per_second(service: Running, file: str, token: str) -> float:
+def _transforms_per_second(service: RunningServer, file: str, token: str) -> float:
     """Return how many transforms that nobody has requested before are made in a second."""
 
     def request_transform(number: int) -> None:

@@ -19,7 +19,7 @@ import psycopg
 
 from bench.data import entry
 from bench.floor import WRITTEN
-from bench.serving import Running
+from bench.serving import RunningServer
 from bench.wire import exchange, request
 
 ROWS = 10_000
@@ -122,7 +122,7 @@ def post_load(folder: Path, *, token: str, times: int) -> BulkLoad:
     return BulkLoad(ROWS, write_items(folder / "items.csv", ROWS), make_request, times, times)
 
 
-def measure(service: Running, dsn: str, folder: Path, load: BulkLoad) -> Bulk:
+def measure(service: RunningServer, dsn: str, folder: Path, load: BulkLoad) -> Bulk:
     """Send the rows by calls and by COPY, in turns."""
     before = memory(service.workers())
     with peak_memory(service) as peak, psycopg.connect(dsn, autocommit=True) as connection:
@@ -131,7 +131,7 @@ def measure(service: Running, dsn: str, folder: Path, load: BulkLoad) -> Bulk:
     return Bulk(load.rows, bare, recorded, before, peak.highest)
 
 
-def _without_history(service: Running, connection: Connection, load: BulkLoad) -> Comparison:
+def _without_history(service: RunningServer, connection: Connection, load: BulkLoad) -> Comparison:
     """Fill the collection without a history; both sides find it empty."""
     files = {_COPY.format(BARE): load.file}
     message = load.make_request(BARE)
@@ -146,7 +146,7 @@ def _without_history(service: Running, connection: Connection, load: BulkLoad) -
 
 
 def _with_history(
-    service: Running, connection: Connection, folder: Path, load: BulkLoad
+    service: RunningServer, connection: Connection, folder: Path, load: BulkLoad
 ) -> Comparison:
     """Fill the collection with a history; COPY takes the history that the first call has left."""
     files = {_COPY.format(RECORDED): load.file}
@@ -171,7 +171,7 @@ def memory(workers: list[psutil.Process]) -> float:
 
 
 @contextmanager
-def peak_memory(service: Running) -> Iterator[Peak]:
+def peak_memory(service: RunningServer) -> Iterator[Peak]:
     peak = Peak(service.workers())
     thread = threading.Thread(target=peak.watch, daemon=True)
     thread.start()
@@ -202,7 +202,7 @@ def _save_copy(connection: Connection, path: Path, statement: str) -> Path:
     return path
 
 
-def _timed_call(service: Running, message: bytes) -> float:
+def _timed_call(service: RunningServer, message: bytes) -> float:
     began = time.perf_counter()
     exchange(service.address, message, timeout=TIMEOUT_SECONDS)
     return time.perf_counter() - began

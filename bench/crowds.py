@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from bench.load import CONNECTIONS, Round, run
 from bench.rounds import Tokens
-from bench.serving import Running
+from bench.serving import RunningServer
 from bench.wire import connect, request
 
 PING = "/server/ping"
@@ -59,7 +59,7 @@ class TailTimes(NamedTuple):
     items: float
 
 
-def slow(service: Running, tokens: Tokens) -> list[Crowd]:
+def slow(service: RunningServer, tokens: Tokens) -> list[Crowd]:
     """Measure how clients that stop in the middle affect others."""
     _allow_descriptors()
     head = request("GET", ITEMS, token=tokens.admin)
@@ -74,7 +74,7 @@ def slow(service: Running, tokens: Tokens) -> list[Crowd]:
     return [_measure_beside(service, tokens, baseline, crowd) for crowd in crowds]
 
 
-def overloaded(service: Running, tokens: Tokens) -> list[Overload]:
+def overloaded(service: RunningServer, tokens: Tokens) -> list[Overload]:
     """Measure the service with more clients than the machine can serve."""
     _allow_descriptors()
     message = request("GET", ITEMS, token=tokens.admin)
@@ -93,25 +93,25 @@ def overloaded(service: Running, tokens: Tokens) -> list[Overload]:
 
 
 def _measure_beside(
-    service: Running, tokens: Tokens, baseline: TailTimes, crowd: StalledClients
+    service: RunningServer, tokens: Tokens, baseline: TailTimes, crowd: StalledClients
 ) -> Crowd:
     with _stalled(service, crowd):
         beside = _p99s(service, tokens)
     return Crowd(crowd.name, beside.ping / baseline.ping, beside.items / baseline.items)
 
 
-def _p99s(service: Running, tokens: Tokens) -> TailTimes:
+def _p99s(service: RunningServer, tokens: Tokens) -> TailTimes:
     ping = _p99(service, request("GET", PING, token=tokens.admin))
     items = _p99(service, request("GET", ITEMS, token=tokens.admin))
     return TailTimes(ping, items)
 
 
-def _p99(service: Running, message: bytes) -> float:
+def _p99(service: RunningServer, message: bytes) -> float:
     return run(service.address, lambda: message, seconds=SECONDS / 2, connections=CONNECTIONS).p99
 
 
 @contextmanager
-def _stalled(service: Running, crowd: StalledClients) -> Iterator[None]:
+def _stalled(service: RunningServer, crowd: StalledClients) -> Iterator[None]:
     """Open the connections of a crowd, send its bytes on each, and leave them so."""
     clients: list[socket.socket] = []
     try:

@@ -13,7 +13,7 @@ import orjson
 from bench import data
 from bench.load import Round, run
 from bench.rounds import Length, Tokens, median_round
-from bench.serving import Running
+from bench.serving import RunningServer
 from bench.stage import sender
 from bench.wire import exchange, request
 
@@ -21,7 +21,7 @@ SIZES = (10_000, 100_000, 1_000_000)
 LARGE = (*SIZES, 10_000_000)
 
 DEPTHS = ("id,name", "id,articles.id", "id,articles.tags.id", "id,articles.tags.tags_id.name")
-_AUTHORS_ASKED = 5
+_AUTHORS_OF_A_REQUEST = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Depth:
 
 
 def by_size(
-    service: Running, dsn: str, *, tokens: Tokens, sizes: tuple[int, ...], length: Length
+    service: RunningServer, dsn: str, *, tokens: Tokens, sizes: tuple[int, ...], length: Length
 ) -> list[Size]:
     """Measure one item and a page in collections of different sizes.
 
@@ -71,12 +71,12 @@ def by_size(
     ]
 
 
-def by_depth(service: Running, *, token: str, length: Length) -> list[Depth]:
+def by_depth(service: RunningServer, *, token: str, length: Length) -> list[Depth]:
     """Measure five authors: alone, with articles, with the articles' tags, with the tags' names."""
     depths = []
     for depth, fields in enumerate(DEPTHS):
         message = request(
-            "GET", f"/items/authors?limit={_AUTHORS_ASKED}&fields={fields}", token=token
+            "GET", f"/items/authors?limit={_AUTHORS_OF_A_REQUEST}&fields={fields}", token=token
         )
         answer = orjson.loads(exchange(service.address, message))["data"]
 

@@ -9,7 +9,7 @@ import orjson
 
 from bench.cases import Case
 from bench.load import Round, run
-from bench.serving import Running
+from bench.serving import RunningServer
 from bench.wire import exchange
 
 
@@ -47,7 +47,7 @@ class AnswersDiffer(Exception):
 
 
 def compare(
-    case: Case, service: Running, floor: Running, *, tokens: Tokens, length: Length
+    case: Case, service: RunningServer, floor: RunningServer, *, tokens: Tokens, length: Length
 ) -> Result:
     """Measure a case on both sides in turns."""
     token = tokens.member if case.member else tokens.admin
@@ -74,7 +74,7 @@ def median_round(rounds: list[Round]) -> Round:
 
 
 def _pair(
-    case: Case, servers: dict[str, Running], token: str, length: Length, *, number: int
+    case: Case, servers: dict[str, RunningServer], token: str, length: Length, *, number: int
 ) -> dict[str, Round]:
     """Measure each side once; the sides take turns in going first."""
     order = list(servers) if number % 2 else list(reversed(servers))
@@ -86,7 +86,7 @@ def _pair(
     }
 
 
-def _check_same(case: Case, servers: dict[str, Running], token: str) -> None:
+def _check_same(case: Case, servers: dict[str, RunningServer], token: str) -> None:
     """Raise `AnswersDiffer` unless both sides answer the same: else a ratio says nothing."""
     requests = {kind: case.requests(kind, token, seed=99) for kind in servers}
     for _ in range(3):

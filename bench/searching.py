@@ -8,7 +8,7 @@ from statistics import median
 
 import psycopg
 
-from bench.serving import Running
+from bench.serving import RunningServer
 from bench.wire import exchange, request
 
 ROWS = 1_000_000
@@ -33,7 +33,7 @@ class Search:
     index: float
 
 
-def measure(service: Running, dsn: str, *, token: str, rows: int = ROWS) -> Search:
+def measure(service: RunningServer, dsn: str, *, token: str, rows: int = ROWS) -> Search:
     """Measure searches for words that occur in one row each."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(_TABLE.format(rows=rows).encode())
@@ -45,7 +45,7 @@ def measure(service: Running, dsn: str, *, token: str, rows: int = ROWS) -> Sear
     return Search(rows, scan, _search_milliseconds(service, token))
 
 
-def _search_milliseconds(service: Running, token: str) -> float:
+def _search_milliseconds(service: RunningServer, token: str) -> float:
     """Return the median of a search for each of the words."""
     milliseconds = []
     for word in WORDS:

@@ -27,7 +27,7 @@ PROBE = "/server/ping"
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningServer:
     """A web server that answers."""
 
     address: Address
@@ -44,7 +44,7 @@ def serving(
     environ: Mapping[str, str],
     *,
     changes: Mapping[str, object] | None = None,
-) -> Iterator[Running]:
+) -> Iterator[RunningServer]:
     """Run the `service` or the `floor`, with its log in `folder`.
 
     `changes` replace gunicorn settings.
@@ -72,7 +72,7 @@ def serving(
     try:
         # The listening socket is open already, so that this waits for the first worker.
         exchange(address, request("GET", PROBE))
-        yield Running(address, process)
+        yield RunningServer(address, process)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(TIMEOUT_SECONDS)

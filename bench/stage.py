@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.serving import Running, serving
+from bench.serving import RunningServer, serving
 from bench.wire import call, request
 from cms.auth.accounts import first_admin
 from cms.database.migrate import migrate
@@ -34,8 +34,8 @@ class BenchEnvironment:
 class Servers(NamedTuple):
     """The service and its floor, side by side."""
 
-    service: Running
-    floor: Running
+    service: RunningServer
+    floor: RunningServer
 
 
 @contextmanager
@@ -82,14 +82,14 @@ def service_and_floor(stage: BenchEnvironment) -> Iterator[Servers]:
         yield Servers(service, floor)
 
 
-def login(service: Running) -> str:
+def login(service: RunningServer) -> str:
     """Return an access token of the admin."""
     payload = {"email": EMAIL, "password": PASSWORD}
     tokens: dict[str, Any] = call(service.address, request("POST", "/auth/login", payload=payload))
     return str(tokens["access_token"])
 
 
-def sender(service: Running, token: str) -> Callable[[str, object], object]:
+def sender(service: RunningServer, token: str) -> Callable[[str, object], object]:
     """Return a function that sends POST requests to the service as the admin."""
     return lambda path, payload: call(
         service.address, request("POST", path, token=token, payload=payload)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bench.serving import Running
+from bench.serving import RunningServer
 from bench.wire import RequestFailed, connect, exchange, head_of, request
 
 MEGABYTES = 200
@@ -33,7 +33,7 @@ class Uploading:
         return self.upload / self.cat
 
 
-def measure(service: Running, folder: Path, *, token: str, times: int = 5) -> Uploading:
+def measure(service: RunningServer, folder: Path, *, token: str, times: int = 5) -> Uploading:
     """Upload and copy a file in turns; the results are removed."""
     source = folder / "source.bin"
     with source.open("wb") as file:
@@ -64,7 +64,7 @@ def _copy(source: Path, target: Path) -> None:
         os.fsync(file.fileno())  # the service does so before it answers
 
 
-def _upload(service: Running, source: Path, token: str) -> None:
+def _upload(service: RunningServer, source: Path, token: str) -> None:
     disposition = 'Content-Disposition: form-data; name="file"; filename="bench.bin"'
     head = f"--{_BOUNDARY}\r\n{disposition}\r\n\r\n".encode()
     closing_boundary = f"\r\n--{_BOUNDARY}--\r\n".encode()
@@ -91,6 +91,6 @@ def _fail(received: bytearray) -> bytes:
     raise RequestFailed(f"the connection ended within an answer: {bytes(received[:300])!r}")
 
 
-def _delete_upload(service: Running, token: str) -> None:
+def _delete_upload(service: RunningServer, token: str) -> None:
     query = {"query": {"filter": {"filename_download": {"_eq": "bench.bin"}}}}
     exchange(service.address, request("DELETE", "/files", token=token, payload=query))

@@ -10,7 +10,7 @@ from statistics import median
 from bench.cases import Case
 from bench.load import Round, run
 from bench.rounds import Length, Tokens, median_round
-from bench.serving import Running, serving
+from bench.serving import RunningServer, serving
 from bench.stage import BenchEnvironment
 from cms.gunicorn_process import WORKERS
 
@@ -46,7 +46,7 @@ def measure(
 
 
 @contextmanager
-def _serving(stage: BenchEnvironment, kind: str) -> Iterator[Running]:
+def _serving(stage: BenchEnvironment, kind: str) -> Iterator[RunningServer]:
     folder = stage.folder / f"worker-{kind}"  # for its log
     folder.mkdir(exist_ok=True)
     with serving(
@@ -56,7 +56,7 @@ def _serving(stage: BenchEnvironment, kind: str) -> Iterator[Running]:
 
 
 def _compare_workers(
-    case: Case, servers: dict[str, Running], tokens: Tokens, length: Length
+    case: Case, servers: dict[str, RunningServer], tokens: Tokens, length: Length
 ) -> WorkerComparison:
     token = tokens.member if case.member else tokens.admin
     rounds: dict[str, list[Round]] = {kind: [] for kind in servers}

@@ -25,17 +25,17 @@ from tests import things
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.databases import drop_database
 from tests.examples import register_profiles
-from tests.files.forms import House, house
+from tests.files.forms import FileService, file_service
 from tests.memory import use_memory
 from tests.people import quick_hashes
-from tests.queues import Desk, desk_of
+from tests.queues import QueueDatabase, queue_database
 from tests.things import Stage, staged
 
 PROCESSORS = (
     len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 )
 # Each worker has a server of its own, and the longest files take as long however many there are.
-MOST_WORKERS = 12
+MAX_WORKERS = 12
 
 RELEASE_FOLDERS = {Path(__file__).parent / name for name in ("smoke", "web", "store/embedded")}
 
@@ -57,7 +57,7 @@ def pytest_xdist_auto_num_workers() -> int:
     By itself pytest-xdist counts cores, which are half as many as there are
     processors on many rented machines.
     """
-    more = min(PROCESSORS + (PROCESSORS + 1) // 2, MOST_WORKERS)
+    more = min(PROCESSORS + (PROCESSORS + 1) // 2, MAX_WORKERS)
     return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or more)
 
 
@@ -207,18 +207,18 @@ def admin(stage: Stage) -> Client:
 
 
 @pytest.fixture(scope="module")
-def shared_desk(
+def module_queue(
     settings: Config, make_database: Callable[..., str], template: str
-) -> Iterator[Desk]:
-    with desk_of(settings, make_database, template) as desk:
-        yield desk
+) -> Iterator[QueueDatabase]:
+    with queue_database(settings, make_database, template) as queue:
+        yield queue
 
 
 @pytest.fixture
-def desk(shared_desk: Desk) -> Desk:
+def queue(module_queue: QueueDatabase) -> QueueDatabase:
     """A database with a queue: the module's, with nothing in the queue."""
-    shared_desk.empty()
-    return shared_desk
+    module_queue.empty()
+    return module_queue
 
 
 @pytest.fixture(scope="module")
@@ -227,9 +227,9 @@ def files(
     tmp_path_factory: pytest.TempPathFactory,
     make_database: Callable[..., str],
     template: str,
-) -> Iterator[House]:
+) -> Iterator[FileService]:
     """One application with storage locations for all tests of a module."""
-    with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as files:
+    with file_service(settings, tmp_path_factory.mktemp("files"), make_database, template) as files:
         yield files
 
 
@@ -243,14 +243,14 @@ def make_client(config: Config) -> Iterator[Callable[..., Client]]:
     """Make a client of an application of its own: two of them are two
     processes that share the database.
     """
-    made: list[Client] = []
+    clients: list[Client] = []
 
     def make(**changes: object) -> Client:
-        made.append(Client(create_app(replace(config, **changes))))  # type: ignore[arg-type]
-        return made[-1]
+        clients.append(Client(create_app(replace(config, **changes))))  # type: ignore[arg-type]
+        return clients[-1]
 
     yield make
-    for client in made:
+    for client in clients:
         client.close()
 
 

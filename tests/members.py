@@ -28,9 +28,9 @@ def grant(stage: Stage, role: str | None, permissions: Sequence[Json]) -> None:
         for permission in permissions:
             columns = {"role": role, **{key: _json(value) for key, value in permission.items()}}
             names = ", ".join(columns)
-            places = ", ".join(["%s"] * len(columns))
+            placeholders = ", ".join(["%s"] * len(columns))
             connection.execute(
-                f"INSERT INTO system_permissions ({names}) VALUES ({places})".encode(),
+                f"INSERT INTO system_permissions ({names}) VALUES ({placeholders})".encode(),
                 list(columns.values()),
             )
 
@@ -39,10 +39,11 @@ def new_role(stage: Stage, *permissions: Json, **columns: object) -> str:
     """Make a role that has these permissions, and return its id."""
     values = {"id": str(uuid4()), "name": "Members", **columns}
     names = ", ".join(values)
-    places = ", ".join(["%s"] * len(values))
+    placeholders = ", ".join(["%s"] * len(values))
     with stage.side_door.connection() as connection:
         connection.execute(
-            f"INSERT INTO system_roles ({names}) VALUES ({places})".encode(), list(values.values())
+            f"INSERT INTO system_roles ({names}) VALUES ({placeholders})".encode(),
+            list(values.values()),
         )
     grant(stage, str(values["id"]), permissions)
     return str(values["id"])
@@ -60,10 +61,11 @@ def member_of(stage: Stage, role: str | None, **columns: object) -> Client:
         **columns,
     }
     names = ", ".join(values)
-    places = ", ".join(["%s"] * len(values))
+    placeholders = ", ".join(["%s"] * len(values))
     with stage.side_door.connection() as connection:
         connection.execute(
-            f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(values.values())
+            f"INSERT INTO system_users ({names}) VALUES ({placeholders})".encode(),
+            list(values.values()),
         )
     return stage.anonymous.bearing(token)
 

@@ -41,10 +41,11 @@ def person(stage: Stage, **columns: object) -> str:
     email = f"{uuid4()}@example.com"
     values = {"email": email, "password": passwords.hashed(PASSWORD), **columns}
     names = ", ".join(values)
-    places = ", ".join(["%s"] * len(values))
+    placeholders = ", ".join(["%s"] * len(values))
     with stage.side_door.connection() as connection:
         connection.execute(
-            f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(values.values())
+            f"INSERT INTO system_users ({names}) VALUES ({placeholders})".encode(),
+            list(values.values()),
         )
     return str(values["email"])
 

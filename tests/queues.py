@@ -17,7 +17,7 @@ from tests.databases import drop_database
 
 
 @dataclass(frozen=True)
-class Desk:
+class QueueDatabase:
     """One database, for all tests of a module: each begins with an empty queue."""
 
     config: Config
@@ -52,12 +52,14 @@ class Desk:
 
 
 @contextmanager
-def desk_of(config: Config, make_database: Callable[..., str], template: str) -> Iterator[Desk]:
+def queue_database(
+    config: Config, make_database: Callable[..., str], template: str
+) -> Iterator[QueueDatabase]:
     dsn = make_database(template)
     ours = replace(config, database_url=dsn, database_pool_size=3)
     database = Database(ours)
     try:
-        yield Desk(ours, database, dsn)
+        yield QueueDatabase(ours, database, dsn)
     finally:
         database.close()
         drop_database(dsn)

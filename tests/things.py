@@ -100,19 +100,19 @@ def staged(config: Config, make_database: Callable[..., str], template: str) -> 
 
 
 @contextmanager
-def furnished(
+def template_with(
     config: Config,
     make_database: Callable[..., str],
     template: str,
     *,
-    furnish: Callable[[Client], None],
+    fill: Callable[[Client], None],
 ) -> Iterator[str]:
-    """Make a template of a template, with what `furnish` puts into it, and yield its name.
+    """Make a template of a template, with what `fill` puts into it, and yield its name.
 
     A copy of it is much quicker than the requests that would make the same for each test.
     """
     with staged(config, make_database, template) as stage:
-        furnish(stage.admin)
+        fill(stage.admin)
         stage.admin.close()
         stage.side_door.close()
         yield str(conninfo_to_dict(stage.dsn)["dbname"])
@@ -144,12 +144,12 @@ class Table:
     def get(self, **params: object) -> Answer:
         return self.api.get(self.path, **params)
 
-    def ask(self, query_string: str) -> Answer:
+    def read(self, query_string: str) -> Answer:
         return self.api.get(f"{self.path}?{query_string}")
 
     def column(self, name: str, query_string: str = "") -> list[Any]:
         """Return one field of the items that a query string finds."""
-        return [item[name] for item in self.ask(query_string).data]
+        return [item[name] for item in self.read(query_string).data]
 
 
 def field(name: str, kind: str, *, special: str = "", **schema: object) -> Json:

@@ -21,13 +21,13 @@ def mails() -> Iterator[Outbox]:
 
 def history_of(stage: Stage, email: str) -> list[Json]:
     """Return what was done to a user's account, with the deltas of its revisions."""
-    asked = {
+    params = {
         "filter[collection]": "system_users",
         "filter[item]": str(of_user(stage, email, "id")),
         "sort": "id",
         "fields": "action,user,ip,revisions.delta,revisions.data",
     }
-    acts: list[Json] = stage.admin.get("/activity", **asked).data
+    acts: list[Json] = stage.admin.get("/activity", **params).data
     return acts
 
 
@@ -42,9 +42,9 @@ def test_an_invitation_and_its_acceptance(stage: Stage, mails: Outbox) -> None:
     for role in (first, second, second):
         sent = {"email": ["ann@example.com", "amy@example.com"], "role": role}
         assert stage.admin.post("/users/invite", sent).status == 204
-    made, changed, same = history_of(stage, "ann@example.com")
-    (revision,) = made["revisions"]
-    assert (made["action"], made["user"], made["ip"]) == ("create", me, "127.0.0.1")
+    creation, changed, same = history_of(stage, "ann@example.com")
+    (revision,) = creation["revisions"]
+    assert (creation["action"], creation["user"], creation["ip"]) == ("create", me, "127.0.0.1")
     assert revision["data"] == revision["delta"]
     assert {"email": "ann@example.com", "role": first, "status": "invited"}.items() <= revision[
         "data"
@@ -74,8 +74,8 @@ def test_a_registration_begun_twice_and_its_link(stage: Stage, mails: Outbox) ->
         ("update", [{"first_name": "Beatrix"}]),
         ("update", [{"status": "active"}]),
     ]
-    made = acts[0]["revisions"][0]["data"]
-    assert (acts[0]["action"], made["first_name"], made["status"]) == ("create", "Bea", "draft")
+    user = acts[0]["revisions"][0]["data"]
+    assert (acts[0]["action"], user["first_name"], user["status"]) == ("create", "Bea", "draft")
     assert {act["user"] for act in acts} == {str(of_user(stage, "bea@example.com", "id"))}
     again = {"email": "bea@example.com", "password": PASSWORD}
     assert stage.anonymous.post("/users/register", again).status == 204
@@ -119,8 +119,8 @@ def test_the_first_admin_and_the_role(stage: Stage) -> None:
     first = history_of(stage, email)[0]
     assert (first["action"], len(first["revisions"])) == ("create", 1)
     role = stage.admin.get("/users/me").data["role"]
-    asked = {"filter[collection]": "system_roles", "filter[item]": role, "fields": "data"}
-    (revision,) = stage.admin.get("/revisions", **asked).data
+    params = {"filter[collection]": "system_roles", "filter[item]": role, "fields": "data"}
+    (revision,) = stage.admin.get("/revisions", **params).data
     assert (revision["data"]["name"], revision["data"]["admin_access"]) == ("Administrator", True)
 
 

@@ -49,8 +49,8 @@ def test_activity_and_revisions_take_the_whole_query_language(stage: Stage, thin
     name = things.name
     first, second = (note(stage, name, 1, {"title": title}) for title in ("a", "b"))
     note(stage, name, 2, {"title": "c"})
-    asked = f"filter[collection]={name}&filter[item]=1&sort=-id&fields=id,data,activity.action&meta=filter_count"
-    answer = api.get(f"/revisions?{asked}")
+    query_string = f"filter[collection]={name}&filter[item]=1&sort=-id&fields=id,data,activity.action&meta=filter_count"
+    answer = api.get(f"/revisions?{query_string}")
     assert answer.body == {
         "data": [
             {"id": second, "data": {"title": "b"}, "activity": {"action": "update"}},
@@ -130,9 +130,9 @@ def test_the_total_of_an_items_revisions_is_theirs(stage: Stage, things: Table) 
 
 def test_an_activity_lists_its_revisions(admin: Client, things: Table) -> None:
     things.add({"title": "a"})
-    asked = f"filter[collection]={things.name}&filter[item]=1"
-    (revision,) = admin.get(f"/revisions?{asked}").data
-    (act,) = admin.get(f"/activity?{asked}").data
+    query_string = f"filter[collection]={things.name}&filter[item]=1"
+    (revision,) = admin.get(f"/revisions?{query_string}").data
+    (act,) = admin.get(f"/activity?{query_string}").data
     assert act["revisions"] == [revision["id"]]
     assert admin.get(f"/activity/{act['id']}?fields=revisions.data").data == {
         "revisions": [{"data": revision["data"]}]

@@ -70,9 +70,9 @@ def test_a_list_may_be_so_large_and_no_larger(notes: Table) -> None:
         copies(10),
     ):
         if "search" in query:
-            assert notes.ask(query).status == 200
+            assert notes.read(query).status == 200
         else:
-            assert is_too_large(notes.ask(query))
+            assert is_too_large(notes.read(query))
     assert is_too_large(notes.api.search(notes.path, {"fields": ["text", "any"], "limit": 10}))
     assert len(notes.get(fields="title").data) == 10
 
@@ -102,7 +102,7 @@ def test_lists_in_items_are_counted(admin: Client) -> None:
     people = Table(admin, "people")
     (ann,) = people.add({"name": "Ann", "posts": [{"title": "x" * 200} for _ in range(480)]})
     assert is_too_large(
-        people.ask(f"fields=posts.title&filter[id]={ann['id']}&deep[posts][_limit]=-1")
+        people.read(f"fields=posts.title&filter[id]={ann['id']}&deep[posts][_limit]=-1")
     )
     assert is_too_large(
         people.api.get(f"/items/people/{ann['id']}?fields=posts.*&deep[posts][_limit]=-1")
@@ -110,7 +110,7 @@ def test_lists_in_items_are_counted(admin: Client) -> None:
 
 
 def test_exports_are_as_large_as_they_are(notes: Table) -> None:
-    assert len(notes.ask("export=json&fields=*").content) > LIMIT
+    assert len(notes.read("export=json&fields=*").content) > LIMIT
 
 
 def test_a_write_whose_answer_would_be_too_large_is_not_done(notes: Table) -> None:
@@ -138,13 +138,13 @@ def test_what_a_small_body_makes_large_is_not_written(stage: Stage, admin: Clien
     def post(path: str, query: str, number: int, item: str) -> Answer:
         return admin.send("POST", f"{path}?{query}", raw=f"[{','.join([item] * number)}]")
 
-    for asked, number, item in (
+    for query_string, number, item in (
         ("price", 11, '{"price":1e999}'),
         ("id", 1_600, "{}"),
         ("kind", 11, "{}"),
     ):
-        assert is_too_large(post(prices.path, names.format(asked), number, item))
-        assert len(post(prices.path, names.format(asked), 2, item).data) == 2
+        assert is_too_large(post(prices.path, names.format(query_string), number, item))
+        assert len(post(prices.path, names.format(query_string), 2, item).data) == 2
     assert len(prices.get(fields="id").data) == 6
     assert len(post(prices.path, "fields=short", 1_000, '{"short":1}').data) == 1_000
 
@@ -194,7 +194,7 @@ def test_all_answers_of_a_batch_are_one(notes: Table) -> None:
 
 def test_the_database_goes_on_after_an_answer_that_was_given_up(notes: Table) -> None:
     for _ in range(10):
-        assert is_too_large(notes.ask("fields=*&limit=-1"))
+        assert is_too_large(notes.read("fields=*&limit=-1"))
         assert len(notes.get(fields="title").data) == 10
 
 

@@ -20,9 +20,9 @@ def notes(admin: Client) -> Table:
 
 def test_a_new_item_is_active_unless_something_says_otherwise(notes: Table) -> None:
     assert notes.api.post(notes.path, {"text": "a"}).data["status"] == "draft"
-    made = notes.add({"text": "b"}, {"status": "archived"}, {"status": None}, {})
-    assert [item["status"] for item in made] == ["draft", "archived", None, "draft"]
-    assert notes.api.patch(f"{notes.path}/{made[2]['id']}", {"text": "c"}).data["status"] is None
+    items = notes.add({"text": "b"}, {"status": "archived"}, {"status": None}, {})
+    assert [item["status"] for item in items] == ["draft", "archived", None, "draft"]
+    assert notes.api.patch(f"{notes.path}/{items[2]['id']}", {"text": "c"}).data["status"] is None
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_it_holds_wherever_items_are_made(admin: Client, notes: Table) -> None:
         ).status
         == 200
     )
-    made = admin.post(
+    item = admin.post(
         f"{book.path}?fields=title,note.status,all.title", {"note": {"text": "n"}, "all": [{}, {}]}
     ).data
-    assert made == {"title": "draft", "note": {"status": "draft"}, "all": [{"title": "draft"}] * 2}
+    assert item == {"title": "draft", "note": {"status": "draft"}, "all": [{"title": "draft"}] * 2}
     create = {
         "method": "create",
         "collection": notes.name,
@@ -131,9 +131,9 @@ def test_rules_of_fields_and_the_history_see_it(admin: Client) -> None:
     things = table(admin, field("on", "boolean"), reason, **values)
     assert [fault["field"] for fault in admin.post(things.path, {}).errors] == ["reason"]
     assert admin.post(things.path, {"on": False}).status == 200
-    made = admin.post(things.path, {"reason": "x"}).data
-    revision = admin.get(f"{things.path}/{made['id']}/revisions").data[0]
-    assert revision["data"] == made == {"id": made["id"], "on": True, "reason": "x"}
+    item = admin.post(things.path, {"reason": "x"}).data
+    revision = admin.get(f"{things.path}/{item['id']}/revisions").data[0]
+    assert revision["data"] == item == {"id": item["id"], "on": True, "reason": "x"}
 
 
 @pytest.mark.parametrize(

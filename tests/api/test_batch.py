@@ -21,7 +21,7 @@ def relations(admin: Client) -> None:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class StoredState:
     """What there is of rows and of history, to see that a refused batch leaves none."""
 
     stage: Stage
@@ -32,8 +32,8 @@ class Ledger:
 
 
 @pytest.fixture
-def ledger(stage: Stage) -> Ledger:
-    return Ledger(stage)
+def ledger(stage: Stage) -> StoredState:
+    return StoredState(stage)
 
 
 def batch(api: Client, *operations: Json, **headers: str) -> Answer:
@@ -157,7 +157,7 @@ def test_a_reference_keeps_the_type_of_its_value_and_a_text_is_never_one(admin: 
 
 
 def test_one_failing_operation_refuses_all_and_every_fault_of_it_is_told_with_its_place(
-    admin: Client, ledger: Ledger
+    admin: Client, ledger: StoredState
 ) -> None:
     before = ledger.state()
     answer = batch(
@@ -203,7 +203,7 @@ def test_one_failing_operation_refuses_all_and_every_fault_of_it_is_told_with_it
     ],
 )
 def test_an_operation_is_refused_as_the_call_alone_would_be(
-    admin: Client, ledger: Ledger, operation: Json, status: int, code: str
+    admin: Client, ledger: StoredState, operation: Json, status: int, code: str
 ) -> None:
     before = ledger.state()
     answer = batch(admin, op("create", "people", data={"name": "never"}), operation)
@@ -279,10 +279,10 @@ def test_every_operation_of_a_wrong_shape_is_told_at_once(admin: Client) -> None
 
 
 def test_a_hundred_operations_are_done_and_none_is_as_good(admin: Client) -> None:
-    made = batch(
+    tags = batch(
         admin, *(op("create", "tags", data={"name": str(number)}) for number in range(100))
     ).data
-    assert [tag["name"] for tag in made] == [str(number) for number in range(100)]
+    assert [tag["name"] for tag in tags] == [str(number) for number in range(100)]
     assert batch(admin).data == []
 
 
@@ -354,7 +354,7 @@ def test_history_tells_every_operation_with_its_parents(admin: Client, stage: St
 
 
 def test_every_operation_is_done_with_the_rights_of_the_caller(
-    stage: Stage, ledger: Ledger
+    stage: Stage, ledger: StoredState
 ) -> None:
     caller = member(
         stage,
@@ -384,7 +384,7 @@ def test_every_operation_is_done_with_the_rights_of_the_caller(
 
 
 def test_without_credentials_only_what_the_public_role_may_do_is_done(
-    stage: Stage, ledger: Ledger
+    stage: Stage, ledger: StoredState
 ) -> None:
     before = ledger.state()
     for operation in (op("create", "people", data={}), op("read", "people")):
@@ -408,7 +408,7 @@ def test_a_batch_goes_on_under_the_rights_that_it_began_with(admin: Client) -> N
     assert answer.data[1] == {"role": {"name": "made here"}}
 
 
-def test_an_idempotency_key_does_a_batch_once(admin: Client, ledger: Ledger) -> None:
+def test_an_idempotency_key_does_a_batch_once(admin: Client, ledger: StoredState) -> None:
     operations = (
         op("create", "people", id="a", data={}),
         op("create", "posts", data={"author": ref("a.id")}),
@@ -440,7 +440,7 @@ def test_batches_that_take_rows_in_any_order_all_pass(admin: Client) -> None:
 
 
 def test_an_operation_on_an_item_that_has_changed_since_refuses_all(
-    admin: Client, ledger: Ledger
+    admin: Client, ledger: StoredState
 ) -> None:
     people = Table(admin, "people")
     keys = [person["id"] for person in people.add({"name": "one"}, {"name": "two"})]

@@ -33,9 +33,9 @@ def comment_on(things: Table, path: str = "/activity/comment", **changes: Any) -
 
 @pytest.mark.parametrize("path", ["/activity/comment", "/comments"])
 def test_a_comment_is_activity_of_its_author(things: Table, path: str) -> None:
-    made = comment_on(things, path).data
+    comment = comment_on(things, path).data
     me = things.api.get("/users/me?fields=id").data["id"]
-    values = {name: made[name] for name in ("action", "user", "collection", "item", "comment")}
+    values = {name: comment[name] for name in ("action", "user", "collection", "item", "comment")}
     assert values == {
         "action": "comment",
         "user": me,
@@ -43,8 +43,8 @@ def test_a_comment_is_activity_of_its_author(things: Table, path: str) -> None:
         "item": "1",
         "comment": "Well done.",
     }
-    assert things.api.get(f"/activity/{made['id']}").data == made
-    assert things.api.get(f"/comments/{made['id']}").data == made
+    assert things.api.get(f"/activity/{comment['id']}").data == comment
+    assert things.api.get(f"/comments/{comment['id']}").data == comment
 
 
 def test_an_author_changes_and_deletes_a_comment(things: Table) -> None:

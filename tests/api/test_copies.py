@@ -9,7 +9,7 @@ import pytest
 from cms.config import Config
 from tests.api.nesting import item, make_relations
 from tests.client import Client
-from tests.things import Json, furnished, staged
+from tests.things import Json, staged, template_with
 
 PATHS = [
     "title",
@@ -23,7 +23,7 @@ PATHS = [
 
 @pytest.fixture(scope="module")
 def related(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
-    with furnished(settings, make_database, template, furnish=make_relations) as name:
+    with template_with(settings, make_database, template, fill=make_relations) as name:
         yield name
 
 

@@ -10,11 +10,11 @@ from tests.things import Table, field, table
 
 @pytest.fixture(scope="module")
 def people(admin: Client) -> Table:
-    made = table(admin, field("name", "string"), field("boss", "integer"), field("more", "json"))
-    relation = {"collection": made.name, "field": "boss", "related_collection": made.name}
+    people = table(admin, field("name", "string"), field("boss", "integer"), field("more", "json"))
+    relation = {"collection": people.name, "field": "boss", "related_collection": people.name}
     assert admin.post("/relations", {**relation, "meta": {"one_field": "staff"}}).status == 200
-    made.add({"name": "a", "staff": [{"name": "b"}]})
-    return made
+    people.add({"name": "a", "staff": [{"name": "b"}]})
+    return people
 
 
 @pytest.mark.parametrize("form", ["?", "?fields=*", "/1?", "?fields=name,id", "?fields=*.*", "?fields=boss.id",

@@ -16,15 +16,15 @@ SAYS = "at most 1000 digits, its exponent written out"
 
 @pytest.fixture(scope="module")
 def things(admin: Client) -> Table:
-    made = table(
+    things = table(
         admin,
         field("price", "decimal"),
         field("data", "json"),
         field("float", "float"),
         field("tags", "csv"),
     )
-    made.add({"price": 1})
-    return made
+    things.add({"price": 1})
+    return things
 
 
 def refused(answer: Answer, **location: object) -> None:
@@ -83,7 +83,7 @@ def test_in_a_change_and_in_a_batch(things: Table) -> None:
     ],
 )
 def test_in_a_query_string(things: Table, written: str, query: str) -> None:
-    refused(things.ask(quote(query % written, safe="=&")), value=value_of(written))
+    refused(things.read(quote(query % written, safe="=&")), value=value_of(written))
 
 
 def test_in_the_body_of_a_search(things: Table) -> None:
@@ -162,7 +162,7 @@ def test_what_the_database_holds_already_is_still_read_and_restored(
 ) -> None:
     key = things.add({"price": 2})[0]["id"]
     stage.execute(f"UPDATE {things.name} SET price = '1e2000', data = '[1e2000]' WHERE id = {key}")
-    answer = things.ask(f"filter[id]={key}")
+    answer = things.read(f"filter[id]={key}")
     assert answer.status == 200
     assert "[1e2000]" in answer.text
 

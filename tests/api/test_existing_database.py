@@ -37,7 +37,9 @@ def types(stage: Stage) -> None:
     stage.execute(TYPES)
 
 
-def made(stage: Stage, columns: str, *, before: str = "", name: str | None = None) -> Table:
+def existing_table(
+    stage: Stage, columns: str, *, before: str = "", name: str | None = None
+) -> Table:
     """Make a table elsewhere."""
     name = name or f"elsewhere_{next(_numbers)}"
     quoted = name.replace('"', '""')
@@ -165,7 +167,9 @@ def test_a_value_of_any_type_is_read_as_it_was_written(
 
 
 def test_lists_are_json_with_what_fits_them(stage: Stage) -> None:
-    things = made(stage, "id serial PRIMARY KEY, tags text[] DEFAULT '{}', sizes integer[]")
+    things = existing_table(
+        stage, "id serial PRIMARY KEY, tags text[] DEFAULT '{}', sizes integer[]"
+    )
     assert types_of(things) == {"id": "integer", "tags": "json", "sizes": "json"}
     schema = things.api.get(f"/fields/{things.name}/tags").data["schema"]
     assert (schema["data_type"], schema["default_value"]) == ("text[]", [])
@@ -179,12 +183,12 @@ def test_lists_are_json_with_what_fits_them(stage: Stage) -> None:
     assert things.column("id", "filter[tags][_contains]=%25") == []
     things.api.patch(f"{things.path}/2", {"sizes": [5, 6]})
     assert things.column("id", "filter[sizes][_contains]=5") == [2]
-    assert things.ask("filter[tags][_starts_with]=a").codes == ["INVALID_QUERY"]
+    assert things.read("filter[tags][_starts_with]=a").codes == ["INVALID_QUERY"]
     rule = {"meta": {"validation": {"_contains": "a"}}}
     assert things.api.patch(f"/fields/{things.name}/tags", rule).status == 200
     assert things.api.post(things.path, {"tags": ["ab"]}).codes == ["FAILED_VALIDATION"]
     assert things.add({"tags": ["b", "a"]})
-    assert things.ask("filter[tags][_eq]=a").codes == ["INVALID_QUERY"]
+    assert things.read("filter[tags][_eq]=a").codes == ["INVALID_QUERY"]
     revisions = things.api.get(f"/revisions?filter[collection]={things.name}&sort=id").data
     assert revisions[0]["data"] == {"id": 1, "tags": ["a", "b"], "sizes": None}
 
@@ -209,7 +213,7 @@ def test_lists_are_json_with_what_fits_them(stage: Stage) -> None:
 def test_what_a_type_does_not_take_is_refused_with_its_field(
     stage: Stage, kind: str, value: Any, code: str
 ) -> None:
-    things = made(stage, f"id serial PRIMARY KEY, v {kind}")
+    things = existing_table(stage, f"id serial PRIMARY KEY, v {kind}")
     answer = things.api.post(things.path, {"v": value})
     assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, [code], "v")
 
@@ -248,14 +252,14 @@ def test_what_a_type_does_not_take_is_refused_with_its_field(
 def test_what_only_the_database_refuses_is_no_fault_of_the_service(
     stage: Stage, kind: str, value: Any
 ) -> None:
-    things = made(stage, f"id serial PRIMARY KEY, v {kind}")
+    things = existing_table(stage, f"id serial PRIMARY KEY, v {kind}")
     assert things.api.post(things.path, {"v": value}).status == 400
     assert things.api.post(things.path, [{"v": value}, {"v": value}]).status == 400
     assert things.get().data == []
 
 
 def test_an_enum_offers_its_values(stage: Stage) -> None:
-    things = made(stage, "id serial PRIMARY KEY, v mood DEFAULT 'good'")
+    things = existing_table(stage, "id serial PRIMARY KEY, v mood DEFAULT 'good'")
     values = ["so-so", "good", 'Very, "very" bad']
     record = things.api.get(f"/fields/{things.name}/v").data
     assert (record["type"], record["schema"]["data_type"], record["schema"]["default_value"]) == (
@@ -306,8 +310,10 @@ def test_a_key_of_any_type_names_its_item(stage: Stage, kind: str) -> None:
         "int4range": "[1,5)", "short": "a/b", "date": "2024-01-01", "numeric": 1.5,
     }  # fmt: skip
     key = values[kind]
-    things = made(stage, f"id {kind} PRIMARY KEY, name text")
-    others = made(stage, f'id serial PRIMARY KEY, thing {kind} REFERENCES "{things.name}"')
+    things = existing_table(stage, f"id {kind} PRIMARY KEY, name text")
+    others = existing_table(
+        stage, f'id serial PRIMARY KEY, thing {kind} REFERENCES "{things.name}"'
+    )
     assert things.add({"id": key, "name": "a"}) == [{"id": key, "name": "a"}]
     path = f"{things.path}/{quote(str(key), safe='')}"
     assert things.api.get(path).data["name"] == "a"
@@ -344,11 +350,13 @@ def test_every_list_comes_back(
     stage: Stage, words: list[str | None], numbers: list[int | None]
 ) -> None:
     if "lists" not in {record["collection"] for record in stage.admin.get("/collections").data}:
-        made(stage, "id serial PRIMARY KEY, words text[], numbers integer[]", name="lists")
+        existing_table(
+            stage, "id serial PRIMARY KEY, words text[], numbers integer[]", name="lists"
+        )
     lists = Table(stage.admin, "lists")
-    (made_now,) = lists.add({"words": words, "numbers": numbers})
-    assert (made_now["words"], made_now["numbers"]) == (words, numbers)
-    assert lists.api.get(f"{lists.path}/{made_now['id']}").data == made_now
+    (created,) = lists.add({"words": words, "numbers": numbers})
+    assert (created["words"], created["numbers"]) == (words, numbers)
+    assert lists.api.get(f"{lists.path}/{created['id']}").data == created
 
 
 ODD = [
@@ -369,7 +377,7 @@ ODD = [
 
 def test_columns_of_any_name_are_shown_under_a_star_and_alone_by_an_alias(stage: Stage) -> None:
     columns = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" text' for name in ODD)
-    things = made(stage, f"id serial PRIMARY KEY, {columns}")
+    things = existing_table(stage, f"id serial PRIMARY KEY, {columns}")
     item = {"id": 1, **{name: f"of {name}" for name in ODD}}
     assert things.add({name: item[name] for name in ODD}) == [item]
     for query in ({}, {"fields": ["*"]}, {"fields": ["*.*"]}, {"search": "of UPPER"}):
@@ -384,7 +392,7 @@ def test_columns_of_any_name_are_shown_under_a_star_and_alone_by_an_alias(stage:
     for name in set(ODD) - {"count(x)", "_eq"}:
         assert things.api.search(things.path, {"filter": {name: {"_eq": "new"}}}).data == [item]
     for form in ("json", "csv"):
-        copy = made(stage, f"id serial PRIMARY KEY, {columns}")
+        copy = existing_table(stage, f"id serial PRIMARY KEY, {columns}")
         assert send(copy, things.get(export=form).content, form=form).status == 200
         assert copy.get().data == [item]
 
@@ -407,7 +415,7 @@ def test_a_table_named_like_the_services_own_is_told(
 
 def test_defaults_of_lists_and_of_the_databases_own_types(stage: Stage) -> None:
     columns = "id serial PRIMARY KEY, sizes integer[], m mood, r int4range"
-    things = made(stage, columns)
+    things = existing_table(stage, columns)
     fields = f"/fields/{things.name}"
 
     def set_default(name: str, value: object) -> Answer:

@@ -104,9 +104,9 @@ def _answers(api: Client, name: str) -> Iterator[tuple[str, Answer]]:
         yield f"GET /{kind}", api.get(f"/{kind}/{quoted}")
     for query in QUERIES:
         yield f"GET ?{query}", api.get(f"{path}?{query}")
-    made = api.post(path, {"v": "x"})
-    yield "POST", made
-    key = made.body["data"]["id"] if made.status == 200 else 1
+    created = api.post(path, {"v": "x"})
+    yield "POST", created
+    key = created.body["data"]["id"] if created.status == 200 else 1
     written = quote(key if isinstance(key, str) else json.dumps(key), safe="")
     yield "GET", api.get(f"{path}/{written}")
     yield "PATCH", api.patch(f"{path}/{written}", {"v": "y"})

@@ -82,12 +82,12 @@ ODD = (
 def test_letters_that_a_reader_would_not_take_do_not_spoil_the_file(admin: Client) -> None:
     odd = table(admin, field("text", "text"), field("data", "json"))
     odd.add(*({"text": text, "data": [text]} for text in ODD))
-    lines = odd.ask("fields=text,data&export=yaml").text.split("\n")[:-1]
+    lines = odd.read("fields=text,data&export=yaml").text.split("\n")[:-1]
     assert [json.loads(line.partition(": ")[2]) for line in lines] == [
         value for text in ODD for value in (text, [text])
     ]
     assert not set("\x7f\x85\x9f\u2028\u2029\ufeff\uffff\ufffe") & set("".join(lines))
-    root = ElementTree.fromstring(odd.ask("fields=text&export=xml").text)
+    root = ElementTree.fromstring(odd.read("fields=text&export=xml").text)
     expected_texts = [
         text.replace("\uffff", "\ufffd").replace("\ufffe", "\ufffd").replace("\x01", "\ufffd")
         for text in ODD
@@ -99,7 +99,7 @@ def test_letters_that_a_reader_would_not_take_do_not_spoil_the_file(admin: Clien
 def test_letters_of_full_width_begin_a_formula_too(admin: Client, sign: str) -> None:
     odd = table(admin, field("text", "text"))
     odd.add({"text": f"{sign}1"}, {"text": f"1{sign}"})
-    assert odd.ask("fields=text&export=csv").text == f"text\r\n'{sign}1\r\n1{sign}\r\n"
+    assert odd.read("fields=text&export=csv").text == f"text\r\n'{sign}1\r\n1{sign}\r\n"
 
 
 def test_an_empty_list_is_a_whole_file_in_every_format(admin: Client) -> None:

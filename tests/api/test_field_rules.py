@@ -54,9 +54,9 @@ def test_conditions_of_a_change_know_whether_a_secret_is_set(admin: Client) -> N
     note = field("note", "string")
     key["meta"]["conditions"] = [{"rule": {"kind": {"_eq": "api"}}, "required": True}]
     note["meta"] = {"conditions": [{"rule": {"key": {"_nnull": True}}, "required": True}]}
-    made = table(admin, field("kind", "string"), key, note)
-    made.add({"kind": "web", "key": "x", "note": "n"}, {"kind": "web"})
-    assert admin.patch(f"{made.path}/1", {"kind": "api"}).status == 200
-    assert admin.patch(f"{made.path}/2", {"kind": "api"}).status == 422
-    assert admin.patch(f"{made.path}/1", {"note": None}).status == 422
-    assert admin.patch(f"{made.path}/2", {"note": None}).status == 200
+    hooks = table(admin, field("kind", "string"), key, note)
+    hooks.add({"kind": "web", "key": "x", "note": "n"}, {"kind": "web"})
+    assert admin.patch(f"{hooks.path}/1", {"kind": "api"}).status == 200
+    assert admin.patch(f"{hooks.path}/2", {"kind": "api"}).status == 422
+    assert admin.patch(f"{hooks.path}/1", {"note": None}).status == 422
+    assert admin.patch(f"{hooks.path}/2", {"note": None}).status == 200

@@ -36,11 +36,11 @@ def test_a_new_item_keeps_the_rules_of_its_fields_and_is_told_all_that_it_breaks
 
 
 def test_a_change_is_held_to_the_rules_of_what_it_changes(shop: Table) -> None:
-    (made,) = shop.add({"code": "AB"})
-    path = f"{shop.path}/{made['id']}"
+    (item,) = shop.add({"code": "AB"})
+    path = f"{shop.path}/{item['id']}"
     assert shop.api.patch(path, {"price": -1}).codes == ["FAILED_VALIDATION"]
     assert shop.api.patch(path, {"free": False}).status == 200
-    assert shop.api.patch(shop.path, {"keys": [made["id"]], "data": {"code": "x"}}).codes == [
+    assert shop.api.patch(shop.path, {"keys": [item["id"]], "data": {"code": "x"}}).codes == [
         "FAILED_VALIDATION"
     ]
 
@@ -53,14 +53,14 @@ def test_a_condition_makes_a_field_required(shop: Table) -> None:
 
 
 def test_rules_see_presets_and_what_fills_itself(stage: Stage, admin: Client) -> None:
-    asked = {"conditions": [{"rule": {"free": {"_eq": True}}, "required": True}]}
+    required_when_free = {"conditions": [{"rule": {"free": {"_eq": True}}, "required": True}]}
     reason = field("reason", "string")
-    made = field("made", "uuid", special="uuid")
+    identifier = field("made", "uuid", special="uuid")
     code = field("code", "string", default_value="a")
-    reason["meta"] = asked
+    reason["meta"] = required_when_free
     code["meta"] = {"validation": {"_in": ["a", "b"]}}
-    made["meta"] |= asked | {"validation": {"_nnull": True}}
-    things = table(admin, reason, made, code, field("free", "boolean"))
+    identifier["meta"] |= required_when_free | {"validation": {"_nnull": True}}
+    things = table(admin, reason, identifier, code, field("free", "boolean"))
     gift, free, wrong = (
         member(stage, may(things.name, "free", "reason", action="create", presets=presets))
         for presets in ({"reason": "gift"}, {"free": True}, {"code": "c"})
@@ -139,14 +139,14 @@ def test_a_condition_reads_whatever_an_item_holds(stage: Stage, admin: Client) -
 def test_what_a_default_computes_is_not_tried_and_does_not_lack(
     stage: Stage, admin: Client
 ) -> None:
-    asked = {"conditions": [{"rule": {"free": {"_eq": True}}, "required": True}]}
+    required_when_free = {"conditions": [{"rule": {"free": {"_eq": True}}, "required": True}]}
     moment = field("moment", "timestamp", default_value="now()")
     key = field("key", "uuid")
     key["schema"] = {"default_value": "gen_random_uuid()"}
-    moment["meta"] = asked | {"validation": {"_lte": "$NOW"}}
-    key["meta"] = asked | {"validation": {"_nnull": True}}
+    moment["meta"] = required_when_free | {"validation": {"_lte": "$NOW"}}
+    key["meta"] = required_when_free | {"validation": {"_nnull": True}}
     word = field("word", "string")
-    word["meta"] = asked | {"validation": {"_regex": "^[a-z]$"}}
+    word["meta"] = required_when_free | {"validation": {"_regex": "^[a-z]$"}}
     things = table(admin, moment, key, word, field("free", "boolean"))
     stage.execute(f"ALTER TABLE {things.name} ALTER word SET DEFAULT lower('A')")
     assert [item["word"] for item in things.add({}, {"free": True})] == ["a", "a"]

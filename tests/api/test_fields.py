@@ -11,7 +11,7 @@ import pytest
 
 from cms.config import Config
 from tests.client import Client
-from tests.things import Json, Table, field, furnished, table
+from tests.things import Json, Table, field, table, template_with
 
 _numbers = itertools.count()
 
@@ -55,7 +55,7 @@ TYPES = [*dict.fromkeys(name for name, _, _ in DEFAULTS if name != "dateTime"), 
 
 @pytest.fixture(scope="module")
 def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
-    with furnished(settings, make_database, template, furnish=make_things) as name:
+    with template_with(settings, make_database, template, fill=make_things) as name:
         yield name
 
 
@@ -336,10 +336,10 @@ def test_unknown_fields_are_not_found(admin: Client) -> None:
 
 
 def test_all_fields_of_all_collections_are_listed(admin: Client) -> None:
-    places = [(record["collection"], record["field"]) for record in admin.get("/fields").data]
-    assert ("things", "id") in places
-    assert ("system_users", "email") in places
-    assert not any(collection == "system_sessions" for collection, _ in places)
+    names = [(record["collection"], record["field"]) for record in admin.get("/fields").data]
+    assert ("things", "id") in names
+    assert ("system_users", "email") in names
+    assert not any(collection == "system_sessions" for collection, _ in names)
 
 
 def test_fields_of_system_collections_are_described_and_never_change(admin: Client) -> None:

@@ -14,14 +14,14 @@ import pytest
 from cms.config import Config
 from cms.structure import indexes
 from tests.client import Client
-from tests.things import Table, field, furnished, table
+from tests.things import Table, field, table, template_with
 
 TYPES = "string text uuid integer bigInteger float decimal boolean date time datetime timestamp json csv hash binary"
 
 
 @pytest.fixture(scope="module")
 def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
-    with furnished(settings, make_database, template, furnish=make_things) as name:
+    with template_with(settings, make_database, template, fill=make_things) as name:
         yield name
 
 

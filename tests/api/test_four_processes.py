@@ -40,8 +40,8 @@ class Process:
 def serve(pipe: Connection, config: Config, token: str) -> None:
     public = Client(create_app(config))
     admin = public.bearing(token)
-    while (asked := pipe.recv()) is not None:
-        method, path, body, anonymous = asked
+    while (request := pipe.recv()) is not None:
+        method, path, body, anonymous = request
         pipe.send((public if anonymous else admin).send(method, path, body))
 
 
@@ -136,11 +136,11 @@ def test_a_permission_that_is_deleted_or_changed_is_so_for_every_process(
     assert statuses(processes, path, anonymous=True) == {403}
     for number in range(ROUNDS):
         changer = processes[number % PROCESSES]
-        made = changer.send("POST", "/permissions", {**permission, "fields": ["kept"]}).data["id"]
+        key = changer.send("POST", "/permissions", {**permission, "fields": ["kept"]}).data["id"]
         assert items(processes, path, anonymous=True) == [[{"kept": "k"}]] * PROCESSES
-        assert changer.send("PATCH", f"/permissions/{made}", {"fields": ["old"]}).status == 200
+        assert changer.send("PATCH", f"/permissions/{key}", {"fields": ["old"]}).status == 200
         assert items(processes, path, anonymous=True) == [[{"old": "o"}]] * PROCESSES
-        assert changer.send("DELETE", f"/permissions/{made}").status == 204
+        assert changer.send("DELETE", f"/permissions/{key}").status == 204
         assert statuses(processes, path, anonymous=True) == {403}
 
 

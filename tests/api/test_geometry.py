@@ -23,10 +23,10 @@ from tests.things import Stage, Table, field, staged, table
 
 pytestmark = pytest.mark.release
 
-PLACES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+PROGRAM_FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 WITH_POSTGIS = [
     postgis
-    for postgis in PLACES
+    for postgis in PROGRAM_FOLDERS
     if Path(f"/usr/share/postgresql/{postgis.parent.name}/extension/postgis.control").exists()
 ]
 _numbers = itertools.count()

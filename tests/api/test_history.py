@@ -34,7 +34,7 @@ def test_a_create_leaves_an_activity_and_a_revision_with_the_new_row(admin: Clie
     )
     me = admin.get("/users/me").data["id"]
     sent = {"title": 'a "b"', "made": "2024-01-02T03:04:05Z"}
-    made = admin.send(
+    item = admin.send(
         "POST", books.path, sent, **{"User-Agent": "tests/1", "Origin": "http://here"}
     ).data
     (act,) = acts(admin, books.name)
@@ -42,7 +42,7 @@ def test_a_create_leaves_an_activity_and_a_revision_with_the_new_row(admin: Clie
     assert (act["action"], act["user"], act["item"], act["comment"]) == ("create", me, "1", None)
     assert (act["ip"], act["user_agent"], act["origin"]) == ("127.0.0.1", "tests/1", "http://here")
     assert act["timestamp"] > "2020"
-    assert revision["data"] == revision["delta"] == made
+    assert revision["data"] == revision["delta"] == item
     assert (revision["activity"], revision["item"], revision["parent"]) == (act["id"], "1", None)
 
 
@@ -150,10 +150,10 @@ def test_tables_that_nobody_spoke_of_have_a_history(stage: Stage, admin: Client)
     stage.execute(
         'CREATE TABLE odd (code text PRIMARY KEY, "n%{0}" integer, "item" text, "data" text)'
     )
-    made = admin.post("/items/odd", {"code": "x y", "n%{0}": 5, "item": "i", "data": "d"}).data
+    item = admin.post("/items/odd", {"code": "x y", "n%{0}": 5, "item": "i", "data": "d"}).data
     admin.patch("/items/odd/x%20y", {"item": "j"})
     first, second = revisions(admin, "odd")
-    assert (first["item"], first["data"]) == ("x y", made)
+    assert (first["item"], first["data"]) == ("x y", item)
     assert second["delta"] == {"item": "j"}
 
 
@@ -213,9 +213,9 @@ def test_nested_writes_name_the_revision_of_the_write_around_them(admin: Client)
 
 
 def test_a_list_that_stays_as_it_is_leaves_nothing(admin: Client) -> None:
-    made = admin.post("/items/posts", {"title": "p", "steps": [{"text": "a"}, {"text": "b"}]}).data
+    post = admin.post("/items/posts", {"title": "p", "steps": [{"text": "a"}, {"text": "b"}]}).data
     before = len(acts(admin, "steps"))
-    admin.patch(f"/items/posts/{made['id']}", {"steps": made["steps"]})
+    admin.patch(f"/items/posts/{post['id']}", {"steps": post["steps"]})
     assert len(acts(admin, "steps")) == before
 
 
@@ -251,31 +251,31 @@ def test_a_revision_can_be_sent_back(admin: Client) -> None:
 def test_a_field_that_becomes_a_secret_leaves_the_revisions(
     admin: Client, change: list[Json]
 ) -> None:
-    made = table(admin, field("code", "string"), field("note", "json"))
-    made.add({"code": "swordfish", "note": {"b": 1, "a": [2]}})
-    admin.patch(f"{made.path}/1", {"code": "stingray"})
-    asked = {"filter[collection]": made.name, "sort": "id", "fields": "data,delta"}
+    notes = table(admin, field("code", "string"), field("note", "json"))
+    notes.add({"code": "swordfish", "note": {"b": 1, "a": [2]}})
+    admin.patch(f"{notes.path}/1", {"code": "stingray"})
+    params = {"filter[collection]": notes.name, "sort": "id", "fields": "data,delta"}
     for step in change:
         field_of = "pin" if step != change[0] and "field" in change[0] else "code"
-        assert admin.patch(f"/fields/{made.name}/{field_of}", step).status == 200
+        assert admin.patch(f"/fields/{notes.name}/{field_of}", step).status == 200
     note = {"b": 1, "a": [2]}
-    assert [revision["delta"] for revision in admin.get("/revisions", **asked).data] == [
+    assert [revision["delta"] for revision in admin.get("/revisions", **params).data] == [
         {"id": 1, "note": note},
         {},
     ]
-    assert [revision["data"] for revision in admin.get("/revisions", **asked).data] == [
+    assert [revision["data"] for revision in admin.get("/revisions", **params).data] == [
         {"id": 1, "note": note}
     ] * 2
 
 
 def test_revisions_follow_the_name_of_a_field_and_forget_a_deleted_one(admin: Client) -> None:
-    made = table(admin, field("code", "string"), field("note", "string"))
-    made.add({"code": "one", "note": "swordfish"})
-    admin.patch(f"{made.path}/1", {"code": "two"})
-    admin.patch(f"/fields/{made.name}/code", {"field": "pin"})
-    admin.delete(f"/fields/{made.name}/note")
-    admin.post(f"/fields/{made.name}", {"field": "note", "type": "string"})
-    asked = {"filter[collection]": made.name, "sort": "id", "fields": "id,data,delta"}
-    first, second = admin.get("/revisions", **asked).data
+    notes = table(admin, field("code", "string"), field("note", "string"))
+    notes.add({"code": "one", "note": "swordfish"})
+    admin.patch(f"{notes.path}/1", {"code": "two"})
+    admin.patch(f"/fields/{notes.name}/code", {"field": "pin"})
+    admin.delete(f"/fields/{notes.name}/note")
+    admin.post(f"/fields/{notes.name}", {"field": "note", "type": "string"})
+    params = {"filter[collection]": notes.name, "sort": "id", "fields": "id,data,delta"}
+    first, second = admin.get("/revisions", **params).data
     assert (first["data"], second["delta"]) == ({"id": 1, "pin": "one"}, {"pin": "two"})
     assert admin.post(f"/utils/revert/{first['id']}").data == {"id": 1, "pin": "one", "note": None}

@@ -38,7 +38,7 @@ def post(api: Client, path: str, body: Any, key: str) -> Answer:
 
 
 def count(things: Table) -> int:
-    count: int = things.ask("aggregate[count]=*").data[0]["count"]
+    count: int = things.read("aggregate[count]=*").data[0]["count"]
     return count
 
 

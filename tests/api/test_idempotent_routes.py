@@ -14,7 +14,7 @@ from falcon.inspect import inspect_routes
 from cms.config import Config
 from tests.api.test_tfa import SECRET, code
 from tests.client import Answer, Client
-from tests.files.forms import BOUNDARY, House, form, house
+from tests.files.forms import BOUNDARY, FileService, file_service, form
 from tests.files.sources import Source, source
 from tests.members import new_role
 from tests.people import PASSWORD, Outbox, login, outbox, person
@@ -39,13 +39,13 @@ class Example:
 
 @dataclass(frozen=True)
 class RouteSetup:
-    house: House
+    files: FileService
     mails: Outbox
     server: Source
 
     @property
     def admin(self) -> Client:
-        return self.house.admin
+        return self.files.admin
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +60,10 @@ def setup(
         mails = stack.enter_context(outbox())
         server = stack.enter_context(source())
         folder = tmp_path_factory.mktemp("files")
-        made = house(settings, folder, make_database, template, import_ip_allow_list=allowed)
-        yield RouteSetup(stack.enter_context(made), mails, server)
+        files = file_service(
+            settings, folder, make_database, template, import_ip_allow_list=allowed
+        )
+        yield RouteSetup(stack.enter_context(files), mails, server)
 
 
 def items(setup: RouteSetup) -> Example:
@@ -132,7 +134,7 @@ def from_elsewhere(setup: RouteSetup) -> Example:
 
 def permission(setup: RouteSetup) -> Example:
     body = {
-        "role": new_role(setup.house.stage),
+        "role": new_role(setup.files.stage),
         "collection": table(setup.admin).name,
         "action": "read",
         "fields": ["*"],
@@ -142,12 +144,12 @@ def permission(setup: RouteSetup) -> Example:
 
 def invite(setup: RouteSetup) -> Example:
     return Example(
-        "/users/invite", {"email": "invited@example.com", "role": new_role(setup.house.stage)}
+        "/users/invite", {"email": "invited@example.com", "role": new_role(setup.files.stage)}
     )
 
 
 def accept(setup: RouteSetup) -> Example:
-    role = new_role(setup.house.stage)
+    role = new_role(setup.files.stage)
     assert (
         setup.admin.post("/users/invite", {"email": "accepts@example.com", "role": role}).status
         == 204
@@ -155,7 +157,7 @@ def accept(setup: RouteSetup) -> Example:
     return Example(
         "/users/invite/accept",
         {"token": setup.mails.token, "password": PASSWORD},
-        setup.house.stage.anonymous,
+        setup.files.stage.anonymous,
     )
 
 
@@ -164,16 +166,16 @@ def register(setup: RouteSetup) -> Example:
     return Example(
         "/users/register",
         {"email": "new@example.com", "password": PASSWORD},
-        setup.house.stage.anonymous,
+        setup.files.stage.anonymous,
     )
 
 
 def second_factor(call: str) -> Callable[[RouteSetup], Example]:
     def make(setup: RouteSetup) -> Example:
-        anonymous = setup.house.stage.anonymous
-        held = SECRET if call == "disable" else None
-        otp = {"otp": code(steps=-1)} if held else {}
-        answer = login(anonymous, person(setup.house.stage, tfa_secret=held), **otp)
+        anonymous = setup.files.stage.anonymous
+        secret = SECRET if call == "disable" else None
+        otp = {"otp": code(steps=-1)} if secret else {}
+        answer = login(anonymous, person(setup.files.stage, tfa_secret=secret), **otp)
         user = anonymous.bearing(answer.data["access_token"])
         return Example(f"/users/me/tfa/{call}", {"secret": SECRET, "otp": code()}, user)
 
@@ -181,8 +183,8 @@ def second_factor(call: str) -> Callable[[RouteSetup], Example]:
 
 
 def recovery_codes(setup: RouteSetup) -> Example:
-    anonymous = setup.house.stage.anonymous
-    answer = login(anonymous, person(setup.house.stage, tfa_secret=SECRET), otp=code())
+    anonymous = setup.files.stage.anonymous
+    answer = login(anonymous, person(setup.files.stage, tfa_secret=SECRET), otp=code())
     user = anonymous.bearing(answer.data["access_token"])
     return Example("/users/me/tfa/recovery-codes", {"password": PASSWORD}, user)
 
@@ -215,7 +217,7 @@ EXAMPLES: dict[str, Callable[[RouteSetup], Example]] = {
 
 
 def test_every_route_that_takes_post_is_here(setup: RouteSetup) -> None:
-    routes = inspect_routes(setup.house.stage.anonymous.app)
+    routes = inspect_routes(setup.files.stage.anonymous.app)
     posting = {
         route.path
         for route in routes
@@ -251,7 +253,7 @@ def _traces(setup: RouteSetup) -> Any:
     """Return what every call leaves something of: the history, mails,
     files, the counter of the structure.
     """
-    count = setup.house.stage.value(
+    count = setup.files.stage.value(
         "SELECT (SELECT count(*) FROM system_activity) + (SELECT structure FROM system_version)"
     )
-    return count, len(setup.mails.mails), len(setup.house.contents()), len(setup.server.seen)
+    return count, len(setup.mails.mails), len(setup.files.contents()), len(setup.server.seen)

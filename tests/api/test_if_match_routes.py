@@ -41,24 +41,24 @@ def comment(stage: Stage) -> str:
     return f"/comments/{stage.admin.post('/comments', body).data['id']}"
 
 
-def made(path: str, body: Mapping[str, object]) -> Callable[[Stage], str]:
+def posted_to(path: str, body: Mapping[str, object]) -> Callable[[Stage], str]:
     return lambda stage: f"{path}/{stage.admin.post(path, body).data['id']}"
 
 
 def permission(stage: Stage) -> str:
     body = {"role": new_role(stage), "collection": table(stage.admin).name, "action": "read"}
-    return made("/permissions", body)(stage)
+    return posted_to("/permissions", body)(stage)
 
 
 CHANGES: dict[str, tuple[Callable[[Stage], str], dict[str, object]]] = {
     "/comments/{key}": (comment, {"comment": "Better."}),
-    "/folders/{key}": (made("/folders", {"name": "a"}), {"name": "b"}),
+    "/folders/{key}": (posted_to("/folders", {"name": "a"}), {"name": "b"}),
     "/items/{collection}/{key}": (item, {"name": "b"}),
     "/permissions/{key}": (permission, {"fields": ["id"]}),
-    "/roles/{key}": (made("/roles", {"name": "a"}), {"name": "b"}),
+    "/roles/{key}": (posted_to("/roles", {"name": "a"}), {"name": "b"}),
     "/settings": (lambda stage: "/settings", {"project_name": "b"}),
     "/users/me": (lambda stage: "/users/me", {"title": "b"}),
-    "/users/{key}": (made("/users", {"title": "a"}), {"title": "b"}),
+    "/users/{key}": (posted_to("/users", {"title": "a"}), {"title": "b"}),
 }
 
 

@@ -61,15 +61,15 @@ def things(stage: Stage) -> Table:
 @pytest.fixture
 def make_things(things: Table, stage: Stage, settings: Config) -> Iterator[Callable[..., Table]]:
     """Make the same collection's table through an application of its own, with other settings."""
-    made: list[Client] = []
+    clients: list[Client] = []
 
     def make(**changes: Any) -> Table:
         app = create_app(replace(settings, database_url=stage.dsn, database_pool_size=2, **changes))
-        made.append(Client(app).bearing(admin_token(settings, stage.dsn)))
-        return Table(made[-1], things.name)
+        clients.append(Client(app).bearing(admin_token(settings, stage.dsn)))
+        return Table(clients[-1], things.name)
 
     yield make
-    for client in made:
+    for client in clients:
         client.close()
 
 

@@ -115,14 +115,14 @@ def test_an_export_of_all_rows_holds_all_that_belongs_to_them(admin: Client, for
     children.add(*[{"parent": 1}] * 150)
     exported = parents.get(export=form, limit=-1).text
     assert send(parents, exported, form=form).data == {"created": 0, "updated": 1}
-    assert children.ask("filter[parent]=1&aggregate[count]=*").data == [{"count": 150}]
+    assert children.read("filter[parent]=1&aggregate[count]=*").data == [{"count": 150}]
     for query, number in (
         ("", 100),
         ("limit=-1&deep[children][_limit]=100", 100),
         ("limit=-1", 150),
     ):
         for opened in ("children", "children.id"):
-            text = parents.ask(f"export=jsonl&fields={opened}&{query}").text
+            text = parents.read(f"export=jsonl&fields={opened}&{query}").text
             assert len(json.loads(text)["children"]) == number
 
 

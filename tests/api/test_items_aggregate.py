@@ -96,7 +96,7 @@ def sales(admin: Client) -> Table:
 def test_aggregates_answer_an_array_with_exact_numbers(
     sales: Table, query_string: str, expected: str
 ) -> None:
-    assert sales.ask(query_string).text == f'{{"data":{expected}}}'
+    assert sales.read(query_string).text == f'{{"data":{expected}}}'
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_aggregates_answer_an_array_with_exact_numbers(
 def test_groups_stand_beside_their_aggregates(
     sales: Table, query_string: str, expected: list[Json]
 ) -> None:
-    assert sales.ask(query_string).data == expected
+    assert sales.read(query_string).data == expected
 
 
 def test_counts_beside_aggregates_are_of_items(sales: Table) -> None:
-    answer = sales.ask("aggregate[count]=*&groupBy=shop&meta=*&filter[shop]=a&limit=1")
+    answer = sales.read("aggregate[count]=*&groupBy=shop&meta=*&filter[shop]=a&limit=1")
     assert answer.body == {
         "data": [{"shop": "a", "count": 2}],
         "meta": {"total_count": 4, "filter_count": 2},
@@ -178,18 +178,18 @@ def test_counts_beside_aggregates_are_of_items(sales: Table) -> None:
     ],
 )
 def test_what_cannot_be_summed_or_grouped_is_refused(sales: Table, query_string: str) -> None:
-    answer = sales.ask(query_string)
+    answer = sales.read(query_string)
     assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"]), answer.text
 
 
 def test_a_group_and_an_aggregate_of_the_same_name_are_refused(admin: Client) -> None:
     odd = table(admin, field("count", "integer"), field("at", "date"), field("at_year", "integer"))
-    assert odd.ask("groupBy=count&aggregate[count]=*").codes == ["INVALID_QUERY"]
-    assert odd.ask("groupBy=at_year,year(at)").codes == ["INVALID_QUERY"]
+    assert odd.read("groupBy=count&aggregate[count]=*").codes == ["INVALID_QUERY"]
+    assert odd.read("groupBy=at_year,year(at)").codes == ["INVALID_QUERY"]
 
 
 def test_floats_beyond_their_range_are_told_and_not_a_fault(admin: Client) -> None:
     wide = table(admin, field("f", "float"))
     wide.add({"f": 1.7e308}, {"f": 1.7e308})
-    answer: Any = wide.ask("aggregate[sum]=f")
+    answer: Any = wide.read("aggregate[sum]=f")
     assert answer.status in (200, 400)

@@ -160,7 +160,7 @@ def nested(depth: int) -> str:
     ],
 )
 def test_a_query_that_is_too_much_or_wrong_is_refused(notes: Table, query_string: str) -> None:
-    answer = notes.ask(query_string)
+    answer = notes.read(query_string)
     assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"]), answer.text
     assert len(answer.text) < 10_000
 
@@ -175,20 +175,20 @@ def test_half_a_letter_in_a_query_string_is_no_fault(notes: Table) -> None:
         "=&=;",
         "filter[t=1",
     ):
-        assert notes.ask(query_string).status == 200, query_string
+        assert notes.read(query_string).status == 200, query_string
 
 
 @pytest.mark.parametrize(
     "name", ['it"s', "a'b", "100%", "%s", "a;DROP TABLE x", "👩", "{0}", "$1", "a\\b", "*", ""]
 )
 def test_an_odd_name_of_a_field_is_refused_wherever_it_stands(notes: Table, name: str) -> None:
-    asked: list[dict[str, Any]] = [
+    queries: list[dict[str, Any]] = [
         {"filter": {name: {"_eq": 1}}},
         {"groupBy": [name]},
         {"aggregate": {"min": name or "x"}},
         {"sort": [name]},
     ]
-    for query in [*asked, {"fields": [name]}] if name not in ("*", "") else asked:
+    for query in [*queries, {"fields": [name]}] if name not in ("*", "") else queries:
         answer = notes.api.search(notes.path, query)
         if name or "filter" in query:
             assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"]), query

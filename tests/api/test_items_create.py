@@ -25,15 +25,15 @@ def test_an_array_makes_items_in_its_order_whatever_fields_they_name(admin: Clie
         {"pages": None, "title": "b"},
         {"title": "c"},
     ]
-    made = books.add(*sent)
-    assert [(item["title"], item["pages"]) for item in made] == [
+    items = books.add(*sent)
+    assert [(item["title"], item["pages"]) for item in items] == [
         ("a", 7),
         (None, 2),
         (None, 7),
         ("b", None),
         ("c", 7),
     ]
-    assert sorted(item["id"] for item in made) == [1, 2, 3, 4, 5]
+    assert sorted(item["id"] for item in items) == [1, 2, 3, 4, 5]
 
 
 def test_an_empty_array_makes_nothing(admin: Client) -> None:
@@ -42,10 +42,10 @@ def test_an_empty_array_makes_nothing(admin: Client) -> None:
 
 def test_fields_of_the_query_string_shape_what_is_answered(admin: Client) -> None:
     books = table(admin, field("title", "string"), field("pages", "integer"))
-    made = admin.post(
+    answer = admin.post(
         f"{books.path}?fields=title&alias[length]=pages&fields=length", {"title": "a", "pages": 3}
     )
-    assert made.data == {"title": "a", "length": 3}
+    assert answer.data == {"title": "a", "length": 3}
     for query in (
         "fields=nothing",
         "fields=id&alias[a]=nothing",
@@ -155,21 +155,21 @@ def test_special_fields_fill_themselves_whatever_is_sent(admin: Client) -> None:
         field("maker", "uuid", special="user-created"),
         field("changed", "timestamp", special="date-updated"),
     )
-    made = books.add(
+    item = books.add(
         {"made": "2000-01-01T00:00:00Z", "maker": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"}
     )[0]
-    assert made["made"] > "2020"
-    assert made["day"] == made["made"][:10]
-    assert made["maker"] == me["id"]
-    assert len(made["key"]) == 36
-    assert made["changed"] is None
+    assert item["made"] > "2020"
+    assert item["day"] == item["made"][:10]
+    assert item["maker"] == me["id"]
+    assert len(item["key"]) == 36
+    assert item["changed"] is None
 
 
 def test_ten_thousand_items_are_a_handful_of_statements(admin: Client) -> None:
     books = table(admin, field("n", "integer"))
-    made = admin.post(f"{books.path}?fields=n", [{"n": n} for n in range(10_000)]).data
-    assert [item["n"] for item in made] == list(range(10_000))
-    assert books.ask("aggregate[count]=*").data == [{"count": 10_000}]
+    items = admin.post(f"{books.path}?fields=n", [{"n": n} for n in range(10_000)]).data
+    assert [item["n"] for item in items] == list(range(10_000))
+    assert books.read("aggregate[count]=*").data == [{"count": 10_000}]
 
 
 def test_only_tables_of_the_users_own_take_items(stage: Stage) -> None:
@@ -200,8 +200,8 @@ def test_automatic_keys_follow_the_order_of_the_items_whatever_fields_they_name(
     admin: Client,
 ) -> None:
     things = table(admin, field("a", "string"), field("b", "string"))
-    made = things.add({"a": "1"}, {"b": "2"}, {}, {"a": "4"}, {"id": 50}, {"b": "6"})
-    assert [item["id"] for item in made] == [1, 2, 3, 4, 50, 5]
+    items = things.add({"a": "1"}, {"b": "2"}, {}, {"a": "4"}, {"id": 50}, {"b": "6"})
+    assert [item["id"] for item in items] == [1, 2, 3, 4, 50, 5]
 
 
 @pytest.mark.parametrize("code", ["45000", "P0001", "23000", "ZZ123"])

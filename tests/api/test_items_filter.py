@@ -334,14 +334,14 @@ def test_filters_in_brackets(things: Table, query_string: str, expected: list[in
 
 
 def test_another_operand_is_not_parsed_anew(things: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = "filter[id][_gte]={}&filter[a_string][_contains]=an&fields=id"
-    assert things.column("id", asked.format(1)) == [2]
+    query_string = "filter[id][_gte]={}&filter[a_string][_contains]=an&fields=id"
+    assert things.column("id", query_string.format(1)) == [2]
     monkeypatch.setattr(
         "cms.query.language.query_parser.parse_filter", lambda *args: pytest.fail("it is parsed")
     )
-    assert things.column("id", asked.format(2)) == [2]
-    assert things.column("id", asked.format(3)) == []
-    fault = things.ask(asked.format("much")).errors[0]
+    assert things.column("id", query_string.format(2)) == [2]
+    assert things.column("id", query_string.format(3)) == []
+    fault = things.read(query_string.format("much")).errors[0]
     assert (fault["code"], fault["message"].count("much")) == ("INVALID_QUERY", 0)
 
 

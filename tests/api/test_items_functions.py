@@ -75,7 +75,7 @@ def test_functions_filter_sort_and_group(things: Table) -> None:
     assert things.column("id", "filter[year(day)][_in]=2023,2025") == []
     assert things.column("id", "filter[count(list)][_gte]=0&sort=-count(list)") == [1, 3]
     assert things.column("id", "filter[count(tags)][_null]=true") == [3]
-    assert things.ask("groupBy=count(tags)&aggregate[count]=*").data == [
+    assert things.read("groupBy=count(tags)&aggregate[count]=*").data == [
         {"tags_count": 0, "count": 1},
         {"tags_count": 3, "count": 1},
         {"tags_count": None, "count": 1},
@@ -101,7 +101,7 @@ def test_a_function_can_have_another_name(things: Table) -> None:
     ],
 )
 def test_a_function_that_does_not_fit_is_refused(things: Table, query_string: str) -> None:
-    answer = things.ask(query_string)
+    answer = things.read(query_string)
     assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"]), answer.text
 
 
@@ -114,4 +114,4 @@ def test_nothing_can_be_learned_of_a_secret_through_a_function(admin: Client) ->
         "sort=year(born)",
         "groupBy=year(born)",
     ):
-        assert safe.ask(query_string).codes == ["INVALID_QUERY"], query_string
+        assert safe.read(query_string).codes == ["INVALID_QUERY"], query_string

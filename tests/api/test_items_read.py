@@ -65,7 +65,7 @@ def test_an_item_that_the_filter_leaves_out_is_not_found(books: Table) -> None:
     ],
 )
 def test_fields_name_what_is_shown(books: Table, query_string: str, keys: list[str]) -> None:
-    assert [list(item) for item in books.ask(query_string).data] == [keys, keys]
+    assert [list(item) for item in books.read(query_string).data] == [keys, keys]
 
 
 @pytest.mark.parametrize(
@@ -92,25 +92,25 @@ def test_fields_name_what_is_shown(books: Table, query_string: str, keys: list[s
 def test_a_wrong_field_alias_or_meta_is_refused_and_told(
     books: Table, query_string: str, reason: str
 ) -> None:
-    answer = books.ask(query_string)
+    answer = books.read(query_string)
     assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
     assert reason in answer.errors[0]["message"]
 
 
 def test_counts_stand_beside_the_data(books: Table) -> None:
-    assert books.ask("meta=total_count,filter_count&filter[id]=1&limit=0").body == {
+    assert books.read("meta=total_count,filter_count&filter[id]=1&limit=0").body == {
         "data": [],
         "meta": {"total_count": 2, "filter_count": 1},
     }
-    assert books.ask("meta=*&search=Emma&fields=id").body["meta"] == {
+    assert books.read("meta=*&search=Emma&fields=id").body["meta"] == {
         "total_count": 2,
         "filter_count": 1,
     }
-    assert books.ask("meta=filter_count&filter[id]=7").body == {
+    assert books.read("meta=filter_count&filter[id]=7").body == {
         "data": [],
         "meta": {"filter_count": 0},
     }
-    assert books.ask("meta[]=total_count").body["meta"] == {"total_count": 2}
+    assert books.read("meta[]=total_count").body["meta"] == {"total_count": 2}
 
 
 def test_an_unknown_collection_is_not_found_by_an_administrator_and_forbidden_to_others(
@@ -155,9 +155,9 @@ def test_columns_and_tables_of_any_name_are_read(stage: Stage) -> None:
     stage.execute(f'CREATE TABLE "ta ble%;" (id serial PRIMARY KEY, {columns})')
     odd = Table(stage.admin, "ta ble%;")
     path = "/items/ta%20ble%25%3B"
-    made = odd.api.post(path, dict.fromkeys(NAMES, "x")).data
-    assert made == {"id": 1, **dict.fromkeys(NAMES, "x")}
-    assert odd.api.patch(f"{path}/1", {"100%": "y", 'it"s': "z"}).data == made | {
+    item = odd.api.post(path, dict.fromkeys(NAMES, "x")).data
+    assert item == {"id": 1, **dict.fromkeys(NAMES, "x")}
+    assert odd.api.patch(f"{path}/1", {"100%": "y", 'it"s': "z"}).data == item | {
         "100%": "y",
         'it"s': "z",
     }

@@ -100,7 +100,7 @@ def test_without_the_extension_accents_count_and_everything_else_is_the_same(
 
 def test_search_and_filter_both_hold(things: Table) -> None:
     assert things.column("id", "search=creme&filter[id][_gt]=1") == [2]
-    assert things.ask("search=creme&meta=*&limit=1").body["meta"] == {
+    assert things.read("search=creme&meta=*&limit=1").body["meta"] == {
         "total_count": 5,
         "filter_count": 2,
     }
@@ -127,4 +127,4 @@ def test_where_nothing_can_be_searched_nothing_is_found(stage: Stage) -> None:
 
 def test_too_long_or_wrong_a_word_is_refused(things: Table) -> None:
     for query_string in (f"search={'x' * 1001}", "search[a]=b", "search[]=a", "search=%00"):
-        assert things.ask(query_string).codes == ["INVALID_QUERY"], query_string
+        assert things.read(query_string).codes == ["INVALID_QUERY"], query_string

@@ -38,14 +38,14 @@ def test_it_reads_as_its_defaults_while_there_is_no_item(site: Table) -> None:
 
 def test_the_defaults_are_shaped_like_the_item(site: Table) -> None:
     assert site.get(fields="size,title").data == {"size": 3, "title": "it's new"}
-    assert site.ask("fields=nothing").status == 400
+    assert site.read("fields=nothing").status == 400
 
 
 def test_a_patch_makes_the_item_and_then_changes_it(site: Table) -> None:
-    made = site.api.patch(site.path, {"title": "a"}).data
-    assert (made["title"], made["size"]) == ("a", 3)
+    item = site.api.patch(site.path, {"title": "a"}).data
+    assert (item["title"], item["size"]) == ("a", 3)
     changed = site.api.patch(f"{site.path}?fields=id,title,size", {"size": 4}).data
-    assert changed == {"id": made["id"], "title": "a", "size": 4}
+    assert changed == {"id": item["id"], "title": "a", "size": 4}
     assert site.get(fields="title,size").data == {"title": "a", "size": 4}
     assert site.get(limit=0, page=7, fields="title").data == {"title": "a"}
     assert site.api.search(site.path, {"fields": ["title"], "offset": 3}).data == {"title": "a"}
@@ -88,15 +88,15 @@ def test_one_that_has_changed_since_refuses_a_whole_batch(admin: Client) -> None
 
     unmade = admin.get(about.path).headers["etag"]
     assert batch(admin, change("one", unmade)).data[0]["title"] == "one"
-    made = admin.get(about.path).headers["etag"]
+    etag = admin.get(about.path).headers["etag"]
     answer = batch(admin, op("read", about.name), change("two", unmade))
     assert (answer.status, answer.codes, answer.errors[0]["operation"]) == (
         412,
         ["PRECONDITION_FAILED"],
         1,
     )
-    assert batch(admin, change("two", made), change("three", made)).status == 412
-    assert batch(admin, change("two", made), change("three", "*")).data[1]["title"] == "three"
+    assert batch(admin, change("two", etag), change("three", etag)).status == 412
+    assert batch(admin, change("two", etag), change("three", "*")).data[1]["title"] == "three"
     assert [fault["field"] for fault in batch(admin, change("four", 5)).errors] == ["if_match"]
     people = op("update", "people", data=[{"id": 1}], if_match="*")
     assert [fault["field"] for fault in batch(admin, people).errors] == ["if_match"]

@@ -148,7 +148,7 @@ def test_page_zero_and_a_page_out_of_range_are_refused(books: Table) -> None:
         "limit[a]=1",
         "limit=1&limit=2",
     ):
-        assert set(books.ask(query_string).codes) == {"INVALID_QUERY"}, query_string
+        assert set(books.read(query_string).codes) == {"INVALID_QUERY"}, query_string
 
 
 def test_nobody_who_says_nothing_gets_more_than_a_hundred(admin: Client) -> None:

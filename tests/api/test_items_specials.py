@@ -15,9 +15,9 @@ from tests.things import Json, Stage, field, table
 
 def test_new_items_get_the_next_places_in_the_manual_order(admin: Client) -> None:
     things = table(admin, field("rank", "integer"), field("a", "string"), sort_field="rank")
-    assert [made["rank"] for made in things.add({"a": "x"})] == [1]
-    assert [made["rank"] for made in things.add({"a": "y"}, {"a": "z"})] == [2, 3]
-    assert [made["rank"] for made in things.add({"rank": 10}, {"a": "w"}, {})] == [10, 5, 6]
+    assert [item["rank"] for item in things.add({"a": "x"})] == [1]
+    assert [item["rank"] for item in things.add({"a": "y"}, {"a": "z"})] == [2, 3]
+    assert [item["rank"] for item in things.add({"rank": 10}, {"a": "w"}, {})] == [10, 5, 6]
     assert admin.post(things.path, {}).data["rank"] == 11
     assert admin.post(things.path, {"rank": None}).data["rank"] is None
 
@@ -79,16 +79,16 @@ def test_passwords_are_hashed_before_the_transaction_opens(
     hashed = passwords.hashed
     transaction = Database.transaction
 
-    def hashed_told(text: str) -> str:
+    def noting_hashed(text: str) -> str:
         happened.append("hashed")
         return hashed(text)
 
-    def transaction_told(self: Database) -> Any:
+    def noting_transaction(self: Database) -> Any:
         happened.append("opened")
         return transaction(self)
 
-    monkeypatch.setattr(passwords, "hashed", hashed_told)
-    monkeypatch.setattr(Database, "transaction", transaction_told)
+    monkeypatch.setattr(passwords, "hashed", noting_hashed)
+    monkeypatch.setattr(Database, "transaction", noting_transaction)
     sent: Json = {"code": "a", "next": {"code": "b"}}
     assert admin.post(f"{doors.path}?fields=code", sent).data == {"code": "**********"}
     assert admin.patch(doors.path, {"keys": [1], "data": sent}).status == 200
@@ -195,13 +195,13 @@ def test_texts_and_numbers_of_other_tables_are_cast_as_their_fields_say(
         ("open", "cast-boolean"),
     ):
         assert admin.patch(f"/fields/older/{name}", {"meta": {"special": [special]}}).status == 200
-    made = {"id": 1, "told": {"a": [1, "b"]}, "ready": True, "open": False, "tags": "x"}
-    assert admin.post("/items/older", made).data == made
+    older = {"id": 1, "told": {"a": [1, "b"]}, "ready": True, "open": False, "tags": "x"}
+    assert admin.post("/items/older", older).data == older
     assert stage.value("SELECT (told, ready, open)::text FROM older") == '("{""a"":[1,""b""]}",1,0)'
     assert admin.get("/items/older", **{"filter[ready]": "true", "fields": "told"}).data == [
         {"told": {"a": [1, "b"]}}
     ]
-    assert admin.patch("/items/older/1", {"ready": False, "told": []}).data == made | {
+    assert admin.patch("/items/older/1", {"ready": False, "told": []}).data == older | {
         "ready": False,
         "told": [],
     }

@@ -145,15 +145,15 @@ def values(admin: Client) -> Table:
 def test_a_value_comes_back_as_it_should_from_create_and_from_read(
     values: Table, kind: str, sent: str, answered: str
 ) -> None:
-    made = values.api.send(
+    created = values.api.send(
         "POST", f"{values.path}?fields=id,a_{kind}", raw=f'{{"a_{kind}":{sent}}}'
     )
-    assert made.status == 200, made.text
-    key = made.data["id"]
+    assert created.status == 200, created.text
+    key = created.data["id"]
     one = values.api.get(f"{values.path}/{key}?fields=a_{kind}")
-    listed = values.ask(f"fields=a_{kind}&filter[id]={key}")
-    for answer in (made, one, listed):
-        assert f'"a_{kind}":{answered}' in answer.text, answer.text
+    listed = values.read(f"fields=a_{kind}&filter[id]={key}")
+    for answer in (created, one, listed):
+        assert f'"a_{kind}":{answered}' in answer.text, answer
 
 
 @pytest.mark.parametrize(("kind", "sent", "code"), REFUSED)
@@ -167,10 +167,10 @@ def test_a_wrong_value_is_refused_with_its_field(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_null_is_null_for_every_type(values: Table, kind: str) -> None:
-    made = values.add({f"a_{kind}": None})[0]
-    assert made[f"a_{kind}"] is None
-    assert values.column("id", f"filter[id]={made['id']}&filter[a_{kind}][_null]=true") == [
-        made["id"]
+    item = values.add({f"a_{kind}": None})[0]
+    assert item[f"a_{kind}"] is None
+    assert values.column("id", f"filter[id]={item['id']}&filter[a_{kind}][_null]=true") == [
+        item["id"]
     ]
 
 
@@ -186,8 +186,8 @@ def test_a_json_null_in_a_json_field_is_null_in_sql_and_inside_a_value_it_is_a_v
 def test_a_text_of_almost_a_megabyte_comes_back_whole(values: Table) -> None:
     text = "é%'\\" * 150_000
     raw = json.dumps({"a_text": text}, ensure_ascii=False)
-    made = values.api.send("POST", values.path, raw=raw.encode()).data
-    assert values.api.get(f"{values.path}/{made['id']}").data["a_text"] == text
+    item = values.api.send("POST", values.path, raw=raw.encode()).data
+    assert values.api.get(f"{values.path}/{item['id']}").data["a_text"] == text
 
 
 def test_a_decimal_keeps_to_its_precision_and_scale(admin: Client) -> None:
@@ -210,8 +210,8 @@ def test_a_concealed_value_is_masked_and_its_mask_leaves_it_alone(
     admin: Client, stage: Stage
 ) -> None:
     people = table(admin, field("pin", "string", special="conceal"), field("word", "hash"))
-    made = people.add({"pin": "1234", "word": "w"}, {})
-    assert [(item["pin"], item["word"]) for item in made] == [
+    members = people.add({"pin": "1234", "word": "w"}, {})
+    assert [(item["pin"], item["word"]) for item in members] == [
         ("**********", "**********"),
         (None, None),
     ]
@@ -241,11 +241,11 @@ def test_columns_of_types_that_the_service_cannot_make_are_read_and_written(stag
         "mood": "sad",
     }
     sent |= {"address": "10.0.0.1/8", "span": "1 day", "numbers": [1, 2], "moment": "10:00:00+02"}
-    made = items.add(sent)[0]
-    assert made["small"] == 32767
-    assert made["single"] == 1.1
-    assert made["binary_json"] == {"a": 2, "b": 1}
-    assert [made[name] for name in ("mood", "address", "span", "numbers")] == [
+    item = items.add(sent)[0]
+    assert item["small"] == 32767
+    assert item["single"] == 1.1
+    assert item["binary_json"] == {"a": 2, "b": 1}
+    assert [item[name] for name in ("mood", "address", "span", "numbers")] == [
         "sad",
         "10.0.0.1/8",
         "P1D",
@@ -271,7 +271,7 @@ def test_values_that_json_does_not_have_read_as_null_or_text(stage: Stage) -> No
         -44,
         None,
     ]
-    assert Table(stage.admin, "strange").ask("aggregate[sum]=n&aggregate[max]=n,f").data == [
+    assert Table(stage.admin, "strange").read("aggregate[sum]=n&aggregate[max]=n,f").data == [
         {"sum": {"n": None}, "max": {"n": None, "f": None}}
     ]
 
@@ -289,9 +289,9 @@ KEYS: list[tuple[str, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "sent", "shown"), KEYS)
+@pytest.mark.parametrize(("kind", "sent", "answered"), KEYS)
 def test_a_key_of_any_type_is_created_changed_and_deleted(
-    stage: Stage, kind: str, sent: Any, shown: Any
+    stage: Stage, kind: str, sent: Any, answered: Any
 ) -> None:
     items = Table(stage.admin, f"keyed_by_{kind.partition('(')[0].replace(' ', '_')}")
     stage.execute(f"CREATE TABLE {items.name} (k {kind} PRIMARY KEY, v text)")
@@ -305,7 +305,7 @@ def test_a_key_of_any_type_is_created_changed_and_deleted(
         == "c"
     )
     assert items.column("v") == ["c"]
-    assert key == shown
+    assert key == answered
     assert items.api.delete(items.path, [sent]).status == 204
     assert items.column("v") == []
 

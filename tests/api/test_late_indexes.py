@@ -76,28 +76,28 @@ def test_a_build_that_fails_in_any_way_says_so_and_leaves_only_the_change(
 
 def test_the_history_has_the_index_as_the_answer_has(things: Client) -> None:
     changed = things.patch("/fields/things/a", {"schema": {"is_indexed": True}}).data
-    made = things.post(
+    record = things.post(
         "/fields/things", {"field": "c", "type": "string", "schema": {"is_indexed": True}}
     ).data
     things.post("/fields/things", {"field": "up", "type": "integer"})
     body = {"collection": "things", "field": "up", "related_collection": "things"}
     assert things.post("/relations", body).status == 200
-    asked = {
+    params = {
         "filter[collection]": "system_fields",
         "sort": "-id",
         "fields": "item,data,delta",
         "limit": 4,
     }
-    pointing, _, new, update = things.get("/revisions", **asked).data
+    pointing, _, new, update = things.get("/revisions", **params).data
     assert (update["item"], update["data"], update["delta"]) == (
         "things.a",
         changed,
         {"schema": {"is_indexed": True}},
     )
-    assert (new["item"], new["data"]) == ("things.c", made)
+    assert (new["item"], new["data"]) == ("things.c", record)
     assert (pointing["item"], pointing["delta"]["schema"]["is_indexed"]) == ("things.up", True)
     assert things.patch("/fields/things/a", {"schema": {"comment": "x"}}).status == 200
-    assert things.get("/revisions", **asked).data[0]["delta"] == {"schema": {"comment": "x"}}
+    assert things.get("/revisions", **params).data[0]["delta"] == {"schema": {"comment": "x"}}
 
 
 def test_builds_on_one_table_take_turns_and_all_succeed(things: Client, dsn: str) -> None:

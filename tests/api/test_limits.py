@@ -78,8 +78,8 @@ def test_a_limit_is_met_and_not_passed(things: Table, name: str) -> None:
 def test_a_limit_of_query_strings_is_met_and_not_passed(things: Table, name: str) -> None:
     limit = getattr(limits, name)
     make = IN_QUERY_STRINGS[name]
-    assert things.ask(make(limit)).status == 200
-    assert is_refused(things.ask(make(limit + 1)), limit)
+    assert things.read(make(limit)).status == 200
+    assert is_refused(things.read(make(limit + 1)), limit)
 
 
 @pytest.mark.parametrize("name", sorted(EVERY_LEVEL))

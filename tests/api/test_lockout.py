@@ -229,11 +229,11 @@ def test_a_hash_is_compared_once_for_everybody(
     is the same and so is the answer.
     """
     seen: list[str] = []
-    asked: list[str] = []
+    statements: list[str] = []
     fetch = Database.fetch_primary
 
     def recorded(database: Database, text: str, values: Sequence[object] = ()) -> list[Row]:
-        asked.append(text)
+        statements.append(text)
         return fetch(database, text, values)
 
     monkeypatch.setattr(Database, "fetch_primary", recorded)
@@ -258,7 +258,7 @@ def test_a_hash_is_compared_once_for_everybody(
     assert {answer.text for answer in answers} == {answers[0].text}
     assert [outcome(answer) for answer in answers] == [REFUSED] * len(emails)
     assert seen == ["wrong"] * len(emails)
-    assert asked == [statement("find_account"), statement("count_failed_login")] * len(emails)
+    assert statements == [statement("find_account"), statement("count_failed_login")] * len(emails)
 
 
 @pytest.mark.parametrize("status", ["draft", "invited", "archived"])

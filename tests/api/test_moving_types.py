@@ -91,18 +91,20 @@ def seen(answer: Answer) -> tuple[int, str]:
 @pytest.fixture
 def clients(make_client: Callable[..., Client], admin_token: str) -> list[Client]:
     """The administrator's clients of two applications on one database."""
-    made = [make_client(database_pool_size=6).bearing(admin_token) for _ in range(2)]
+    processes = [make_client(database_pool_size=6).bearing(admin_token) for _ in range(2)]
     for name, fields in COLLECTIONS.items():
         assert (
-            made[0]
+            processes[0]
             .post("/collections", {"collection": name, "schema": {}, "fields": fields})
             .status
             == 200
         )
     relation = {"collection": "things", "field": "owner", "related_collection": "owners"}
-    assert made[0].post("/relations", {**relation, "meta": {"one_field": "things"}}).status == 200
-    made[0].post("/items/things", {"name": "first"})
-    return made
+    assert (
+        processes[0].post("/relations", {**relation, "meta": {"one_field": "things"}}).status == 200
+    )
+    processes[0].post("/items/things", {"name": "first"})
+    return processes
 
 
 def make_type(dsn: str, name: str) -> None:
@@ -149,12 +151,12 @@ def test_what_is_refused_meanwhile_is_true_of_one_of_the_types(
     answers: Counter[tuple[str, int, str]] = Counter()
     ends = time.monotonic() + SECONDS
 
-    def ask(name: str, api: Client) -> None:
+    def read_on(name: str, api: Client) -> None:
         while time.monotonic() < ends:
             answers[(name, *seen(WORKS[name](api)))] += 1
 
     with moving(dsn), ThreadPoolExecutor(2 * len(WORKS)) as pool:
-        for done in [pool.submit(ask, name, api) for api in clients for name in WORKS]:
+        for done in [pool.submit(read_on, name, api) for api in clients for name in WORKS]:
             done.result()
     assert not {key for key in answers if key[1] != 503 and key[1:] not in true[key[0]]}
 

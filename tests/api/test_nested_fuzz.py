@@ -97,9 +97,11 @@ def listed(random: Random, collection: str, depth: int) -> object:
     ]
     if random.random() < 0.6:
         return elements
-    made = [item(random, collection, depth - 1) for _ in range(random.randrange(2) if depth else 0)]
+    new_items = [
+        item(random, collection, depth - 1) for _ in range(random.randrange(2) if depth else 0)
+    ]
     return {
-        "create": made,
+        "create": new_items,
         "update": elements,
         "delete": [random.randrange(1, 9)] if random.random() < 0.2 else [],
     }

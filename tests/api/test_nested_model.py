@@ -26,7 +26,7 @@ class Node:
 
 
 @dataclass
-class Model:
+class NodeModel:
     """Nodes by name, with keys as the database gave them; `random` makes
     payloads and `state` follows them.
     """
@@ -136,7 +136,7 @@ class Model:
         ]
 
 
-def made(admin: Client) -> tuple[Table, Table]:
+def make_tables(admin: Client) -> tuple[Table, Table]:
     nodes = table(
         admin, column("name", "string"), column("value", "integer"), column("above", "integer")
     )
@@ -161,8 +161,8 @@ def made(admin: Client) -> tuple[Table, Table]:
     return nodes, marks
 
 
-def shown(nodes: Table, far: str) -> dict[str, tuple[object, ...]]:
-    rows = nodes.ask(f"fields=name,value,above.name,marks.{far}.name&limit=-1").data
+def rows_by_name(nodes: Table, far: str) -> dict[str, tuple[object, ...]]:
+    rows = nodes.read(f"fields=name,value,above.name,marks.{far}.name&limit=-1").data
     return {
         row["name"]: (
             row["value"],
@@ -176,9 +176,9 @@ def shown(nodes: Table, far: str) -> dict[str, tuple[object, ...]]:
 @pytest.mark.release
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_written_is_what_was_meant(admin: Client, seed: int) -> None:
-    nodes, marks = made(admin)
+    nodes, marks = make_tables(admin)
     far = f"{marks.name}_id"
-    model = Model(Random(seed))
+    model = NodeModel(Random(seed))
     model.marks = {
         mark["name"]: mark["id"] for mark in marks.add(*({"name": f"m{n}"} for n in range(6)))
     }
@@ -193,8 +193,8 @@ def test_what_is_written_is_what_was_meant(admin: Client, seed: int) -> None:
         expected = {
             key: (n.value, n.above, sorted(n.marks.elements())) for key, n in model.state.items()
         }
-        assert shown(nodes, far) == expected, (step, sent)
-        model.keys = {row["name"]: row["id"] for row in nodes.ask("fields=id,name&limit=-1").data}
+        assert rows_by_name(nodes, far) == expected, (step, sent)
+        model.keys = {row["name"]: row["id"] for row in nodes.read("fields=id,name&limit=-1").data}
 
 
 def _renamed(value: object, far: str) -> object:

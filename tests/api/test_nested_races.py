@@ -82,7 +82,7 @@ def test_nested_writes_over_the_same_rows_all_pass(admin: Client) -> None:
     tags = [
         tag["id"] for tag in Table(admin, "tags").add({"name": "a"}, {"name": "b"}, {"name": "c"})
     ]
-    posts = [made["id"] for made in Table(admin, "posts").add({"title": "x"}, {"title": "y"})]
+    posts = [row["id"] for row in Table(admin, "posts").add({"title": "x"}, {"title": "y"})]
 
     def work(client: int) -> list[Answer]:
         random = Random(client)
@@ -109,9 +109,9 @@ def test_nested_writes_over_the_same_rows_all_pass(admin: Client) -> None:
 
 
 def test_rows_taken_to_and_fro_end_up_with_somebody(admin: Client) -> None:
-    posts = [made["id"] for made in Table(admin, "posts").add({}, {})]
+    posts = [item["id"] for item in Table(admin, "posts").add({}, {})]
     comments = [
-        made["id"] for made in Table(admin, "comments").add(*({"text": str(n)} for n in range(4)))
+        row["id"] for row in Table(admin, "comments").add(*({"text": str(n)} for n in range(4)))
     ]
 
     def work(client: int) -> list[Answer]:
@@ -135,7 +135,7 @@ def test_rows_taken_to_and_fro_end_up_with_somebody(admin: Client) -> None:
 
 def test_a_row_that_somebody_takes_meanwhile_is_not_dropped(admin: Client, dsn: str) -> None:
     here, there = (
-        made["id"] for made in Table(admin, "posts").add({"comments": [{"text": "a"}]}, {})
+        row["id"] for row in Table(admin, "posts").add({"comments": [{"text": "a"}]}, {})
     )
     (comment,) = item(admin, f"posts/{here}", "comments")["comments"]
     answers: list[Answer] = []

@@ -52,9 +52,9 @@ def test_others_are_told_of_the_collections_that_they_know_only(
 
 
 def test_a_key_that_is_in_no_list_is_told(admin: Client) -> None:
-    made = admin.post("/items/posts", {}).data["id"]
+    post = admin.post("/items/posts", {}).data["id"]
     for word in ("delete", "update"):
-        (error,) = admin.patch(f"/items/posts/{made}", {"comments": {word: [999]}}).errors
+        (error,) = admin.patch(f"/items/posts/{post}", {"comments": {word: [999]}}).errors
         assert (error["code"], error["collection"], error["field"], error["value"]) == (
             "INVALID_FOREIGN_KEY",
             "comments",
@@ -62,5 +62,5 @@ def test_a_key_that_is_in_no_list_is_told(admin: Client) -> None:
             999,
         )
         assert error["path"] == ["comments", word, 0]
-    (error,) = admin.patch(f"/items/posts/{made}", {"comments": {"delete": ["x"]}}).errors
+    (error,) = admin.patch(f"/items/posts/{post}", {"comments": {"delete": ["x"]}}).errors
     assert (error["field"], error["value"], error["path"]) == ("id", "x", ["comments", "delete", 0])

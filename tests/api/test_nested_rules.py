@@ -209,11 +209,11 @@ def test_a_list_is_put_in_order_by_whom_its_order_is_hidden_from(stage: Stage) -
     relation = {"collection": rows.name, "field": "list", "related_collection": lists.name}
     meta = {"one_field": "rows", "sort_field": "place"}
     assert admin.post("/relations", {**relation, "meta": meta}).status == 200
-    (made,) = lists.add({"rows": [{}, {}]})
+    (item,) = lists.add({"rows": [{}, {}]})
     writer = member(
         stage,
         *(may(lists.name, action=action) for action in ("read", "update")),
         *(may(rows.name, "id", "list", action=action) for action in ("read", "update")),
     )
-    assert writer.patch(f"{lists.path}/{made['id']}", {"rows": made["rows"][::-1]}).status == 200
+    assert writer.patch(f"{lists.path}/{item['id']}", {"rows": item["rows"][::-1]}).status == 200
     assert rows.column("place", "sort=id") == [2, 1]

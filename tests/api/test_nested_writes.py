@@ -34,39 +34,39 @@ def refused(
 
 
 def test_an_object_at_a_to_one_field_is_created(admin: Client) -> None:
-    made = admin.post(
+    item = admin.post(
         "/items/posts?fields=title,author.name", {"title": "a", "author": {"name": "Ann"}}
     ).data
-    assert made == {"title": "a", "author": {"name": "Ann"}}
+    assert item == {"title": "a", "author": {"name": "Ann"}}
 
 
 def test_an_object_with_a_key_that_is_there_is_changed_and_linked(admin: Client) -> None:
     ann = admin.post("/items/people", {"name": "Bea", "pin": "1"}).data["id"]
-    made = admin.post(
+    author = admin.post(
         "/items/posts?fields=author.*", {"author": {"id": ann, "name": "Beata"}}
     ).data["author"]
-    assert (made["id"], made["name"], made["pin"]) == (ann, "Beata", "1")
+    assert (author["id"], author["name"], author["pin"]) == (ann, "Beata", "1")
 
 
 def test_an_object_with_a_key_that_is_not_there_is_created_with_it(admin: Client) -> None:
-    made = admin.post(
+    item = admin.post(
         "/items/posts?fields=author.id", {"author": {"id": 7001, "name": "Chosen"}}
     ).data
-    assert made == {"author": {"id": 7001}}
+    assert item == {"author": {"id": 7001}}
 
 
 def test_a_key_and_null_are_what_they_always_were(admin: Client) -> None:
     key = admin.post("/items/people", {"name": "Cy"}).data["id"]
-    made = post(admin, author=key)
-    assert item(admin, f"posts/{made}", "author") == {"author": key}
-    assert admin.patch(f"/items/posts/{made}", {"author": None}).data["author"] is None
+    post_key = post(admin, author=key)
+    assert item(admin, f"posts/{post_key}", "author") == {"author": key}
+    assert admin.patch(f"/items/posts/{post_key}", {"author": None}).data["author"] is None
 
 
 def test_the_same_object_for_several_rows_is_one_row(admin: Client) -> None:
     key = admin.post("/items/people", {"name": "Di"}).data["id"]
     sent = [{"author": {"id": key, "name": "D1"}}, {"author": {"id": key, "name": "D2"}}]
-    made = admin.post("/items/posts?fields=author.id,author.name", sent).data
-    assert made == [{"author": {"id": key, "name": "D2"}}] * 2
+    posts = admin.post("/items/posts?fields=author.id,author.name", sent).data
+    assert posts == [{"author": {"id": key, "name": "D2"}}] * 2
     sent = [{"author": {"id": key, "boss": {"name": "D0"}}}, {"author": {"id": key, "boss": None}}]
     assert (
         admin.post("/items/posts?fields=author.boss", sent).data == [{"author": {"boss": None}}] * 2
@@ -79,8 +79,8 @@ def test_self_relations_go_up_and_down(admin: Client) -> None:
         "boss": {"name": "top", "boss": {"name": "very top"}},
         "staff": [{"name": "low"}],
     }
-    made = admin.post("/items/people?fields=name,boss.name,boss.boss.name,staff.name", sent).data
-    assert made == {
+    person = admin.post("/items/people?fields=name,boss.name,boss.boss.name,staff.name", sent).data
+    assert person == {
         "name": "mid",
         "boss": {"name": "top", "boss": {"name": "very top"}},
         "staff": [{"name": "low"}],
@@ -241,10 +241,10 @@ def test_many_to_many_rows_hold_to_one_objects(admin: Client) -> None:
             {"tags_id": {"id": tag + 50_000, "name": "keyed"}},
         ]
     }
-    made = admin.post("/items/posts?fields=id,tags.id,tags.tags_id.name", sent).data
-    assert [link["tags_id"]["name"] for link in made["tags"]] == ["old", "new", "keyed"]
-    first, second, _ = (link["id"] for link in made["tags"])
-    path = f"/items/posts/{made['id']}?fields=tags.id,tags.tags_id.name"
+    post_item = admin.post("/items/posts?fields=id,tags.id,tags.tags_id.name", sent).data
+    assert [link["tags_id"]["name"] for link in post_item["tags"]] == ["old", "new", "keyed"]
+    first, second, _ = (link["id"] for link in post_item["tags"])
+    path = f"/items/posts/{post_item['id']}?fields=tags.id,tags.tags_id.name"
     changed = admin.patch(
         path, {"tags": [second, {"id": first, "tags_id": {"id": tag, "name": "renamed"}}]}
     ).data
@@ -266,23 +266,23 @@ def test_many_to_any_rows_say_to_which_collection_they_lead(admin: Client) -> No
         {"kind": "notes", "item": NOTE},
     ]
     fields = "id,sections.id,sections.kind,sections.sort,sections.item:headings.title,sections.item:notes.text"
-    made = admin.post(f"/items/posts?fields={fields}", {"sections": sections}).data
-    assert [row["item"] for row in made["sections"]] == [
+    page = admin.post(f"/items/posts?fields={fields}", {"sections": sections}).data
+    assert [row["item"] for row in page["sections"]] == [
         {"title": "H"},
         {"text": "N"},
         {"text": "N"},
     ]
-    assert [row["sort"] for row in made["sections"]] == [1, 2, 3]
+    assert [row["sort"] for row in page["sections"]] == [1, 2, 3]
     changes = {
-        "update": [{"id": made["sections"][1]["id"], "item": {"code": NOTE, "text": "changed"}}]
+        "update": [{"id": page["sections"][1]["id"], "item": {"code": NOTE, "text": "changed"}}]
     }
-    changed = admin.patch(f"/items/posts/{made['id']}?fields={fields}", {"sections": changes}).data
+    changed = admin.patch(f"/items/posts/{page['id']}?fields={fields}", {"sections": changes}).data
     assert [row["item"].get("text") for row in changed["sections"]] == [
         None,
         "changed",
         "changed",
     ]
-    section = made["sections"][0]["id"]
+    section = page["sections"][0]["id"]
     assert admin.patch(
         f"/items/sections/{section}?fields=item:headings.title", {"item": {"title": "own"}}
     ).data == {"item": {"title": "own"}}
@@ -387,15 +387,15 @@ def test_a_thousand_tags_are_a_handful_of_statements(
     with counted(monkeypatch) as few:
         admin.post("/items/posts?fields=id", sent(2))
     with counted(monkeypatch) as many:
-        made = admin.post("/items/posts?fields=id", sent(1000)).data["id"]
+        post_key = admin.post("/items/posts?fields=id", sent(1000)).data["id"]
     assert len(many) == len(few) <= 7
-    rows = item(admin, f"posts/{made}", "tags.id&deep[tags][_limit]=-1")["tags"]
+    rows = item(admin, f"posts/{post_key}", "tags.id&deep[tags][_limit]=-1")["tags"]
     assert len(rows) == 1000
     renamed = [{"id": row["id"], "tags_id": {"name": "again"}} for row in rows[:900]]
     with counted(monkeypatch) as changes:
-        admin.patch(f"/items/posts/{made}?fields=id", {"tags": renamed})
+        admin.patch(f"/items/posts/{post_key}?fields=id", {"tags": renamed})
     assert len(changes) <= 11
-    assert len(item(admin, f"posts/{made}", "tags.id&deep[tags][_limit]=-1")["tags"]) == 900
+    assert len(item(admin, f"posts/{post_key}", "tags.id&deep[tags][_limit]=-1")["tags"]) == 900
 
 
 # Tables of the users' own
@@ -420,10 +420,10 @@ def test_a_relation_may_point_to_another_unique_column(stage: Stage, admin: Clie
     )
     meta = {"one_field": "towns"}
     assert admin.patch("/relations/towns/land", {"meta": meta}).status == 200
-    made = admin.post(
+    city = admin.post(
         "/items/towns?fields=name,land.code", {"name": "Bern", "land": {"code": "CH"}}
     ).data
-    assert made == {"name": "Bern", "land": {"code": "CH"}}
+    assert city == {"name": "Bern", "land": {"code": "CH"}}
     land = admin.post(
         "/items/lands?fields=id,towns.name", {"code": "AT", "towns": [{"name": "Wien"}]}
     ).data
@@ -454,10 +454,10 @@ def test_rows_with_text_keys_are_found_by_them(stage: Stage, admin: Client) -> N
     )
     assert admin.patch("/relations/jars/shelf", {"meta": {"one_field": "jars"}}).status == 200
     odd = 'a "b", {c} \\d %s NULL'
-    made = admin.post(
+    item_written = admin.post(
         "/items/shelves?fields=*", {"name": odd, "jars": [{"label": 'x",\\'}, {"label": "NULL"}]}
     ).data
-    assert made == {"name": odd, "jars": ["NULL", 'x",\\']}
+    assert item_written == {"name": odd, "jars": ["NULL", 'x",\\']}
     assert admin.patch("/items/shelves", [{"name": odd, "jars": ["NULL"]}]).data[0]["jars"] == [
         "NULL"
     ]
@@ -474,8 +474,8 @@ def test_a_singleton_takes_related_items(admin: Client) -> None:
     relation = {"collection": "site", "field": "welcome", "related_collection": "posts"}
     assert admin.post("/relations", relation).status == 200
     for title in ("hello", "again"):
-        made = admin.patch("/items/site?fields=welcome.title", {"welcome": {"title": title}}).data
-        assert made == {"welcome": {"title": title}}
+        site = admin.patch("/items/site?fields=welcome.title", {"welcome": {"title": title}}).data
+        assert site == {"welcome": {"title": title}}
     assert admin.patch("/items/site", {"welcome": {"title": ["x"]}}).errors[0]["path"] == [
         "welcome",
         "title",

@@ -23,8 +23,8 @@ def new_user(admin: Client, **values: object) -> dict[str, object]:
 
 
 def test_a_user_is_made_logs_in_and_is_shown_without_secrets(stage: Stage, admin: Client) -> None:
-    made = new_user(admin, email="new@example.com", password=PASSWORD, first_name="Nora")
-    assert (made["password"], made["first_name"], made["status"]) == (
+    user = new_user(admin, email="new@example.com", password=PASSWORD, first_name="Nora")
+    assert (user["password"], user["first_name"], user["status"]) == (
         "**********",
         "Nora",
         "active",
@@ -62,13 +62,13 @@ def test_what_a_user_cannot_be_is_refused_with_its_place(
 
 def test_a_static_token_is_kept_as_a_digest(stage: Stage, admin: Client) -> None:
     token = "a-static-token-for-tests"
-    made = new_user(admin, role=None, token=token)
-    assert made["token"] == "**********"
-    assert stage.anonymous.bearing(token).get("/users/me").data["id"] == made["id"]
-    assert stage.value(f"SELECT token FROM system_users WHERE id = '{made['id']}'") != token
-    assert admin.patch(f"/users/{made['id']}", {"token": "**********"}).status == 200
+    user = new_user(admin, role=None, token=token)
+    assert user["token"] == "**********"
+    assert stage.anonymous.bearing(token).get("/users/me").data["id"] == user["id"]
+    assert stage.value(f"SELECT token FROM system_users WHERE id = '{user['id']}'") != token
+    assert admin.patch(f"/users/{user['id']}", {"token": "**********"}).status == 200
     assert stage.anonymous.bearing(token).get("/users/me").status == 200
-    admin.patch(f"/users/{made['id']}", {"token": None})
+    admin.patch(f"/users/{user['id']}", {"token": None})
     assert stage.anonymous.bearing(token).get("/users/me").status == 401
 
 
@@ -87,12 +87,12 @@ def test_a_static_token_stops_while_its_user_is_not_active(
 def test_a_new_password_follows_the_policy_and_ends_other_sessions(
     stage: Stage, admin: Client
 ) -> None:
-    made = new_user(admin, email="policy@example.com", password=PASSWORD)
+    user = new_user(admin, email="policy@example.com", password=PASSWORD)
     one, other = (stage.anonymous.login("policy@example.com", PASSWORD) for _ in range(2))
     assert admin.patch("/settings", {"auth_password_policy": "/^.{12,}$/"}).status == 200
-    assert admin.patch(f"/users/{made['id']}", {"password": "short"}).codes == ["FAILED_VALIDATION"]
+    assert admin.patch(f"/users/{user['id']}", {"password": "short"}).codes == ["FAILED_VALIDATION"]
     assert one.get("/users/me").status == other.get("/users/me").status == 200
-    assert admin.patch(f"/users/{made['id']}", {"password": "long enough for it"}).status == 200
+    assert admin.patch(f"/users/{user['id']}", {"password": "long enough for it"}).status == 200
     assert one.get("/users/me").status == other.get("/users/me").status == 401
     assert admin.patch("/settings", {"auth_password_policy": None}).status == 200
 
@@ -101,7 +101,7 @@ def test_a_new_address_ends_other_sessions_and_not_the_one_that_set_it(
     stage: Stage, admin: Client
 ) -> None:
     role = new_role(stage, may("system_users"), may("system_users", "email", action="update"))
-    made = new_user(admin, email="old@example.com", password=PASSWORD, role=role)
+    user = new_user(admin, email="old@example.com", password=PASSWORD, role=role)
     one, other = (stage.anonymous.login("old@example.com", PASSWORD) for _ in range(2))
     assert (
         one.patch("/users/me", {"email": "newer@example.com"}).status
@@ -109,7 +109,7 @@ def test_a_new_address_ends_other_sessions_and_not_the_one_that_set_it(
         == 200
     )
     assert other.get("/users/me").codes == ["INVALID_TOKEN"]
-    assert admin.patch(f"/users/{made['id']}", {"email": "newest@example.com"}).status == 200
+    assert admin.patch(f"/users/{user['id']}", {"email": "newest@example.com"}).status == 200
     assert one.get("/users/me").codes == ["INVALID_TOKEN"]
 
 
@@ -129,9 +129,9 @@ def test_a_password_follows_the_policy_whatever_is_said_of_the_account_beside_it
     assert admin.patch("/settings", {"auth_password_policy": "/^.{8,}$/"}).status == 200
     try:
         for second in ("**********", "long enough"):
-            drafts = [{"author": {"id": me, "password": password}} for password in ("x", second)]
-            assert (second, caller.post(posts.path, drafts[:1]).status) == (second, 422)
-            assert caller.post(posts.path, drafts).status == (
+            bodies = [{"author": {"id": me, "password": password}} for password in ("x", second)]
+            assert (second, caller.post(posts.path, bodies[:1]).status) == (second, 422)
+            assert caller.post(posts.path, bodies).status == (
                 422 if second == "**********" else 200
             )
     finally:
@@ -173,8 +173,8 @@ def test_a_role_takes_networks_that_can_be_read(admin: Client) -> None:
     answer = admin.post("/roles", {"name": "x", "ip_access": ["10.0.0.0/8", "elsewhere"]})
     assert (answer.status, answer.errors[0]["path"]) == (422, ["ip_access", 1])
     assert admin.post("/roles", {"name": " "}).status == admin.post("/roles", {}).status == 422
-    made = admin.post("/roles", {"name": "x", "ip_access": ["10.0.0.0/8", "::1"]}).data
-    assert admin.delete(f"/roles/{made['id']}").status == 204
+    role = admin.post("/roles", {"name": "x", "ip_access": ["10.0.0.0/8", "::1"]}).data
+    assert admin.delete(f"/roles/{role['id']}").status == 204
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ def test_a_permission_that_could_not_be_applied_is_refused(
     answer = admin.post("/permissions", {**good, **body})
     assert answer.status == 422, answer.text
     assert stage.value("SELECT count(*) FROM system_permissions") == before
-    made = admin.post("/permissions", good).data
-    assert admin.patch(f"/permissions/{made['id']}", body).status == 422
+    permission = admin.post("/permissions", good).data
+    assert admin.patch(f"/permissions/{permission['id']}", body).status == 422
 
 
 def test_a_permission_is_in_force_at_the_next_request(stage: Stage, admin: Client) -> None:
@@ -214,16 +214,16 @@ def test_a_permission_is_in_force_at_the_next_request(stage: Stage, admin: Clien
     role = new_role(stage)
     caller = member_of(stage, role)
     assert caller.get(things.path).status == 403
-    made = admin.post(
+    answer = admin.post(
         "/permissions",
         {"role": role, "collection": things.name, "action": "read", "fields": ["size"]},
     )
     assert caller.get(things.path).data == [{"size": 1}, {"size": 2}]
     assert (
-        admin.patch(f"/permissions/{made.data['id']}", {"permissions": {"size": 2}}).status == 200
+        admin.patch(f"/permissions/{answer.data['id']}", {"permissions": {"size": 2}}).status == 200
     )
     assert caller.get(things.path).data == [{"size": 2}]
-    assert admin.delete(f"/permissions/{made.data['id']}").status == 204
+    assert admin.delete(f"/permissions/{answer.data['id']}").status == 204
     assert caller.get(things.path).status == 403
 
 

@@ -22,14 +22,14 @@ def tables(stage: Stage, sql: str) -> list[str]:
     return names
 
 
-def past(admin: Client, collection: str, **asked: str) -> list[Json]:
+def revisions(admin: Client, collection: str, **filters: str) -> list[Json]:
     """Return the revisions of a collection with their acts, in the order of the items."""
     params = {
         "filter[collection]": collection,
         "sort": "item,id",
         "limit": -1,
         "fields": "*,activity.*",
-        **asked,
+        **filters,
     }
     entries: list[Json] = admin.get("/revisions", **params).data
     return entries
@@ -38,7 +38,7 @@ def past(admin: Client, collection: str, **asked: str) -> list[Json]:
 def deletions(admin: Client, collection: str) -> dict[str, Json]:
     return {
         revision["item"]: revision
-        for revision in past(admin, collection)
+        for revision in revisions(admin, collection)
         if revision["activity"]["action"] == "delete"
     }
 
@@ -56,8 +56,8 @@ def test_rows_that_lose_what_they_point_to_have_a_change_in_the_history(
     me = admin.get("/users/me").data["id"]
     assert admin.delete(f"/items/{above}/1").status == 204
     assert admin.get(f"/items/{below}?fields=up").data == [{"up": None}, {"up": 2}]
-    made, changed, other = past(admin, below)
-    assert (made["activity"]["action"], other["item"]) == ("create", "2")
+    creation, changed, other = revisions(admin, below)
+    assert (creation["activity"]["action"], other["item"]) == ("create", "2")
     assert changed["data"] == {"id": 1, "up": None, "title": "t"}
     assert changed["delta"] == {"up": None}
     assert changed["parent"] == deletions(admin, above)["1"]["id"]
@@ -72,9 +72,9 @@ def test_rows_that_get_their_default_have_a_change_in_the_history(
     admin.post(f"/items/{above}", [{"id": 1}, {"id": 9}])
     admin.post(f"/items/{below}", {"id": 1, "up": 1})
     assert admin.delete(f"/items/{above}/1").status == 204
-    assert past(admin, below)[-1]["delta"] == {"up": 9}
+    assert revisions(admin, below)[-1]["delta"] == {"up": 9}
     assert admin.delete(f"/items/{above}/9").codes == ["INVALID_FOREIGN_KEY"]
-    assert len(past(admin, below)) == 2
+    assert len(revisions(admin, below)) == 2
 
 
 def test_rows_that_go_have_a_last_revision_each_under_the_one_above(
@@ -119,7 +119,9 @@ def test_a_tree_goes_with_all_that_hangs_on_it(stage: Stage, admin: Client) -> N
     parents = [gone[key]["parent"] for key in "123"]
     assert parents == [None, None, gone["2"]["id"]]
     changes = [
-        revision for revision in past(admin, tree) if revision["activity"]["action"] == "update"
+        revision
+        for revision in revisions(admin, tree)
+        if revision["activity"]["action"] == "update"
     ]
     assert [(revision["item"], revision["delta"], revision["parent"]) for revision in changes] == [
         ("4", {"twin": None}, gone["3"]["id"])
@@ -223,7 +225,7 @@ def test_keys_that_are_no_primary_keys_are_followed(stage: Stage, admin: Client)
         admin.post(f"/items/{name}", [{"code": 'a"b'}, {"code": None}])
     assert admin.delete(f"/items/{above}/1").status == 204
     revision = deletions(admin, above)["1"]["id"]
-    assert [(entry["delta"], entry["parent"]) for entry in past(admin, below)[1:2]] == [
+    assert [(entry["delta"], entry["parent"]) for entry in revisions(admin, below)[1:2]] == [
         ({"code": None}, revision)
     ]
     assert [entry["parent"] for entry in deletions(admin, last).values()] == [revision]
@@ -247,10 +249,10 @@ def test_a_collection_says_what_is_kept_of_it(
         admin.post(f"/items/{name}", {"id": 1, **({} if name == above else {"up": 1})})
     assert admin.delete(f"/items/{above}/1").status == 204
     acts = admin.get("/activity", **{"filter[collection]": below}).data
-    assert (len(acts), len(past(admin, below))) == expected
+    assert (len(acts), len(revisions(admin, below))) == expected
     root = deletions(admin, above)["1"]["id"]
     assert [revision["parent"] for revision in deletions(admin, last).values()] == [root]
-    assert past(admin, other)[-1]["parent"] == root
+    assert revisions(admin, other)[-1]["parent"] == root
 
 
 def test_rows_without_a_history_of_any_kind_are_left_to_the_database(
@@ -268,7 +270,7 @@ def test_rows_without_a_history_of_any_kind_are_left_to_the_database(
     assert admin.delete(f"/items/{above}/1").status == 204
     for name in (above, below, keyless):
         assert stage.value(f"SELECT count(*) FROM {name}") == 0
-    assert past(admin, below) == past(admin, keyless) == []
+    assert revisions(admin, below) == revisions(admin, keyless) == []
 
 
 def test_a_batch_and_a_query_tell_it_as_well(stage: Stage, admin: Client) -> None:
@@ -280,7 +282,9 @@ def test_a_batch_and_a_query_tell_it_as_well(stage: Stage, admin: Client) -> Non
     assert admin.delete(f"/items/{above}", {"query": {"filter": {"name": "x"}}}).status == 204
     gone = deletions(admin, above)
     changes = [
-        revision for revision in past(admin, below) if revision["activity"]["action"] == "update"
+        revision
+        for revision in revisions(admin, below)
+        if revision["activity"]["action"] == "update"
     ]
     assert [revision["parent"] for revision in changes] == [gone[key]["id"] for key in "123"]
 
@@ -305,7 +309,7 @@ def test_it_takes_no_right_and_tells_nothing(stage: Stage, admin: Client) -> Non
     assert (answer.status, answer.content) == (204, b"")
     assert {entry["collection"] for entry in caller.get("/revisions?limit=-1").data} == {above}
     assert {entry["collection"] for entry in caller.get("/activity?limit=-1").data} == {above}
-    assert past(admin, below)[-1]["delta"] == {"up": None}
+    assert revisions(admin, below)[-1]["delta"] == {"up": None}
     assert len(deletions(admin, last)) == 1
 
 
@@ -320,7 +324,7 @@ def test_stamps_stay_as_the_database_leaves_them(stage: Stage, admin: Client) ->
     admin.post(f"/items/{above}", {"id": 1})
     admin.post(f"/items/{below}", {"id": 1, "up": 1})
     assert admin.delete(f"/items/{above}/1").status == 204
-    last = past(admin, below)[-1]
+    last = revisions(admin, below)[-1]
     assert last["delta"] == {"up": None, "double": 0}
     assert last["data"] == {"id": 1, "up": None, "changed": None, "double": 0}
 
@@ -355,7 +359,7 @@ def test_what_goes_with_users_and_roles_is_told(stage: Stage, admin: Client) -> 
     stage.execute(f"INSERT INTO system_presets (role, collection) VALUES ('{role}', 'x')")
     assert admin.delete(f"/roles/{role}").status == 204
     gone = deletions(admin, "system_roles")[role]["id"]
-    changed = past(admin, "system_users", **{"filter[item]": user})[-1]
+    changed = revisions(admin, "system_users", **{"filter[item]": user})[-1]
     assert (changed["delta"], changed["parent"]) == ({"role": None}, gone)
     assert deletions(admin, "system_permissions")[str(number)]["parent"] == gone
     assert [revision["parent"] for revision in deletions(admin, "system_presets").values()] == [
@@ -367,7 +371,7 @@ def test_what_goes_with_users_and_roles_is_told(stage: Stage, admin: Client) -> 
     )
     assert admin.delete(f"/users/{user}").status == 204
     gone = deletions(admin, "system_users")[user]["id"]
-    files = past(admin, "system_files")
+    files = revisions(admin, "system_files")
     assert [revision["parent"] for revision in files] == [gone] * len(files)
     assert {name for revision in files for name in revision["delta"]} == {
         "uploaded_by",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.test_referential_history import POINTING, TWO, deletions, past, tables
+from tests.api.test_referential_history import POINTING, TWO, deletions, revisions, tables
 from tests.client import Client
 from tests.things import Stage
 
@@ -24,9 +24,9 @@ def test_a_list_that_deletes_what_it_leaves_out_tells_what_went_with_it(
     admin.post(f"/items/{above}", {"id": 1, "list": [{"id": 1}, {"id": 2}]})
     admin.post(f"/items/{last}", {"id": 1, "up": 1})
     assert admin.patch(f"/items/{above}/1", {"name": "x", "list": [2]}).status == 200
-    update = past(admin, above)[-1]
+    update = revisions(admin, above)[-1]
     removed = deletions(admin, below)["1"]
-    changed = past(admin, last)[-1]
+    changed = revisions(admin, last)[-1]
     assert (removed["parent"], changed["parent"], changed["delta"]) == (
         update["id"],
         removed["id"],
@@ -53,11 +53,11 @@ def test_what_goes_with_rows_of_a_list_that_leave_no_revision_names_the_write_ar
     admin.post(f"/items/{pointing}", {"id": 1, "up": 1})
     admin.post(f"/items/{last}", {"id": 1, "up": 1})
     assert admin.patch(f"/items/{above}/1", {"name": "x", "list": [2]}).status == 200
-    update = past(admin, above)[-1]
+    update = revisions(admin, above)[-1]
     assert (update["delta"], update["parent"]) == ({"name": "x"}, None)
-    assert past(admin, pointing)[-1]["parent"] == update["id"]
+    assert revisions(admin, pointing)[-1]["parent"] == update["id"]
     assert deletions(admin, last)["1"]["parent"] == update["id"]
-    assert past(admin, below) == []
+    assert revisions(admin, below) == []
 
 
 LISTED = (
@@ -93,20 +93,20 @@ def test_what_goes_by_the_list_of_a_to_one_object_names_the_nearest_write_with_a
     assert admin.patch(f"/items/{around}", sent).status == 200
     updates = {
         revision["item"]: revision["id"]
-        for revision in past(admin, around)
+        for revision in revisions(admin, around)
         if revision["activity"]["action"] == "update"
     }
     assert {key: gone["parent"] for key, gone in deletions(admin, last).items()} == updates
     changes = {
         revision["item"]: revision
-        for revision in past(admin, last)
+        for revision in revisions(admin, last)
         if revision["activity"]["action"] == "update"
     }
     assert {key: revision["parent"] for key, revision in changes.items()} == {
         "3": updates["1"],
         "4": updates["2"],
     }
-    assert past(admin, owner)[-1]["activity"]["action"] == "create"
+    assert revisions(admin, owner)[-1]["activity"]["action"] == "create"
 
 
 def test_what_goes_by_the_list_of_a_to_one_object_that_changes_names_that_one(
@@ -115,7 +115,7 @@ def test_what_goes_by_the_list_of_a_to_one_object_that_changes_names_that_one(
     owner, _, last, around = listed(stage, admin, None)
     body = {"name": "x", "one": {"id": 1, "name": "y", "list": [3]}}
     assert admin.patch(f"/items/{around}/1", body).status == 200
-    update = past(admin, owner, **{"filter[item]": "1"})[-1]
+    update = revisions(admin, owner, **{"filter[item]": "1"})[-1]
     assert (update["delta"], deletions(admin, last)["1"]["parent"]) == ({"name": "y"}, update["id"])
 
 
@@ -133,7 +133,7 @@ def test_what_goes_by_a_list_whose_owner_waits_for_a_new_row_names_the_owner(
 ) -> None:
     owner, _, last, _ = listed(stage, admin, accountability)
     assert admin.patch(f"/items/{owner}/1", {"best": 7, "list": [3, {"id": 7}]}).status == 200
-    update = past(admin, owner, **{"filter[item]": "1"})[-1]
+    update = revisions(admin, owner, **{"filter[item]": "1"})[-1]
     assert (update["delta"], update["parent"]) == ({"best": 7}, None)
     assert deletions(admin, last)["1"]["parent"] == update["id"]
-    assert past(admin, last, **{"filter[item]": "3"})[-1]["parent"] == update["id"]
+    assert revisions(admin, last, **{"filter[item]": "3"})[-1]["parent"] == update["id"]

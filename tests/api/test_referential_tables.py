@@ -9,7 +9,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cms.config import Config
-from tests.api.test_referential_history import deletions, past, tables
+from tests.api.test_referential_history import deletions, revisions, tables
 from tests.client import Client
 from tests.things import Json, Stage, admin_token
 
@@ -33,7 +33,7 @@ def changes(admin: Client, collection: str) -> list[tuple[str, Json, int]]:
     """
     updates = [
         revision
-        for revision in past(admin, collection)
+        for revision in revisions(admin, collection)
         if revision["activity"]["action"] == "update"
     ]
     return [(revision["item"], revision["delta"], revision["parent"]) for revision in updates]
@@ -54,7 +54,7 @@ def test_rows_of_partitions_go_and_change_like_any_others(stage: Stage, admin: C
     ]
     assert children["2"]["data"] == {"id": 2, "up": 11}
     assert changes(admin, last) == [(key, {"up": None}, children[key]["id"]) for key in "123"]
-    assert [len(past(admin, name)) for name in (above, below, last)] == [5, 7, 7]
+    assert [len(revisions(admin, name)) for name in (above, below, last)] == [5, 7, 7]
 
 
 def test_rows_of_partitions_lose_what_they_point_to(stage: Stage, admin: Client) -> None:
@@ -192,7 +192,7 @@ def test_rows_without_a_key_of_their_own_are_items_of_the_table_above(
     ]
     acts = admin.get("/activity", **{"filter[collection]": parent, "filter[action]": "update"}).data
     assert [act["item"] for act in acts] == ["2"]
-    assert past(admin, heir) == []
+    assert revisions(admin, heir) == []
 
 
 SHARED = (

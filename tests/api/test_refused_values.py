@@ -66,10 +66,10 @@ def test_a_new_and_a_changed_item(
         "path": [name],
         "rule": rule,
     }
-    places = ("collection", "field", "value", "path", "rule")
-    assert error_of(things.api.post(things.path, item), *places) == expected
+    names = ("collection", "field", "value", "path", "rule")
+    assert error_of(things.api.post(things.path, item), *names) == expected
     key = things.add({"name": "y", "stars": 3})[0]["id"]
-    assert error_of(things.api.patch(f"{things.path}/{key}", item), *places) == expected
+    assert error_of(things.api.patch(f"{things.path}/{key}", item), *names) == expected
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ import pytest
 from cms.config import Config
 from cms.structure import indexes
 from tests.client import Client
-from tests.things import field, furnished, table
+from tests.things import field, table, template_with
 
 
 @pytest.fixture(scope="module")
 def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
-    with furnished(settings, make_database, template, furnish=make_library) as name:
+    with template_with(settings, make_database, template, fill=make_library) as name:
         yield name
 
 
@@ -428,7 +428,7 @@ def test_items_may_point_to_system_collections_which_stay_as_they_are(library: C
         library.delete("/relations/system_users/role"),
         library.delete("/relations/system_roles/users"),
     ):
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
         assert "is fixed" in answer.errors[0]["reason"], answer
 
 

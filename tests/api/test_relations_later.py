@@ -11,12 +11,12 @@ import pytest
 from cms.config import Config
 from tests.api.test_relations import TO_TAGS, make_library, relate
 from tests.client import Client
-from tests.things import furnished
+from tests.things import template_with
 
 
 @pytest.fixture(scope="module")
 def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
-    with furnished(settings, make_database, template, furnish=make_library) as name:
+    with template_with(settings, make_database, template, fill=make_library) as name:
         yield name
 
 

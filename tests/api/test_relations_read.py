@@ -95,10 +95,10 @@ def content(stage: Stage) -> None:
 def read(admin: Client) -> Callable[[str], Any]:
     """Read `collection?query` and return the data."""
 
-    def ask(path: str) -> Any:
+    def read(path: str) -> Any:
         return admin.get(at(path)).data
 
-    return ask
+    return read
 
 
 P1 = {"id": 1, "body": "P1"}

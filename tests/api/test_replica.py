@@ -28,7 +28,7 @@ TITLE = {"title": {"_eq": "$CURRENT_USER.first_name"}}
 MINE = {"owner": {"_eq": "$CURRENT_USER.title"}}
 
 
-def furnish(admin: Client) -> None:
+def fill(admin: Client) -> None:
     assert admin.patch("/users/me", {"title": "top"}).status == 200
     fields = [field("owner", "string"), field("kind", "string"), field("above", "integer")]
     fields[1]["meta"] = {"validation": {"kind": {"_neq": "$CURRENT_USER.title"}}}
@@ -46,7 +46,7 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
     writes: a second one would never come.
     """
     with staged(settings, make_database, template) as before:
-        furnish(before.admin)
+        fill(before.admin)
         before.admin.close()
         before.side_door.close()
         replica = make_database(str(conninfo_to_dict(before.dsn)["dbname"]))

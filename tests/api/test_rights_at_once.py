@@ -23,7 +23,7 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databas
 
 
 @dataclass(frozen=True)
-class Desk:
+class RuledTables:
     stage: Stage
     people: Table
     posts: Table
@@ -59,7 +59,7 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(stage: Stage, admin: Client) -> Iterator[Desk]:
+def tables(stage: Stage, admin: Client) -> Iterator[RuledTables]:
     people = table(admin, field("name", "string"), field("rank", "integer"))
     posts = table(
         admin,
@@ -81,7 +81,7 @@ def desk(stage: Stage, admin: Client) -> Iterator[Desk]:
         }
         assert admin.post("/relations", relation).status == 200
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
-        yield Desk(stage, people, posts, notes, connection)
+        yield RuledTables(stage, people, posts, notes, connection)
 
 
 Rights = Callable[[str], list[Json]]
@@ -175,18 +175,21 @@ def comparable(answer: Answer) -> object:
 
 @pytest.mark.release
 @pytest.mark.parametrize("named", RIGHTS)
-def test_one_statement_comes_to_the_same_as_a_transaction(desk: Desk, named: str) -> None:
+def test_one_statement_comes_to_the_same_as_a_transaction(tables: RuledTables, named: str) -> None:
     caller = member(
-        desk.stage, *RIGHTS[named](desk.posts.name), may(desk.people.name), may(desk.notes.name)
+        tables.stage,
+        *RIGHTS[named](tables.posts.name),
+        may(tables.people.name),
+        may(tables.notes.name),
     )
     for method, path, payload in CALLS:
         outcomes = []
         for mode in (in_transactions, nullcontext):
-            desk.fresh()
-            before = desk.state()
+            tables.fresh()
+            before = tables.state()
             with mode():
-                answer = caller.send(method, desk.posts.path + path, payload)
-            after = desk.state()
+                answer = caller.send(method, tables.posts.path + path, payload)
+            after = tables.state()
             assert answer.status < 400 or after == before, "what is refused leaves nothing"
             outcomes.append((comparable(answer), after))
         assert outcomes[0] == outcomes[1], (method, path, payload)
@@ -203,11 +206,11 @@ ALONE = (
 
 @pytest.mark.parametrize("named", ALONE)
 def test_single_writes_under_rules_are_one_statement(
-    desk: Desk, named: str, monkeypatch: pytest.MonkeyPatch
+    tables: RuledTables, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caller = member(desk.stage, *RIGHTS[named](desk.posts.name))
-    path = desk.posts.path
-    desk.fresh()
+    caller = member(tables.stage, *RIGHTS[named](tables.posts.name))
+    path = tables.posts.path
+    tables.fresh()
     with counted(monkeypatch) as seen:
         assert caller.post(
             path, {"title": "new", "status": "draft", "author": 1, "note": "m"}
@@ -217,31 +220,35 @@ def test_single_writes_under_rules_are_one_statement(
 
 
 def test_the_deletion_of_what_nothing_points_to_is_one_statement(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    tables: RuledTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule = {"text": {"_neq": "kept"}}
     caller = member(
-        desk.stage, may(desk.notes.name), may(desk.notes.name, action="delete", permissions=rule)
+        tables.stage,
+        may(tables.notes.name),
+        may(tables.notes.name, action="delete", permissions=rule),
     )
-    desk.fresh()
+    tables.fresh()
     with counted(monkeypatch) as seen:
-        assert caller.delete(f"{desk.notes.path}/1").status == 204
+        assert caller.delete(f"{tables.notes.path}/1").status == 204
     assert seen == []
 
 
-def test_a_row_that_changes_while_a_write_waits_for_it_is_looked_at_again(desk: Desk) -> None:
-    caller = member(desk.stage, *RIGHTS["a field, and reads another"](desk.posts.name))
+def test_a_row_that_changes_while_a_write_waits_for_it_is_looked_at_again(
+    tables: RuledTables,
+) -> None:
+    caller = member(tables.stage, *RIGHTS["a field, and reads another"](tables.posts.name))
     for method, payload in (("PATCH", {"title": "new"}), ("DELETE", None)):
         for change, status in (
             ("status = 'live'", 403),
             ("title = 'z', status = 'live'", 404),
             ("note = 'n'", 200),
         ):
-            desk.fresh()
-            with psycopg.connect(desk.stage.dsn) as other, ThreadPoolExecutor(1) as thread:
-                other.execute(f'UPDATE "{desk.posts.name}" SET {change} WHERE id = 1'.encode())
-                waiting = thread.submit(caller.send, method, f"{desk.posts.path}/1", payload)
-                while not desk.stage.value(WAITING):
+            tables.fresh()
+            with psycopg.connect(tables.stage.dsn) as other, ThreadPoolExecutor(1) as thread:
+                other.execute(f'UPDATE "{tables.posts.name}" SET {change} WHERE id = 1'.encode())
+                waiting = thread.submit(caller.send, method, f"{tables.posts.path}/1", payload)
+                while not tables.stage.value(WAITING):
                     assert not waiting.done(), waiting.result().text
                 other.commit()
                 answer: Any = waiting.result()
@@ -249,16 +256,16 @@ def test_a_row_that_changes_while_a_write_waits_for_it_is_looked_at_again(desk: 
             assert answer.status == expected, (method, change, answer.text)
 
 
-def test_nobody_is_told_of_the_rule_that_refuses(desk: Desk) -> None:
-    desk.fresh()
-    caller = member(desk.stage, *RIGHTS["a field"](desk.posts.name))
-    answer = caller.post(desk.posts.path, {"title": "x", "status": "live"})
+def test_nobody_is_told_of_the_rule_that_refuses(tables: RuledTables) -> None:
+    tables.fresh()
+    caller = member(tables.stage, *RIGHTS["a field"](tables.posts.name))
+    answer = caller.post(tables.posts.path, {"title": "x", "status": "live"})
     assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
     assert answer.text == caller.get("/items/nowhere").text
 
 
 def both(
-    desk: Desk, caller: Client, *call: Any, fresh: Callable[[], object]
+    tables: RuledTables, caller: Client, *call: Any, fresh: Callable[[], object]
 ) -> tuple[Answer, Answer]:
     """Do a call on fresh rows in a transaction, and on fresh rows as it comes."""
     fresh()
@@ -269,9 +276,9 @@ def both(
 
 
 def test_keys_that_the_database_carries_on_are_carried_on_before_the_rule_is_tried(
-    desk: Desk,
+    tables: RuledTables,
 ) -> None:
-    desk.stage.execute(
+    tables.stage.execute(
         """
         CREATE TABLE parts (id integer PRIMARY KEY, code text UNIQUE);
         CREATE TABLE pieces (id integer PRIMARY KEY, part text REFERENCES parts (code) ON UPDATE CASCADE);
@@ -283,25 +290,27 @@ def test_keys_that_the_database_carries_on_are_carried_on_before_the_rule_is_tri
         "related_collection": "parts",
         "meta": {"one_field": "pieces"},
     }
-    assert desk.stage.admin.post("/relations", relation).status == 200
+    assert tables.stage.admin.post("/relations", relation).status == 200
     rule = {"_or": [{"code": {"_eq": "a"}}, {"pieces": {"_none": {"id": {"_gt": 0}}}}]}
-    caller = member(desk.stage, *ruled(rule)("parts"), may("pieces"))
+    caller = member(tables.stage, *ruled(rule)("parts"), may("pieces"))
 
     def fresh() -> None:
-        desk.connection.execute("DELETE FROM pieces; DELETE FROM parts")
-        desk.connection.execute(
+        tables.connection.execute("DELETE FROM pieces; DELETE FROM parts")
+        tables.connection.execute(
             "INSERT INTO parts VALUES (1, 'a'); INSERT INTO pieces VALUES (1, 'a')"
         )
 
-    model, actual = both(desk, caller, "PATCH", "/items/parts/1", {"code": "b"}, fresh=fresh)
+    model, actual = both(tables, caller, "PATCH", "/items/parts/1", {"code": "b"}, fresh=fresh)
     assert (actual.status, model.status) == (403, 403)
     path = "/items/parts/1?fields=code,pieces.part"
-    model, actual = both(desk, desk.stage.admin, "PATCH", path, {"code": "b"}, fresh=fresh)
+    model, actual = both(tables, tables.stage.admin, "PATCH", path, {"code": "b"}, fresh=fresh)
     assert actual.data == model.data == {"code": "b", "pieces": [{"part": "b"}]}
 
 
-def test_rows_that_another_table_shows_as_well_are_seen_as_they_have_become(desk: Desk) -> None:
-    desk.stage.execute(
+def test_rows_that_another_table_shows_as_well_are_seen_as_they_have_become(
+    tables: RuledTables,
+) -> None:
+    tables.stage.execute(
         """
         CREATE TABLE things_of_all_kinds (id integer PRIMARY KEY, state text);
         CREATE TABLE special_things (PRIMARY KEY (id), itself integer) INHERITS (things_of_all_kinds);
@@ -312,38 +321,40 @@ def test_rows_that_another_table_shows_as_well_are_seen_as_they_have_become(desk
         "field": "itself",
         "related_collection": "things_of_all_kinds",
     }
-    assert desk.stage.admin.post("/relations", relation).status == 200
-    desk.stage.execute("ALTER TABLE special_things DROP CONSTRAINT special_things_itself_fkey")
-    caller = member(desk.stage, *ruled({"itself": {"state": {"_eq": "ok"}}})("special_things"))
+    assert tables.stage.admin.post("/relations", relation).status == 200
+    tables.stage.execute("ALTER TABLE special_things DROP CONSTRAINT special_things_itself_fkey")
+    caller = member(tables.stage, *ruled({"itself": {"state": {"_eq": "ok"}}})("special_things"))
 
     def fresh() -> None:
-        desk.connection.execute("DELETE FROM special_things")
+        tables.connection.execute("DELETE FROM special_things")
 
     sent = {"id": 1, "state": "ok", "itself": 1}
-    model, actual = both(desk, caller, "POST", "/items/special_things", sent, fresh=fresh)
+    model, actual = both(tables, caller, "POST", "/items/special_things", sent, fresh=fresh)
     assert comparable(actual) == comparable(model)
     assert actual.status == 200
 
 
-def test_a_change_that_has_waited_sees_other_tables_as_they_are_by_then(desk: Desk) -> None:
+def test_a_change_that_has_waited_sees_other_tables_as_they_are_by_then(
+    tables: RuledTables,
+) -> None:
     rule = {"notes": {"_none": {"text": {"_eq": "hold"}}}}
-    caller = member(desk.stage, *ruled(rule)(desk.posts.name))
-    desk.fresh()
-    with psycopg.connect(desk.stage.dsn) as other, ThreadPoolExecutor(1) as thread:
-        other.execute(f"UPDATE {desk.posts.name} SET note = 'n' WHERE id = 1".encode())
+    caller = member(tables.stage, *ruled(rule)(tables.posts.name))
+    tables.fresh()
+    with psycopg.connect(tables.stage.dsn) as other, ThreadPoolExecutor(1) as thread:
+        other.execute(f"UPDATE {tables.posts.name} SET note = 'n' WHERE id = 1".encode())
         other.execute(
-            f"INSERT INTO {desk.notes.name} (id, text, post) VALUES (9, 'hold', 1)".encode()
+            f"INSERT INTO {tables.notes.name} (id, text, post) VALUES (9, 'hold', 1)".encode()
         )
-        waiting = thread.submit(caller.patch, f"{desk.posts.path}/1", {"title": "mine"})
-        while not desk.stage.value(WAITING):
+        waiting = thread.submit(caller.patch, f"{tables.posts.path}/1", {"title": "mine"})
+        while not tables.stage.value(WAITING):
             assert not waiting.done(), waiting.result().text
         other.commit()
         assert waiting.result().status == 403
-    assert desk.stage.value(f"SELECT title FROM {desk.posts.name} WHERE id = 1") == "a"
+    assert tables.stage.value(f"SELECT title FROM {tables.posts.name} WHERE id = 1") == "a"
 
 
-def test_a_trigger_that_keeps_a_row_is_told_as_before(desk: Desk) -> None:
-    desk.stage.execute(
+def test_a_trigger_that_keeps_a_row_is_told_as_before(tables: RuledTables) -> None:
+    tables.stage.execute(
         """
         CREATE TABLE kept (id integer PRIMARY KEY, state text);
         CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
@@ -351,6 +362,6 @@ def test_a_trigger_that_keeps_a_row_is_told_as_before(desk: Desk) -> None:
         INSERT INTO kept VALUES (1, 'draft');
         """
     )
-    caller = member(desk.stage, *ruled({"state": {"_eq": "draft"}})("kept"))
-    model, actual = both(desk, caller, "DELETE", "/items/kept/1", fresh=lambda: None)
+    caller = member(tables.stage, *ruled({"state": {"_eq": "draft"}})("kept"))
+    model, actual = both(tables, caller, "DELETE", "/items/kept/1", fresh=lambda: None)
     assert comparable(actual) == comparable(model)

@@ -23,9 +23,9 @@ def things(stage: Stage) -> Table:
     )
 
 
-def revisions(caller: Client, things: Table, **asked: object) -> list[dict[str, Any]]:
+def revisions(caller: Client, things: Table, **params: object) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = caller.get(
-        "/revisions", **{"filter[collection]": things.name, "sort": "id", **asked}
+        "/revisions", **{"filter[collection]": things.name, "sort": "id", **params}
     ).data
     return entries
 
@@ -38,12 +38,12 @@ def test_contents_hold_the_fields_that_the_caller_may_read(stage: Stage, things:
     things.add({"title": "one", "note": "swordfish"})
     things.api.patch(item(things, 1), {"title": "two", "note": "stingray"})
     caller = member(stage, may(things.name, "id", "title"), *HISTORY)
-    made, changed = revisions(caller, things)
-    assert made["data"] == made["delta"] == {"id": 1, "title": "one"}
+    creation, changed = revisions(caller, things)
+    assert creation["data"] == creation["delta"] == {"id": 1, "title": "one"}
     assert changed["data"] == {"id": 1, "title": "two"}
     assert changed["delta"] == {"title": "two"}
-    whole = revisions(things.api, things)[1]
-    assert whole["delta"] == {"title": "two", "note": "stingray"}
+    update = revisions(things.api, things)[1]
+    assert update["delta"] == {"title": "two", "note": "stingray"}
 
 
 @pytest.mark.parametrize("path", ["/revisions", "/items/{name}/1/revisions", "/activity"])
@@ -52,7 +52,7 @@ def test_no_way_to_the_history_shows_what_is_hidden(stage: Stage, things: Table,
         {"title": "seen", "note": "swordfish"}, {"title": "unseen-title", "note": "swordfish"}
     )
     caller = member(stage, may(things.name, "id", "title", permissions={"id": 1}), *HISTORY)
-    for asked in (
+    for query_string in (
         "fields=*.*",
         "export=csv",
         "export=xml",
@@ -60,10 +60,10 @@ def test_no_way_to_the_history_shows_what_is_hidden(stage: Stage, things: Table,
         "fields=*&limit=-1",
         "search=swordfish",
     ):
-        shown = caller.get(f"{path.format(name=things.name)}?{asked}")
-        assert shown.status == 200, shown.text
-        assert "swordfish" not in shown.text
-        assert "unseen" not in shown.text
+        answer = caller.get(f"{path.format(name=things.name)}?{query_string}")
+        assert answer.status == 200, answer.text
+        assert "swordfish" not in answer.text
+        assert "unseen" not in answer.text
 
 
 def test_counts_are_of_what_is_there(stage: Stage, things: Table) -> None:
@@ -92,40 +92,43 @@ def test_counts_of_comments_and_of_an_item_are_of_these_alone(stage: Stage, thin
     caller = member(
         stage, may(things.name, "id", "title", permissions={"title": {"_neq": "b"}}), *HISTORY
     )
-    for asked in ("meta=*&limit=1", "meta=*&limit=0"):
-        assert caller.get(f"/comments?{asked}").body["meta"] == {
+    for query_string in ("meta=*&limit=1", "meta=*&limit=0"):
+        assert caller.get(f"/comments?{query_string}").body["meta"] == {
             "total_count": 2,
             "filter_count": 2,
         }
-        assert caller.get(f"/comments?{asked}&filter[item]=1").body["meta"] == {
+        assert caller.get(f"/comments?{query_string}&filter[item]=1").body["meta"] == {
             "total_count": 2,
             "filter_count": 1,
         }
-        assert caller.get(f"{item(things, 1)}/revisions?{asked}").body["meta"] == {
+        assert caller.get(f"{item(things, 1)}/revisions?{query_string}").body["meta"] == {
             "total_count": 2,
             "filter_count": 2,
         }
         narrowed = caller.get(
-            f"{item(things, 1)}/revisions?{asked}&filter[activity][action]=create"
+            f"{item(things, 1)}/revisions?{query_string}&filter[activity][action]=create"
         )
         assert narrowed.body["meta"] == {"total_count": 2, "filter_count": 1}
-        assert caller.get(f"{item(things, 2)}/revisions?{asked}").status == 404
-    whole = caller.search("/comments", {"meta": "*", "limit": 1}).body["meta"]
-    assert whole == {"total_count": 2, "filter_count": 2}
+        assert caller.get(f"{item(things, 2)}/revisions?{query_string}").status == 404
+    counts = caller.search("/comments", {"meta": "*", "limit": 1}).body["meta"]
+    assert counts == {"total_count": 2, "filter_count": 2}
 
 
 def test_an_act_lists_the_revisions_that_the_caller_sees(stage: Stage, things: Table) -> None:
     things.add({"title": "a", "status": "draft"})
     things.api.patch(item(things, 1), {"status": "published"})
     seeing = member(stage, may(things.name, permissions=PUBLISHED), *HISTORY)
-    asked = {"filter[collection]": things.name, "sort": "id", "fields": "action,revisions"}
+    params = {"filter[collection]": things.name, "sort": "id", "fields": "action,revisions"}
     (draft, published) = (revision["id"] for revision in revisions(things.api, things))
-    shown = [{"action": "create", "revisions": []}, {"action": "update", "revisions": [published]}]
-    assert seeing.get("/activity", **asked).data == shown
-    assert things.api.get("/activity", **asked).data[0]["revisions"] == [draft]
+    activity = [
+        {"action": "create", "revisions": []},
+        {"action": "update", "revisions": [published]},
+    ]
+    assert seeing.get("/activity", **params).data == activity
+    assert things.api.get("/activity", **params).data[0]["revisions"] == [draft]
     without = member(stage, may(things.name), may("system_activity"))
     assert "revisions" not in without.get("/activity").data[0]
-    assert without.get("/activity", **asked).status == 403
+    assert without.get("/activity", **params).status == 403
 
 
 def test_a_collection_without_a_right_has_no_history(stage: Stage, things: Table) -> None:
@@ -145,8 +148,8 @@ def test_a_rule_looks_at_the_item_as_the_revision_holds_it(stage: Stage, things:
     things.add({"title": "rough", "status": "draft"})
     things.api.patch(item(things, 1), {"title": "fine", "status": "published"})
     caller = member(stage, may(things.name, permissions=PUBLISHED), *HISTORY)
-    (shown,) = revisions(caller, things)
-    assert shown["data"]["title"] == "fine"
+    (revision,) = revisions(caller, things)
+    assert revision["data"]["title"] == "fine"
     assert "rough" not in caller.get("/revisions", export="jsonl").text
 
 
@@ -165,12 +168,14 @@ def test_of_a_deleted_item_only_who_sees_every_item_has_the_history(
     things.add({"title": "gone", "note": "swordfish", "status": "published"})
     things.api.delete(item(things, 1))
     ruled = member(stage, may(things.name, permissions=PUBLISHED), *HISTORY)
-    whole = member(stage, may(things.name, "id", "title"), *HISTORY)
+    caller = member(stage, may(things.name, "id", "title"), *HISTORY)
     assert revisions(ruled, things) == []
     assert ruled.get(f"{item(things, 1)}/revisions").status == 404
-    assert [entry["data"] for entry in revisions(whole, things)] == [{"id": 1, "title": "gone"}] * 2
-    assert len(whole.get(f"{item(things, 1)}/revisions").data) == 2
-    assert [entry["action"] for entry in whole.get("/activity", sort="id").data] == [
+    assert [entry["data"] for entry in revisions(caller, things)] == [
+        {"id": 1, "title": "gone"}
+    ] * 2
+    assert len(caller.get(f"{item(things, 1)}/revisions").data) == 2
+    assert [entry["action"] for entry in caller.get("/activity", sort="id").data] == [
         "create",
         "delete",
     ]
@@ -247,12 +252,12 @@ def test_where_the_key_is_hidden_so_is_the_history(stage: Stage, things: Table) 
 def test_what_a_revision_does_not_hold_as_it_is_fulfils_no_rule(
     stage: Stage, admin: Client, kind: str, value: object, rule: object
 ) -> None:
-    made = table(admin, field("it", kind), field("title", "string"))
-    made.add({"it": value, "title": "a"})
-    caller = member(stage, may(made.name, "id", "title", permissions={"it": rule}), *HISTORY)
-    assert len(caller.get(made.path).data) == 1
-    assert revisions(caller, made) == []
-    assert len(caller.get("/activity", **{"filter[collection]": made.name}).data) == 1
+    things = table(admin, field("it", kind), field("title", "string"))
+    things.add({"it": value, "title": "a"})
+    caller = member(stage, may(things.name, "id", "title", permissions={"it": rule}), *HISTORY)
+    assert len(caller.get(things.path).data) == 1
+    assert revisions(caller, things) == []
+    assert len(caller.get("/activity", **{"filter[collection]": things.name}).data) == 1
 
 
 def test_revisions_are_grouped_by_how_much_of_them_is_there(stage: Stage, things: Table) -> None:
@@ -281,8 +286,8 @@ def test_a_column_of_another_type_hides_older_revisions_and_one_of_another_name_
 def test_contents_are_masked_to_whatever_is_asked_of_them(stage: Stage, things: Table) -> None:
     things.add({"note": "swordfish"})
     caller = member(stage, may(things.name, "id"), *HISTORY)
-    (shown,) = revisions(caller, things, **{"filter[data][_nnull]": "true"})
-    assert shown["data"] == {"id": 1}
+    (revision,) = revisions(caller, things, **{"filter[data][_nnull]": "true"})
+    assert revision["data"] == {"id": 1}
     assert revisions(caller, things, **{"filter[delta][_null]": "true"}) == []
     assert caller.get("/revisions", **{"filter[data][_contains]": "swordfish"}).status in (400, 403)
 
@@ -321,10 +326,10 @@ def test_the_history_of_users_follows_the_rights_on_users(stage: Stage, admin: C
         {"email": f"{other}@example.com", "password": "long-enough-1", "first_name": other},
     )
     admin.patch(f"/users/{me}", {"first_name": "Ann", "title": "swordfish"})
-    shown = caller.get("/revisions", limit=-1)
-    assert [revision["delta"] for revision in shown.data] == [{"first_name": "Ann"}]
-    assert other not in shown.text + caller.get("/activity", limit=-1, fields="*.*").text
-    assert "swordfish" not in shown.text
+    answer = caller.get("/revisions", limit=-1)
+    assert [revision["delta"] for revision in answer.data] == [{"first_name": "Ann"}]
+    assert other not in answer.text + caller.get("/activity", limit=-1, fields="*.*").text
+    assert "swordfish" not in answer.text
 
 
 def test_comments_are_there_where_their_item_is(stage: Stage, things: Table) -> None:
@@ -350,25 +355,25 @@ def test_changes_of_what_is_hidden_change_no_answer(stage: Stage, things: Table)
     things.add({"title": "a", "note": "x"}, {"title": "b", "note": "y"})
     caller = member(stage, may(things.name, "id", "title", permissions={"id": 1}), *HISTORY)
     of = f"filter[collection]={things.name}"
-    asked = (
+    paths = (
         f"/revisions?{of}&fields=*.*&meta=*",
         f"/activity?{of}&fields=*&meta=*",
         f"/revisions?{of}&export=csv",
     )
-    before = [caller.get(path).text for path in asked]
+    before = [caller.get(path).text for path in paths]
     things.api.patch(item(things, 2), {"title": "c", "note": "swordfish"})
     things.add({"title": "d"})
-    assert [caller.get(path).text for path in asked] == before
+    assert [caller.get(path).text for path in paths] == before
 
 
 def test_the_answers_hold_whole_numbers_and_json_as_they_were(stage: Stage, admin: Client) -> None:
-    made = table(
+    things = table(
         admin, field("much", "decimal"), field("many", "bigInteger"), field("free", "json")
     )
     body = '{"much": 12345678901234567890.125, "many": 9223372036854775807, "free": {"b": [1, {"a": null}], "a": 2}}'
-    made.api.post(made.path, json.loads(body, parse_float=str))
-    caller = member(stage, may(made.name), *HISTORY)
-    of = {"filter[collection]": made.name, "fields": "data"}
+    things.api.post(things.path, json.loads(body, parse_float=str))
+    caller = member(stage, may(things.name), *HISTORY)
+    of = {"filter[collection]": things.name, "fields": "data"}
     assert caller.get("/revisions", **of).text == admin.get("/revisions", **of).text
 
 
@@ -382,22 +387,22 @@ def test_explain_tells_the_rules_on_the_items(stage: Stage, admin: Client, thing
     ]
 
 
-@pytest.mark.parametrize("held", ["[1, 2]", "null", '"a"', '{"title": "a", "title": "a"}'])
+@pytest.mark.parametrize("stored", ["[1, 2]", "null", '"a"', '{"title": "a", "title": "a"}'])
 def test_what_is_no_item_has_no_members_and_fulfils_no_rule(
-    stage: Stage, things: Table, held: str
+    stage: Stage, things: Table, stored: str
 ) -> None:
     """Such revisions are written behind the service's back only; they spoil no list."""
     things.add({"title": "a"}, {"title": "b"})
     stage.execute(
-        f"UPDATE system_revisions SET data = '{held}', delta = '[]' WHERE collection = '{things.name}' AND item = '1'"
+        f"UPDATE system_revisions SET data = '{stored}', delta = '[]' WHERE collection = '{things.name}' AND item = '1'"
     )
-    whole = member(stage, may(things.name, "id"), *HISTORY)
+    caller = member(stage, may(things.name, "id"), *HISTORY)
     ruled = member(
         stage,
         may(things.name, permissions={"title": {"_nnull": True}, "note": {"_null": True}}),
         *HISTORY,
     )
-    assert [revision["delta"] for revision in revisions(whole, things)] == [None, {"id": 2}]
+    assert [revision["delta"] for revision in revisions(caller, things)] == [None, {"id": 2}]
     assert [
         revision["item"]
         for revision in revisions(ruled, things, **{"filter[data][_nempty]": "true"})
@@ -416,11 +421,11 @@ def test_a_field_that_is_a_secret_by_now_is_not_shown_of_the_past(
 
 
 def test_json_in_a_column_of_text_fulfils_no_rule(stage: Stage, admin: Client) -> None:
-    made = table(admin, field("it", "text", special="cast-json"), field("title", "string"))
-    made.add({"it": "a", "title": "a"}, {"it": [1], "title": "b"})
-    caller = member(stage, may(made.name, permissions={"count(it)": 1}), *HISTORY)
-    assert [item["title"] for item in caller.get(made.path).data] == ["b"]
-    assert revisions(caller, made) == []
+    things = table(admin, field("it", "text", special="cast-json"), field("title", "string"))
+    things.add({"it": "a", "title": "a"}, {"it": [1], "title": "b"})
+    caller = member(stage, may(things.name, permissions={"count(it)": 1}), *HISTORY)
+    assert [item["title"] for item in caller.get(things.path).data] == ["b"]
+    assert revisions(caller, things) == []
 
 
 @pytest.mark.parametrize(
@@ -444,24 +449,24 @@ def test_one_permission_takes_nothing_from_what_another_shows(stage: Stage, admi
     """Neither a rule over what revisions do not hold as it is, nor one over a
     field that is younger than they are.
     """
-    made = table(admin, field("title", "string"), field("tags", "csv"), field("status", "string"))
-    made.add({"title": "a", "tags": ["x"], "status": "published"})
-    admin.post(f"/fields/{made.name}", field("young", "string"))
-    admin.patch(item(made, 1), {"young": "yes"})
-    published = may(made.name, "id", "title", permissions=PUBLISHED)
+    things = table(admin, field("title", "string"), field("tags", "csv"), field("status", "string"))
+    things.add({"title": "a", "tags": ["x"], "status": "published"})
+    admin.post(f"/fields/{things.name}", field("young", "string"))
+    admin.patch(item(things, 1), {"young": "yes"})
+    published = may(things.name, "id", "title", permissions=PUBLISHED)
     others = (
-        may(made.name, permissions={"tags": {"_contains": "x"}}),
-        may(made.name, permissions={"young": "yes"}),
+        may(things.name, permissions={"tags": {"_contains": "x"}}),
+        may(things.name, permissions={"young": "yes"}),
     )
     alone = member(stage, published, *HISTORY)
     more = member(stage, published, *others, *HISTORY)
-    whole = {"id": 1, "title": "a", "tags": ["x"], "status": "published", "young": "yes"}
-    assert [revision["data"] for revision in revisions(alone, made)] == [
+    item_now = {"id": 1, "title": "a", "tags": ["x"], "status": "published", "young": "yes"}
+    assert [revision["data"] for revision in revisions(alone, things)] == [
         {"id": 1, "title": "a"}
     ] * 2
-    assert [revision["data"] for revision in revisions(more, made)] == [
+    assert [revision["data"] for revision in revisions(more, things)] == [
         {"id": 1, "title": "a"},
-        whole,
+        item_now,
     ]
 
 

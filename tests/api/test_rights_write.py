@@ -18,7 +18,7 @@ MINE = {"status": {"_eq": "draft"}}
 
 
 @dataclass(frozen=True)
-class Desk:
+class Blog:
     stage: Stage
     posts: Table
     tags: Table
@@ -41,7 +41,7 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(stage: Stage, admin: Client) -> Desk:
+def blog(stage: Stage, admin: Client) -> Blog:
     posts = table(
         admin,
         field("title", "string"),
@@ -57,65 +57,65 @@ def desk(stage: Stage, admin: Client) -> Desk:
         "meta": {"one_field": "tags"},
     }
     assert admin.post("/relations", relation).status == 200
-    return Desk(stage, posts, tags)
+    return Blog(stage, posts, tags)
 
 
 @pytest.fixture
-def rows(desk: Desk) -> list[int]:
-    rows = desk.posts.add({"title": "a", "status": "draft"}, {"title": "b", "status": "live"})
+def rows(blog: Blog) -> list[int]:
+    rows = blog.posts.add({"title": "a", "status": "draft"}, {"title": "b", "status": "live"})
     return [row["id"] for row in rows]
 
 
 def test_only_allowed_fields_are_created_and_a_hidden_field_is_as_one_that_is_not_there(
-    desk: Desk,
+    blog: Blog,
 ) -> None:
-    posts = desk.posts
-    caller = desk.member(may(desk.posts.name, "title", action="create"), may(desk.posts.name))
-    before = desk.count(posts.name), desk.traces()
+    posts = blog.posts
+    caller = blog.member(may(blog.posts.name, "title", action="create"), may(blog.posts.name))
+    before = blog.count(posts.name), blog.traces()
     hidden, missing = (
         caller.post(posts.path, {"title": "x", name: "y"}) for name in ("note", "nowhere")
     )
     assert (hidden.status, hidden.text) == (missing.status, missing.text)
-    desk.refused(hidden)
-    desk.refused(caller.post(posts.path, [{"title": "x"}, {"note": "x"}]))
-    assert (desk.count(posts.name), desk.traces()) == before
+    blog.refused(hidden)
+    blog.refused(caller.post(posts.path, [{"title": "x"}, {"note": "x"}]))
+    assert (blog.count(posts.name), blog.traces()) == before
     assert caller.post(posts.path, {"title": "x"}).data["title"] == "x"
 
 
-def test_presets_stand_under_the_payload(desk: Desk) -> None:
+def test_presets_stand_under_the_payload(blog: Blog) -> None:
     presets = {"status": "draft", "owner": "$CURRENT_USER", "note": None}
-    caller = desk.member(
-        may(desk.posts.name, "title", "status", action="create", presets=presets),
-        may(desk.posts.name),
+    caller = blog.member(
+        may(blog.posts.name, "title", "status", action="create", presets=presets),
+        may(blog.posts.name),
         may("system_users", "id"),
     )
     me = caller.get("/users/me", fields="id").data["id"]
-    made = caller.post(desk.posts.path, [{"title": "x"}, {"title": "y", "status": "live"}]).data
-    assert [(row["status"], row["owner"]) for row in made] == [("draft", me), ("live", me)]
+    posts = caller.post(blog.posts.path, [{"title": "x"}, {"title": "y", "status": "live"}]).data
+    assert [(row["status"], row["owner"]) for row in posts] == [("draft", me), ("live", me)]
 
 
-def test_presets_follow_paths_from_the_caller(desk: Desk) -> None:
+def test_presets_follow_paths_from_the_caller(blog: Blog) -> None:
     presets = {
         "owner": "$CURRENT_USER.role.id",
         "note": "$CURRENT_USER.role.name",
         "status": "$CURRENT_USER.title",
     }
-    caller = desk.member(
-        may(desk.posts.name, "title", action="create", presets=presets), may(desk.posts.name)
+    caller = blog.member(
+        may(blog.posts.name, "title", action="create", presets=presets), may(blog.posts.name)
     )
-    made = caller.post(desk.posts.path, {"title": "x"}).data
-    assert (made["note"], made["status"]) == ("Members", None)
+    post = caller.post(blog.posts.path, {"title": "x"}).data
+    assert (post["note"], post["status"]) == ("Members", None)
     assert (
-        desk.stage.value(f"SELECT name FROM system_roles WHERE id = '{made['owner']}'") == "Members"
+        blog.stage.value(f"SELECT name FROM system_roles WHERE id = '{post['owner']}'") == "Members"
     )
 
 
 def test_what_a_path_from_the_caller_leads_to_is_looked_up_once_for_all_items(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    blog: Blog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule = {"status": {"_neq": "$CURRENT_USER.role.name"}}
-    caller = desk.member(
-        may(desk.posts.name, action="create", validation=rule), may(desk.posts.name)
+    caller = blog.member(
+        may(blog.posts.name, action="create", validation=rule), may(blog.posts.name)
     )
     seen: list[str] = []
     fetch = Database.fetch
@@ -127,82 +127,82 @@ def test_what_a_path_from_the_caller_leads_to_is_looked_up_once_for_all_items(
     monkeypatch.setattr(Database, "fetch", spy)
     counts = []
     for number in (1, 50):
-        assert caller.post(desk.posts.path, [{"status": "x"}] * number).status == 200
+        assert caller.post(blog.posts.path, [{"status": "x"}] * number).status == 200
         counts.append(len(seen))
         seen.clear()
     assert counts[1] <= counts[0] <= 4
 
 
-def test_validation_looks_at_the_payload_with_its_presets(desk: Desk) -> None:
+def test_validation_looks_at_the_payload_with_its_presets(blog: Blog) -> None:
     rule = {"_and": [{"title": {"_starts_with": "ok"}}, {"status": {"_eq": "draft"}}]}
-    caller = desk.member(
-        may(desk.posts.name, action="create", validation=rule, presets={"status": "draft"}),
-        may(desk.posts.name),
+    caller = blog.member(
+        may(blog.posts.name, action="create", validation=rule, presets={"status": "draft"}),
+        may(blog.posts.name),
     )
-    assert caller.post(desk.posts.path, {"title": "ok 1"}).status == 200
-    refused = caller.post(desk.posts.path, {"title": "bad"})
+    assert caller.post(blog.posts.path, {"title": "ok 1"}).status == 200
+    refused = caller.post(blog.posts.path, {"title": "bad"})
     assert (refused.status, refused.codes) == (422, ["FAILED_VALIDATION"])
     assert refused.errors[0]["field"] == "title"
-    assert caller.post(desk.posts.path, {"title": "ok", "status": "live"}).status == 422
+    assert caller.post(blog.posts.path, {"title": "ok", "status": "live"}).status == 422
 
 
-def test_a_new_item_must_fulfil_the_rule_as_it_was_written(desk: Desk) -> None:
-    caller = desk.member(
-        may(desk.posts.name, action="create", permissions=MINE), may(desk.posts.name)
+def test_a_new_item_must_fulfil_the_rule_as_it_was_written(blog: Blog) -> None:
+    caller = blog.member(
+        may(blog.posts.name, action="create", permissions=MINE), may(blog.posts.name)
     )
-    before = desk.count(desk.posts.name), desk.traces()
-    desk.refused(caller.post(desk.posts.path, {"title": "x", "status": "live"}))
-    desk.refused(caller.post(desk.posts.path, [{"status": "draft"}, {"status": "live"}]))
-    desk.refused(caller.post(desk.posts.path, {"title": "no status"}))
-    assert (desk.count(desk.posts.name), desk.traces()) == before
-    assert caller.post(desk.posts.path, {"status": "draft"}).status == 200
+    before = blog.count(blog.posts.name), blog.traces()
+    blog.refused(caller.post(blog.posts.path, {"title": "x", "status": "live"}))
+    blog.refused(caller.post(blog.posts.path, [{"status": "draft"}, {"status": "live"}]))
+    blog.refused(caller.post(blog.posts.path, {"title": "no status"}))
+    assert (blog.count(blog.posts.name), blog.traces()) == before
+    assert caller.post(blog.posts.path, {"status": "draft"}).status == 200
 
 
-def test_one_of_several_permissions_lets_an_item_be(desk: Desk) -> None:
-    caller = desk.member(
-        may(desk.posts.name, "title", "status", action="create", permissions=MINE),
+def test_one_of_several_permissions_lets_an_item_be(blog: Blog) -> None:
+    caller = blog.member(
+        may(blog.posts.name, "title", "status", action="create", permissions=MINE),
         may(
-            desk.posts.name,
+            blog.posts.name,
             "status",
             "note",
             action="create",
             permissions={"status": {"_eq": "live"}},
         ),
-        may(desk.posts.name),
+        may(blog.posts.name),
     )
-    assert caller.post(desk.posts.path, {"title": "x", "status": "draft"}).status == 200
-    assert caller.post(desk.posts.path, {"note": "x", "status": "live"}).status == 200
-    desk.refused(caller.post(desk.posts.path, {"title": "x", "note": "x", "status": "live"}))
-    desk.refused(caller.post(desk.posts.path, {"title": "x", "status": "live"}))
+    assert caller.post(blog.posts.path, {"title": "x", "status": "draft"}).status == 200
+    assert caller.post(blog.posts.path, {"note": "x", "status": "live"}).status == 200
+    blog.refused(caller.post(blog.posts.path, {"title": "x", "note": "x", "status": "live"}))
+    blog.refused(caller.post(blog.posts.path, {"title": "x", "status": "live"}))
 
 
-def test_a_changed_item_fulfils_the_rule_before_and_after(desk: Desk, rows: list[int]) -> None:
+def test_a_changed_item_fulfils_the_rule_before_and_after(blog: Blog, rows: list[int]) -> None:
     draft, live = rows
-    caller = desk.member(
-        may(desk.posts.name, action="update", permissions=MINE), may(desk.posts.name)
+    caller = blog.member(
+        may(blog.posts.name, action="update", permissions=MINE), may(blog.posts.name)
     )
-    path = desk.posts.path
-    before = desk.traces()
-    desk.refused(caller.patch(f"{path}/{live}", {"title": "x"}))
-    desk.refused(caller.patch(f"{path}/{draft}", {"status": "live"}))
-    desk.refused(caller.patch(path, {"keys": rows, "data": {"title": "x"}}))
-    desk.refused(caller.patch(path, [{"id": draft, "title": "x"}, {"id": live, "title": "x"}]))
-    desk.refused(
+    path = blog.posts.path
+    before = blog.traces()
+    blog.refused(caller.patch(f"{path}/{live}", {"title": "x"}))
+    blog.refused(caller.patch(f"{path}/{draft}", {"status": "live"}))
+    blog.refused(caller.patch(path, {"keys": rows, "data": {"title": "x"}}))
+    blog.refused(caller.patch(path, [{"id": draft, "title": "x"}, {"id": live, "title": "x"}]))
+    blog.refused(
         caller.patch(path, {"query": {"filter": {"id": {"_in": rows}}}, "data": {"title": "x"}})
     )
-    desk.refused(caller.patch(f"{path}/999999", {"title": "x"}), 404)
-    assert desk.traces() == before
+    blog.refused(caller.patch(f"{path}/999999", {"title": "x"}), 404)
+    assert blog.traces() == before
     assert caller.patch(f"{path}/{draft}", {"title": "x"}).data["title"] == "x"
 
 
-def test_hidden_items_are_not_there_for_writes(desk: Desk, rows: list[int]) -> None:
+def test_hidden_items_are_not_there_for_writes(blog: Blog, rows: list[int]) -> None:
     draft, live = rows
-    caller = desk.member(
-        may(desk.posts.name, permissions=MINE),
-        may(desk.posts.name, action="update", permissions=MINE),
-        may(desk.posts.name, action="delete", permissions=MINE),
+    caller = blog.member(
+        may(blog.posts.name, permissions=MINE),
+        may(blog.posts.name, action="update", permissions=MINE),
+        may(blog.posts.name, action="delete", permissions=MINE),
     )
-    path = desk.posts.path
+    path = blog.posts.path
     for key in (live, 999999):
         assert caller.patch(f"{path}/{key}", {"title": "x"}).status == 404
         assert caller.delete(f"{path}/{key}").status == 404
@@ -212,93 +212,93 @@ def test_hidden_items_are_not_there_for_writes(desk: Desk, rows: list[int]) -> N
     )
     assert caller.delete(path, rows).status == 404
     assert caller.delete(path, {"query": {"limit": -1}}).status == 204
-    assert [row["id"] for row in desk.posts.get(**{"filter[id][_in]": f"{draft},{live}"}).data] == [
+    assert [row["id"] for row in blog.posts.get(**{"filter[id][_in]": f"{draft},{live}"}).data] == [
         live
     ]
 
 
 def test_fields_of_a_change_are_those_of_the_permissions_that_hold_for_the_item(
-    desk: Desk, rows: list[int]
+    blog: Blog, rows: list[int]
 ) -> None:
     draft, live = rows
-    caller = desk.member(
-        may(desk.posts.name, "title", action="update"),
-        may(desk.posts.name, "note", action="update", permissions=MINE),
-        may(desk.posts.name),
+    caller = blog.member(
+        may(blog.posts.name, "title", action="update"),
+        may(blog.posts.name, "note", action="update", permissions=MINE),
+        may(blog.posts.name),
     )
-    path = desk.posts.path
+    path = blog.posts.path
     assert caller.patch(f"{path}/{draft}", {"title": "x", "note": "y"}).data["note"] == "y"
-    desk.refused(caller.patch(f"{path}/{live}", {"title": "x", "note": "y"}))
+    blog.refused(caller.patch(f"{path}/{live}", {"title": "x", "note": "y"}))
     assert caller.patch(f"{path}/{live}", {"title": "x"}).data["title"] == "x"
-    desk.refused(caller.patch(f"{path}/{draft}", {"status": "x"}))
+    blog.refused(caller.patch(f"{path}/{draft}", {"status": "x"}))
 
 
-def test_presets_and_validation_of_changes(desk: Desk, rows: list[int]) -> None:
-    caller = desk.member(
+def test_presets_and_validation_of_changes(blog: Blog, rows: list[int]) -> None:
+    caller = blog.member(
         may(
-            desk.posts.name,
+            blog.posts.name,
             "title",
             action="update",
             presets={"note": "set"},
             validation={"title": {"_neq": "bad"}},
         ),
-        may(desk.posts.name),
+        may(blog.posts.name),
     )
-    path = f"{desk.posts.path}/{rows[0]}"
+    path = f"{blog.posts.path}/{rows[0]}"
     assert caller.patch(path, {"title": "bad"}).codes == ["FAILED_VALIDATION"]
     changed = caller.patch(path, {"title": "good"}).data
     assert (changed["title"], changed["note"]) == ("good", "set")
 
 
-def test_who_may_write_but_not_read_is_answered_nothing(desk: Desk, rows: list[int]) -> None:
-    caller = desk.member(
-        may(desk.posts.name, action="create"), may(desk.posts.name, "title", action="update")
+def test_who_may_write_but_not_read_is_answered_nothing(blog: Blog, rows: list[int]) -> None:
+    caller = blog.member(
+        may(blog.posts.name, action="create"), may(blog.posts.name, "title", action="update")
     )
-    assert caller.post(desk.posts.path, {"title": "blind"}).status == 204
-    assert caller.patch(f"{desk.posts.path}/{rows[0]}", {"title": "blind"}).status == 204
-    hiding = desk.member(
-        may(desk.posts.name, action="create"), may(desk.posts.name, permissions=MINE)
+    assert caller.post(blog.posts.path, {"title": "blind"}).status == 204
+    assert caller.patch(f"{blog.posts.path}/{rows[0]}", {"title": "blind"}).status == 204
+    hiding = blog.member(
+        may(blog.posts.name, action="create"), may(blog.posts.name, permissions=MINE)
     )
-    assert hiding.post(desk.posts.path, {"status": "live"}).status == 204
-    answered = hiding.post(desk.posts.path, [{"status": "draft"}, {"status": "live"}]).data
+    assert hiding.post(blog.posts.path, {"status": "live"}).status == 204
+    answered = hiding.post(blog.posts.path, [{"status": "draft"}, {"status": "live"}]).data
     assert [row["status"] for row in answered] == ["draft"]
 
 
-def test_nested_writes_take_the_rights_of_the_other_collection(desk: Desk, rows: list[int]) -> None:
-    posts = desk.posts
-    tags = desk.tags
+def test_nested_writes_take_the_rights_of_the_other_collection(blog: Blog, rows: list[int]) -> None:
+    posts = blog.posts
+    tags = blog.tags
     draft = rows[0]
     reading = [may(posts.name), may(tags.name)]
     writing = [may(posts.name, action="create"), may(posts.name, action="update")]
     path = f"{posts.path}/{draft}"
-    before = (desk.count(tags.name), desk.traces())
-    caller = desk.member(*reading, *writing)
-    desk.refused(caller.patch(path, {"tags": [{"name": "x"}]}))
-    desk.refused(caller.post(posts.path, {"title": "x", "tags": [{"name": "x"}]}))
-    named = desk.member(*reading, *writing, may(tags.name, "name", action="create"))
-    desk.refused(
+    before = (blog.count(tags.name), blog.traces())
+    caller = blog.member(*reading, *writing)
+    blog.refused(caller.patch(path, {"tags": [{"name": "x"}]}))
+    blog.refused(caller.post(posts.path, {"title": "x", "tags": [{"name": "x"}]}))
+    named = blog.member(*reading, *writing, may(tags.name, "name", action="create"))
+    blog.refused(
         named.patch(path, {"tags": [{"name": "x"}]})
     )  # the column that ties it is written as well
-    ruled = desk.member(
+    ruled = blog.member(
         *reading, *writing, may(tags.name, action="create", permissions={"name": {"_eq": "ok"}})
     )
-    desk.refused(ruled.patch(path, {"tags": [{"name": "x"}]}))
-    assert (desk.count(tags.name), desk.traces()) == before
+    blog.refused(ruled.patch(path, {"tags": [{"name": "x"}]}))
+    assert (blog.count(tags.name), blog.traces()) == before
     assert ruled.patch(f"{path}?fields=tags.name", {"tags": [{"name": "ok"}]}).data == {
         "tags": [{"name": "ok"}]
     }
-    desk.refused(ruled.patch(path, {"tags": []}))  # to unlink is to change
-    unlinking = desk.member(*reading, *writing, may(tags.name, "post", action="update"))
+    blog.refused(ruled.patch(path, {"tags": []}))  # to unlink is to change
+    unlinking = blog.member(*reading, *writing, may(tags.name, "post", action="update"))
     assert unlinking.patch(path, {"tags": []}).data["tags"] == []
 
 
-def test_what_a_caller_cannot_see_is_never_unlinked(desk: Desk, rows: list[int]) -> None:
-    posts = desk.posts
-    tags = desk.tags
+def test_what_a_caller_cannot_see_is_never_unlinked(blog: Blog, rows: list[int]) -> None:
+    posts = blog.posts
+    tags = blog.tags
     draft = rows[0]
     tags.add({"name": "seen", "post": draft}, {"name": "hidden", "post": draft})
     seen = {"name": {"_eq": "seen"}}
-    caller = desk.member(
+    caller = blog.member(
         may(posts.name),
         may(posts.name, action="update"),
         may(tags.name, permissions=seen),
@@ -308,23 +308,23 @@ def test_what_a_caller_cannot_see_is_never_unlinked(desk: Desk, rows: list[int])
     assert tags.column("name", f"filter[post]={draft}") == ["hidden"]
 
 
-def test_rules_see_variables_of_the_caller(desk: Desk) -> None:
+def test_rules_see_variables_of_the_caller(blog: Blog) -> None:
     own = {"owner": {"_eq": "$CURRENT_USER"}}
-    caller = desk.member(
-        may(desk.posts.name),
-        may(desk.posts.name, action="create", validation={"title": {"_eq": "$CURRENT_USER.email"}}),
-        may(desk.posts.name, action="update", permissions=own),
+    caller = blog.member(
+        may(blog.posts.name),
+        may(blog.posts.name, action="create", validation={"title": {"_eq": "$CURRENT_USER.email"}}),
+        may(blog.posts.name, action="update", permissions=own),
         may("system_users", "id", "email"),
     )
     me = caller.get("/users/me").data
-    assert caller.post(desk.posts.path, {"title": "x"}).status == 422
-    made = caller.post(desk.posts.path, {"title": me["email"], "owner": me["id"]}).data
-    assert caller.patch(f"{desk.posts.path}/{made['id']}", {"note": "mine"}).status == 200
+    assert caller.post(blog.posts.path, {"title": "x"}).status == 422
+    post = caller.post(blog.posts.path, {"title": me["email"], "owner": me["id"]}).data
+    assert caller.patch(f"{blog.posts.path}/{post['id']}", {"note": "mine"}).status == 200
 
 
-def test_nobody_writes_without_permission(desk: Desk, rows: list[int]) -> None:
-    for caller in (desk.member(may(desk.posts.name)), desk.member(), desk.stage.anonymous):
-        for name in (desk.posts.name, "nowhere", "system_users"):
+def test_nobody_writes_without_permission(blog: Blog, rows: list[int]) -> None:
+    for caller in (blog.member(may(blog.posts.name)), blog.member(), blog.stage.anonymous):
+        for name in (blog.posts.name, "nowhere", "system_users"):
             path = f"/items/{name}"
             answers = (
                 caller.post(path, {"title": "x"}),
@@ -338,9 +338,9 @@ def test_nobody_writes_without_permission(desk: Desk, rows: list[int]) -> None:
             }, answers
 
 
-def test_rules_are_tried_on_all_items_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    posts = desk.posts
-    caller = desk.member(
+def test_rules_are_tried_on_all_items_at_once(blog: Blog, monkeypatch: pytest.MonkeyPatch) -> None:
+    posts = blog.posts
+    caller = blog.member(
         may(posts.name, action="create", permissions=MINE),
         may(
             posts.name,
@@ -355,9 +355,9 @@ def test_rules_are_tried_on_all_items_at_once(desk: Desk, monkeypatch: pytest.Mo
     for number in (2, 100):
         with counted(monkeypatch) as seen:
             items = [{"status": "draft"}, {"status": "draft", "title": "t"}] * number
-            made = caller.post(posts.path, items).data
+            created = caller.post(posts.path, items).data
             assert (
-                caller.patch(posts.path, [{"id": row["id"], "note": "x"} for row in made]).status
+                caller.patch(posts.path, [{"id": row["id"], "note": "x"} for row in created]).status
                 == 200
             )
         counts.append(len(seen))
@@ -388,9 +388,9 @@ def test_callers_in_turns_write_by_their_own_rights_and_in_their_own_names(
     users = [caller.get("/users/me").data["id"] for caller in callers]
     for _ in range(2):
         for caller, user in zip(callers, users, strict=True):
-            made = caller.post(papers.path, {"title": "t"}).data
-            changed = caller.patch(f"{papers.path}/{made['id']}", {"title": "u"}).data
-            assert (made["by"], made["last"], changed["by"], changed["last"]) == (
+            paper = caller.post(papers.path, {"title": "t"}).data
+            changed = caller.patch(f"{papers.path}/{paper['id']}", {"title": "u"}).data
+            assert (paper["by"], paper["last"], changed["by"], changed["last"]) == (
                 user,
                 None,
                 user,

@@ -64,18 +64,22 @@ def test_health_without_a_database_is_503_with_the_reason(homeless: Client) -> N
 
 
 def test_health_asks_who_calls_only_when_all_is_well_and_somebody_says_so(
-    homeless: Client, anonymous: Client, api: Client, admin_token: str, asked: list[str]
+    homeless: Client,
+    anonymous: Client,
+    api: Client,
+    admin_token: str,
+    outside_statements: list[str],
 ) -> None:
     assert homeless.bearing(admin_token).get("/server/health").status == 503
-    assert len(asked) == 1
+    assert len(outside_statements) == 1
     assert anonymous.get("/server/health").status == 200
-    assert len(asked) == 2
+    assert len(outside_statements) == 2
     assert api.get("/server/health").status == 200
-    assert len(asked) > 3
+    assert len(outside_statements) > 3
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def outside_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements that are read outside transactions from now on."""
     statements: list[str] = []
     fetch = Database._fetch
@@ -261,10 +265,10 @@ def test_the_records_of_others_stay_whole(
     """
     start_logging(replace(config, log_level="info"))
     logging.getLogger("somebody.else").warning("it is late")
-    shown = logging.Formatter("%(process)d %(thread)d %(processName)s %(filename)s").format(
+    text = logging.Formatter("%(process)d %(thread)d %(processName)s %(filename)s").format(
         caplog.records[-1]
     )
-    assert shown == f"{os.getpid()} {threading.get_ident()} MainProcess test_server.py"
+    assert text == f"{os.getpid()} {threading.get_ident()} MainProcess test_server.py"
 
 
 @pytest.mark.parametrize("style", ["json", "pretty"])

@@ -17,7 +17,7 @@ SESSION = "cms_session_token"
 REFRESH = "cms_refresh_token"
 
 
-def held(answer: Answer, name: str) -> str:
+def cookie_value(answer: Answer, name: str) -> str:
     return answer.cookies[name].value
 
 
@@ -73,7 +73,7 @@ def admin_session(stage: Stage) -> str:
     answer = login(
         stage.anonymous, "admin@example.com", "correct horse battery staple", mode="session"
     )
-    return f"{SESSION}={held(answer, SESSION)}"
+    return f"{SESSION}={cookie_value(answer, SESSION)}"
 
 
 def test_a_session_cookie_is_dead_at_once_after_logout(stage: Stage, admin_session: str) -> None:
@@ -157,7 +157,7 @@ def test_no_kind_of_token_passes_for_another(stage: Stage) -> None:
     client = stage.anonymous
     email = person(stage)
     tokens = login(client, email).data
-    session = held(login(client, email, mode="session"), SESSION)
+    session = cookie_value(login(client, email, mode="session"), SESSION)
     refused = (401, ["INVALID_TOKEN"])
     for token in (tokens["refresh_token"], session):
         assert outcome(client.bearing(token).get("/users/me")) == refused
@@ -170,22 +170,22 @@ def test_no_kind_of_token_passes_for_another(stage: Stage) -> None:
 def test_a_refresh_keeps_the_mode(stage: Stage) -> None:
     client = stage.anonymous
     email = person(stage)
-    token = held(login(client, email, mode="cookie"), REFRESH)
+    token = cookie_value(login(client, email, mode="cookie"), REFRESH)
     for body in ({"mode": "cookie"}, {}, None):
         answer = with_cookie(client, "POST", "/auth/refresh", f"{REFRESH}={token}", body)
         assert answer.data.keys() == {"access_token", "expires"}, answer
-        assert held(answer, REFRESH) != token
-        token = held(answer, REFRESH)
+        assert cookie_value(answer, REFRESH) != token
+        token = cookie_value(answer, REFRESH)
 
 
 def test_a_refresh_of_a_session_cookie_prolongs_it(stage: Stage) -> None:
-    token = held(login(stage.anonymous, person(stage), mode="session"), SESSION)
+    token = cookie_value(login(stage.anonymous, person(stage), mode="session"), SESSION)
     stage.execute("UPDATE system_sessions SET expires = now() + interval '1 minute'")
     answer = with_cookie(
         stage.anonymous, "POST", "/auth/refresh", f"{SESSION}={token}", {"mode": "session"}
     )
     assert answer.data == {"expires": 24 * 3600 * 1000}
-    assert held(answer, SESSION) == token
+    assert cookie_value(answer, SESSION) == token
     session = token.partition(".")[0]
     assert stage.value(
         f"SELECT expires > now() + interval '23 hours' FROM system_sessions WHERE id = '{session}'"
@@ -193,7 +193,9 @@ def test_a_refresh_of_a_session_cookie_prolongs_it(stage: Stage) -> None:
 
 
 def test_two_pages_may_refresh_one_session_cookie_at_once(stage: Stage) -> None:
-    cookie = f"{SESSION}={held(login(stage.anonymous, person(stage), mode='session'), SESSION)}"
+    cookie = (
+        f"{SESSION}={cookie_value(login(stage.anonymous, person(stage), mode='session'), SESSION)}"
+    )
     with ThreadPoolExecutor(4) as threads:
         answers = list(
             threads.map(
@@ -206,7 +208,7 @@ def test_two_pages_may_refresh_one_session_cookie_at_once(stage: Stage) -> None:
 
 def test_a_session_cookie_ends_with_its_life(stage: Stage) -> None:
     """Which no counter tells, so that it is asked for with every request."""
-    token = held(login(stage.anonymous, person(stage), mode="session"), SESSION)
+    token = cookie_value(login(stage.anonymous, person(stage), mode="session"), SESSION)
     cookie = f"{SESSION}={token}"
     assert with_cookie(stage.anonymous, "GET", "/permissions/me", cookie).status == 200
     ended = "UPDATE system_sessions SET expires = now() - interval '1 second' WHERE mode = 'session' RETURNING 1"
@@ -217,7 +219,7 @@ def test_a_session_cookie_ends_with_its_life(stage: Stage) -> None:
 
 def test_another_sites_page_can_neither_refresh_nor_log_out(stage: Stage) -> None:
     client = stage.anonymous
-    cookie = f"{REFRESH}={held(login(client, person(stage), mode='cookie'), REFRESH)}"
+    cookie = f"{REFRESH}={cookie_value(login(client, person(stage), mode='cookie'), REFRESH)}"
     for path in ("/auth/refresh", "/auth/logout"):
         assert (
             with_cookie(client, "POST", path, cookie, origin="https://evil.example").status == 403
@@ -312,7 +314,7 @@ def test_logout_everywhere_ends_all_sessions_of_the_user_and_of_nobody_else(stag
     email = person(stage)
     first = login(client, email).data
     second = login(client, email).data
-    cookie = f"{SESSION}={held(login(client, email, mode='session'), SESSION)}"
+    cookie = f"{SESSION}={cookie_value(login(client, email, mode='session'), SESSION)}"
     other = login(client, person(stage)).data
     bearing = client.bearing(second["access_token"])
     assert bearing.get("/permissions/me").status == 200
@@ -335,13 +337,13 @@ def test_sessions_do_not_come_back_with_who_was_not_active_meanwhile(
     cookie = login(stage.anonymous, email, mode="session")
     bearing = stage.anonymous.bearing(tokens["access_token"])
     path = f"/users/{of_user(stage, email, 'id')}"
-    held = {"Cookie": f"cms_session_token={cookie.cookies['cms_session_token'].value}"}
+    headers = {"Cookie": f"cms_session_token={cookie.cookies['cms_session_token'].value}"}
     for kept in ({"status": "active"}, {"password": "**********"}):
         assert stage.admin.patch(path, kept).status == bearing.get("/users/me").status == 200
     assert stage.admin.patch(path, {"status": status}).status == 200
     assert stage.admin.patch(path, {"status": "active"}).status == 200
     assert bearing.get("/users/me").codes == ["INVALID_TOKEN"]
-    assert stage.anonymous.send("GET", "/users/me", **held).codes == ["INVALID_TOKEN"]
+    assert stage.anonymous.send("GET", "/users/me", **headers).codes == ["INVALID_TOKEN"]
     assert (
         stage.anonymous.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]}).status
         == 401
@@ -370,7 +372,7 @@ def test_behind_tls_cookies_are_for_tls_only_and_for_the_services_own_folder(
     client = make_client(public_url="https://example.com/cms", session_cookie_secure=True)
     answer = login(client, "admin@example.com", "correct horse battery staple", mode="session")
     assert (answer.cookies[SESSION].secure, answer.cookies[SESSION].path) == (True, "/cms")
-    cookie = f"{SESSION}={held(answer, SESSION)}"
+    cookie = f"{SESSION}={cookie_value(answer, SESSION)}"
     assert (
         with_cookie(
             client, "POST", "/utils/cache/clear", cookie, origin="https://example.com"

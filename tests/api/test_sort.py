@@ -14,10 +14,10 @@ from tests.members import may, member
 from tests.things import Json, Stage, Table, field, table
 
 
-def make(api: Client, places: list[int | None], kind: str = "integer") -> Table:
-    """Make a collection with items 1, 2, 3 … that have these places."""
+def make(api: Client, sort_values: list[int | None], kind: str = "integer") -> Table:
+    """Make a collection with items 1, 2, 3 … that have these sort values."""
     things = table(api, field("sort", kind), field("title", "string"), sort_field="sort")
-    things.add(*({"sort": position} for position in places))
+    things.add(*({"sort": position} for position in sort_values))
     return things
 
 
@@ -30,7 +30,7 @@ def order(things: Table) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "places",
+    "sort_values",
     [[1, 2, 3, 4, 5], [10, 20, 30, 40, 50], [None] * 5, [7] * 5, [-3, 0, None, None, None]],
 )
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def order(things: Table) -> list[int]:
     ],
 )
 def test_an_item_takes_the_place_of_another(
-    stage: Stage, places: list[int | None], item: int, to: int, expected: list[int]
+    stage: Stage, sort_values: list[int | None], item: int, to: int, expected: list[int]
 ) -> None:
     things = stage.empty_table(field("sort", "integer"), sort_field="sort")
-    things.add(*({"sort": position} for position in places))
+    things.add(*({"sort": position} for position in sort_values))
     assert move(things, item, to) == 204
     assert order(things) == expected
     positions = things.column("sort")
@@ -67,12 +67,12 @@ def test_only_what_lies_between_is_written(stage: Stage, admin: Client) -> None:
 
 def history(things: Table) -> list[Json]:
     """Return what has been changed of items, after they were made."""
-    asked = {
+    params = {
         "filter[collection]": things.name,
         "filter[activity][action]": "update",
         "sort": "item",
     }
-    entries: list[Json] = things.api.get("/revisions", **asked, fields="*,activity.*").data
+    entries: list[Json] = things.api.get("/revisions", **params, fields="*,activity.*").data
     return entries
 
 
@@ -106,8 +106,8 @@ def test_a_collection_says_whether_moves_are_told(
     things = table(admin, *fields, sort_field="sort", accountability=accountability)
     things.add({"sort": 1}, {"sort": 2})
     assert move(things, 2, 1) == 204
-    asked = {"filter[collection]": things.name, "filter[action]": "update"}
-    assert len(admin.get("/activity", **asked).data) == count
+    params = {"filter[collection]": things.name, "filter[action]": "update"}
+    assert len(admin.get("/activity", **params).data) == count
     assert history(things) == []
 
 

@@ -9,14 +9,14 @@ import pytest
 
 from cms.config import Config
 from tests.client import Client
-from tests.things import Stage, Table, field, furnished, table
+from tests.things import Stage, Table, field, table, template_with
 
 NEW: dict[str, Any] = {"collection": "new", "schema": {}}
 
 
 @pytest.fixture(scope="module")
 def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
-    with furnished(settings, make_database, template, furnish=make_articles) as name:
+    with template_with(settings, make_database, template, fill=make_articles) as name:
         yield name
 
 

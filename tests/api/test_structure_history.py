@@ -16,26 +16,26 @@ from tests.things import Json, Stage, Table, field, table
 HISTORY = may("system_revisions"), may("system_activity")
 
 
-def past(admin: Client, of: str, item: str) -> list[Json]:
+def revisions_of(admin: Client, of: str, item: str) -> list[Json]:
     """Return the revisions of a record of the structure, with their acts."""
-    asked = {
+    params = {
         "filter[collection]": f"system_{of}",
         "filter[item]": item,
         "sort": "id",
         "fields": "*,activity.*",
     }
-    entries: list[Json] = admin.get("/revisions", **asked).data
+    entries: list[Json] = admin.get("/revisions", **params).data
     return entries
 
 
 def acts(admin: Client, of: str, item: str) -> list[str]:
-    asked = {
+    params = {
         "filter[collection]": f"system_{of}",
         "filter[item]": item,
         "sort": "id",
         "fields": "action",
     }
-    return [act["action"] for act in admin.get("/activity", **asked).data]
+    return [act["action"] for act in admin.get("/activity", **params).data]
 
 
 def test_a_collection_is_made_changed_and_dropped(admin: Client) -> None:
@@ -48,7 +48,7 @@ def test_a_collection_is_made_changed_and_dropped(admin: Client) -> None:
     changed = admin.get(f"/collections/{things.name}").data
     fields = [admin.get(f"/fields/{things.name}/{name}").data for name in ("id", "title")]
     assert admin.delete(f"/collections/{things.name}").status == 204
-    first, second, last = past(admin, "collections", things.name)
+    first, second, last = revisions_of(admin, "collections", things.name)
     assert (first["data"], first["delta"], first["activity"]["action"]) == (
         record,
         record,
@@ -63,15 +63,15 @@ def test_a_collection_is_made_changed_and_dropped(admin: Client) -> None:
     assert second["delta"] == {"meta": {"note": "second"}, "schema": {"comment": "said"}}
     assert (last["data"], last["delta"], last["activity"]["action"]) == (changed, None, "delete")
     for kept in fields:
-        made, gone = past(admin, "fields", f"{things.name}.{kept['field']}")
-        assert (made["data"], gone["data"]) == (kept, kept)
-        assert (made["parent"], gone["parent"]) == (first["id"], last["id"])
-        assert (made["activity"]["action"], gone["activity"]["action"]) == ("create", "delete")
+        creation, gone = revisions_of(admin, "fields", f"{things.name}.{kept['field']}")
+        assert (creation["data"], gone["data"]) == (kept, kept)
+        assert (creation["parent"], gone["parent"]) == (first["id"], last["id"])
+        assert (creation["activity"]["action"], gone["activity"]["action"]) == ("create", "delete")
 
 
 def test_fields_are_made_changed_renamed_and_deleted(admin: Client) -> None:
     things = table(admin)
-    made = admin.post(f"/fields/{things.name}", field("title", "string", max_length=20)).data
+    record = admin.post(f"/fields/{things.name}", field("title", "string", max_length=20)).data
     admin.patch(
         f"/fields/{things.name}/title", {"meta": {"note": "said"}, "schema": {"max_length": 40}}
     )
@@ -79,8 +79,8 @@ def test_fields_are_made_changed_renamed_and_deleted(admin: Client) -> None:
     admin.patch(f"/fields/{things.name}", [{"field": "name", "meta": {"width": "half"}}])
     last = admin.get(f"/fields/{things.name}/name").data
     admin.delete(f"/fields/{things.name}/name")
-    assert past(admin, "fields", f"{things.name}.title") == []
-    revisions = past(admin, "fields", f"{things.name}.name")
+    assert revisions_of(admin, "fields", f"{things.name}.title") == []
+    revisions = revisions_of(admin, "fields", f"{things.name}.name")
     assert [revision["activity"]["action"] for revision in revisions] == [
         "create",
         "update",
@@ -88,7 +88,7 @@ def test_fields_are_made_changed_renamed_and_deleted(admin: Client) -> None:
         "update",
         "delete",
     ]
-    assert revisions[0]["data"] == made
+    assert revisions[0]["data"] == record
     assert revisions[1]["delta"] == {
         "meta": {"note": "said"},
         "schema": {"max_length": 40, "data_type": "character varying(40)"},
@@ -108,14 +108,14 @@ def test_relations_are_made_changed_and_deleted_with_what_they_bring(admin: Clie
         "related_collection": one.name,
         "meta": {"one_field": "list"},
     }
-    made = admin.post("/relations", body).data
+    record = admin.post("/relations", body).data
     admin.patch(f"/relations/{one.name}/list", {"meta": {"one_deselect_action": "delete"}})
     assert admin.delete(f"/relations/{one.name}/list").status == 204
-    first, second, last = past(admin, "relations", f"{many.name}.up")
-    assert first["data"] == made
+    first, second, last = revisions_of(admin, "relations", f"{many.name}.up")
+    assert first["data"] == record
     assert second["delta"] == {"meta": {"one_deselect_action": "delete"}}
     assert last["activity"]["action"] == "delete"
-    created, deleted = past(admin, "fields", f"{one.name}.list")
+    created, deleted = revisions_of(admin, "fields", f"{one.name}.list")
     assert (created["parent"], deleted["parent"]) == (first["id"], last["id"])
 
 
@@ -130,15 +130,15 @@ def test_a_field_takes_its_relation_along(admin: Client) -> None:
     }
     assert admin.post("/relations", body).status == 200
     admin.patch(f"/fields/{many.name}/up", {"field": "above"})
-    renamed = past(admin, "fields", f"{many.name}.above")[-1]
-    relation = past(admin, "relations", f"{many.name}.above")
+    renamed = revisions_of(admin, "fields", f"{many.name}.above")[-1]
+    relation = revisions_of(admin, "relations", f"{many.name}.above")
     assert [revision["activity"]["action"] for revision in relation] == ["create", "update"]
     assert relation[1]["parent"] == renamed["id"]
     admin.delete(f"/fields/{many.name}/above")
-    gone = past(admin, "fields", f"{many.name}.above")[-1]
+    gone = revisions_of(admin, "fields", f"{many.name}.above")[-1]
     for revision in (
-        past(admin, "relations", f"{many.name}.above")[-1],
-        past(admin, "fields", f"{one.name}.list")[-1],
+        revisions_of(admin, "relations", f"{many.name}.above")[-1],
+        revisions_of(admin, "fields", f"{one.name}.list")[-1],
     ):
         assert (revision["activity"]["action"], revision["parent"]) == ("delete", gone["id"])
 
@@ -159,12 +159,12 @@ def test_permissions_follow_and_go_as_part_of_it(admin: Client) -> None:
     admin.delete(f"/fields/{things.name}/note")
     last = admin.get(f"/permissions/{permission}").data
     admin.delete(f"/collections/{things.name}")
-    _, renamed, shortened, gone = past(admin, "permissions", permission)
+    _, renamed, shortened, gone = revisions_of(admin, "permissions", permission)
     assert renamed["delta"] == {"fields": ["name", "note"], "permissions": {"name": {"_eq": "x"}}}
-    assert renamed["parent"] == past(admin, "fields", f"{things.name}.name")[1]["id"]
+    assert renamed["parent"] == revisions_of(admin, "fields", f"{things.name}.name")[1]["id"]
     assert (shortened["delta"], shortened["data"]) == ({"fields": ["name"]}, last)
     assert (gone["activity"]["action"], gone["data"]) == ("delete", last)
-    assert gone["parent"] == past(admin, "collections", things.name)[-1]["id"]
+    assert gone["parent"] == revisions_of(admin, "collections", things.name)[-1]["id"]
 
 
 def test_presets_and_shares_of_a_dropped_collection_go_as_part_of_it(
@@ -179,13 +179,13 @@ def test_presets_and_shares_of_a_dropped_collection_go_as_part_of_it(
             INSERT INTO system_shares (collection, item, password) VALUES ('{name}', '1', 'swordfish')"""
         )
     assert admin.delete(f"/collections/{things.name}").status == 204
-    gone = past(admin, "collections", things.name)[-1]["id"]
+    gone = revisions_of(admin, "collections", things.name)[-1]["id"]
     for kind in ("presets", "shares"):
-        asked = {
+        params = {
             "filter[collection]": f"system_{kind}",
             "fields": "data,delta,parent,activity.action",
         }
-        (revision,) = admin.get("/revisions", **asked).data
+        (revision,) = admin.get("/revisions", **params).data
         assert revision["data"]["collection"] == things.name
         assert (revision["delta"], revision["parent"]) == (None, gone)
         assert revision["activity"] == {"action": "delete"}
@@ -206,11 +206,11 @@ def test_a_junction_comes_with_all_its_parts(admin: Client) -> None:
     }
     answer = admin.post("/relations", body)
     assert answer.status == 200, answer.text
-    (root,) = past(admin, "relations", f"{junction}.{answer.data['field']}")
-    (made,) = past(admin, "collections", junction)
-    (alias,) = past(admin, "fields", f"{one.name}.others")
+    (root,) = revisions_of(admin, "relations", f"{junction}.{answer.data['field']}")
+    (creation,) = revisions_of(admin, "collections", junction)
+    (alias,) = revisions_of(admin, "fields", f"{one.name}.others")
     assert root["data"] == answer.data
-    assert made["parent"] == alias["parent"] == root["id"]
+    assert creation["parent"] == alias["parent"] == root["id"]
 
 
 def test_what_changes_nothing_leaves_the_act_and_what_is_refused_nothing(
@@ -219,7 +219,7 @@ def test_what_changes_nothing_leaves_the_act_and_what_is_refused_nothing(
     things = table(admin, field("title", "string"), note="same")
     admin.patch(f"/collections/{things.name}", {"meta": {"note": "same"}})
     assert acts(admin, "collections", things.name) == ["create", "update"]
-    assert len(past(admin, "collections", things.name)) == 1
+    assert len(revisions_of(admin, "collections", things.name)) == 1
     count = "SELECT count(*) FROM system_activity"
     before = stage.value(count)
     assert admin.post("/collections", {"collection": things.name, "schema": {}}).status == 400
@@ -312,8 +312,8 @@ def test_a_call_that_is_done_once_is_told_once(admin: Client) -> None:
 
 def test_a_secret_is_in_no_record(stage: Stage, admin: Client) -> None:
     things = table(admin, field("pin", "string", special="conceal", default_value="swordfish"))
-    (made,) = past(admin, "fields", f"{things.name}.pin")
-    assert made["data"]["schema"]["default_value"] == "**********"
+    (creation,) = revisions_of(admin, "fields", f"{things.name}.pin")
+    assert creation["data"]["schema"]["default_value"] == "**********"
     assert "swordfish" not in stage.value(
         "SELECT string_agg(concat(data, delta), ' ') FROM system_revisions"
     )
@@ -323,9 +323,9 @@ def test_a_default_is_hidden_when_its_field_becomes_a_secret(stage: Stage, admin
     things = table(admin, field("pin", "string", default_value="stingray"))
     admin.patch(f"/fields/{things.name}/pin", {"schema": {"default_value": "sturgeon"}})
     admin.patch(f"/fields/{things.name}/pin", {"meta": {"special": ["conceal"]}})
-    made, changed, hidden = past(admin, "fields", f"{things.name}.pin")
+    creation, changed, hidden = revisions_of(admin, "fields", f"{things.name}.pin")
     assert (
-        made["data"]["schema"]["default_value"]
+        creation["data"]["schema"]["default_value"]
         == changed["delta"]["schema"]["default_value"]
         == "**********"
     )
@@ -349,13 +349,13 @@ def test_only_administrators_see_the_history_of_the_structure(stage: Stage, admi
     ):
         assert [group["collection"] for group in caller.get(path).data] == []
     assert caller.get("/revisions?filter[activity][collection]=system_fields").data == []
-    shown = caller.get("/activity?filter[revisions][collection]=system_fields&meta=*").body
-    assert shown == {"data": [], "meta": {"total_count": 0, "filter_count": 0}}
-    (made,) = past(admin, "collections", things.name)
-    assert caller.get(f"/revisions/{made['id']}").status == 404
-    assert caller.get(f"/activity/{made['activity']['id']}").status == 404
-    assert admin.post(f"/utils/revert/{made['id']}").status == 403
-    assert things.api.get(f"/activity/{made['activity']['id']}").status == 200
+    body = caller.get("/activity?filter[revisions][collection]=system_fields&meta=*").body
+    assert body == {"data": [], "meta": {"total_count": 0, "filter_count": 0}}
+    (creation,) = revisions_of(admin, "collections", things.name)
+    assert caller.get(f"/revisions/{creation['id']}").status == 404
+    assert caller.get(f"/activity/{creation['activity']['id']}").status == 404
+    assert admin.post(f"/utils/revert/{creation['id']}").status == 403
+    assert things.api.get(f"/activity/{creation['activity']['id']}").status == 200
 
 
 def again(admin: Client, things: Table, *fields: Json) -> Table:
@@ -373,13 +373,13 @@ def test_the_history_of_a_dropped_collection_stays_for_administrators(
     things.add({"title": "old"})
     admin.post("/comments", {"collection": things.name, "item": 1, "comment": "older"})
     reader = member(stage, may(things.name), *HISTORY)
-    asked = {"filter[collection]": things.name, "sort": "id", "meta": "*"}
-    assert len(reader.get("/revisions", **asked).data) == 1
+    params = {"filter[collection]": things.name, "sort": "id", "meta": "*"}
+    assert len(reader.get("/revisions", **params).data) == 1
     assert admin.delete(f"/collections/{things.name}").status == 204
     caller = member(stage, *HISTORY)
     for path, count in (("/revisions", 1), ("/activity", 2)):
-        assert caller.get(path, **asked).data == []
-        assert len(admin.get(path, **asked).data) == count
+        assert caller.get(path, **params).data == []
+        assert len(admin.get(path, **params).data) == count
     assert admin.get(f"/items/{things.name}/1/revisions").status == 404
 
 
@@ -393,11 +393,11 @@ def test_it_is_none_of_the_next_collection_of_the_name(
     (former,) = things.api.get(f"{things.path}/1/revisions").data
     again(admin, things, field("title", "string")).add({"title": "new"})
     reader = member(stage, may(things.name, **rule), *HISTORY)
-    asked = {"filter[collection]": things.name, "sort": "id", "meta": "*"}
-    shown = reader.get("/revisions", **asked)
-    assert [entry["data"]["title"] for entry in shown.data] == ["new"]
-    assert shown.body["meta"] == {"total_count": 1, "filter_count": 1}
-    assert [entry["action"] for entry in reader.get("/activity", **asked).data] == ["create"]
+    params = {"filter[collection]": things.name, "sort": "id", "meta": "*"}
+    page = reader.get("/revisions", **params)
+    assert [entry["data"]["title"] for entry in page.data] == ["new"]
+    assert page.body["meta"] == {"total_count": 1, "filter_count": 1}
+    assert [entry["action"] for entry in reader.get("/activity", **params).data] == ["create"]
     assert reader.get(f"/revisions/{former['id']}").status == 404
     for caller in (admin, reader):
         answer = caller.get(f"{things.path}/1/revisions?meta=*")
@@ -405,7 +405,7 @@ def test_it_is_none_of_the_next_collection_of_the_name(
         assert answer.body["meta"] == {"total_count": 1, "filter_count": 1}, answer
         assert caller.get(f"{things.path}/1/revisions/{former['id']}").status == 404
         assert caller.post(f"/utils/revert/{former['id']}").status == 404
-    assert [entry["data"]["title"] for entry in admin.get("/revisions", **asked).data] == [
+    assert [entry["data"]["title"] for entry in admin.get("/revisions", **params).data] == [
         "old",
         "new",
     ]

@@ -163,22 +163,22 @@ def test_recovery_codes_asked_for_twice_with_one_key_are_the_same_and_stored_now
     email = person(stage, tfa_secret=SECRET)
     user = logged_in(stage, email, otp=code())
 
-    def ask(key: str) -> Answer:
+    def disable(key: str) -> Answer:
         return user.send(
             "POST", f"{TFA}/recovery-codes", {"password": PASSWORD}, **{"Idempotency-Key": key}
         )
 
     with ThreadPoolExecutor(4) as threads:
-        answers = [call.result() for call in [threads.submit(ask, "once") for _ in range(4)]]
+        answers = [call.result() for call in [threads.submit(disable, "once") for _ in range(4)]]
     codes = answers[0].data
     assert [answer.data for answer in answers] == [codes] * 4
     assert len(set(codes)) == 10
     assert login(stage.anonymous, email, otp=codes[0]).status == 200
-    assert ask("once").data == codes
+    assert disable("once").data == codes
     assert outcome(login(stage.anonymous, email, otp=codes[0])) == (401, ["INVALID_OTP"])
     stored = stage.value("SELECT string_agg(encode(answer, 'escape'), ' ') FROM system_idempotency")
     assert not any(code in stored or code.replace("-", "") in stored for code in codes)
-    assert not set(ask("another").data) & set(codes)
+    assert not set(disable("another").data) & set(codes)
 
 
 def test_a_repeat_answers_the_first_recovery_codes_also_when_the_factor_is_gone(

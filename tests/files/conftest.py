@@ -18,7 +18,7 @@ from cms.app import create_app
 from cms.auth import accounts
 from cms.config import Config, secret_of
 from tests.client import Client
-from tests.files.forms import House
+from tests.files.forms import FileService
 
 TIMEOUT_SECONDS = 60.0
 
@@ -52,20 +52,20 @@ def _make_bucket(address: str, process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.fixture
-def another(files: House, settings: Config) -> Iterator[Callable[..., Client]]:
+def another(files: FileService, settings: Config) -> Iterator[Callable[..., Client]]:
     """Make the administrator's client of one more process, with other
     settings, on the same database and files.
     """
-    made: list[Client] = []
+    clients: list[Client] = []
 
     def make(**changes: Any) -> Client:
         dsn = files.stage.dsn
         usual = {"database_url": dsn, "database_pool_size": 9, "locations": files.locations}
         config = replace(settings, **{**usual, **changes})
-        made.append(Client(create_app(config)))
+        clients.append(Client(create_app(config)))
         token = accounts.admin_token(dsn, secret=secret_of(config), life=timedelta(hours=1))
-        return made[-1].bearing(token)
+        return clients[-1].bearing(token)
 
     yield make
-    for client in made:
+    for client in clients:
         client.close()

@@ -38,7 +38,7 @@ def _part(
 
 
 @dataclass(frozen=True)
-class House:
+class FileService:
     """The administrator's client of an application, and the folders that hold its files."""
 
     stage: Stage
@@ -86,12 +86,12 @@ def locations_in(folder: Path) -> tuple[Location, ...]:
 
 
 @contextmanager
-def house(
+def file_service(
     settings: Config, folder: Path, make_database: Callable[..., str], template: str, **changes: Any
-) -> Iterator[House]:
+) -> Iterator[FileService]:
     """Make an application with the locations `local` and `other`, of
     which files may have 100,000 bytes.
     """
     limits = {"files_max_upload_size": 100_000, "locations": locations_in(folder), **changes}
     with staged(replace(settings, **limits), make_database, template) as stage:
-        yield House(stage, folder)
+        yield FileService(stage, folder)

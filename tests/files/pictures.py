@@ -13,22 +13,22 @@ CORNERS = ("red", "green", "blue", "white")
 
 
 def quarters(size: tuple[int, int] = (80, 40), mode: str = "RGB") -> Image.Image:
-    made = Image.new("RGB", size)
+    picture = Image.new("RGB", size)
     across = size[0] // 2
     down = size[1] // 2
     for index, name in enumerate(CORNERS):
         left = index % 2 * across
         top = index // 2 * down
-        made.paste(COLOURS[name], (left, top, left + across, top + down))
-    return made.convert(mode)
+        picture.paste(COLOURS[name], (left, top, left + across, top + down))
+    return picture.convert(mode)
 
 
 def corners(picture: Image.Image) -> tuple[str, ...]:
     """Return which colours the quarters of a picture have."""
-    shown = picture.convert("RGB")
-    width, height = shown.size
-    places = [(x * width // 4, y * height // 4) for y in (1, 3) for x in (1, 3)]
-    return tuple(_nearest(pixel(shown, point)) for point in places)
+    colours = picture.convert("RGB")
+    width, height = colours.size
+    points = [(x * width // 4, y * height // 4) for y in (1, 3) for x in (1, 3)]
+    return tuple(_nearest(pixel(colours, point)) for point in points)
 
 
 def pixel(picture: Image.Image, point: tuple[int, int]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ import pytest
 from cms.files.assets import Asset, Assets, Delivery
 from cms.http.assets import disposition
 from tests.client import Answer, Client
-from tests.files.forms import House
+from tests.files.forms import FileService
 from tests.files.images import picture
 from tests.members import may, member
 
@@ -20,18 +20,18 @@ TEXT = b"0123456789" * 10
 
 
 @pytest.fixture(scope="module")
-def text(files: House) -> str:
+def text(files: FileService) -> str:
     """The path of a file of 100 bytes."""
     return f"/assets/{files.add(TEXT, 'digits.txt')['id']}"
 
 
-def get(files: House, path: str, **headers: str) -> Answer:
+def get(files: FileService, path: str, **headers: str) -> Answer:
     return files.admin.send(
         "GET", path, **{name.replace("_", "-"): value for name, value in headers.items()}
     )
 
 
-def test_a_file_is_sent_as_it_was_uploaded(files: House, text: str) -> None:
+def test_a_file_is_sent_as_it_was_uploaded(files: FileService, text: str) -> None:
     answer = get(files, text)
     assert (answer.status, answer.content) == (200, TEXT)
     headers = {name.lower(): value for name, value in answer.headers.items()}
@@ -45,7 +45,7 @@ def test_a_file_is_sent_as_it_was_uploaded(files: House, text: str) -> None:
     assert headers["vary"] == "Origin"
 
 
-def test_a_name_behind_the_id_changes_nothing_of_the_content(files: House, text: str) -> None:
+def test_a_name_behind_the_id_changes_nothing_of_the_content(files: FileService, text: str) -> None:
     bare = get(files, text)
     named = get(files, f"{text}/picture.png")
     assert named.content == bare.content == TEXT
@@ -57,7 +57,7 @@ def test_a_name_behind_the_id_changes_nothing_of_the_content(files: House, text:
     ("query", "kind"), [("", "inline"), ("?download", "attachment"), ("?download=false", "inline")]
 )
 def test_a_file_is_saved_when_that_is_asked_for(
-    files: House, text: str, query: str, kind: str
+    files: FileService, text: str, query: str, kind: str
 ) -> None:
     assert get(files, text + query).headers["content-disposition"].startswith(kind)
 
@@ -75,7 +75,7 @@ def test_a_file_is_saved_when_that_is_asked_for(
     ],
 )
 def test_the_name_behind_the_id_names_the_download(
-    files: House, path: str, disposition: str
+    files: FileService, path: str, disposition: str
 ) -> None:
     assert (
         get(files, f"/assets/{files.add(b'x', 'a.txt')['id']}{path}").headers["content-disposition"]
@@ -95,7 +95,9 @@ def test_the_name_behind_the_id_names_the_download(
         ("a.xhtml", b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"/>'),
     ],
 )
-def test_what_a_browser_would_run_is_only_saved(files: House, name: str, content: bytes) -> None:
+def test_what_a_browser_would_run_is_only_saved(
+    files: FileService, name: str, content: bytes
+) -> None:
     answer = get(files, f"/assets/{files.add(content, name)['id']}?width=5")
     assert answer.content == content
     assert answer.headers["content-disposition"].startswith("attachment")
@@ -111,7 +113,7 @@ def test_what_a_browser_would_run_is_only_saved(files: House, name: str, content
         ("日本.txt", "filename=\".txt\"; filename*=UTF-8''%E6%97%A5%E6%9C%AC.txt"),
     ],
 )
-def test_every_name_is_written_out(files: House, name: str, disposition: str) -> None:
+def test_every_name_is_written_out(files: FileService, name: str, disposition: str) -> None:
     key = files.add()["id"]
     files.stage.admin.patch(f"/files/{key}", {"filename_download": name})
     assert get(files, f"/assets/{key}").headers["content-disposition"] == f"inline; {disposition}"
@@ -129,7 +131,7 @@ def test_every_name_is_written_out(files: House, name: str, disposition: str) ->
     ],
 )
 def test_a_range_is_sent_alone(
-    files: House, text: str, byte_range: str, content: bytes, location: str
+    files: FileService, text: str, byte_range: str, content: bytes, location: str
 ) -> None:
     answer = get(files, text, Range=byte_range)
     assert (answer.status, answer.content) == (206, content)
@@ -141,21 +143,21 @@ def test_a_range_is_sent_alone(
     "byte_range", ["bytes=0-1,5-6", "bytes=5-1", "bytes=-", "bytes=a-b", "lines=1-2", "bytes", ""]
 )
 def test_a_range_that_is_not_understood_is_as_if_it_were_not_there(
-    files: House, text: str, byte_range: str
+    files: FileService, text: str, byte_range: str
 ) -> None:
     answer = get(files, text, Range=byte_range)
     assert (answer.status, answer.content) == (200, TEXT)
 
 
 @pytest.mark.parametrize("byte_range", ["bytes=100-", "bytes=1000-2000", "bytes=-0"])
-def test_a_range_behind_the_end_is_refused(files: House, text: str, byte_range: str) -> None:
+def test_a_range_behind_the_end_is_refused(files: FileService, text: str, byte_range: str) -> None:
     answer = get(files, text, Range=byte_range)
     assert (answer.status, answer.codes) == (416, ["RANGE_NOT_SATISFIABLE"])
     assert answer.headers["content-range"] == "bytes */100"
     assert answer.headers["cache-control"] == "no-cache"
 
 
-def test_a_range_of_an_older_content_is_all_of_the_new_one(files: House, text: str) -> None:
+def test_a_range_of_an_older_content_is_all_of_the_new_one(files: FileService, text: str) -> None:
     first = get(files, text)
     for validator in (first.headers["etag"], first.headers["last-modified"]):
         assert get(files, text, Range="bytes=0-1", If_Range=validator).status == 206
@@ -168,7 +170,7 @@ def test_a_range_of_an_older_content_is_all_of_the_new_one(files: House, text: s
         assert get(files, text, Range="bytes=0-1", If_Range=validator).status == 200
 
 
-def test_a_client_that_holds_the_content_is_told_so(files: House, text: str) -> None:
+def test_a_client_that_holds_the_content_is_told_so(files: FileService, text: str) -> None:
     first = get(files, text)
     tag = first.headers["etag"]
     modified = first.headers["last-modified"]
@@ -184,7 +186,7 @@ def test_a_client_that_holds_the_content_is_told_so(files: House, text: str) -> 
     assert get(files, text, If_None_Match='"x"', If_Modified_Since=modified).status == 200
 
 
-def test_a_new_content_has_a_new_tag_and_a_new_title_has_not(files: House) -> None:
+def test_a_new_content_has_a_new_tag_and_a_new_title_has_not(files: FileService) -> None:
     key = files.add()["id"]
     first = get(files, f"/assets/{key}").headers["etag"]
     files.admin.patch(f"/files/{key}", {"title": "Another"})
@@ -195,12 +197,12 @@ def test_a_new_content_has_a_new_tag_and_a_new_title_has_not(files: House) -> No
     assert answer.headers["etag"] != first
 
 
-def test_head_answers_the_same_without_a_body(files: House, text: str) -> None:
+def test_head_answers_the_same_without_a_body(files: FileService, text: str) -> None:
     answer = files.admin.send("HEAD", text, Range="bytes=0-1")
     assert (answer.status, answer.content, answer.headers["content-length"]) == (200, b"", "100")
 
 
-def test_what_is_not_there_is_not_found(files: House) -> None:
+def test_what_is_not_there_is_not_found(files: FileService) -> None:
     key = files.add()["id"]
     (path,) = [path for path in files.folder.rglob("*") if path.stem == key]
     path.unlink()
@@ -210,7 +212,7 @@ def test_what_is_not_there_is_not_found(files: House) -> None:
         assert "etag" not in answer.headers
 
 
-def test_an_image_without_its_content_is_not_found(files: House) -> None:
+def test_an_image_without_its_content_is_not_found(files: FileService) -> None:
     file = files.add(picture("PNG"), "a.png")
     (files.folder / "local" / file["filename_disk"]).unlink()
     answer = get(files, f"/assets/{file['id']}?width=5")
@@ -218,7 +220,7 @@ def test_an_image_without_its_content_is_not_found(files: House) -> None:
 
 
 def test_a_content_that_is_exchanged_meanwhile_is_found_all_the_same(
-    files: House, monkeypatch: pytest.MonkeyPatch
+    files: FileService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = files.add(b"old text", "a.txt")["id"]
     delivery = Assets.delivery
@@ -238,7 +240,7 @@ def test_a_content_that_is_exchanged_meanwhile_is_found_all_the_same(
         assert (answer.status, answer.content) == (200, b"new text"), answer
 
 
-def test_large_contents_are_sent_in_pieces(files: House) -> None:
+def test_large_contents_are_sent_in_pieces(files: FileService) -> None:
     content = bytes(range(256)) * 4000
     file = files.add(b"small", "a.bin")
     (files.folder / "local" / file["filename_disk"]).write_bytes(content)
@@ -264,7 +266,7 @@ def rights(path: str, client: Any) -> tuple[int, list[str]]:
     return answer.status, [] if answer.status == 200 else answer.codes
 
 
-def test_who_may_not_read_files_may_not_read_contents(files: House, text: str) -> None:
+def test_who_may_not_read_files_may_not_read_contents(files: FileService, text: str) -> None:
     stage = files.stage
     assert rights(text, stage.anonymous) == (403, ["FORBIDDEN"])
     assert rights(text, member(stage)) == (403, ["FORBIDDEN"])
@@ -274,7 +276,9 @@ def test_who_may_not_read_files_may_not_read_contents(files: House, text: str) -
     assert rights(text, member(stage, no_fields)) == (403, ["FORBIDDEN"])
 
 
-def test_a_content_goes_with_its_row_whatever_fields_are_shown(files: House, text: str) -> None:
+def test_a_content_goes_with_its_row_whatever_fields_are_shown(
+    files: FileService, text: str
+) -> None:
     key = text.rpartition("/")[2]
     rule = {"id": {"_eq": key}}
     some = member(files.stage, may("system_files", "title", permissions=rule))
@@ -283,7 +287,7 @@ def test_a_content_goes_with_its_row_whatever_fields_are_shown(files: House, tex
     assert some.get(f"/files/{key}", fields="storage").status == 403
 
 
-def test_a_text_comes_with_its_charset_and_a_new_content_with_its_own(files: House) -> None:
+def test_a_text_comes_with_its_charset_and_a_new_content_with_its_own(files: FileService) -> None:
     file = files.add("grüße".encode(), "a.txt")
     assert (file["charset"], get(files, f"/assets/{file['id']}").headers["content-type"]) == (
         "utf-8",
@@ -295,7 +299,7 @@ def test_a_text_comes_with_its_charset_and_a_new_content_with_its_own(files: Hou
 
 
 @pytest.fixture
-def logo(files: House) -> Iterator[str]:
+def logo(files: FileService) -> Iterator[str]:
     """A file that the settings name."""
     key = files.add(b"a public face", "logo.txt")["id"]
     files.stage.execute(f"UPDATE system_settings SET project_logo = '{key}'")
@@ -303,7 +307,7 @@ def logo(files: House) -> Iterator[str]:
     files.stage.execute("UPDATE system_settings SET project_logo = NULL")
 
 
-def test_public_files_of_the_settings_are_for_everybody(files: House, logo: str) -> None:
+def test_public_files_of_the_settings_are_for_everybody(files: FileService, logo: str) -> None:
     for key in (logo, logo.upper()):
         answer = files.stage.anonymous.get(f"/assets/{key}")
         assert (answer.status, answer.content) == (200, b"a public face"), answer
@@ -317,7 +321,7 @@ def test_public_files_of_the_settings_are_for_everybody(files: House, logo: str)
     "field", ["project_logo", "public_favicon", "public_foreground", "public_background"]
 )
 def test_each_public_field_of_the_settings_shows_its_content_and_not_its_row(
-    files: House, field: str
+    files: FileService, field: str
 ) -> None:
     image = files.add(picture("PNG"), "face.png")["id"]
     assert files.admin.patch("/settings", {field: image}).status == 200
@@ -327,7 +331,7 @@ def test_each_public_field_of_the_settings_shows_its_content_and_not_its_row(
     assert rights(f"/assets/{image}?width=5", files.stage.anonymous) == (403, ["FORBIDDEN"])
 
 
-def test_an_old_token_is_refused(files: House, text: str) -> None:
+def test_an_old_token_is_refused(files: FileService, text: str) -> None:
     assert rights(text, files.stage.anonymous.bearing("nonsense")) == (401, ["INVALID_TOKEN"])
 
 
@@ -342,7 +346,7 @@ def test_an_old_token_is_refused(files: House, text: str) -> None:
     ],
 )
 def test_a_proxy_is_told_which_file_to_send(
-    files: House, another: Callable[..., Client], setting: str, header: str, start: str
+    files: FileService, another: Callable[..., Client], setting: str, header: str, start: str
 ) -> None:
     file = files.add()
     answer = another(assets_sendfile=setting).send(
@@ -354,7 +358,7 @@ def test_a_proxy_is_told_which_file_to_send(
     assert "content-range" not in answer.headers
 
 
-def test_a_name_behind_the_id_may_hold_an_encoded_slash(files: House) -> None:
+def test_a_name_behind_the_id_may_hold_an_encoded_slash(files: FileService) -> None:
     key = files.add(TEXT, "digits.txt")["id"]
     assert get(files, f"/assets/{key}/a%2Fb%3F.txt").status == 200
     assert get(files, f"/assets/{key}/a/b.txt").status == 404

@@ -17,7 +17,7 @@ from cms.files.image_pool import ImagePool
 from cms.files.storage import Storage
 from cms.locations import Location
 from tests.client import Answer, Client
-from tests.files.forms import House, house
+from tests.files.forms import FileService, file_service
 from tests.files.pictures import corners, decoded, encoded, quarters
 
 JPEG = encoded(quarters((200, 100)), "JPEG")
@@ -26,7 +26,7 @@ Another = Callable[..., Client]
 
 
 @pytest.fixture(scope="module")
-def photo(files: House) -> dict[str, Any]:
+def photo(files: FileService) -> dict[str, Any]:
     added: dict[str, Any] = files.add(JPEG, "photo.jpg")
     return added
 
@@ -45,55 +45,55 @@ def renders(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def ask(client: Client, file: dict[str, Any], query: str = "", **headers: str) -> Answer:
+def asset(client: Client, file: dict[str, Any], query: str = "", **headers: str) -> Answer:
     return client.send("GET", f"/assets/{file['id']}?{query}", **headers)
 
 
-def kept(files: House, file: dict[str, Any]) -> list[str]:
+def kept(files: FileService, file: dict[str, Any]) -> list[str]:
     """Return the derivatives that lie beside a content."""
     folder = files.folder / file["storage"] / f"{file['filename_disk'].partition('.')[0]}__"
     return sorted(path.suffix for path in folder.glob("*"))
 
 
 def test_an_image_is_transformed_and_named_for_its_format(
-    files: House, photo: dict[str, Any]
+    files: FileService, photo: dict[str, Any]
 ) -> None:
-    answer = ask(files.admin, photo, "width=40&format=webp")
+    answer = asset(files.admin, photo, "width=40&format=webp")
     assert (answer.status, answer.headers["content-type"]) == (200, "image/webp")
     assert answer.headers["content-disposition"] == 'inline; filename="photo.webp"'
     assert decoded(answer.content).size == (40, 20)
-    part = ask(files.admin, photo, "width=40&format=webp", Range="bytes=0-3")
+    part = asset(files.admin, photo, "width=40&format=webp", Range="bytes=0-3")
     assert (part.status, part.content) == (206, b"RIFF")
 
 
 def test_a_derivative_is_made_once_and_then_served(
-    files: House, photo: dict[str, Any], renders: list[str]
+    files: FileService, photo: dict[str, Any], renders: list[str]
 ) -> None:
-    first = ask(files.admin, photo, "width=41")
-    again = ask(files.admin, photo, "fit=inside&width=41&quality=80")
+    first = asset(files.admin, photo, "width=41")
+    again = asset(files.admin, photo, "fit=inside&width=41&quality=80")
     assert (first.content, first.headers["etag"]) == (again.content, again.headers["etag"])
     assert renders == ["jpg"]
     assert (
-        ask(files.admin, photo, "width=41", **{"If-None-Match": first.headers["etag"]}).status
+        asset(files.admin, photo, "width=41", **{"If-None-Match": first.headers["etag"]}).status
         == 304
     )
-    assert ask(files.admin, photo).headers["etag"] != first.headers["etag"]
+    assert asset(files.admin, photo).headers["etag"] != first.headers["etag"]
 
 
 def test_a_client_that_holds_a_derivative_has_none_made(
-    files: House, photo: dict[str, Any], renders: list[str]
+    files: FileService, photo: dict[str, Any], renders: list[str]
 ) -> None:
-    assert ask(files.admin, photo, "width=42", **{"If-None-Match": "*"}).status == 304
+    assert asset(files.admin, photo, "width=42", **{"If-None-Match": "*"}).status == 304
     assert renders == []
 
 
 def test_many_who_ask_at_once_have_it_made_once(
-    files: House, photo: dict[str, Any], renders: list[str], another: Another
+    files: FileService, photo: dict[str, Any], renders: list[str], another: Another
 ) -> None:
     clients = [another(), another()]
 
     def get(number: int) -> bytes:
-        answer = ask(clients[number % 2], photo, "width=43&format=png")
+        answer = asset(clients[number % 2], photo, "width=43&format=png")
         assert answer.status == 200
         return answer.content
 
@@ -102,44 +102,44 @@ def test_many_who_ask_at_once_have_it_made_once(
     assert renders == ["png"]
 
 
-def test_the_best_format_is_the_clients(files: House, photo: dict[str, Any]) -> None:
+def test_the_best_format_is_the_clients(files: FileService, photo: dict[str, Any]) -> None:
     for accept, media_type in (
         ("image/avif,image/webp", "image/avif"),
         ("image/webp,*/*", "image/webp"),
     ):
-        answer = ask(files.admin, photo, "format=auto&width=20", Accept=accept)
+        answer = asset(files.admin, photo, "format=auto&width=20", Accept=accept)
         assert (answer.headers["content-type"], answer.headers["vary"]) == (
             media_type,
             "Accept, Origin",
         )
-    answer = ask(files.admin, photo, "format=auto&width=20", Accept="*/*")
+    answer = asset(files.admin, photo, "format=auto&width=20", Accept="*/*")
     assert answer.headers["content-type"] == "image/jpeg"
     clear = files.add(encoded(Image.new("RGBA", (30, 30), (1, 2, 3, 4)), "WEBP"), "clear.webp")
-    assert ask(files.admin, clear, "format=auto&width=20").headers["content-type"] == "image/png"
-    assert ask(files.admin, clear, "format=auto&width=20").headers["content-type"] == "image/png"
+    assert asset(files.admin, clear, "format=auto&width=20").headers["content-type"] == "image/png"
+    assert asset(files.admin, clear, "format=auto&width=20").headers["content-type"] == "image/png"
 
 
-def test_the_files_focal_point_is_what_a_crop_shows(files: House) -> None:
+def test_the_files_focal_point_is_what_a_crop_shows(files: FileService) -> None:
     file = files.add(JPEG, "photo.jpg")
     files.admin.patch(f"/files/{file['id']}", {"focal_point_x": 1, "focal_point_y": 0})
-    assert set(corners(decoded(ask(files.admin, file, "width=20&height=20").content))) == {
+    assert set(corners(decoded(asset(files.admin, file, "width=20&height=20").content))) == {
         "green",
         "white",
     }
-    left = ask(files.admin, file, "width=20&height=20&focal_point_x=0&focal_point_y=0")
+    left = asset(files.admin, file, "width=20&height=20&focal_point_x=0&focal_point_y=0")
     assert set(corners(decoded(left.content))) == {"red", "blue"}
 
 
-def test_operations_are_told_in_json(files: House, photo: dict[str, Any]) -> None:
+def test_operations_are_told_in_json(files: FileService, photo: dict[str, Any]) -> None:
     transforms = quote(json.dumps([["flip"], ["resize", {"width": 40}]]))
-    image = decoded(ask(files.admin, photo, f"transforms={transforms}&format=png").content)
+    image = decoded(asset(files.admin, photo, f"transforms={transforms}&format=png").content)
     assert (image.size, corners(image)) == ((40, 20), ("blue", "white", "red", "green"))
 
 
-def test_other_files_come_untouched(files: House) -> None:
+def test_other_files_come_untouched(files: FileService) -> None:
     file = files.add(b"some text", "a.txt")
-    assert ask(files.admin, file, "width=5&format=webp").content == b"some text"
-    assert ask(files.admin, file, "width=none").status == 400
+    assert asset(files.admin, file, "width=5&format=webp").content == b"some text"
+    assert asset(files.admin, file, "width=none").status == 400
 
 
 @pytest.mark.parametrize(
@@ -152,32 +152,32 @@ def test_other_files_come_untouched(files: House) -> None:
     ],
 )
 def test_a_wrong_parameter_is_told(
-    files: House, photo: dict[str, Any], query: str, parameter: str
+    files: FileService, photo: dict[str, Any], query: str, parameter: str
 ) -> None:
-    answer = ask(files.admin, photo, query)
+    answer = asset(files.admin, photo, query)
     assert (answer.status, answer.codes) == (400, ["ILLEGAL_ASSET_TRANSFORMATION"])
     assert answer.errors[0]["parameter"] == parameter
     assert answer.headers["cache-control"] == "no-cache"
 
 
-def test_a_broken_image_is_told_and_nothing_is_kept(files: House) -> None:
+def test_a_broken_image_is_told_and_nothing_is_kept(files: FileService) -> None:
     file = files.add(JPEG[: len(JPEG) // 2], "broken.jpg")
-    answer = ask(files.admin, file, "width=5")
+    answer = asset(files.admin, file, "width=5")
     assert (answer.status, answer.codes) == (400, ["ILLEGAL_ASSET_TRANSFORMATION"])
     assert "broken" in answer.errors[0]["reason"]
     assert kept(files, file) == []
-    assert ask(files.admin, file).status == 200
+    assert asset(files.admin, file).status == 200
 
 
-def test_derivatives_go_with_their_content(files: House) -> None:
+def test_derivatives_go_with_their_content(files: FileService) -> None:
     file = files.add(JPEG, "photo.jpg")
     for query in ("width=10", "width=20&format=png"):
-        assert ask(files.admin, file, query).status == 200
+        assert asset(files.admin, file, query).status == 200
     assert kept(files, file) == [".jpg", ".png"]
     blue = encoded(Image.new("RGB", (50, 50), "blue"), "PNG")
     assert files.send("PATCH", f"/files/{file['id']}", ("file", blue, "blue.png")).status == 200
     assert kept(files, file) == []
-    assert set(corners(decoded(ask(files.admin, file, "width=10").content))) == {"blue"}
+    assert set(corners(decoded(asset(files.admin, file, "width=10").content))) == {"blue"}
     now = files.admin.get(f"/files/{file['id']}").data
     assert kept(files, now) == [".png"]
     files.admin.delete(f"/files/{file['id']}")
@@ -185,7 +185,7 @@ def test_derivatives_go_with_their_content(files: House) -> None:
 
 
 def test_what_is_made_while_its_file_goes_does_not_stay(
-    files: House, monkeypatch: pytest.MonkeyPatch, renders: list[str]
+    files: FileService, monkeypatch: pytest.MonkeyPatch, renders: list[str]
 ) -> None:
     file = files.add(JPEG, "photo.jpg")
     render = ImagePool.render
@@ -196,7 +196,7 @@ def test_what_is_made_while_its_file_goes_does_not_stay(
         return form
 
     monkeypatch.setattr(ImagePool, "render", late)
-    assert ask(files.admin, file, "width=10").status == 200
+    assert asset(files.admin, file, "width=10").status == 200
     assert renders == ["jpg"]
     assert kept(files, file) == []
 
@@ -205,7 +205,7 @@ def test_what_is_made_while_its_file_goes_does_not_stay(
 
 
 @pytest.fixture
-def allow(files: House) -> Iterator[Callable[..., None]]:
+def allow(files: FileService) -> Iterator[Callable[..., None]]:
     """Set what may be transformed."""
 
     def allow(allowed: str, *presets: dict[str, Any]) -> None:
@@ -220,7 +220,7 @@ def allow(files: House) -> Iterator[Callable[..., None]]:
 
 
 def test_the_settings_say_what_may_be_transformed(
-    files: House, photo: dict[str, Any], allow: Callable[..., None]
+    files: FileService, photo: dict[str, Any], allow: Callable[..., None]
 ) -> None:
     tiny = {
         "key": "tiny",
@@ -231,14 +231,17 @@ def test_the_settings_say_what_may_be_transformed(
         "format": "webp",
     }
     allow("presets", tiny, {"key": "blurred", "transforms": [["blur", 2.5]]})
-    assert decoded(ask(files.admin, photo, "key=tiny").content).size == (12, 12)
-    assert ask(files.admin, photo, "key=blurred").status == 200
-    assert ask(files.admin, photo, "key=system-small-cover").status == 200
-    assert ask(files.admin, photo, "width=12").status == 400
+    assert decoded(asset(files.admin, photo, "key=tiny").content).size == (12, 12)
+    assert asset(files.admin, photo, "key=blurred").status == 200
+    assert asset(files.admin, photo, "key=system-small-cover").status == 200
+    assert asset(files.admin, photo, "width=12").status == 400
     allow("none", tiny)
-    assert ask(files.admin, photo, "key=tiny").status == 400
-    assert decoded(ask(files.admin, photo, "key=system-medium-contain").content).size == (300, 150)
-    assert ask(files.admin, photo, "download").status == 200
+    assert asset(files.admin, photo, "key=tiny").status == 400
+    assert decoded(asset(files.admin, photo, "key=system-medium-contain").content).size == (
+        300,
+        150,
+    )
+    assert asset(files.admin, photo, "download").status == 200
 
 
 # Other places than a folder
@@ -262,13 +265,13 @@ def test_originals_in_a_bucket_are_transformed_beside_it(
         force_path_style=True,
     )
     folder = tmp_path_factory.mktemp("bucket")
-    with house(settings, folder, make_database, template, locations=(bucket,)) as files:
+    with file_service(settings, folder, make_database, template, locations=(bucket,)) as files:
         file = files.add(JPEG, "photo.jpg")
         for _ in range(2):
-            assert decoded(ask(files.admin, file, "width=20").content).size == (20, 10)
-        whole = ask(files.admin, file)
-        assert whole.content == JPEG
-        assert ask(files.admin, file, Range="bytes=2-5").content == JPEG[2:6]
+            assert decoded(asset(files.admin, file, "width=20").content).size == (20, 10)
+        answer = asset(files.admin, file)
+        assert answer.content == JPEG
+        assert asset(files.admin, file, Range="bytes=2-5").content == JPEG[2:6]
         assert files.admin.send("HEAD", f"/assets/{file['id']}").headers["content-length"] == str(
             len(JPEG)
         )

@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import pytest
 
-from tests.files.forms import House
+from tests.files.forms import FileService
 from tests.members import may, member
 
 
-def test_files_are_read_with_the_whole_query_language(files: House) -> None:
+def test_files_are_read_with_the_whole_query_language(files: FileService) -> None:
     folder = files.admin.post("/folders", {"name": "queried"}).data["id"]
     for name in ("b.txt", "a.txt", "c.csv"):
         files.add(b"1", name, folder=folder)
@@ -21,15 +21,15 @@ def test_files_are_read_with_the_whole_query_language(files: House) -> None:
     assert rows == [
         {"filename_download": name, "folder": {"name": "queried"}} for name in ("a.txt", "b.txt")
     ]
-    asked = {"filter": {"folder": {"_eq": folder}}, "aggregate": {"count": "*"}}
-    assert files.admin.search("/files", asked).data == [{"count": 3}]
+    read = {"filter": {"folder": {"_eq": folder}}, "aggregate": {"count": "*"}}
+    assert files.admin.search("/files", read).data == [{"count": 3}]
     assert files.admin.get(f"/files?filter[folder]={folder}&meta=filter_count").body["meta"] == {
         "filter_count": 3
     }
     assert "c.csv" in files.admin.get("/files?search=c.csv&export=csv").text
 
 
-def test_what_is_said_of_a_file_can_be_changed(files: House) -> None:
+def test_what_is_said_of_a_file_can_be_changed(files: FileService) -> None:
     key = files.add()["id"]
     folder = files.admin.post("/folders", {"name": "f"}).data["id"]
     body: dict[str, Any] = {
@@ -51,7 +51,7 @@ def test_what_is_said_of_a_file_can_be_changed(files: House) -> None:
     }
 
 
-def test_many_files_are_changed_at_once(files: House) -> None:
+def test_many_files_are_changed_at_once(files: FileService) -> None:
     one, two, three = (files.add()["id"] for _ in range(3))
     changed = files.admin.patch("/files", {"keys": [two, one], "data": {"title": "T"}}).data
     assert [(row["id"], row["title"]) for row in changed] == [(two, "T"), (one, "T")]
@@ -80,7 +80,7 @@ def test_many_files_are_changed_at_once(files: House) -> None:
         (None, 400),
     ],
 )
-def test_a_wrong_change_is_refused(files: House, body: Any, status: int) -> None:
+def test_a_wrong_change_is_refused(files: FileService, body: Any, status: int) -> None:
     key = files.add()["id"]
     before = files.admin.get(f"/files/{key}").data
     answer = files.admin.patch(f"/files/{key}", body)
@@ -102,12 +102,12 @@ def test_a_wrong_change_is_refused(files: House, body: Any, status: int) -> None
         [{"id": 5, "title": "x"}],
     ],
 )
-def test_a_wrong_change_of_many_is_refused(files: House, body: Any) -> None:
+def test_a_wrong_change_of_many_is_refused(files: FileService, body: Any) -> None:
     answer = files.admin.patch("/files", body)
     assert answer.status == 400, answer.text
 
 
-def test_one_unknown_file_refuses_all(files: House) -> None:
+def test_one_unknown_file_refuses_all(files: FileService) -> None:
     key = files.add()["id"]
     for keys in ([key, str(uuid4())], [key, "nonsense"]):
         with files.nothing_stays():
@@ -118,7 +118,7 @@ def test_one_unknown_file_refuses_all(files: House) -> None:
     assert files.admin.get(f"/files/{key}").data["title"] == "A"
 
 
-def test_a_file_goes_with_its_content(files: House) -> None:
+def test_a_file_goes_with_its_content(files: FileService) -> None:
     file = files.add()
     path = f"local/{file['filename_disk']}"
     assert path in files.contents()
@@ -131,23 +131,23 @@ def test_a_file_goes_with_its_content(files: House) -> None:
         assert answer.status == 404, answer
 
 
-def test_many_files_go_with_their_contents(files: House) -> None:
-    made = [files.add(storage=name) for name in ("local", "other", "local", "local")]
-    one, two, three, four = (row["id"] for row in made)
+def test_many_files_go_with_their_contents(files: FileService) -> None:
+    rows = [files.add(storage=name) for name in ("local", "other", "local", "local")]
+    one, two, three, four = (row["id"] for row in rows)
     assert files.admin.delete("/files", [one, two]).status == 204
     assert files.admin.delete("/files", {"keys": [three]}).status == 204
     assert files.admin.delete("/files", {"query": {"filter": {"id": {"_eq": four}}}}).status == 204
     left = {Path(path).name for path in files.contents()}
-    assert left.isdisjoint(row["filename_disk"] for row in made)
+    assert left.isdisjoint(row["filename_disk"] for row in rows)
 
 
-def test_a_content_that_is_gone_already_hinders_no_deletion(files: House) -> None:
+def test_a_content_that_is_gone_already_hinders_no_deletion(files: FileService) -> None:
     file = files.add()
     (files.folder / "local" / file["filename_disk"]).unlink()
     assert files.admin.delete(f"/files/{file['id']}").status == 204
 
 
-def covered(files: House, key: str, name: str) -> None:
+def covered(files: FileService, key: str, name: str) -> None:
     """Make a collection with an item whose cover is a file."""
     body = {"collection": name, "schema": {}, "fields": [{"field": "cover", "type": "uuid"}]}
     assert files.admin.post("/collections", body).status == 200
@@ -158,7 +158,7 @@ def covered(files: House, key: str, name: str) -> None:
 
 @pytest.mark.parametrize("way", ["one", "array", "keys", "query", "folder"])
 def test_a_field_that_points_to_a_file_becomes_null_with_it_and_the_history_says_so(
-    files: House, way: str
+    files: FileService, way: str
 ) -> None:
     folder = files.admin.post("/folders", {"name": "f"}).data["id"]
     key = files.add(folder=folder)["id"]
@@ -177,14 +177,14 @@ def test_a_field_that_points_to_a_file_becomes_null_with_it_and_the_history_says
     caller = member(files.stage, *rights)
     assert caller.delete(paths.get(way, "/files"), bodies.get(way)).status == 204
     assert files.admin.get(f"/items/covers_{way}").data == [{"id": 1, "cover": None}]
-    asked = {
+    params = {
         "fields": "delta,parent,activity.action,activity.user,activity.ip",
         "sort": "-id",
         "limit": 1,
     }
-    (update,) = files.admin.get(f"/items/covers_{way}/1/revisions", **asked).data
+    (update,) = files.admin.get(f"/items/covers_{way}/1/revisions", **params).data
     (gone,) = files.admin.get(
-        "/revisions", **{"filter[item]": key, **asked, "fields": "id,activity.user"}
+        "/revisions", **{"filter[item]": key, **params, "fields": "id,activity.user"}
     ).data
     assert (update["delta"], update["parent"]) == ({"cover": None}, gone["id"])
     assert update["activity"] == {
@@ -195,7 +195,7 @@ def test_a_field_that_points_to_a_file_becomes_null_with_it_and_the_history_says
     assert gone["activity"]["user"] == update["activity"]["user"]
 
 
-def test_a_file_that_is_in_use_stays_with_its_content(files: House) -> None:
+def test_a_file_that_is_in_use_stays_with_its_content(files: FileService) -> None:
     file = files.add()
     files.stage.execute(
         "CREATE TABLE uses (id int PRIMARY KEY, file uuid REFERENCES system_files (id))"
@@ -206,7 +206,7 @@ def test_a_file_that_is_in_use_stays_with_its_content(files: House) -> None:
         assert (answer.status, answer.codes) == (400, ["INVALID_FOREIGN_KEY"])
 
 
-def test_readers_see_the_files_of_their_rule_and_change_none(files: House) -> None:
+def test_readers_see_the_files_of_their_rule_and_change_none(files: FileService) -> None:
     seen = files.add(title="seen")
     hidden = files.add(title="hidden")
     rule = {"id": {"_in": [seen["id"]]}}

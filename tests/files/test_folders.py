@@ -8,14 +8,14 @@ from uuid import uuid4
 
 import pytest
 
-from tests.files.forms import House
+from tests.files.forms import FileService
 
 
-def make(files: House, name: str, parent: str | None = None) -> str:
+def make(files: FileService, name: str, parent: str | None = None) -> str:
     return str(files.admin.post("/folders", {"name": name, "parent": parent}).data["id"])
 
 
-def test_folders_are_made_read_renamed_and_moved(files: House) -> None:
+def test_folders_are_made_read_renamed_and_moved(files: FileService) -> None:
     top = make(files, "top")
     other = make(files, "other")
     folder = files.admin.post("/folders", {"name": "in", "parent": top}).data
@@ -33,10 +33,10 @@ def test_folders_are_made_read_renamed_and_moved(files: House) -> None:
     assert [row["name"] for row in names] == ["other", "top"]
 
 
-def test_several_folders_at_once(files: House) -> None:
-    made = files.admin.post("/folders", [{"name": "a"}, {"name": "b"}]).data
-    keys = [row["id"] for row in made]
-    assert [row["name"] for row in made] == ["a", "b"]
+def test_several_folders_at_once(files: FileService) -> None:
+    folders = files.admin.post("/folders", [{"name": "a"}, {"name": "b"}]).data
+    keys = [row["id"] for row in folders]
+    assert [row["name"] for row in folders] == ["a", "b"]
     top = make(files, "top")
     assert [
         row["parent"]
@@ -63,12 +63,12 @@ def test_several_folders_at_once(files: House) -> None:
         (None, 400),
     ],
 )
-def test_a_folder_that_is_wrong_is_refused(files: House, body: Any, status: int) -> None:
+def test_a_folder_that_is_wrong_is_refused(files: FileService, body: Any, status: int) -> None:
     answer = files.admin.post("/folders", body)
     assert answer.status == status, answer.text
 
 
-def test_no_folder_comes_to_lie_in_itself(files: House) -> None:
+def test_no_folder_comes_to_lie_in_itself(files: FileService) -> None:
     top = make(files, "top")
     middle = make(files, "middle", top)
     bottom = make(files, "bottom", middle)
@@ -94,7 +94,7 @@ CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON system_folders DEFERRABLE INITIAL
 """A moment between what a transaction has looked at and its end."""
 
 
-def test_two_that_move_into_each_other_make_no_circle(files: House) -> None:
+def test_two_that_move_into_each_other_make_no_circle(files: FileService) -> None:
     one = make(files, "one")
     two = make(files, "two")
     below_one = make(files, "below one", one)
@@ -117,7 +117,7 @@ def test_two_that_move_into_each_other_make_no_circle(files: House) -> None:
     assert sorted(answer.status for answer in answers) == [200, 422]
 
 
-def test_a_folder_goes_with_everything_in_it(files: House) -> None:
+def test_a_folder_goes_with_everything_in_it(files: FileService) -> None:
     top = make(files, "top")
     bottom = make(files, "bottom", make(files, "middle", top))
     inside = [files.add(folder=top), files.add(folder=bottom, storage="other")]
@@ -131,7 +131,7 @@ def test_a_folder_goes_with_everything_in_it(files: House) -> None:
     assert outside["filename_disk"] in contents
 
 
-def test_what_goes_with_a_folder_is_in_its_history(files: House) -> None:
+def test_what_goes_with_a_folder_is_in_its_history(files: FileService) -> None:
     top = make(files, "top")
     bottom = make(files, "bottom", top)
     upper, lower = (files.add(folder=folder)["id"] for folder in (top, bottom))
@@ -157,7 +157,7 @@ def test_what_goes_with_a_folder_is_in_its_history(files: House) -> None:
     )
 
 
-def test_a_folder_whose_file_is_in_use_stays_with_everything_in_it(files: House) -> None:
+def test_a_folder_whose_file_is_in_use_stays_with_everything_in_it(files: FileService) -> None:
     top = make(files, "top")
     free = files.add(folder=top)
     used = files.add(folder=make(files, "in", top))
@@ -170,7 +170,7 @@ def test_a_folder_whose_file_is_in_use_stays_with_everything_in_it(files: House)
     assert files.admin.get(f"/files/{free['id']}").status == 200
 
 
-def test_unknown_folders_are_404_and_strangers_get_403(files: House) -> None:
+def test_unknown_folders_are_404_and_strangers_get_403(files: FileService) -> None:
     key = make(files, "kept")
     for body in ([key, str(uuid4())], {"keys": ["nonsense"]}):
         assert files.admin.delete("/folders", body).status == 404
@@ -186,7 +186,7 @@ def test_unknown_folders_are_404_and_strangers_get_403(files: House) -> None:
     assert files.admin.get(f"/folders/{key}").status == 200
 
 
-def test_uploads_into_a_folder_that_goes_leave_no_stray(files: House) -> None:
+def test_uploads_into_a_folder_that_goes_leave_no_stray(files: FileService) -> None:
     for _ in range(3):
         folder = make(files, "going")
         for _ in range(3):

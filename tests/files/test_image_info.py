@@ -11,7 +11,7 @@ import pytest
 from PIL import ExifTags, Image, ImageCms
 
 from cms.files.image_info import image_info_of
-from tests.files.forms import House
+from tests.files.forms import FileService
 from tests.files.images import picture
 
 
@@ -23,7 +23,7 @@ def exif(**tags: Any) -> Image.Exif:
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF", "GIF", "BMP"])
-def test_an_image_has_its_size(files: House, kind: str) -> None:
+def test_an_image_has_its_size(files: FileService, kind: str) -> None:
     file = files.add(picture(kind), "a.bin")
     assert (file["width"], file["height"]) == (40, 20)
 
@@ -35,7 +35,7 @@ def test_the_size_is_that_of_the_image_as_it_is_seen(orientation: int) -> None:
     assert (info.width, info.height) == ((20, 40) if orientation > 4 else (40, 20))
 
 
-def test_what_cameras_and_editors_wrote_is_kept_by_group(files: House) -> None:
+def test_what_cameras_and_editors_wrote_is_kept_by_group(files: FileService) -> None:
     written = exif(Make="Maker\0", Model="Model")
     written.get_ifd(ExifTags.IFD.Exif).update(
         {ExifTags.Base.ISOSpeedRatings: 200, ExifTags.Base.FNumber: 2.8}
@@ -92,7 +92,7 @@ def bomb() -> bytes:
     )
 
 
-def test_an_image_that_cannot_be_read_is_a_file_all_the_same(files: House) -> None:
+def test_an_image_that_cannot_be_read_is_a_file_all_the_same(files: FileService) -> None:
     for content in (
         picture()[:30],
         picture("PNG")[:20] + b"\0" * 50,
@@ -103,7 +103,7 @@ def test_an_image_that_cannot_be_read_is_a_file_all_the_same(files: House) -> No
         assert file["filesize"] == len(content)
 
 
-def test_a_bomb_is_not_opened(files: House) -> None:
+def test_a_bomb_is_not_opened(files: FileService) -> None:
     file = files.add(bomb()[:99_000], "bomb.png")
     assert (file["type"], file["width"]) == ("image/png", None)
 

@@ -34,15 +34,15 @@ Make = Callable[..., ImagePool]
 
 @pytest.fixture
 def make(settings: Config, tmp_path: Path) -> Iterator[Make]:
-    made: list[ImagePool] = []
+    pools: list[ImagePool] = []
 
     def make(**changes: object) -> ImagePool:
         config = replace(settings, data_dir=tmp_path, **changes)  # type: ignore[arg-type]
-        made.append(ImagePool(config))
-        return made[-1]
+        pools.append(ImagePool(config))
+        return pools[-1]
 
     yield make
-    for pool in made:
+    for pool in pools:
         pool.close()
 
 
@@ -151,12 +151,12 @@ def test_a_machine_works_on_so_many_at_a_time(
         working.pop()
         return result
 
-    def ask(number: int) -> str:
+    def transform(number: int) -> str:
         return do(pair[number % 2], source, str(number))
 
     monkeypatch.setattr(ImagePool, "_run", counted)
     with ThreadPoolExecutor(6) as threads:
-        assert list(threads.map(ask, range(12))) == ["webp"] * 12
+        assert list(threads.map(transform, range(12))) == ["webp"] * 12
     assert max(seen) == 2
 
 

@@ -117,12 +117,14 @@ def test_the_size_of_a_draft_is_that_of_the_whole_image(change: Change) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "made"), [("jpg", "JPEG"), ("webp", "WEBP"), ("tiff", "TIFF"), ("avif", "AVIF")]
+    ("form", "file_format"), [("jpg", "JPEG"), ("webp", "WEBP"), ("tiff", "TIFF"), ("avif", "AVIF")]
 )
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1"])
-def test_every_mode_goes_into_every_format(change: Change, form: str, made: str, mode: str) -> None:
+def test_every_mode_goes_into_every_format(
+    change: Change, form: str, file_format: str, mode: str
+) -> None:
     image = change(encoded(quarters(mode=mode), "PNG"), format=form, width=60)
-    assert image.format == made
+    assert image.format == file_format
     assert image.size == (60, 30)
 
 
@@ -297,10 +299,10 @@ def test_what_comes_out_is_bounded(change: Change, parameters: dict[str, Any]) -
 def test_one_transform_gives_the_same_bytes_again(tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.write_bytes(PNG)
-    made = []
+    contents = []
     for name in ("a", "b"):
         assert (
             render(RenderJob(source, tmp_path / name, Transform((), "webp", 80), LIMITS)) == "webp"
         )
-        made.append((tmp_path / name).read_bytes())
-    assert made[0] == made[1]
+        contents.append((tmp_path / name).read_bytes())
+    assert contents[0] == contents[1]

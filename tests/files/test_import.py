@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cms.config import Config
-from tests.files.forms import House, house
+from tests.files.forms import FileService, file_service
 from tests.files.images import picture
 from tests.files.sources import Source, raw_source, source
 
@@ -21,14 +21,14 @@ def files(
     tmp_path_factory: pytest.TempPathFactory,
     make_database: Callable[..., str],
     template: str,
-) -> Iterator[House]:
+) -> Iterator[FileService]:
     """An application that may ask loopback, and may take images and texts only."""
     changes = {
         "import_ip_allow_list": (ipaddress.ip_network("127.0.0.1"),),
         "import_timeout": timedelta(seconds=1),
         "files_mime_type_allow_list": ("image/*", "text/plain"),
     }
-    with house(
+    with file_service(
         settings, tmp_path_factory.mktemp("files"), make_database, template, **changes
     ) as files:
         yield files
@@ -40,7 +40,7 @@ def server() -> Iterator[Source]:
         yield server
 
 
-def test_a_file_is_imported_with_what_is_said_of_it(files: House, server: Source) -> None:
+def test_a_file_is_imported_with_what_is_said_of_it(files: FileService, server: Source) -> None:
     content = picture()
     url = server.page("/some/my%20photo.jpg", content, Content_Type="image/png")
     folder = files.admin.post("/folders", {"name": "f"}).data["id"]
@@ -68,13 +68,13 @@ def test_a_file_is_imported_with_what_is_said_of_it(files: House, server: Source
     ],
 )
 def test_the_source_may_name_the_file(
-    files: House, server: Source, disposition: str, name: str
+    files: FileService, server: Source, disposition: str, name: str
 ) -> None:
     url = server.page("/path/", b"text", Content_Disposition=disposition)
     assert files.admin.post("/files/import", {"url": url}).data["filename_download"] == name
 
 
-def test_a_source_without_a_path_is_named_by_its_host(files: House, server: Source) -> None:
+def test_a_source_without_a_path_is_named_by_its_host(files: FileService, server: Source) -> None:
     assert (
         files.admin.post("/files/import", {"url": server.page("/", b"text")}).data[
             "filename_download"
@@ -91,13 +91,13 @@ def test_a_source_without_a_path_is_named_by_its_host(files: House, server: Sour
         {"url": "http://\ud800/"},
     ],
 )  # fmt: skip
-def test_an_address_that_may_not_be_asked_is_refused(files: House, body: Any) -> None:
+def test_an_address_that_may_not_be_asked_is_refused(files: FileService, body: Any) -> None:
     with files.nothing_stays():
         answer = files.admin.post("/files/import", body)
         assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer.text
 
 
-def test_a_name_that_is_not_there_is_refused_like_an_inner_address(files: House) -> None:
+def test_a_name_that_is_not_there_is_refused_like_an_inner_address(files: FileService) -> None:
     urls = (
         "http://127.0.0.2/",
         f"http://{'x' * 64}.example/",
@@ -110,7 +110,9 @@ def test_a_name_that_is_not_there_is_refused_like_an_inner_address(files: House)
     )
 
 
-def test_what_is_said_of_it_is_checked_and_nothing_stays(files: House, server: Source) -> None:
+def test_what_is_said_of_it_is_checked_and_nothing_stays(
+    files: FileService, server: Source
+) -> None:
     url = server.page("/a.txt", b"text")
     with files.nothing_stays():
         for body in (
@@ -124,7 +126,7 @@ def test_what_is_said_of_it_is_checked_and_nothing_stays(files: House, server: S
             assert files.admin.post("/files/import", {"url": url, "data": body}).status == 400
 
 
-def test_a_source_that_fails_is_503_and_nothing_stays(files: House, server: Source) -> None:
+def test_a_source_that_fails_is_503_and_nothing_stays(files: FileService, server: Source) -> None:
     short = b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n" + b"x" * 5000
     with files.nothing_stays(), raw_source(short) as cut, raw_source(short, pause=5) as slow:
         missing = server.url("/missing")
@@ -135,14 +137,16 @@ def test_a_source_that_fails_is_503_and_nothing_stays(files: House, server: Sour
             assert answer.errors[0]["service"] == "import source", answer
 
 
-def test_a_source_with_too_much_is_413_and_nothing_stays(files: House, server: Source) -> None:
+def test_a_source_with_too_much_is_413_and_nothing_stays(
+    files: FileService, server: Source
+) -> None:
     with files.nothing_stays():
         answer = files.admin.post("/files/import", {"url": server.page("/big", b"x" * 100_001)})
         assert (answer.status, answer.codes) == (413, ["CONTENT_TOO_LARGE"])
 
 
 def test_only_the_types_of_the_settings_come_in_whatever_they_say_they_are(
-    files: House, server: Source
+    files: FileService, server: Source
 ) -> None:
     with files.nothing_stays():
         url = server.page(

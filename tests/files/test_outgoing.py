@@ -183,19 +183,19 @@ def test_an_answer_comes_with_its_status_and_headers(server: Source) -> None:
 
 
 def test_a_name_is_resolved_once_and_the_connection_goes_there(server: Source) -> None:
-    asked: list[str] = []
+    lookups: list[str] = []
 
     def resolve(host: str, port: int) -> list[Address]:
-        asked.append(host)
+        lookups.append(host)
         return (
             [ipaddress.ip_address("127.0.0.1")]
-            if len(asked) == 1
+            if len(lookups) == 1
             else [ipaddress.ip_address("127.0.0.2")]
         )
 
     server.page("/pinned", b"here")
     _, body = get(server.url("/pinned", "files.example.com"), resolve=resolve)
-    assert (body, asked) == (b"here", ["files.example.com"])
+    assert (body, lookups) == (b"here", ["files.example.com"])
     assert server.seen[-1][2]["Host"] == f"files.example.com:{server.port}"
 
 
@@ -321,7 +321,7 @@ def certificate(folder: Path, name: str) -> Path:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
-    made = (
+    certificate = (
         x509.CertificateBuilder(
             subject, subject, key.public_key(), 1, now - timedelta(1), now + timedelta(1)
         )
@@ -332,7 +332,7 @@ def certificate(folder: Path, name: str) -> Path:
     path = folder / f"{name}.pem"
     plain = serialization.NoEncryption()
     secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    path.write_bytes(secret + made.public_bytes(serialization.Encoding.PEM))
+    path.write_bytes(secret + certificate.public_bytes(serialization.Encoding.PEM))
     return path
 
 

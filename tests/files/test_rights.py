@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
-from tests.files.forms import BOUNDARY, House, form
+from tests.files.forms import BOUNDARY, FileService, form
 from tests.members import may, member
 from tests.things import field, table
 
@@ -20,7 +20,9 @@ EVERYTHING = [
 ]
 
 
-def test_who_may_create_files_uploads_them_with_the_fields_of_the_permission(files: House) -> None:
+def test_who_may_create_files_uploads_them_with_the_fields_of_the_permission(
+    files: FileService,
+) -> None:
     writer = member(files.stage, may("system_files", "title", action="create"), may("system_files"))
     file = files.send("POST", "/files", ("title", "T"), ("file", b"x", "x.txt"), client=writer).data
     assert (file["title"], file["filename_download"], file["filesize"]) == ("T", "x.txt", 1)
@@ -34,13 +36,13 @@ def test_who_may_create_files_uploads_them_with_the_fields_of_the_permission(fil
             )
 
 
-def test_who_may_not_read_files_gets_no_answer_to_an_upload(files: House) -> None:
+def test_who_may_not_read_files_gets_no_answer_to_an_upload(files: FileService) -> None:
     writer = member(files.stage, may("system_files", action="create"))
     answer = files.send("POST", "/files", ("file", b"x", "x.txt"), client=writer)
     assert (answer.status, answer.text) == (204, "")
 
 
-def test_presets_and_rules_of_permissions_hold_for_uploads(files: House) -> None:
+def test_presets_and_rules_of_permissions_hold_for_uploads(files: FileService) -> None:
     folder = files.admin.post("/folders", {"name": "theirs"}).data["id"]
     body = {
         "presets": {"folder": folder, "description": "preset"},
@@ -56,7 +58,9 @@ def test_presets_and_rules_of_permissions_hold_for_uploads(files: House) -> None
         assert (elsewhere.status, elsewhere.codes) == (403, ["FORBIDDEN"])
 
 
-def test_nothing_that_a_permission_presets_takes_the_place_of_the_content(files: House) -> None:
+def test_nothing_that_a_permission_presets_takes_the_place_of_the_content(
+    files: FileService,
+) -> None:
     body = {
         "presets": {"filename_disk": "../../x", "storage": "no", "filesize": 5, "type": "text/x"}
     }
@@ -67,7 +71,7 @@ def test_nothing_that_a_permission_presets_takes_the_place_of_the_content(files:
 
 
 def test_a_hidden_folder_with_something_in_it_is_deleted_like_one_that_is_not_there(
-    files: House,
+    files: FileService,
 ) -> None:
     keys = [
         files.admin.post("/folders", {"name": name}).data["id"]
@@ -87,7 +91,7 @@ def test_a_hidden_folder_with_something_in_it_is_deleted_like_one_that_is_not_th
         assert [clerk.delete("/folders", [key]).content for key in keys] == [missing.content] * 3
 
 
-def test_changes_and_deletions_keep_to_the_rows_of_the_rule(files: House) -> None:
+def test_changes_and_deletions_keep_to_the_rows_of_the_rule(files: FileService) -> None:
     mine = files.add(title="mine")
     other = files.add(title="other")
     rule = {"title": {"_eq": "mine"}}
@@ -119,7 +123,7 @@ def test_changes_and_deletions_keep_to_the_rows_of_the_rule(files: House) -> Non
     assert writer.delete(f"/files/{mine['id']}").status == 204
 
 
-def test_a_folder_goes_only_by_who_may_delete_all_that_is_in_it(files: House) -> None:
+def test_a_folder_goes_only_by_who_may_delete_all_that_is_in_it(files: FileService) -> None:
     top = files.admin.post("/folders", {"name": "top"}).data["id"]
     files.admin.post("/folders", {"name": "in", "parent": top})
     kept = files.add(folder=top)
@@ -143,7 +147,7 @@ def test_a_folder_goes_only_by_who_may_delete_all_that_is_in_it(files: House) ->
     assert folders_only.delete(f"/folders/{empty}").status == 204
 
 
-def test_everything_done_to_a_file_is_in_its_history(files: House) -> None:
+def test_everything_done_to_a_file_is_in_its_history(files: FileService) -> None:
     key = files.add(title="one")["id"]
     files.admin.patch(f"/files/{key}", {"title": "two"})
     files.send("PATCH", f"/files/{key}", ("file", b"%PDF-1.7", "b.pdf"))
@@ -159,7 +163,7 @@ def test_everything_done_to_a_file_is_in_its_history(files: House) -> None:
     )
 
 
-def test_items_that_lose_a_deleted_file_have_it_in_their_history(files: House) -> None:
+def test_items_that_lose_a_deleted_file_have_it_in_their_history(files: FileService) -> None:
     api = files.admin
     key = files.add()["id"]
     cover = {"field": "cover", "type": "uuid", "meta": {"special": ["file"]}}
@@ -171,13 +175,13 @@ def test_items_that_lose_a_deleted_file_have_it_in_their_history(files: House) -
     assert api.post("/relations", relation).status == 200
     api.post("/items/books", {"cover": key})
     assert api.delete(f"/files/{key}").status == 204
-    made, changed = api.get("/items/books/1/revisions?sort=id").data
-    assert (made["delta"]["cover"], changed["delta"]) == (key, {"cover": None})
+    creation, changed = api.get("/items/books/1/revisions?sort=id").data
+    assert (creation["delta"]["cover"], changed["delta"]) == (key, {"cover": None})
     (gone,) = api.get(f"/revisions?filter[item]={key}&filter[activity][action]=delete").data
     assert changed["parent"] == gone["id"]
 
 
-def test_of_two_who_change_one_version_one_is_let_through(files: House) -> None:
+def test_of_two_who_change_one_version_one_is_let_through(files: FileService) -> None:
     key = files.add()["id"]
     tag = files.admin.get(f"/files/{key}").headers["etag"]
 
@@ -198,7 +202,7 @@ def test_of_two_who_change_one_version_one_is_let_through(files: House) -> None:
     assert files.admin.send("DELETE", f"/files/{key}", **{"If-Match": now}).status == 204
 
 
-def test_an_upload_that_is_sent_twice_under_one_key_makes_one_file(files: House) -> None:
+def test_an_upload_that_is_sent_twice_under_one_key_makes_one_file(files: FileService) -> None:
     def send(content: bytes, key: str = "k") -> Any:
         headers = {"Content-Type": FORM, "Idempotency-Key": key}
         return files.admin.send(
@@ -213,7 +217,7 @@ def test_an_upload_that_is_sent_twice_under_one_key_makes_one_file(files: House)
     assert send(b"same", "another").data["id"] != first.data["id"]
 
 
-def test_a_json_upload_and_a_folder_are_made_once_under_one_key(files: House) -> None:
+def test_a_json_upload_and_a_folder_are_made_once_under_one_key(files: FileService) -> None:
     for path, body in (
         ("/files", {"filename_download": "a", "data": "eA=="}),
         ("/folders", {"name": "f"}),
@@ -245,7 +249,7 @@ CALLS = [
 ]
 
 
-def test_every_call_needs_a_right_of_its_own(files: House) -> None:
+def test_every_call_needs_a_right_of_its_own(files: FileService) -> None:
     folder = files.admin.post("/folders", {"name": "kept"}).data["id"]
     file = files.add(folder=folder)["id"]
     others = member(files.stage, may("system_users"))
@@ -273,7 +277,7 @@ def test_every_call_needs_a_right_of_its_own(files: House) -> None:
                 )
 
 
-def test_the_row_of_a_file_is_written_by_the_calls_on_files_alone(files: House) -> None:
+def test_the_row_of_a_file_is_written_by_the_calls_on_files_alone(files: FileService) -> None:
     """Else a row could name the content of another."""
     other = files.add(b"secret")
     file = files.add(b"mine")

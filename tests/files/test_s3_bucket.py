@@ -10,7 +10,7 @@ import pytest
 from cms.config import Config
 from cms.files.storage import PART_BYTES, Storage
 from cms.locations import Location
-from tests.files.forms import house
+from tests.files.forms import file_service
 from tests.files.images import picture
 
 pytestmark = pytest.mark.release
@@ -28,7 +28,7 @@ def test_a_file_may_lie_in_a_bucket(
     )
     changes = {"locations": (location,), "files_max_upload_size": 4 * PART_BYTES}
     storage = Storage(location)
-    with house(settings, tmp_path, make_database, template, **changes) as files:
+    with file_service(settings, tmp_path, make_database, template, **changes) as files:
         image = files.add(picture(), "a.jpg")
         assert (image["storage"], image["width"], image["height"]) == ("s3", 40, 20)
         assert b"".join(storage.get(image["filename_disk"])) == picture()
@@ -51,7 +51,7 @@ def test_a_bucket_that_does_not_answer_is_503_and_makes_no_file(
     location = Location(
         "s3", "s3", bucket="files", endpoint="http://127.0.0.1:1", key="k", secret="hunter2"
     )
-    with house(settings, tmp_path, make_database, template, locations=(location,)) as files:
+    with file_service(settings, tmp_path, make_database, template, locations=(location,)) as files:
         answer = files.send("POST", "/files", ("file", b"x", "a"))
         assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
         assert "hunter2" not in answer.text

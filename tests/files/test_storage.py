@@ -98,9 +98,9 @@ def test_contents_are_listed_by_folder_and_deleted_whether_they_are_there_or_not
 
 
 def test_what_is_not_there_is_not_found(storage: Storage) -> None:
-    for ask in (lambda: storage.get("missing"), lambda: storage.size("missing")):
+    for call in (lambda: storage.get("missing"), lambda: storage.size("missing")):
         with pytest.raises(FileNotFoundError):
-            ask()
+            call()
 
 
 def test_no_path_leads_out_of_the_location(storage: Storage) -> None:

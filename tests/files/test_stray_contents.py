@@ -14,20 +14,20 @@ from cms.errors import Refused
 from cms.files.storage import Storage, Storages
 from cms.files.stray_contents import sweep
 from cms.locations import Location
-from tests.files.forms import House
+from tests.files.forms import FileService
 from tests.files.images import picture
 
 AGE = timedelta(hours=1)
 
 
-def swept(files: House, *more: Location) -> tuple[list[str], list[str]]:
+def swept(files: FileService, *more: Location) -> tuple[list[str], list[str]]:
     locations = [Location(name, "local", str(files.folder / name)) for name in ("local", "other")]
     with standalone_transaction(files.stage.dsn) as transaction:
         result = sweep(transaction, Storages([*locations, *more]), age=AGE)
     return sorted(result.removed), sorted(result.without_content)
 
 
-def lay(files: House, path: str, *, old: bool = True) -> str:
+def lay(files: FileService, path: str, *, old: bool = True) -> str:
     target = files.folder / path
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(b"x")
@@ -36,13 +36,13 @@ def lay(files: House, path: str, *, old: bool = True) -> str:
     return path
 
 
-def age(files: House) -> None:
+def age(files: FileService) -> None:
     files.stage.execute("UPDATE system_files SET modified_on = now() - interval '1 day'")
     for path in files.contents():
         os.utime(files.folder / path, (0, 0))
 
 
-def test_contents_without_a_file_go_once_they_are_old(files: House) -> None:
+def test_contents_without_a_file_go_once_they_are_old(files: FileService) -> None:
     kept = files.add()
     other = files.add(storage="other")
     age(files)
@@ -65,7 +65,7 @@ def test_contents_without_a_file_go_once_they_are_old(files: House) -> None:
     (files.folder / young).unlink()
 
 
-def test_what_was_derived_goes_with_its_content_and_not_with_its_file(files: House) -> None:
+def test_what_was_derived_goes_with_its_content_and_not_with_its_file(files: FileService) -> None:
     first = files.add(picture("PNG"), "a.png")
     assert (
         files.send("PATCH", f"/files/{first['id']}", ("file", picture("JPEG"), "a.jpg")).status
@@ -79,7 +79,7 @@ def test_what_was_derived_goes_with_its_content_and_not_with_its_file(files: Hou
     assert set(files.contents()) == before - {old}
 
 
-def test_files_without_their_content_are_told_and_kept(files: House) -> None:
+def test_files_without_their_content_are_told_and_kept(files: FileService) -> None:
     lost = files.add()
     young = files.add()
     age(files)
@@ -91,13 +91,13 @@ def test_files_without_their_content_are_told_and_kept(files: House) -> None:
     files.admin.delete("/files", [lost["id"], young["id"]])
 
 
-def test_a_location_that_does_not_answer_is_told(files: House) -> None:
+def test_a_location_that_does_not_answer_is_told(files: FileService) -> None:
     away = Location("aaa", "s3", bucket="b", endpoint="http://127.0.0.1:1", key="k", secret="s")
     with pytest.raises(Refused):
         swept(files, away)
 
 
-def test_a_bucket_is_swept_as_a_folder_is(files: House, s3_server: str) -> None:
+def test_a_bucket_is_swept_as_a_folder_is(files: FileService, s3_server: str) -> None:
     assert requests.put(f"{s3_server}/swept", timeout=10).status_code == 200
     location = Location("s3", "s3", bucket="swept", endpoint=s3_server, key="k", secret="s")
     storage = Storage(location)

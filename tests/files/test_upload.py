@@ -17,11 +17,11 @@ import pytest
 
 from cms.store.snapshot import Snapshot, Snapshots
 from tests.client import Answer, Client
-from tests.files.forms import BOUNDARY, House, form
+from tests.files.forms import BOUNDARY, FileService, form
 from tests.members import may, member
 
 
-def test_a_form_makes_a_file_with_its_content_in_the_storage(files: House) -> None:
+def test_a_form_makes_a_file_with_its_content_in_the_storage(files: FileService) -> None:
     file = files.upload(("title", "A title"), ("file", b"hello", "My file.txt", "text/plain"))
     assert file["title"] == "A title"
     assert (file["filename_download"], file["type"], file["filesize"]) == (
@@ -35,7 +35,7 @@ def test_a_form_makes_a_file_with_its_content_in_the_storage(files: House) -> No
     assert file == files.admin.get(f"/files/{file['id']}").data
 
 
-def test_fields_may_stand_before_or_behind_the_file(files: House) -> None:
+def test_fields_may_stand_before_or_behind_the_file(files: FileService) -> None:
     folder = files.admin.post("/folders", {"name": "in"}).data["id"]
     parts: list[Any] = [
         ("title", "T"),
@@ -48,7 +48,7 @@ def test_fields_may_stand_before_or_behind_the_file(files: House) -> None:
         assert (file["title"], file["folder"], file["tags"]) == ("T", folder, ["a", "b"])
 
 
-def test_several_files_give_an_array_each_with_its_own_fields(files: House) -> None:
+def test_several_files_give_an_array_each_with_its_own_fields(files: FileService) -> None:
     before = files.upload(
         ("title", "1"), ("file", b"a", "a.txt"), ("title", "2"), ("file", b"b", "b.txt")
     )
@@ -62,15 +62,15 @@ def test_several_files_give_an_array_each_with_its_own_fields(files: House) -> N
         ]
 
 
-def test_a_file_without_a_title_gets_one_from_its_name(files: House) -> None:
+def test_a_file_without_a_title_gets_one_from_its_name(files: FileService) -> None:
     assert files.add(name="my-first_photo.v2.txt")["title"] == "My first photo.v2"
 
 
-def test_words_with_commas_are_tags_too(files: House) -> None:
+def test_words_with_commas_are_tags_too(files: FileService) -> None:
     assert files.add(tags="red, green,")["tags"] == ["red", "green"]
 
 
-def test_a_location_may_be_named_before_or_behind_the_file(files: House) -> None:
+def test_a_location_may_be_named_before_or_behind_the_file(files: FileService) -> None:
     for parts in (
         [("storage", "other"), ("file", b"1", "a.txt")],
         [("file", b"1", "a.txt"), ("storage", "other")],
@@ -81,7 +81,7 @@ def test_a_location_may_be_named_before_or_behind_the_file(files: House) -> None
         assert paths == [f"other/{uploaded['filename_disk']}"]
 
 
-def test_a_location_that_is_not_set_up_is_refused(files: House) -> None:
+def test_a_location_that_is_not_set_up_is_refused(files: FileService) -> None:
     for parts in (
         [("storage", "no"), ("file", b"1", "a")],
         [("file", b"1", "a"), ("storage", "no")],
@@ -91,7 +91,7 @@ def test_a_location_that_is_not_set_up_is_refused(files: House) -> None:
             assert (answer.status, answer.errors[0]["field"]) == (400, "storage"), answer
 
 
-def test_a_client_may_choose_the_id_once(files: House) -> None:
+def test_a_client_may_choose_the_id_once(files: FileService) -> None:
     key = str(uuid4())
     assert files.add(id=key)["id"] == key
     with files.nothing_stays():
@@ -99,7 +99,7 @@ def test_a_client_may_choose_the_id_once(files: House) -> None:
         assert (answer.status, answer.codes) == (400, ["RECORD_NOT_UNIQUE"])
 
 
-def test_files_that_come_without_a_folder_go_to_the_usual_one(files: House) -> None:
+def test_files_that_come_without_a_folder_go_to_the_usual_one(files: FileService) -> None:
     folder = files.admin.post("/folders", {"name": "usual"}).data["id"]
     files.stage.execute(f"UPDATE system_settings SET storage_default_folder = '{folder}'")
     try:
@@ -109,7 +109,7 @@ def test_files_that_come_without_a_folder_go_to_the_usual_one(files: House) -> N
         files.stage.execute("UPDATE system_settings SET storage_default_folder = NULL")
 
 
-def test_a_json_body_brings_the_content_in_base64(files: House) -> None:
+def test_a_json_body_brings_the_content_in_base64(files: FileService) -> None:
     data = b64encode(b"\x89PNG\r\n\x1a\n...").decode()
     for encoded in (data, f"data:image/png;base64,{data}", f"{data[:4]}\n{data[4:]}"):
         body = {"filename_download": "p.png", "data": encoded, "title": "T", "storage": "other"}
@@ -136,7 +136,7 @@ def test_a_json_body_brings_the_content_in_base64(files: House) -> None:
         None,
     ],
 )
-def test_a_json_body_that_is_wrong_is_refused(files: House, body: Any) -> None:
+def test_a_json_body_that_is_wrong_is_refused(files: FileService, body: Any) -> None:
     with files.nothing_stays():
         answer = files.admin.post("/files", body)
         assert answer.status == 400, answer.text
@@ -154,7 +154,7 @@ OWNED = [
 ]
 
 
-def test_what_belongs_to_the_service_is_refused_all_at_once(files: House) -> None:
+def test_what_belongs_to_the_service_is_refused_all_at_once(files: FileService) -> None:
     body = dict.fromkeys(OWNED, "1")
     key = files.add()["id"]
     with files.nothing_stays():
@@ -166,13 +166,13 @@ def test_what_belongs_to_the_service_is_refused_all_at_once(files: House) -> Non
             files.admin.patch("/files", {"keys": [key], "data": body}),
             files.admin.patch("/files", [{"id": key, **body}]),
         ):
-            assert answer.status == 400, answer.text
+            assert answer.status == 400, answer
             assert sorted(error["field"] for error in answer.errors) == sorted(OWNED), answer
         for wrong in ({"storage": "other"}, {"id": str(uuid4())}):
             assert files.admin.patch(f"/files/{key}", wrong).status == 400
 
 
-def test_a_file_over_the_limit_is_refused_and_nothing_of_it_stays(files: House) -> None:
+def test_a_file_over_the_limit_is_refused_and_nothing_of_it_stays(files: FileService) -> None:
     assert files.add(b"x" * 100_000)["filesize"] == 100_000
     with files.nothing_stays():
         answer = files.send(
@@ -181,7 +181,7 @@ def test_a_file_over_the_limit_is_refused_and_nothing_of_it_stays(files: House) 
         assert (answer.status, answer.codes) == (413, ["CONTENT_TOO_LARGE"])
 
 
-def test_a_form_that_tells_its_size_is_refused_unread(files: House) -> None:
+def test_a_form_that_tells_its_size_is_refused_unread(files: FileService) -> None:
     with files.nothing_stays():
         headers = {
             "Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"',
@@ -217,14 +217,14 @@ def test_a_form_that_tells_its_size_is_refused_unread(files: House) -> None:
     ],
 )
 def test_a_form_that_is_none_is_refused_and_nothing_of_it_stays(
-    files: House, raw: bytes, content_type: str
+    files: FileService, raw: bytes, content_type: str
 ) -> None:
     with files.nothing_stays():
         answer = files.admin.send("POST", "/files", raw=raw, **{"Content-Type": content_type})
         assert answer.status in (400, 413), answer.text
 
 
-def test_a_form_that_breaks_off_leaves_nothing(files: House) -> None:
+def test_a_form_that_breaks_off_leaves_nothing(files: FileService) -> None:
     whole = form(("file", b"x" * 50_000, "x.txt"))
     with files.nothing_stays():
         for length in (len(whole) // 2, len(whole) - 3):
@@ -247,11 +247,11 @@ def test_a_form_that_breaks_off_leaves_nothing(files: House) -> None:
         ("a<b>.txt", "a_b_.txt"),
     ],
 )
-def test_a_name_is_made_fit_to_be_shown_and_sent(files: House, name: str, clean: str) -> None:
+def test_a_name_is_made_fit_to_be_shown_and_sent(files: FileService, name: str, clean: str) -> None:
     assert files.add(name=name)["filename_download"] == clean
 
 
-def test_no_name_breaks_a_header_or_leaves_its_folder(files: House) -> None:
+def test_no_name_breaks_a_header_or_leaves_its_folder(files: FileService) -> None:
     body = {"filename_download": "a\r\nSet-Cookie: x/../..\\b.txt", "data": "eA=="}
     file = files.admin.post("/files", body).data
     assert file["filename_download"] == "b.txt"
@@ -263,17 +263,17 @@ def test_no_name_breaks_a_header_or_leaves_its_folder(files: House) -> None:
     )
 
 
-def test_an_input_without_a_chosen_file_is_none(files: House) -> None:
+def test_an_input_without_a_chosen_file_is_none(files: FileService) -> None:
     assert files.upload(("more", b"", ""), ("file", b"x", "x.txt"))["filename_download"] == "x.txt"
     assert files.send("POST", "/files", ("file", b"", "")).status == 400
 
 
-def test_an_empty_file_is_a_file(files: House) -> None:
+def test_an_empty_file_is_a_file(files: FileService) -> None:
     file = files.add(b"", "empty.txt")
     assert (file["filesize"], file["type"]) == (0, "text/plain")
 
 
-def test_a_form_replaces_the_content_and_the_old_one_goes(files: House) -> None:
+def test_a_form_replaces_the_content_and_the_old_one_goes(files: FileService) -> None:
     before = files.add(b"before", "before.txt", title="T")
     file = files.send(
         "PATCH", f"/files/{before['id']}", ("file", b"%PDF-1.7", "after.pdf"), ("tags", "x")
@@ -290,7 +290,9 @@ def test_a_form_replaces_the_content_and_the_old_one_goes(files: House) -> None:
     assert f"local/{before['filename_disk']}" not in contents
 
 
-def test_a_content_that_cannot_take_its_place_goes_and_the_old_one_stays(files: House) -> None:
+def test_a_content_that_cannot_take_its_place_goes_and_the_old_one_stays(
+    files: FileService,
+) -> None:
     key = files.add()["id"]
     with files.nothing_stays():
         for path, parts in (
@@ -310,7 +312,7 @@ CREATE CONSTRAINT TRIGGER lost AFTER INSERT ON system_files DEFERRABLE INITIALLY
 """
 
 
-def test_a_content_stays_when_nobody_can_tell_whether_its_row_does(files: House) -> None:
+def test_a_content_stays_when_nobody_can_tell_whether_its_row_does(files: FileService) -> None:
     before = files.contents()
     files.stage.execute(LOST)
     try:
@@ -332,7 +334,7 @@ CREATE CONSTRAINT TRIGGER given_up AFTER INSERT ON system_files DEFERRABLE INITI
 
 
 def test_an_upload_that_is_done_again_after_its_twin_leaves_no_content(
-    files: House, another: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+    files: FileService, another: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two with one Idempotency-Key: the first is given up once its row is
     written, and then the other is done.
@@ -365,7 +367,7 @@ def test_an_upload_with_a_key_takes_one_connection(another: Callable[..., Client
     assert client.send("POST", "/files", BODY, **{"Idempotency-Key": "one"}).status == 200
 
 
-def test_nobody_uploads_without_the_right_to(files: House) -> None:
+def test_nobody_uploads_without_the_right_to(files: FileService) -> None:
     reader = member(files.stage, may("system_files"))
     key = files.add()["id"]
     with files.nothing_stays():
@@ -378,17 +380,17 @@ def test_nobody_uploads_without_the_right_to(files: House) -> None:
         assert reader.get(f"/files/{key}").data["id"] == key
 
 
-def test_many_uploads_at_once_are_all_there(files: House) -> None:
+def test_many_uploads_at_once_are_all_there(files: FileService) -> None:
     def one(number: int) -> tuple[str, str]:
         content = hashlib.sha256(str(number).encode()).hexdigest().encode() * 500
         file = files.add(content, f"{number}.txt")
         return file["filename_disk"], hashlib.sha256(content).hexdigest()
 
     with ThreadPoolExecutor(6) as pool:
-        made = list(pool.map(one, range(24)))
+        answers = list(pool.map(one, range(24)))
     contents = files.contents()
     assert all(
-        hashlib.sha256(contents[f"local/{path}"]).hexdigest() == digest for path, digest in made
+        hashlib.sha256(contents[f"local/{path}"]).hexdigest() == digest for path, digest in answers
     )
 
 
@@ -407,7 +409,7 @@ SPLINTERS = [
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_form_that_is_spoilt_anywhere_is_answered_and_leaves_no_content_without_its_row(
-    files: House, seed: int
+    files: FileService, seed: int
 ) -> None:
     random = Random(seed)
     strays = len(files.contents()) - files.rows()

@@ -17,7 +17,7 @@ from cms.jobs.housekeeping import delete_finished, queue_state, requeue
 from cms.jobs.task import Job, JobError, PermanentError, Task, defer, defer_all
 from cms.tasks import tasks_of
 from tests.client import Client
-from tests.queues import Desk
+from tests.queues import QueueDatabase
 
 
 def noting(done: list[Job], name: str = "note") -> Task:
@@ -31,55 +31,55 @@ def failing(fault: Exception, *, attempts: int = 3) -> Task:
     return Task("fail", run, attempts=attempts)
 
 
-def test_a_job_brings_its_payload_and_is_gone_when_it_is_done(desk: Desk) -> None:
+def test_a_job_brings_its_payload_and_is_gone_when_it_is_done(queue: QueueDatabase) -> None:
     done: list[Job] = []
     payload = {
         "text": "é \"quoted\" 'too' $1 %s",
         "list": [1, 2.5, None],
         "deep": {"a": {"b": True}},
     }
-    desk.put("note", payload)
-    desk.drain(noting(done))
+    queue.put("note", payload)
+    queue.drain(noting(done))
     assert [(job.payload, job.attempt) for job in done] == [(payload, 1)]
-    assert desk.jobs() == []
+    assert queue.jobs() == []
 
 
-def test_a_write_that_is_rolled_back_leaves_no_job(desk: Desk) -> None:
+def test_a_write_that_is_rolled_back_leaves_no_job(queue: QueueDatabase) -> None:
     def write() -> None:
-        with desk.database.transaction() as transaction:
+        with queue.database.transaction() as transaction:
             defer(transaction, "note", {})
             transaction.execute("SELECT 1 FROM system_users WHERE id = 'no uuid'")
 
     with pytest.raises(Refused):
         write()
-    assert desk.jobs() == []
+    assert queue.jobs() == []
 
 
 def test_many_jobs_are_put_in_the_queue_with_one_statement_and_run_in_their_order(
-    desk: Desk,
+    queue: QueueDatabase,
 ) -> None:
     done: list[Job] = []
-    with desk.database.transaction() as transaction:
+    with queue.database.transaction() as transaction:
         defer_all(transaction, "note", [{"number": number} for number in range(100)])
         defer_all(transaction, "note", [])
-    desk.drain(noting(done), worker_concurrency=1)
+    queue.drain(noting(done), worker_concurrency=1)
     assert [job.payload["number"] for job in done] == list(range(100))
 
 
-def test_jobs_run_where_statements_may_not_be_prepared(desk: Desk) -> None:
+def test_jobs_run_where_statements_may_not_be_prepared(queue: QueueDatabase) -> None:
     done: list[Job] = []
     for _ in range(8):
-        desk.put("note")
-    desk.drain(noting(done), database_prepare=False)
+        queue.put("note")
+    queue.drain(noting(done), database_prepare=False)
     assert len(done) == 8
 
 
-def test_each_job_runs_once_with_many_workers(desk: Desk) -> None:
+def test_each_job_runs_once_with_many_workers(queue: QueueDatabase) -> None:
     done: list[Job] = []
-    with desk.database.transaction() as transaction:
+    with queue.database.transaction() as transaction:
         defer_all(transaction, "note", [{}] * 60)
     with ThreadPoolExecutor(3) as threads:
-        list(threads.map(lambda _: desk.drain(noting(done)), range(3)))
+        list(threads.map(lambda _: queue.drain(noting(done)), range(3)))
     assert len({job.id for job in done}) == len(done) == 60
 
 
@@ -87,19 +87,19 @@ def test_each_job_runs_once_with_many_workers(desk: Desk) -> None:
 
 
 def test_a_job_that_fails_is_tried_again_after_growing_pauses_until_it_is_given_up(
-    desk: Desk,
+    queue: QueueDatabase,
 ) -> None:
     task = failing(JobError("not now"))
-    desk.put("fail")
+    queue.put("fail")
     pauses = []
     for _ in range(3):
-        desk.drain(task)
-        pauses += desk.execute(
+        queue.drain(task)
+        pauses += queue.execute(
             "SELECT round(extract(epoch FROM scheduled_at - now()) / 10) FROM procrastinate_jobs"
         )
-        desk.drain(task)  # it is not due yet
-        desk.make_due()
-    assert desk.jobs() == [("fail", "failed", 3)]
+        queue.drain(task)  # it is not due yet
+        queue.make_due()
+    assert queue.jobs() == [("fail", "failed", 3)]
     assert [int(pause) for (pause,) in pauses[:2]] == [3, 6]
 
 
@@ -111,7 +111,7 @@ def test_the_pause_doubles_up_to_a_bound() -> None:
     assert task.pause(JobError(""), 2000) is None
 
 
-def test_the_attempt_that_works_ends_it(desk: Desk) -> None:
+def test_the_attempt_that_works_ends_it(queue: QueueDatabase) -> None:
     attempts: list[int] = []
 
     def run(job: Job) -> None:
@@ -119,38 +119,38 @@ def test_the_attempt_that_works_ends_it(desk: Desk) -> None:
         if job.attempt == 1:
             raise JobError("not at once")
 
-    desk.put("flaky")
+    queue.put("flaky")
     for _ in range(2):
-        desk.drain(Task("flaky", run))
-        desk.make_due()
+        queue.drain(Task("flaky", run))
+        queue.make_due()
     assert attempts == [1, 2]
-    assert desk.jobs() == []
+    assert queue.jobs() == []
 
 
-def test_a_hopeless_job_is_not_tried_again(desk: Desk) -> None:
-    desk.put("fail")
-    desk.drain(failing(PermanentError("never")))
-    assert desk.jobs() == [("fail", "failed", 1)]
+def test_a_hopeless_job_is_not_tried_again(queue: QueueDatabase) -> None:
+    queue.put("fail")
+    queue.drain(failing(PermanentError("never")))
+    assert queue.jobs() == [("fail", "failed", 1)]
 
 
-def test_a_job_of_an_unknown_task_waits_for_a_worker_that_knows_it(desk: Desk) -> None:
+def test_a_job_of_an_unknown_task_waits_for_a_worker_that_knows_it(queue: QueueDatabase) -> None:
     done: list[Job] = []
-    desk.put("new")
-    desk.put("note")
-    desk.drain(noting(done))
+    queue.put("new")
+    queue.put("note")
+    queue.drain(noting(done))
     assert len(done) == 1
-    assert desk.jobs() == [("new", "todo", 0)]
-    desk.drain(noting(done), noting(done, "new"))
+    assert queue.jobs() == [("new", "todo", 0)]
+    queue.drain(noting(done), noting(done, "new"))
     assert len(done) == 2
 
 
 @pytest.mark.parametrize("fault", [JobError("told"), ValueError("unforeseen")])
 def test_the_log_tells_why_a_job_failed_and_nothing_of_its_payload(
-    desk: Desk, caplog: pytest.LogCaptureFixture, fault: Exception
+    queue: QueueDatabase, caplog: pytest.LogCaptureFixture, fault: Exception
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    desk.put("fail", {"token": "s3cret"})
-    desk.drain(failing(fault, attempts=1))
+    queue.put("fail", {"token": "s3cret"})
+    queue.drain(failing(fault, attempts=1))
     assert (
         f"of fail failed at attempt 1, it is given up: {fault if isinstance(fault, JobError) else repr(fault)}"
         in (caplog.text)
@@ -163,10 +163,10 @@ def test_the_log_tells_why_a_job_failed_and_nothing_of_its_payload(
 # What is lost
 
 
-def lose(desk: Desk, task: str) -> None:
+def lose(queue: QueueDatabase, task: str) -> None:
     """Leave the queue as a worker that was killed in the middle of a job leaves it."""
-    desk.put(task)
-    desk.execute(
+    queue.put(task)
+    queue.execute(
         """
         WITH worker AS (
             INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 minute') RETURNING id
@@ -176,93 +176,93 @@ def lose(desk: Desk, task: str) -> None:
     )
 
 
-def test_a_job_whose_worker_is_silent_runs_again(desk: Desk) -> None:
+def test_a_job_whose_worker_is_silent_runs_again(queue: QueueDatabase) -> None:
     done: list[Job] = []
-    lose(desk, "note")
-    desk.drain(noting(done))
+    lose(queue, "note")
+    queue.drain(noting(done))
     assert [job.attempt for job in done] == [2]
 
 
-def test_a_job_whose_worker_is_gone_runs_again(desk: Desk) -> None:
+def test_a_job_whose_worker_is_gone_runs_again(queue: QueueDatabase) -> None:
     done: list[Job] = []
-    lose(desk, "note")
-    desk.execute("DELETE FROM procrastinate_workers")
-    desk.drain(noting(done))
+    lose(queue, "note")
+    queue.execute("DELETE FROM procrastinate_workers")
+    queue.drain(noting(done))
     assert [job.attempt for job in done] == [2]
 
 
-def test_a_job_whose_worker_lives_is_left_to_it(desk: Desk) -> None:
+def test_a_job_whose_worker_lives_is_left_to_it(queue: QueueDatabase) -> None:
     done: list[Job] = []
-    lose(desk, "note")
-    desk.execute("UPDATE procrastinate_workers SET last_heartbeat = now()")
-    desk.drain(noting(done))
+    lose(queue, "note")
+    queue.execute("UPDATE procrastinate_workers SET last_heartbeat = now()")
+    queue.drain(noting(done))
     assert done == []
-    assert desk.jobs() == [("note", "doing", 0)]
+    assert queue.jobs() == [("note", "doing", 0)]
 
 
-def test_a_job_that_kills_every_worker_is_given_up(desk: Desk) -> None:
-    lose(desk, "note")
-    desk.execute("UPDATE procrastinate_jobs SET attempts = 20")
-    desk.drain(noting([]))
-    assert desk.jobs() == [("note", "failed", 21)]
+def test_a_job_that_kills_every_worker_is_given_up(queue: QueueDatabase) -> None:
+    lose(queue, "note")
+    queue.execute("UPDATE procrastinate_jobs SET attempts = 20")
+    queue.drain(noting([]))
+    assert queue.jobs() == [("note", "failed", 21)]
 
 
-def test_a_worker_that_must_end_gives_its_jobs_back(desk: Desk) -> None:
-    lose(desk, "note")
-    ((worker,),) = desk.execute("SELECT id FROM procrastinate_workers")
-    requeue(desk.database, worker)
-    assert desk.jobs() == [("note", "todo", 1)]
+def test_a_worker_that_must_end_gives_its_jobs_back(queue: QueueDatabase) -> None:
+    lose(queue, "note")
+    ((worker,),) = queue.execute("SELECT id FROM procrastinate_workers")
+    requeue(queue.database, worker)
+    assert queue.jobs() == [("note", "todo", 1)]
 
 
 # Upkeep
 
 
-def test_the_daily_upkeep_runs_as_a_job(desk: Desk) -> None:
-    tasks = tasks_of(desk.config, desk.database)
+def test_the_daily_upkeep_runs_as_a_job(queue: QueueDatabase) -> None:
+    tasks = tasks_of(queue.config, queue.database)
     assert [task.name for task in tasks if task.cron] == ["maintain"]
-    desk.put("maintain")
-    desk.drain(*tasks)
-    assert desk.jobs() == []
+    queue.put("maintain")
+    queue.drain(*tasks)
+    assert queue.jobs() == []
 
 
-def test_old_failures_are_deleted_and_what_waits_stays(desk: Desk) -> None:
+def test_old_failures_are_deleted_and_what_waits_stays(queue: QueueDatabase) -> None:
     for age in ("8 days", "6 days"):
-        desk.put("fail")
-        desk.drain(failing(PermanentError("never")))
-        desk.execute(f"UPDATE procrastinate_events SET at = least(at, now() - interval '{age}')")
-    desk.put("note")
-    desk.execute("UPDATE procrastinate_events SET at = at - interval '1 hour'")
-    delete_finished(desk.database)
-    assert desk.jobs() == [("fail", "failed", 1), ("note", "todo", 0)]
+        queue.put("fail")
+        queue.drain(failing(PermanentError("never")))
+        queue.execute(f"UPDATE procrastinate_events SET at = least(at, now() - interval '{age}')")
+    queue.put("note")
+    queue.execute("UPDATE procrastinate_events SET at = at - interval '1 hour'")
+    delete_finished(queue.database)
+    assert queue.jobs() == [("fail", "failed", 1), ("note", "todo", 0)]
 
 
-def test_the_queue_tells_how_it_stands(desk: Desk) -> None:
-    desk.put("fail")
-    desk.drain(failing(PermanentError("never")))
-    lose(desk, "note")
-    desk.put("later")
-    desk.put("note")
-    desk.execute(
+def test_the_queue_tells_how_it_stands(queue: QueueDatabase) -> None:
+    queue.put("fail")
+    queue.drain(failing(PermanentError("never")))
+    lose(queue, "note")
+    queue.put("later")
+    queue.put("note")
+    queue.execute(
         "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour' WHERE task_name = 'later'"
     )
-    with standalone_transaction(desk.dsn) as transaction:
-        queue = queue_state(transaction)
-    assert (queue.due, queue.failed, queue.workers) == (1, 1, 0)
+    with standalone_transaction(queue.dsn) as transaction:
+        state = queue_state(transaction)
+    assert (state.due, state.failed, state.workers) == (1, 1, 0)
 
 
-def test_a_periodic_task_is_put_in_the_queue_once_by_many_workers(desk: Desk) -> None:
+def test_a_periodic_task_is_put_in_the_queue_once_by_many_workers(queue: QueueDatabase) -> None:
     done: list[Job] = []
     every_minute = Task("tick", done.append, cron="* * * * *")
     for _ in range(50):
-        desk.put(
+        queue.put(
             "note"
         )  # a worker that finds nothing to do may be gone before it has looked at the clock
-        desk.drain(every_minute, noting([]))
-        if len(done) + len(desk.jobs()) > 0:
+        queue.drain(every_minute, noting([]))
+        if len(done) + len(queue.jobs()) > 0:
             break
     for _ in range(3):
-        desk.put("note")
-        desk.drain(every_minute, noting([]))
+        queue.put("note")
+        queue.drain(every_minute, noting([]))
     assert 1 <= len(done) <= 2  # a minute may begin meanwhile
     assert done[0].payload == {}
 

@@ -44,15 +44,15 @@ class Inbox:
     """What a server has taken; `refuse` maps a recipient or the word
     `data` to the answer it gets instead.
 
-    While it is `held` it answers no mail; `asked` counts those that it was given.
+    While it is `paused` it answers no mail; `received` counts those that it was sent.
     """
 
     port: int
     mails: list[ReceivedMail] = field(default_factory=list)
     refuse: dict[str, str] = field(default_factory=dict)
     logins: list[tuple[bytes, bytes]] = field(default_factory=list)
-    held: bool = False
-    asked: int = 0
+    paused: bool = False
+    received: int = 0
 
     def only(self) -> ReceivedMail:
         """Return the mail that came; aiosmtpd looks at every property, so this is none."""
@@ -68,8 +68,8 @@ class Inbox:
         return "250 OK"
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
-        self.asked += 1
-        while self.held:
+        self.received += 1
+        while self.paused:
             await asyncio.sleep(0.02)
         if "data" in self.refuse:
             return self.refuse["data"]
@@ -77,11 +77,11 @@ class Inbox:
         return "250 OK"
 
     def authenticate(
-        self, server: Any, session: Any, envelope: Any, mechanism: str, given: Any
+        self, server: Any, session: Any, envelope: Any, mechanism: str, credentials: Any
     ) -> AuthResult:
-        assert isinstance(given, LoginPassword)
-        self.logins.append((given.login, given.password))
-        return AuthResult(success=given.password == b"right", handled=False)
+        assert isinstance(credentials, LoginPassword)
+        self.logins.append((credentials.login, credentials.password))
+        return AuthResult(success=credentials.password == b"right", handled=False)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from cms.errors import Refused
 from cms.mail.post import Mail, post
 from cms.tasks import tasks_of
 from tests.mail.server import Inbox, mail_server, server_context
-from tests.queues import Desk
+from tests.queues import QueueDatabase
 from tests.smoke.running import free_port
 
 PLAIN = {"email_transport": "smtp", "email_smtp_host": "127.0.0.1", "email_smtp_ignore_tls": True}
@@ -28,19 +28,19 @@ SECURED = PLAIN | {
 
 
 @dataclass(frozen=True)
-class Office:
+class Mailer:
     """Posts mails and runs the worker's side of it."""
 
-    desk: Desk
+    queue: QueueDatabase
     settings: dict[str, object]
 
     def post(self, mail: Mail) -> None:
-        with self.desk.database.transaction() as transaction:
+        with self.queue.database.transaction() as transaction:
             post(transaction, mail)
 
     def work(self, **changes: object) -> None:
-        config = replace(self.desk.config, **{**self.settings, **changes})  # type: ignore[arg-type]
-        self.desk.drain(*tasks_of(config, self.desk.database))
+        config = replace(self.queue.config, **{**self.settings, **changes})  # type: ignore[arg-type]
+        self.queue.drain(*tasks_of(config, self.queue.database))
 
     def send(self, mail: Mail, **changes: object) -> None:
         self.post(mail)
@@ -61,8 +61,8 @@ def inbox(server: Inbox) -> Inbox:
 
 
 @pytest.fixture
-def office(desk: Desk, inbox: Inbox) -> Office:
-    return Office(desk, PLAIN | {"email_smtp_port": inbox.port, "email_from": "cms@example.com"})
+def mailer(queue: QueueDatabase, inbox: Inbox) -> Mailer:
+    return Mailer(queue, PLAIN | {"email_smtp_port": inbox.port, "email_from": "cms@example.com"})
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +84,8 @@ MAIL = Mail(["ann@example.com"], subject="Hello", body="Dear **Ann**")
 # What is sent
 
 
-def test_a_mail_has_its_headers_and_both_texts(office: Office, inbox: Inbox) -> None:
-    office.send(
+def test_a_mail_has_its_headers_and_both_texts(mailer: Mailer, inbox: Inbox) -> None:
+    mailer.send(
         replace(
             MAIL, cc=["bob@example.com"], bcc=["eve@example.com"], reply_to=["desk@example.com"]
         )
@@ -112,21 +112,21 @@ def test_a_mail_has_its_headers_and_both_texts(office: Office, inbox: Inbox) -> 
     assert "eve@example.com" not in mail.raw.decode()
 
 
-def test_a_mail_of_a_write_that_is_rolled_back_is_never_sent(office: Office, inbox: Inbox) -> None:
+def test_a_mail_of_a_write_that_is_rolled_back_is_never_sent(mailer: Mailer, inbox: Inbox) -> None:
     def write() -> None:
-        with office.desk.database.transaction() as transaction:
+        with mailer.queue.database.transaction() as transaction:
             post(transaction, MAIL)
             raise ValueError("nothing of it")
 
     with pytest.raises(ValueError, match="nothing of it"):
         write()
-    office.work()
+    mailer.work()
     assert inbox.mails == []
 
 
-def test_names_and_texts_of_every_language_arrive_as_they_are(office: Office, inbox: Inbox) -> None:
+def test_names_and_texts_of_every_language_arrive_as_they_are(mailer: Mailer, inbox: Inbox) -> None:
     mail = Mail(["ann@bücher.example"], subject="Grüße — 東京 🚀", body="Ελλάδα " * 40, kind="text")
-    office.send(mail, email_from="Zoë, “東京” <cms@example.com>")
+    mailer.send(mail, email_from="Zoë, “東京” <cms@example.com>")
     received = inbox.only()
     assert received.recipients == ["ann@xn--bcher-kva.example"]
     assert received.raw.isascii()
@@ -136,15 +136,15 @@ def test_names_and_texts_of_every_language_arrive_as_they_are(office: Office, in
     assert received.message.get_body(("html",)) is None
 
 
-def test_an_address_that_only_newer_servers_take_reaches_one(office: Office, inbox: Inbox) -> None:
-    office.send(replace(MAIL, to=["zoë@example.com"]))
+def test_an_address_that_only_newer_servers_take_reaches_one(mailer: Mailer, inbox: Inbox) -> None:
+    mailer.send(replace(MAIL, to=["zoë@example.com"]))
     assert inbox.only().recipients == ["zoë@example.com"]
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\n", "\r", "\r\n\r\n", "\x85", "\u2028", "\x0b"])
-def test_nothing_begins_a_header_of_its_own(office: Office, inbox: Inbox, end: str) -> None:
+def test_nothing_begins_a_header_of_its_own(mailer: Mailer, inbox: Inbox, end: str) -> None:
     text = f"Hello{end}Bcc: eve@example.com"
-    office.send(replace(MAIL, subject=text), email_from=f"{text} <cms@example.com>")
+    mailer.send(replace(MAIL, subject=text), email_from=f"{text} <cms@example.com>")
     message = inbox.only().message
     assert message["Bcc"] is None
     assert message["Subject"] == message["From"].addresses[0].display_name == " ".join(text.split())
@@ -169,46 +169,46 @@ NO_ADDRESSES = [
 
 
 @pytest.mark.parametrize("field", ["to", "cc", "bcc", "reply_to"])
-def test_what_is_no_address_is_refused_before_anything_is_done(office: Office, field: str) -> None:
+def test_what_is_no_address_is_refused_before_anything_is_done(mailer: Mailer, field: str) -> None:
     for address in NO_ADDRESSES:
         with pytest.raises(Refused) as refused:
-            office.post(replace(MAIL, **{field: [address]}))  # type: ignore[arg-type]
+            mailer.post(replace(MAIL, **{field: [address]}))  # type: ignore[arg-type]
         assert refused.value.problems[0].code == "INVALID_PAYLOAD"
         assert refused.value.problems[0].extensions["field"] == field
-    assert office.desk.jobs() == []
+    assert mailer.queue.jobs() == []
 
 
-def test_a_mail_to_nobody_is_refused(office: Office) -> None:
+def test_a_mail_to_nobody_is_refused(mailer: Mailer) -> None:
     with pytest.raises(Refused, match="needs a recipient"):
-        office.post(replace(MAIL, to=[]))
+        mailer.post(replace(MAIL, to=[]))
 
 
 @pytest.mark.parametrize("name", ["../secret", "a/b", "", ".", "a.html", "x" * 65])
-def test_the_name_of_a_template_leads_nowhere_else(office: Office, name: str) -> None:
+def test_the_name_of_a_template_leads_nowhere_else(mailer: Mailer, name: str) -> None:
     with pytest.raises(Refused, match="template"):
-        office.post(replace(MAIL, template=name))
+        mailer.post(replace(MAIL, template=name))
 
 
 # TLS
 
 
-def test_starttls_and_a_login(office: Office, trusted: trustme.CA) -> None:
+def test_starttls_and_a_login(mailer: Mailer, trusted: trustme.CA) -> None:
     with mail_server(tls=server_context(trusted, "127.0.0.1")) as inbox:
-        office.send(MAIL, **SECURED, email_smtp_port=inbox.port)
+        mailer.send(MAIL, **SECURED, email_smtp_port=inbox.port)
         assert len(inbox.mails) == 1
         assert inbox.logins == [(b"cms", b"right")]
 
 
-def test_tls_from_the_first_byte(office: Office, trusted: trustme.CA) -> None:
+def test_tls_from_the_first_byte(mailer: Mailer, trusted: trustme.CA) -> None:
     with mail_server(tls=server_context(trusted, "127.0.0.1"), implicit=True) as inbox:
-        office.send(MAIL, **SECURED, email_smtp_port=inbox.port, email_smtp_secure=True)
+        mailer.send(MAIL, **SECURED, email_smtp_port=inbox.port, email_smtp_secure=True)
         assert len(inbox.mails) == 1
 
 
 @pytest.mark.parametrize("implicit", [False, True])
 @pytest.mark.parametrize("name", ["127.0.0.1", "another.example"])
 def test_a_server_whose_certificate_does_not_hold_gets_neither_password_nor_letter(
-    office: Office,
+    mailer: Mailer,
     authority: trustme.CA,
     name: str,
     *,
@@ -218,60 +218,62 @@ def test_a_server_whose_certificate_does_not_hold_gets_neither_password_nor_lett
     if name == "another.example":
         with authority.cert_pem.tempfile() as path:
             monkeypatch.setenv("SSL_CERT_FILE", path)
-            _refused_by_us(office, authority, name, implicit=implicit)
+            _refused_by_us(mailer, authority, name, implicit=implicit)
     else:
-        _refused_by_us(office, authority, name, implicit=implicit)
+        _refused_by_us(mailer, authority, name, implicit=implicit)
 
 
-def _refused_by_us(office: Office, authority: trustme.CA, name: str, *, implicit: bool) -> None:
+def _refused_by_us(mailer: Mailer, authority: trustme.CA, name: str, *, implicit: bool) -> None:
     with mail_server(tls=server_context(authority, name), implicit=implicit) as inbox:
-        office.send(MAIL, **SECURED, email_smtp_port=inbox.port, email_smtp_secure=implicit)
+        mailer.send(MAIL, **SECURED, email_smtp_port=inbox.port, email_smtp_secure=implicit)
         assert (inbox.mails, inbox.logins) == ([], [])
-    assert office.desk.jobs() == [("mail", "todo", 1)]
+    assert mailer.queue.jobs() == [("mail", "todo", 1)]
 
 
 def test_a_server_without_tls_gets_nothing_unless_the_operator_says_so(
-    office: Office, inbox: Inbox
+    mailer: Mailer, inbox: Inbox
 ) -> None:
-    office.send(MAIL, email_smtp_ignore_tls=False)
+    mailer.send(MAIL, email_smtp_ignore_tls=False)
     assert inbox.mails == []
-    assert office.desk.jobs() == [("mail", "todo", 1)]
-    office.desk.make_due()
-    office.work()
+    assert mailer.queue.jobs() == [("mail", "todo", 1)]
+    mailer.queue.make_due()
+    mailer.work()
     assert len(inbox.mails) == 1
 
 
 def test_a_wrong_password_is_told_without_it(
-    office: Office, trusted: trustme.CA, caplog: pytest.LogCaptureFixture
+    mailer: Mailer, trusted: trustme.CA, caplog: pytest.LogCaptureFixture
 ) -> None:
     with mail_server(tls=server_context(trusted, "127.0.0.1")) as inbox:
-        office.send(
+        mailer.send(
             MAIL, **(SECURED | {"email_smtp_password": "s3cret"}), email_smtp_port=inbox.port
         )
     assert "takes neither EMAIL_SMTP_USER nor its password" in caplog.text
     assert "s3cret" not in caplog.text
-    assert office.desk.jobs() == [("mail", "todo", 1)]
+    assert mailer.queue.jobs() == [("mail", "todo", 1)]
 
 
 # What goes wrong
 
 
-def test_a_mail_waits_for_a_server_that_is_away_and_is_then_sent_once(office: Office) -> None:
+def test_a_mail_waits_for_a_server_that_is_away_and_is_then_sent_once(mailer: Mailer) -> None:
     port = free_port()
-    office.send(MAIL, email_smtp_port=port)
-    assert office.desk.jobs() == [("mail", "todo", 1)]
-    office.desk.make_due()
+    mailer.send(MAIL, email_smtp_port=port)
+    assert mailer.queue.jobs() == [("mail", "todo", 1)]
+    mailer.queue.make_due()
     with mail_server(port=port) as inbox:
-        office.work(email_smtp_port=port)
-        office.work(email_smtp_port=port)
+        mailer.work(email_smtp_port=port)
+        mailer.work(email_smtp_port=port)
         assert len(inbox.mails) == 1
-    assert office.desk.jobs() == []
+    assert mailer.queue.jobs() == []
 
 
-def test_each_attempt_has_the_same_message_id(office: Office, inbox: Inbox) -> None:
-    office.post(MAIL)
-    ((payload,),) = office.desk.execute("SELECT args -> 'payload' ->> 'id' FROM procrastinate_jobs")
-    office.work()
+def test_each_attempt_has_the_same_message_id(mailer: Mailer, inbox: Inbox) -> None:
+    mailer.post(MAIL)
+    ((payload,),) = mailer.queue.execute(
+        "SELECT args -> 'payload' ->> 'id' FROM procrastinate_jobs"
+    )
+    mailer.work()
     assert inbox.only().message["Message-ID"] == f"<{payload}@example.com>"
 
 
@@ -280,7 +282,7 @@ def test_each_attempt_has_the_same_message_id(office: Office, inbox: Inbox) -> N
     ("answer", "left"), [("550 5.1.1 nobody here", "failed"), ("451 4.3.2 not now", "todo")]
 )
 def test_a_refusal_for_good_ends_it_and_one_for_now_does_not(
-    office: Office,
+    mailer: Mailer,
     inbox: Inbox,
     caplog: pytest.LogCaptureFixture,
     address: str,
@@ -288,49 +290,49 @@ def test_a_refusal_for_good_ends_it_and_one_for_now_does_not(
     left: str,
 ) -> None:
     inbox.refuse[address] = answer
-    office.send(MAIL)
-    assert office.desk.jobs() == [("mail", left, 1)]
+    mailer.send(MAIL)
+    assert mailer.queue.jobs() == [("mail", left, 1)]
     assert answer[4:] in caplog.text
 
 
 def test_a_mail_that_some_recipients_do_not_get_is_not_sent_again_to_the_others(
-    office: Office, inbox: Inbox, caplog: pytest.LogCaptureFixture
+    mailer: Mailer, inbox: Inbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     inbox.refuse["bob@example.com"] = "550 5.1.1 nobody here"
-    office.send(replace(MAIL, cc=["bob@example.com"]))
+    mailer.send(replace(MAIL, cc=["bob@example.com"]))
     assert inbox.only().recipients == ["ann@example.com"]
     assert "took a mail, but not for bob@example.com (550 5.1.1 nobody here)" in caplog.text
-    assert office.desk.jobs() == []
+    assert mailer.queue.jobs() == []
 
 
 # Without a server
 
 
 def test_without_a_mail_server_the_log_has_the_mail_with_its_link(
-    office: Office, inbox: Inbox, caplog: pytest.LogCaptureFixture
+    mailer: Mailer, inbox: Inbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "cms")
     mail = Mail(
         ["ann@example.com"], "password-reset", {"url": "http://localhost/reset?token=t0ken"}
     )
-    office.send(mail, email_transport="log")
+    mailer.send(mail, email_transport="log")
     assert "mail to ann@example.com: Your password for CMS" in caplog.text
     assert " | http://localhost/reset?token=t0ken | " in caplog.text
     assert inbox.mails == []
 
 
 def test_with_a_mail_server_no_link_comes_into_the_log(
-    office: Office, inbox: Inbox, caplog: pytest.LogCaptureFixture
+    mailer: Mailer, inbox: Inbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     inbox.refuse["ann@example.com"] = "451 4.3.2 not now"
     mail = Mail(
         ["ann@example.com"], "password-reset", {"url": "http://localhost/reset?token=t0ken"}
     )
-    office.send(mail)
+    mailer.send(mail)
     inbox.refuse.clear()
-    office.desk.make_due()
-    office.work()
+    mailer.queue.make_due()
+    mailer.work()
     assert "t0ken" in inbox.only().part("plain")
     ours = [
         record
@@ -345,14 +347,14 @@ def test_with_a_mail_server_no_link_comes_into_the_log(
 
 @pytest.mark.parametrize("name", ["password-reset", "user-invitation", "user-registration"])
 def test_a_template_of_the_service_shows_link_name_and_colour(
-    office: Office, inbox: Inbox, name: str
+    mailer: Mailer, inbox: Inbox, name: str
 ) -> None:
-    office.desk.execute(
+    mailer.queue.execute(
         "UPDATE system_settings SET project_name = 'Ann & <Bob>', project_color = '#AA1122'"
     )
     url = "https://cms.example/x?a=1&b=<2>"
-    office.send(Mail(["ann@example.com"], name, {"url": url}))
-    office.desk.execute(
+    mailer.send(Mail(["ann@example.com"], name, {"url": url}))
+    mailer.queue.execute(
         "UPDATE system_settings SET project_name = DEFAULT, project_color = DEFAULT"
     )
     mail = inbox.only()
@@ -366,7 +368,7 @@ def test_a_template_of_the_service_shows_link_name_and_colour(
 
 
 def test_files_of_the_operator_go_before_those_of_the_service(
-    office: Office, inbox: Inbox, tmp_path: Path
+    mailer: Mailer, inbox: Inbox, tmp_path: Path
 ) -> None:
     folder = tmp_path / "templates"
     folder.mkdir()
@@ -375,7 +377,7 @@ def test_files_of_the_operator_go_before_those_of_the_service(
         '{% extends "base.html" %}{% block content %}Hier: {{ url }}{% endblock %}'
     )
     (folder / "base.html").write_text("<main>{% block content %}{% endblock %}</main>")
-    office.send(Mail(["ann@example.com"], "password-reset", {"url": "<u>"}), data_dir=tmp_path)
+    mailer.send(Mail(["ann@example.com"], "password-reset", {"url": "<u>"}), data_dir=tmp_path)
     mail = inbox.only()
     assert mail.message["Subject"] == "CMS: neues Passwort"
     assert mail.part("html") == "<main>Hier: &lt;u&gt;</main>"
@@ -383,14 +385,14 @@ def test_files_of_the_operator_go_before_those_of_the_service(
 
 
 def test_a_template_of_the_operator_alone_needs_one_file(
-    office: Office, inbox: Inbox, tmp_path: Path
+    mailer: Mailer, inbox: Inbox, tmp_path: Path
 ) -> None:
     (tmp_path / "templates").mkdir()
     (tmp_path / "templates" / "order.html").write_text(
         '<p>Thanks, {{ name }}.</p><p><a href="{{ url }}">Track</a></p>'
     )
     data = {"name": "Ann", "url": "https://shop.example/1"}
-    office.send(Mail(["ann@example.com"], "order", data, subject="Your order"), data_dir=tmp_path)
+    mailer.send(Mail(["ann@example.com"], "order", data, subject="Your order"), data_dir=tmp_path)
     assert inbox.only().message["Subject"] == "Your order"
     assert inbox.only().part("plain") == "Thanks, Ann.\n\nTrack (https://shop.example/1)"
 
@@ -404,7 +406,7 @@ def test_a_template_of_the_operator_alone_needs_one_file(
     ],
 )
 def test_a_template_that_is_wrong_is_told_and_waits_to_be_mended(
-    office: Office,
+    mailer: Mailer,
     inbox: Inbox,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -414,28 +416,28 @@ def test_a_template_that_is_wrong_is_told_and_waits_to_be_mended(
     (tmp_path / "templates").mkdir()
     broken = tmp_path / "templates" / "order.txt"
     broken.write_text(text)
-    office.send(Mail(["ann@example.com"], "order", subject="Your order"), data_dir=tmp_path)
+    mailer.send(Mail(["ann@example.com"], "order", subject="Your order"), data_dir=tmp_path)
     assert message in caplog.text
     broken.write_text("mended")
-    office.desk.make_due()
-    office.work(data_dir=tmp_path)
+    mailer.queue.make_due()
+    mailer.work(data_dir=tmp_path)
     assert inbox.only().part("plain") == "mended"
 
 
-def test_an_unknown_template_is_given_up(office: Office, caplog: pytest.LogCaptureFixture) -> None:
-    office.send(Mail(["ann@example.com"], "no-such"))
+def test_an_unknown_template_is_given_up(mailer: Mailer, caplog: pytest.LogCaptureFixture) -> None:
+    mailer.send(Mail(["ann@example.com"], "no-such"))
     assert "There is no mail template named no-such" in caplog.text
-    assert office.desk.jobs() == [("mail", "failed", 1)]
+    assert mailer.queue.jobs() == [("mail", "failed", 1)]
 
 
 # Bodies
 
 
 def test_a_body_in_markdown_becomes_html_and_brings_none_of_its_own(
-    office: Office, inbox: Inbox
+    mailer: Mailer, inbox: Inbox
 ) -> None:
     body = "[a](https://x.example) [b](javascript:alert(1)) <script>"
-    office.send(replace(MAIL, body=body))
+    mailer.send(replace(MAIL, body=body))
     assert inbox.only().part("plain") == body
     assert (
         '<a href="https://x.example">a</a> [b](javascript:alert(1)) &lt;script&gt;'
@@ -443,14 +445,14 @@ def test_a_body_in_markdown_becomes_html_and_brings_none_of_its_own(
     )
 
 
-def test_a_body_in_html_is_read_as_text_too(office: Office, inbox: Inbox) -> None:
+def test_a_body_in_html_is_read_as_text_too(mailer: Mailer, inbox: Inbox) -> None:
     body = "<h1>Hi</h1><p>a<br>b &amp; c</p><style>p {}</style>"
-    office.send(replace(MAIL, body=body, kind="html"))
+    mailer.send(replace(MAIL, body=body, kind="html"))
     assert inbox.only().part("plain") == "Hi\n\na\nb & c"
     assert body in inbox.only().part("html")
 
 
-def test_a_body_is_no_template(office: Office, inbox: Inbox) -> None:
-    office.send(replace(MAIL, body="{{ 7 * 7 }} {% include 'base.html' %}", subject="{{ 7 * 7 }}"))
+def test_a_body_is_no_template(mailer: Mailer, inbox: Inbox) -> None:
+    mailer.send(replace(MAIL, body="{{ 7 * 7 }} {% include 'base.html' %}", subject="{{ 7 * 7 }}"))
     assert "{{ 7 * 7 }}" in inbox.only().part("plain")
     assert inbox.only().message["Subject"] == "{{ 7 * 7 }}"

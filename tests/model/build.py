@@ -19,7 +19,7 @@ NAMES = {kind: (kind,) for kind in ROWS} | {"string": ("title", "order"), "integ
 
 
 @dataclass(slots=True)
-class Draft:
+class CollectionBuilder:
     """A collection that grows: its relations are added one by one."""
 
     name: str
@@ -33,19 +33,19 @@ class Draft:
 
 def make_shape(api: Client, prefix: str, random: Random) -> Shape:
     """Make two to four collections with relations of every kind between them, and a junction."""
-    drafts = [
+    builders = [
         _make_collection(api, f"{prefix}_{letter}", random)
         for letter in "abcd"[: random.randint(2, 4)]
     ]
-    for number in range(len(drafts) + random.randint(1, 3)):
-        many = drafts[number % len(drafts)]
-        _relate(api, many, random.choice(drafts), f"to_{number}", listed=random.random() < 0.8)
-    _relate_to_any(api, drafts[0], random.sample(drafts, 2))
-    junction = _make_junction(api, f"{prefix}_j", random.choice(drafts), random.choice(drafts))
-    return {draft.name: draft.done() for draft in (*drafts, junction)}
+    for number in range(len(builders) + random.randint(1, 3)):
+        many = builders[number % len(builders)]
+        _relate(api, many, random.choice(builders), f"to_{number}", listed=random.random() < 0.8)
+    _relate_to_any(api, builders[0], random.sample(builders, 2))
+    junction = _make_junction(api, f"{prefix}_j", random.choice(builders), random.choice(builders))
+    return {builder.name: builder.done() for builder in (*builders, junction)}
 
 
-def _make_collection(api: Client, name: str, random: Random) -> Draft:
+def _make_collection(api: Client, name: str, random: Random) -> CollectionBuilder:
     names = [(name, kind) for kind in ROWS for name in NAMES[kind]]
     columns = dict(random.sample(names, random.randint(5, len(names))))
     columns = {
@@ -55,7 +55,7 @@ def _make_collection(api: Client, name: str, random: Random) -> Draft:
     }
     sort_field = random.choice(("title", None, None))
     _create(api, name, columns, sort_field)
-    return Draft(name, columns, sort_field=sort_field)
+    return CollectionBuilder(name, columns, sort_field=sort_field)
 
 
 def _create(api: Client, name: str, columns: Mapping[str, str], sort_field: str | None) -> None:
@@ -68,7 +68,9 @@ def _create(api: Client, name: str, columns: Mapping[str, str], sort_field: str 
     assert answer.status == 200, answer.text
 
 
-def _relate(api: Client, many: Draft, one: Draft, column: str, *, listed: bool) -> None:
+def _relate(
+    api: Client, many: CollectionBuilder, one: CollectionBuilder, column: str, *, listed: bool
+) -> None:
     kind = one.columns[KEY]
     list_field = f"{many.name}_{column}" if listed else None
     assert api.post(f"/fields/{many.name}", {"field": column, "type": kind}).status == 200
@@ -83,14 +85,16 @@ def _relate(api: Client, many: Draft, one: Draft, column: str, *, listed: bool) 
     _link(many, one, column, list_field)
 
 
-def _link(many: Draft, one: Draft, column: str, list_field: str | None) -> None:
+def _link(
+    many: CollectionBuilder, one: CollectionBuilder, column: str, list_field: str | None
+) -> None:
     many.columns[column] = one.columns[KEY]
     many.links[column] = Link(one.name, near=column, far=KEY, many=False)
     if list_field:
         one.links[list_field] = Link(many.name, near=KEY, far=column, many=True)
 
 
-def _relate_to_any(api: Client, many: Draft, arms: list[Draft]) -> None:
+def _relate_to_any(api: Client, many: CollectionBuilder, arms: list[CollectionBuilder]) -> None:
     """Make a many-to-any relation; `kind` tells which of the arms `any` leads to."""
     for column in ("any", "kind"):
         assert api.post(f"/fields/{many.name}", {"field": column, "type": "string"}).status == 200
@@ -101,13 +105,15 @@ def _relate_to_any(api: Client, many: Draft, arms: list[Draft]) -> None:
     assert answer.status == 200, answer.text
     for arm in arms:
         many.links[f"any:{arm.name}"] = Link(
-            arm.name, near="any", far=KEY, many=False, told_by="kind"
+            arm.name, near="any", far=KEY, many=False, collection_column="kind"
         )
 
 
-def _make_junction(api: Client, name: str, near: Draft, far: Draft) -> Draft:
+def _make_junction(
+    api: Client, name: str, near: CollectionBuilder, far: CollectionBuilder
+) -> CollectionBuilder:
     """Make a many-to-many relation in one call; from the far side it is listed too."""
-    junction = Draft(name, {KEY: "integer"})
+    junction = CollectionBuilder(name, {KEY: "integer"})
     meta = {"junction_collection": name, "junction_field": "far_id", "one_field": "linked_by"}
     body = {
         "collection": near.name,

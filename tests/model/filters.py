@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from tests.model.shape import Collection, Link, Row, World
-from tests.model.values import Typed, rank, read, shown, value_of
+from tests.model.values import Typed, output, rank, read, value_of
 
 Json = dict[str, Any]
 
@@ -150,7 +150,7 @@ def _hit(world: World, typed: Typed, word: str) -> bool:
         case "integer" | "decimal":
             return bool(_number(word) == value)
         case "uuid":
-            return word.lower() == str(shown(kind, value))
+            return word.lower() == str(output(kind, value))
         case _:
             return False
 

@@ -127,7 +127,7 @@ def _items(
         **draw(_window()),
         **draw(_sorting(shape, collection)),
     }
-    names = _shown_names(collection)
+    names = _output_names(collection)
     aliases = {
         f"alias{n}": name
         for n, name in enumerate(draw(st.lists(st.sampled_from(names), max_size=2)))
@@ -158,7 +158,7 @@ def _items(
     return paths or ["*"], {**params, **({"alias": aliases} if aliases else {})}, deep
 
 
-def _shown_names(collection: Collection) -> list[str]:
+def _output_names(collection: Collection) -> list[str]:
     lists = [name for name, link in collection.links.items() if link.many]
     return [*collection.columns, *lists, *_functions(collection)]
 
@@ -179,8 +179,8 @@ def _path(
     """Draw the paths behind one name, and its parameters when it leads to other items."""
     head, name = start
     link = collection.links.get(name)
-    if link and link.told_by:
-        names = st.sampled_from(["*", *_shown_names(shape[link.target])])
+    if link and link.collection_column:
+        names = st.sampled_from(["*", *_output_names(shape[link.target])])
         return [
             f"{head}.{path}" for path in draw(st.lists(names, unique=True, min_size=1, max_size=3))
         ], {}
@@ -337,7 +337,7 @@ def _beyond(draw: st.DrawFn, shape: Shape, collection: Collection, name: str, de
         return {"": inner, "_some": {"_some": inner}, "_none": {"_none": inner}}[
             draw(st.sampled_from(QUANTIFIED))
         ]
-    if not link.told_by and draw(st.integers(0, 3)) == 0:
+    if not link.collection_column and draw(st.integers(0, 3)) == 0:
         return {draw(st.sampled_from(("_and", "_or"))): [inner, draw(_tests(collection, name))]}
     return inner
 

@@ -8,7 +8,7 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 from tests.model.shape import Collection, Row, World
-from tests.model.values import key_of, least_first, rank, shown, value_of
+from tests.model.values import ascending, key_of, output, rank, value_of
 
 Params = Mapping[str, Any]
 
@@ -68,23 +68,25 @@ def _entry(
     world: World, collection: Collection, group: list[Row], params: Params
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {
-        key_of(name): shown(*value_of(world, collection, group[0], name))
+        key_of(name): output(*value_of(world, collection, group[0], name))
         for name in params.get("groupBy", [])
     }
     for function, fields in params.get("aggregate", {}).items():
-        totals = {field: _shown(world, collection, group, (function, field)) for field in fields}
+        totals = {
+            field: _aggregate(world, collection, group, (function, field)) for field in fields
+        }
         entry[function] = totals["*"] if fields == ["*"] else totals
     return entry
 
 
-def _shown(
+def _aggregate(
     world: World, collection: Collection, group: list[Row], aggregate: tuple[str, str]
 ) -> Any:
     function, field = aggregate
     total = _total(world, collection, group, aggregate)
     if function.startswith("avg") and total is not None:
         return About(total)
-    return shown(collection.columns[field], total) if function in ("min", "max") else total
+    return output(collection.columns[field], total) if function in ("min", "max") else total
 
 
 def _total(
@@ -102,6 +104,6 @@ def _total(
     if not values:
         return None
     if function in ("min", "max"):
-        return least_first(world, collection.columns[field], values)[0 if function == "min" else -1]
+        return ascending(world, collection.columns[field], values)[0 if function == "min" else -1]
     with localcontext(prec=60):
         return Decimal(sum(values)) / (1 if function.startswith("sum") else len(values))

@@ -8,7 +8,7 @@ from typing import Any
 from tests.model.filters import hit, holds
 from tests.model.groups import summed
 from tests.model.shape import KEY, Collection, Link, Row, World
-from tests.model.values import key_of, rank, shown, value_of
+from tests.model.values import key_of, output, rank, value_of
 
 Params = Mapping[str, Any]
 Path = Sequence[str]
@@ -22,8 +22,8 @@ def answer(world: World, collection: Collection, query: Params) -> dict[str, Any
     paths = [path.split(".") for path in query.get("fields", ["*"])]
     data = level(world, collection, rows, params=query, paths=paths, deep=query.get("deep", {}))
     counts = {"total_count": len(rows), "filter_count": len(chosen(world, collection, rows, query))}
-    asked = counts if "*" in query.get("meta", []) else query.get("meta", [])
-    return {"data": data, **({"meta": {name: counts[name] for name in asked}} if asked else {})}
+    names = counts if "*" in query.get("meta", []) else query.get("meta", [])
+    return {"data": data, **({"meta": {name: counts[name] for name in names}} if names else {})}
 
 
 def level(
@@ -112,22 +112,22 @@ def item(
 ) -> dict[str, Any]:
     """Return one item with what its paths ask for."""
     shows: dict[str, Any] = {}
-    for name, rests in asked(collection, paths).items():
+    for name, rests in requested_fields(collection, paths).items():
         meant = aliases.get(name, name)
         key = name if name in aliases else key_of(name)
         link = collection.links.get(meant)
-        if link and link.told_by:
+        if link and link.collection_column:
             shows[link.near] = shows.get(link.near) or _opened(
                 world, row, link, paths=rests, deep={}
             )
         elif link is None or not (link.many or rests):  # a to-one that is not opened shows its key
-            shows[key] = shown(*value_of(world, collection, row, meant))
+            shows[key] = output(*value_of(world, collection, row, meant))
         else:
             shows[key] = _opened(world, row, link, paths=rests, deep=deep.get(name, {}))
     return shows
 
 
-def asked(collection: Collection, paths: list[Path]) -> dict[str, list[Path]]:
+def requested_fields(collection: Collection, paths: list[Path]) -> dict[str, list[Path]]:
     """Return what is asked of each field; `*` is every column and every list,
     `*.*` all that either may lead to.
     """

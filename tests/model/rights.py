@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.model.filters import Json, holds
-from tests.model.reads import Params, Path, asked
+from tests.model.reads import Params, Path, requested_fields
 from tests.model.shape import KEY, Collection, Link, Row, Shape, World
 
 RAW = "@"
@@ -19,7 +19,7 @@ found even where it may not be shown.
 
 
 @dataclass(frozen=True)
-class Grant:
+class ReadGrant:
     """The fields (`*` is all) of the rows that fulfil the rule; `inherited` from the role's parent."""
 
     collection: str
@@ -31,10 +31,10 @@ class Grant:
         return "*" in self.fields or name in self.fields
 
 
-Role = Sequence[Grant]
+Role = Sequence[ReadGrant]
 
 
-def granted(role: Role, name: str) -> list[Grant]:
+def granted(role: Role, name: str) -> list[ReadGrant]:
     return [grant for grant in role if grant.collection == name]
 
 
@@ -72,7 +72,7 @@ def _goes(role: Role, collection: str, named: tuple[str, Link]) -> bool:
     collection, and the column that points back.
     """
     name, link = named
-    here = [name.partition(":")[0], *([link.told_by] if link.told_by else [])]
+    here = [name.partition(":")[0], *([link.collection_column] if link.collection_column else [])]
     there = [link.far] if link.many else []
     return (
         bool(granted(role, link.target))
@@ -109,11 +109,11 @@ def _rows(world: World, role: Role, visible: Collection) -> list[Row]:
     for row in world.rows[visible.name]:
         allowing = [grant for grant in grants if holds(world, full, row, grant.rule)]
         if allowing:
-            seen.append(_shown(visible, row, allowing))
+            seen.append(_visible_row(visible, row, allowing))
     return seen
 
 
-def _shown(visible: Collection, row: Row, allowing: list[Grant]) -> Row:
+def _visible_row(visible: Collection, row: Row, allowing: list[ReadGrant]) -> Row:
     def there(name: str) -> bool:
         return any(grant.covers(name) for grant in allowing)
 
@@ -144,7 +144,7 @@ def _unkeyed(
     deep = params.get("deep", {})
     return any(
         _opens_unkeyed(shape, link, rests, deep.get(name, {}))
-        for name, rests in asked(collection, paths).items()
+        for name, rests in requested_fields(collection, paths).items()
         if (link := collection.links.get(aliases.get(name, name)))
     )
 

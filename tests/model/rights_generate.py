@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.model.build import peopled
 from tests.model.generate import Json, filters
 from tests.model.pools import ROWS, UUIDS
-from tests.model.rights import Grant, Role, sees, visible_shape, visible_world
+from tests.model.rights import ReadGrant, Role, sees, visible_shape, visible_world
 from tests.model.shape import KEY, Collection, Row, Shape, World
 
 USER, ROLE, PARENT = UUIDS[:3]
@@ -30,17 +30,17 @@ def roles(draw: st.DrawFn, shape: Shape) -> Role:
     """Draw up to three grants for each collection; one at least shows its
     titles, so that there is what to ask for.
     """
-    grants: list[Grant] = []
+    grants: list[ReadGrant] = []
     for collection in shape.values():
         if draw(st.integers(0, 6)):
             grants += [
                 draw(_grant(shape, collection, first=not n)) for n in range(draw(st.integers(1, 3)))
             ]
-    return grants or [Grant(next(iter(shape)), ("*",), {})]
+    return grants or [ReadGrant(next(iter(shape)), ("*",), {})]
 
 
 @st.composite
-def _grant(draw: st.DrawFn, shape: Shape, collection: Collection, *, first: bool) -> Grant:
+def _grant(draw: st.DrawFn, shape: Shape, collection: Collection, *, first: bool) -> ReadGrant:
     names = [
         *collection.columns,
         *dict.fromkeys(link.partition(":")[0] for link in collection.links),
@@ -50,7 +50,7 @@ def _grant(draw: st.DrawFn, shape: Shape, collection: Collection, *, first: bool
         some |= {"title" if "title" in names else KEY, *([KEY] if draw(st.integers(0, 4)) else [])}
     fields = ("*",) if draw(st.integers(0, 2)) == 0 else tuple(sorted(some))
     rule = {} if draw(st.integers(0, 3)) == 0 else draw(filters(shape, collection, 2))
-    return Grant(collection.name, fields, rule, inherited=draw(st.booleans()))
+    return ReadGrant(collection.name, fields, rule, inherited=draw(st.booleans()))
 
 
 # Variables

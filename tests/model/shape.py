@@ -27,7 +27,7 @@ class Link:
     near: str
     far: str
     many: bool
-    told_by: str | None = None
+    collection_column: str | None = None
     listed: bool = True
 
 
@@ -64,12 +64,12 @@ class World:
     def related(self, row: Row, link: Link) -> list[Row]:
         """Return the rows at the other end; null leads nowhere."""
         near = row[link.near]
-        if near is None or (link.told_by and row[link.told_by] != link.target):
+        if near is None or (link.collection_column and row[link.collection_column] != link.target):
             return []
         return [
             other
             for other in self.rows[link.target]
-            if _same(other[link.far], near, as_text=bool(link.told_by))
+            if _same(other[link.far], near, as_text=bool(link.collection_column))
         ]
 
 

@@ -25,12 +25,12 @@ from tests.members import member_of, new_role
 from tests.model import test_reads as reads
 from tests.model.build import make_shape, world_of
 from tests.model.generate import all_rows
-from tests.model.past import Record, seen
 from tests.model.pools import ROWS
-from tests.model.rights import Grant, Role
+from tests.model.rights import ReadGrant, Role
 from tests.model.rights_generate import FIRST_NAME, PARENT, ROLE, ROLE_NAME, USER, roles
 from tests.model.shape import KEY, Collection, Row, Shape
 from tests.model.test_rights import give
+from tests.model.visible_history import Record, seen
 from tests.things import Stage
 
 SCHEMAS = 4
@@ -40,27 +40,27 @@ writes_for_each = settings(
     reads.cases_for_each, max_examples=example_count(WRITES_FOR_EACH), phases=[Phase.generate]
 )
 
-HISTORY = [Grant(name, ("*",), {}) for name in ("system_activity", "system_revisions")]
+HISTORY = [ReadGrant(name, ("*",), {}) for name in ("system_activity", "system_revisions")]
 
 Rows = dict[str, list[Row]]
 
 
 @dataclass(frozen=True)
-class Case:
-    """Items as they are made, what of them is written afterwards, the
+class HistoryCase:
+    """Items as they are created, what of them is written afterwards, the
     keys that go, and who then looks.
     """
 
-    made: Rows
+    created: Rows
     changed: Rows
     gone: dict[str, list[Any]]
     roles: list[Role]
 
 
 @st.composite
-def cases(draw: st.DrawFn, shape: Shape) -> Case:
+def cases(draw: st.DrawFn, shape: Shape) -> HistoryCase:
     rows = draw(all_rows(shape))
-    made = {
+    created = {
         name: [_without_links(shape[name], row) for row in items] for name, items in rows.items()
     }
     changed = {
@@ -70,16 +70,20 @@ def cases(draw: st.DrawFn, shape: Shape) -> Case:
         name: [row[KEY] for row in items if draw(st.integers(0, 5)) == 0]
         for name, items in rows.items()
     }
-    return Case(made, changed, gone, [draw(roles(shape)) for _ in range(ROLES_FOR_EACH)])
+    return HistoryCase(created, changed, gone, [draw(roles(shape)) for _ in range(ROLES_FOR_EACH)])
 
 
 def _without_links(collection: Collection, row: Row) -> Row:
     """What items point to may be made after them; a name of a collection
     has to be one that may stand there.
     """
-    links = {link.near for link in collection.links.values() if not link.many and not link.told_by}
-    targets = {link.target for link in collection.links.values() if link.told_by}
-    kinds = {link.told_by for link in collection.links.values() if link.told_by}
+    links = {
+        link.near
+        for link in collection.links.values()
+        if not link.many and not link.collection_column
+    }
+    targets = {link.target for link in collection.links.values() if link.collection_column}
+    kinds = {link.collection_column for link in collection.links.values() if link.collection_column}
     kept = {name: value for name, value in row.items() if collection.columns[name] != "hash"}
     for name, value in kept.items():
         if name in links or (name in kinds and value not in targets):
@@ -92,7 +96,7 @@ def _change(draw: st.DrawFn, collection: Collection, row: Row) -> Row:
     """Draw a change that links an item, and gives some of its columns other values."""
     links = {link.near for link in collection.links.values() if not link.many}
     kinds = {
-        link.told_by for link in collection.links.values()
+        link.collection_column for link in collection.links.values()
     }  # names of collections: no other text may stand there
     plain = [
         name
@@ -129,22 +133,22 @@ def test_the_history_shows_what_the_rights_on_its_items_show(
 
     @writes_for_each
     @given(case=cases(shape))
-    def compare(case: Case) -> None:
+    def compare(case: HistoryCase) -> None:
         note(f"CMS_MODEL_SEED={reads.SEED}")
         empty(connection, shape)
         write(stage.admin, case)
-        former = [row for items in case.made.values() for row in items]
+        former = [row for items in case.created.values() for row in items]
         world = world_of(connection, shape, stored(connection, shape), former=former)
-        whole = {path: records(stage.admin, path) for path in ("/activity", "/revisions")}
+        all_records = {path: records(stage.admin, path) for path in ("/activity", "/revisions")}
         for role in case.roles:
             give(connection, [*role, *HISTORY])
-            shown = {path: seen(world, role, rows) for path, rows in whole.items()}
-            listed = {revision["id"] for revision in shown["/revisions"]}
-            shown["/activity"] = [
+            visible = {path: seen(world, role, rows) for path, rows in all_records.items()}
+            listed = {revision["id"] for revision in visible["/revisions"]}
+            visible["/activity"] = [
                 {**act, "revisions": [key for key in act["revisions"] if key in listed]}
-                for act in shown["/activity"]
+                for act in visible["/activity"]
             ]
-            for path, expected in shown.items():
+            for path, expected in visible.items():
                 assert reads.comparable(records(caller, path)) == reads.comparable(expected), (
                     path,
                     role,
@@ -158,8 +162,8 @@ def empty(connection: psycopg.Connection, shape: Shape) -> None:
     connection.execute(f"TRUNCATE {names}".encode())
 
 
-def write(admin: Client, case: Case) -> None:
-    for name, items in case.made.items():
+def write(admin: Client, case: HistoryCase) -> None:
+    for name, items in case.created.items():
         if items:
             assert admin.post(f"/items/{name}", items).status == 200
     for name, items in case.changed.items():

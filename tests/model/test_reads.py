@@ -55,7 +55,7 @@ cases_for_each = settings(
 
 
 @dataclass(frozen=True)
-class Case:
+class ReadCase:
     rows: dict[str, list[Row]]
     collection: str
     query: dict[str, Any]
@@ -63,11 +63,11 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, shape: Shape) -> Case:
+def cases(draw: st.DrawFn, shape: Shape) -> ReadCase:
     rows = draw(all_rows(shape))
     name = draw(st.sampled_from(sorted(shape)))
     form = draw(st.sampled_from(("SEARCH", "QUERY", "brackets", "JSON")))
-    return Case(rows, name, draw(queries(shape, shape[name])), form)
+    return ReadCase(rows, name, draw(queries(shape, shape[name])), form)
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +84,10 @@ def test_a_read_answers_what_the_model_answers(
 
     @cases_for_each
     @given(case=cases(shape))
-    def compare(case: Case) -> None:
+    def compare(case: ReadCase) -> None:
         load(connection, shape, case.rows)
         note(f"CMS_MODEL_SEED={SEED}")
-        reply = ask(stage.admin, case)
+        reply = send(stage.admin, case)
         assert reply.status == 200, reply.text
         expected = answer(
             world_of(connection, shape, case.rows), shape[case.collection], case.query
@@ -97,7 +97,7 @@ def test_a_read_answers_what_the_model_answers(
     compare()
 
 
-def ask(api: Client, case: Case) -> Answer:
+def send(api: Client, case: ReadCase) -> Answer:
     path = f"/items/{case.collection}"
     if case.form in ("SEARCH", "QUERY"):
         return api.send(case.form, path, {"query": case.query})

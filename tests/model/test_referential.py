@@ -39,7 +39,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class World:
+class TableGraph:
     """Tables with their kinds, the parents of those that inherit, and the foreign keys."""
 
     kinds: dict[str, str]
@@ -54,7 +54,7 @@ class World:
         }
 
 
-def make_world(random: Random, prefix: str) -> World:
+def make_world(random: Random, prefix: str) -> TableGraph:
     kinds: dict[str, str] = {}
     parents: dict[str, str] = {}
     keys: list[Key] = []
@@ -72,10 +72,10 @@ def make_world(random: Random, prefix: str) -> World:
                 keys.append(Key(table, ("a", "b"), target, ("id", "twin"), action))
             else:
                 keys.append(Key(table, (f"up{number}",), target, ("id",), action))
-    return World(kinds, parents, keys)
+    return TableGraph(kinds, parents, keys)
 
 
-def definition(world: World) -> str:
+def definition(world: TableGraph) -> str:
     """Return the SQL of all tables; ids are unique everywhere, and those of
     keyless tables are no primary keys.
     """
@@ -108,7 +108,7 @@ def definition(world: World) -> str:
     return ";".join(statements)
 
 
-def ids(world: World, table: str) -> list[int]:
+def ids(world: TableGraph, table: str) -> list[int]:
     """Rows of tables that inherit have ids of their own, so that each
     is one item of the table above.
     """
@@ -116,7 +116,7 @@ def ids(world: World, table: str) -> list[int]:
     return [offset * (list(world.kinds).index(table) + 1) + key for key in KEYS]
 
 
-def fill(world: World, random: Random) -> str:
+def fill(world: TableGraph, random: Random) -> str:
     statements = [
         f"INSERT INTO {table} (id, up0) VALUES ({key}, NULL)"
         for table in world.kinds
@@ -135,7 +135,7 @@ def fill(world: World, random: Random) -> str:
 
 
 def all_rows(
-    stage: Stage, world: World, *, without: tuple[str, list[int]] | None = None
+    stage: Stage, world: TableGraph, *, without: tuple[str, list[int]] | None = None
 ) -> Rows | None:
     """Return all rows: as they are, or as PostgreSQL by itself leaves them
     `without` some; None if it refuses that.
@@ -198,7 +198,7 @@ def test_the_history_of_a_deletion_is_what_has_happened(stage: Stage, number: in
 
 
 def compare(
-    world: World,
+    world: TableGraph,
     states: tuple[Rows, Rows],
     acts: list[Json],
     root: tuple[str, set[str]],
@@ -220,7 +220,9 @@ def compare(
     for spot in keyed:
         own = [act for act in acts if (act["collection"], act["item"]) == items[spot]]
         if spot not in after:
-            assert [act["data"] for act in own] == [shown(before[spot], own[0]["data"])], repeated
+            assert [act["data"] for act in own] == [with_names_of(before[spot], own[0]["data"])], (
+                repeated
+            )
             is_root = items[spot][0] == root[0] and items[spot][1] in root[1]
             assert (own[0]["parent"] is None) == is_root, repeated
         elif own:
@@ -236,7 +238,9 @@ def compare(
             ), repeated
 
 
-def item_of(world: World, spot: tuple[str, str], root: tuple[str, set[str]]) -> tuple[str, str]:
+def item_of(
+    world: TableGraph, spot: tuple[str, str], root: tuple[str, set[str]]
+) -> tuple[str, str]:
     """What is deleted as an item of a table above is told there, all else
     under the table in which it lies.
     """
@@ -244,12 +248,12 @@ def item_of(world: World, spot: tuple[str, str], root: tuple[str, set[str]]) -> 
     return (root[0] if table in world.lies_in(root[0]) and key in root[1] else table), key
 
 
-def shown(row: Json, data: Json) -> Json:
+def with_names_of(row: Json, data: Json) -> Json:
     """A row as an item of a table above has not the columns of its own."""
     return {name: value for name, value in row.items() if name in data or name != "own"}
 
 
-def causes(world: World, row: Json, spot: tuple[str, str], cause: Json) -> bool:
+def causes(world: TableGraph, row: Json, spot: tuple[str, str], cause: Json) -> bool:
     """Whether a row pointed to what a revision tells of, or to a keyless
     row, which may have pointed there.
     """

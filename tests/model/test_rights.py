@@ -57,7 +57,7 @@ REFUSED = '{"errors":[{"message":"You don\'t have permission to access this.","e
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelQuery:
     collection: str
     query: dict[str, Any]
     legal: bool
@@ -65,25 +65,25 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Case:
-    """Rows and a role, what is asked of them, and changes of the rows before it is asked again."""
+class RightsCase:
+    """Rows and a role, queries of them, and changes of the rows before the queries come again."""
 
     rows: dict[str, list[Row]]
     role: Role
-    asked: list[Asked]
+    queries: list[ModelQuery]
     changes: list[Change]
 
 
 @st.composite
-def cases(draw: st.DrawFn, shape: Shape) -> Case:
+def cases(draw: st.DrawFn, shape: Shape) -> RightsCase:
     rows = draw(all_rows(shape))
     role = draw(roles(shape))
-    queries = [draw(asks(shape, role)) for _ in range(QUERIES_FOR_EACH)]
-    return Case(rows, role, queries, draw(changes(shape, rows)))
+    queries = [draw(model_queries(shape, role)) for _ in range(QUERIES_FOR_EACH)]
+    return RightsCase(rows, role, queries, draw(changes(shape, rows)))
 
 
 @st.composite
-def asks(draw: st.DrawFn, shape: Shape, role: Role) -> Asked:
+def model_queries(draw: st.DrawFn, shape: Shape, role: Role) -> ModelQuery:
     """Draw a query over what a role sees; one of eight names what it
     does not see, or what nobody does.
     """
@@ -95,7 +95,7 @@ def asks(draw: st.DrawFn, shape: Shape, role: Role) -> Asked:
         query = draw(poisoned(shape, role, name, query))
         legal = False
     form = draw(st.sampled_from(("SEARCH", "QUERY", "brackets", "JSON")))
-    return Asked(name, without_paths(with_variables(query)), legal, form)
+    return ModelQuery(name, without_paths(with_variables(query)), legal, form)
 
 
 @pytest.fixture(scope="module")
@@ -120,28 +120,28 @@ def test_a_member_gets_what_its_rights_show_and_learns_nothing_of_the_rest(
 
     @roles_for_each
     @given(case=cases(shape))
-    def compare(case: Case) -> None:
+    def compare(case: RightsCase) -> None:
         note(f"CMS_MODEL_SEED={reads.SEED}")
         load(connection, shape, case.rows)
         give(connection, case.role)
         world = world_of(connection, shape, case.rows)
         visible = visible_world(world, case.role)
-        answers = [ask(caller, one) for one in case.asked]
-        for one, got in zip(case.asked, answers, strict=True):
-            check(visible, one, got)
+        replies = [send(caller, one) for one in case.queries]
+        for one, reply in zip(case.queries, replies, strict=True):
+            check(visible, one, reply)
         load(connection, shape, unseen(world, case.role, case.rows, case.changes))
-        for one, got in zip(case.asked, answers, strict=True):
-            again = ask(caller, one)
-            assert (again.status, again.text) == (got.status, got.text), one
+        for one, reply in zip(case.queries, replies, strict=True):
+            again = send(caller, one)
+            assert (again.status, again.text) == (reply.status, reply.text), one
 
     compare()
 
 
-def ask(caller: Client, one: Asked) -> Answer:
-    return reads.ask(caller, reads.Case({}, one.collection, one.query, one.form))
+def send(caller: Client, one: ModelQuery) -> Answer:
+    return reads.send(caller, reads.ReadCase({}, one.collection, one.query, one.form))
 
 
-def check(visible: World, one: Asked, got: Answer) -> None:
+def check(visible: World, one: ModelQuery, got: Answer) -> None:
     if not one.legal:
         assert (got.status, got.text) == (403, REFUSED), one
         return

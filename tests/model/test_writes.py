@@ -19,7 +19,7 @@ from tests.client import Answer, Client
 from tests.examples import example_count
 from tests.members import member_of, new_role
 from tests.model.test_reads import cases_for_each
-from tests.model.writes import OK, Grant, Model, Row, World
+from tests.model.writes import OK, Row, World, WriteGrant, WriteModel
 from tests.things import Stage, field
 
 CASES = 200
@@ -46,7 +46,7 @@ rules_of_things = own_rules | st.builds(lambda rule: {"parent": rule} if rule el
 
 
 @st.composite
-def grants(draw: st.DrawFn, collection: str, action: str) -> Grant:
+def grants(draw: st.DrawFn, collection: str, action: str) -> WriteGrant:
     names = draw(
         st.just(("*",))
         | st.lists(st.sampled_from(COLUMNS[collection]), unique=True, min_size=1).map(tuple)
@@ -57,16 +57,16 @@ def grants(draw: st.DrawFn, collection: str, action: str) -> Grant:
     presets = draw(
         st.just({}) | st.fixed_dictionaries({}, optional={"state": states, "note": st.just("p")})
     )
-    return Grant(collection, action, names, rule, validation, presets if validated else {})
+    return WriteGrant(collection, action, names, rule, validation, presets if validated else {})
 
 
 @st.composite
-def roles(draw: st.DrawFn) -> list[Grant]:
+def roles(draw: st.DrawFn) -> list[WriteGrant]:
     actions = [("things", action) for action in ("read", "create", "update", "delete")]
-    places = [*actions, ("parents", "read"), ("parents", "update")]
+    actions_by_role = [*actions, ("parents", "read"), ("parents", "update")]
     return [
         draw(grants(*role))
-        for role in places
+        for role in actions_by_role
         for _ in range(draw(st.sampled_from((0, 1, 1, 2, 3))))
     ]
 
@@ -105,7 +105,7 @@ calls = st.one_of(
         data,
     ),
     st.builds(
-        lambda state, values: {"kind": "change_found", "state": state, "data": values},
+        lambda state, values: {"kind": "change_filtered", "state": state, "data": values},
         st.sampled_from(STATES),
         data,
     ),
@@ -153,12 +153,14 @@ def test_a_write_does_what_the_rights_allow_and_no_more(stage: Stage) -> None:
             role_grants=roles(),
             asked=st.lists(calls, min_size=CALLS, max_size=CALLS),
         )
-        def compare(world: World, role_grants: list[Grant], asked: list[dict[str, Any]]) -> None:
+        def compare(
+            world: World, role_grants: list[WriteGrant], drawn_calls: list[dict[str, Any]]
+        ) -> None:
             give(connection, role, role_grants)
-            for call in asked:
+            for call in drawn_calls:
                 load(connection, world)
                 before = traces(connection)
-                status, after = Model(
+                status, after = WriteModel(
                     {name: dict(rows) for name, rows in world.items()}, role_grants
                 ).do(call)
                 answer = send(caller, call)
@@ -180,7 +182,7 @@ def send(caller: Client, call: Mapping[str, Any]) -> Answer:
             return caller.patch(f"/items/things/{call['keys'][0]}", call["data"])
         case "change":
             return caller.patch("/items/things", {"keys": call["keys"], "data": call["data"]})
-        case "change_found":
+        case "change_filtered":
             query = {"filter": {"state": {"_eq": call["state"]}}}
             return caller.patch("/items/things", {"query": query, "data": call["data"]})
         case "delete" if len(call["keys"]) == 1:
@@ -193,7 +195,7 @@ def send(caller: Client, call: Mapping[str, Any]) -> Answer:
             )
 
 
-def give(connection: psycopg.Connection, role: str, grants: list[Grant]) -> None:
+def give(connection: psycopg.Connection, role: str, grants: list[WriteGrant]) -> None:
     rows = [
         (
             role,
@@ -218,8 +220,8 @@ def load(connection: psycopg.Connection, world: World) -> None:
         for name in ("parents", "things"):
             for key, row in world[name].items():
                 columns = {"id": key, **row}
-                places = ", ".join(["%s"] * len(columns))
-                insert = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({places})"
+                placeholders = ", ".join(["%s"] * len(columns))
+                insert = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({placeholders})"
                 cursor.execute(insert.encode(), list(columns.values()))
         cursor.execute("ALTER SEQUENCE things_id_seq RESTART WITH 1000")
 

@@ -60,7 +60,7 @@ def read(kind: str, value: Any) -> Any:
             return value
 
 
-def shown(kind: str, value: Any) -> Any:
+def output(kind: str, value: Any) -> Any:
     """Return a value as an answer shows it."""
     if value is None:
         return None
@@ -84,7 +84,7 @@ def rank(world: World, kind: str, value: Any) -> Any:
     return (0, world.order[value] if kind in TEXTS else value)
 
 
-def least_first(world: World, kind: str, values: Sequence[Any]) -> list[Any]:
+def ascending(world: World, kind: str, values: Sequence[Any]) -> list[Any]:
     return sorted(values, key=lambda value: rank(world, kind, value))
 
 
@@ -93,7 +93,7 @@ def _call(function: str, kind: str, value: Any) -> int | None:
         return None
     match function:
         case "count" if kind == "csv":
-            return len(shown(kind, value))
+            return len(output(kind, value))
         case "count":
             return len(value) if isinstance(value, list) else None
         case "week":

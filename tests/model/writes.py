@@ -17,7 +17,7 @@ OK = 200
 
 
 @dataclass(frozen=True)
-class Grant:
+class WriteGrant:
     """A permission: the fields of the rows that fulfil the rule, what a
     payload must fulfil, and what it is given.
     """
@@ -38,11 +38,11 @@ class Refusal(Exception):
 
 
 @dataclass
-class Model:
+class WriteModel:
     """The rows, and what the member holds."""
 
     world: World
-    role: Sequence[Grant]
+    role: Sequence[WriteGrant]
 
     def do(self, call: Mapping[str, Any]) -> tuple[int, World]:
         """Return the status of a call (200 for whatever succeeds) and the rows after it."""
@@ -58,7 +58,7 @@ class Model:
 
     # What there is
 
-    def grants(self, collection: str, action: str) -> list[Grant]:
+    def grants(self, collection: str, action: str) -> list[WriteGrant]:
         grants = [
             grant for grant in self.role if (grant.collection, grant.action) == (collection, action)
         ]
@@ -85,20 +85,22 @@ class Model:
             if (grant.collection, grant.action) == (collection, "read")
         )
 
-    def held(self, collection: str, keys: Sequence[int], action: str) -> list[list[Grant]]:
+    def grants_of(
+        self, collection: str, keys: Sequence[int], action: str
+    ) -> list[list[WriteGrant]]:
         """Return the permissions that hold for each row; one that cannot be read is not there."""
         grants = self.grants(collection, action)
         rows = self.world[collection]
-        held_grants = [
+        by_key = [
             [grant for grant in grants if key in rows and self.holds(grant.rule, rows[key])]
             for key in keys
         ]
-        lost = [key for key, holding in zip(keys, held_grants, strict=True) if not holding]
+        lost = [key for key, holding in zip(keys, by_key, strict=True) if not holding]
         if any(key not in rows or not self.seen(collection, rows[key]) for key in lost):
             raise Refusal(404)
         if lost:
             raise Refusal(403)
-        return held_grants
+        return by_key
 
     def may_name(self, collection: str, action: str, names: Sequence[str]) -> None:
         grants = self.grants(collection, action)
@@ -144,8 +146,8 @@ class Model:
 
     def change(self, keys: Sequence[int], data: Json) -> None:
         self.may_name("things", "update", list(data))
-        held = self.held("things", keys, "update")
-        for key, passing in zip(keys, self.permitted("things", data, held), strict=True):
+        grants = self.grants_of("things", keys, "update")
+        for key, passing in zip(keys, self.permitted("things", data, grants), strict=True):
             for grant in reversed(passing):
                 self.world["things"][key] |= {
                     name: preset for name, preset in grant.presets.items() if name not in data
@@ -153,7 +155,7 @@ class Model:
             self.world["things"][key] |= data
         self.fulfil("things", keys, list(data))
 
-    def change_found(self, state: str, data: Json) -> None:
+    def change_filtered(self, state: str, data: Json) -> None:
         self.may_name("things", "update", list(data))
         self.may_name("things", "read", ["state"])
         rows = self.world["things"].items()
@@ -164,7 +166,7 @@ class Model:
             self.change(keys, data)
 
     def delete(self, keys: Sequence[int]) -> None:
-        self.held("things", keys, "delete")
+        self.grants_of("things", keys, "delete")
         for key in keys:
             del self.world["things"][key]
 
@@ -178,11 +180,11 @@ class Model:
             and row["parent"] == parent
             and all(self.seen("things", row, n) for n in ("id", "parent"))
         )
-        self.permitted("parents", {"things": 0}, self.held("parents", [parent], "update"))
+        self.permitted("parents", {"things": 0}, self.grants_of("parents", [parent], "update"))
         if row is None or not there:
             raise Refusal(400)
         (passing,) = self.permitted(
-            "things", {"parent": None}, self.held("things", [key], "update")
+            "things", {"parent": None}, self.grants_of("things", [key], "update")
         )
         for grant in reversed(passing):
             row |= grant.presets
@@ -193,14 +195,14 @@ class Model:
     # Rules of changes
 
     def permitted(
-        self, collection: str, data: Json, held: Sequence[list[Grant]]
-    ) -> list[list[Grant]]:
+        self, collection: str, data: Json, grants: Sequence[list[WriteGrant]]
+    ) -> list[list[WriteGrant]]:
         """Return the permissions of each row whose validation passes: they
         have to speak of all that changes.
         """
         allowing = []
         failed = []
-        for holding in held:
+        for holding in grants:
             if not _speak_of(holding, data):
                 raise Refusal(403)
             passing = [grant for grant in holding if _valid(grant, {**grant.presets, **data})]
@@ -226,15 +228,15 @@ class Model:
             raise Refusal(422 if all(self.known(collection, name) for name in names) else 403)
 
 
-def _speak_of(grants: Sequence[Grant], names: Sequence[str] | Json) -> bool:
+def _speak_of(grants: Sequence[WriteGrant], names: Sequence[str] | Json) -> bool:
     return all(any(grant.covers(name) for grant in grants) for name in names)
 
 
-def _valid(grant: Grant, values: Json) -> bool:
+def _valid(grant: WriteGrant, values: Json) -> bool:
     return not _broken(grant, values)
 
 
-def _broken(grant: Grant, values: Json) -> list[str]:
+def _broken(grant: WriteGrant, values: Json) -> list[str]:
     return [
         name
         for name, test in grant.validation.items()

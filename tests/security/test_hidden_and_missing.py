@@ -53,7 +53,7 @@ def hidden(stage: Stage) -> list[str]:
     return [row["id"] for row in stage.admin.post("/users", people).data]
 
 
-def shown(answer: Answer) -> tuple[int, bytes]:
+def comparable(answer: Answer) -> tuple[int, bytes]:
     return answer.status, answer.content
 
 
@@ -69,7 +69,7 @@ def test_users_who_are_hidden_are_changed_like_nobody(
             clerk.patch("/users", {"query": {"filter": {"id": key}}, "data": change}),
             clerk.patch("/users", [{"id": key, **change}]),
         )
-        return [shown(answer) for answer in answers]
+        return [comparable(answer) for answer in answers]
 
     missing = changed(str(uuid4()))
     assert [changed(key) for key in hidden] == [missing, missing]
@@ -85,7 +85,7 @@ def test_users_who_are_hidden_are_deleted_like_nobody(
             clerk.delete("/users", [key]),
             clerk.delete("/users", {"keys": [key]}),
         )
-        return [shown(answer) for answer in answers]
+        return [comparable(answer) for answer in answers]
 
     missing = deleted(str(uuid4()))
     assert {status for status, _ in missing} == {404}
@@ -127,7 +127,8 @@ def test_lists_of_a_hidden_item_are_not_looked_at(stage: Stage) -> None:
         for value in lists:
             change = {"parts": value}
             answers = [
-                shown(caller.patch(f"{owners.path}/{key}", change)) for key in (item["id"], 999)
+                comparable(caller.patch(f"{owners.path}/{key}", change))
+                for key in (item["id"], 999)
             ]
             assert answers[0] == answers[1]
             assert answers[0][0] == 404

@@ -228,12 +228,12 @@ def test_tables_and_columns_of_any_name_are_read_like_all_others(shop: Shop) -> 
     path = f"/items/{quote(WEIRD, safe='')}"
     assert caller.get(path).data == [{"id": 1, **{name: name for name in COLUMNS}}]
     for name in COLUMNS:
-        for asked in (
+        for params in (
             {f"filter[{name}]": name, "fields": name},
             {"fields": name, "sort": f"-{name}"},
             {"groupBy": name},
         ):
-            assert caller.get(f"{path}?{urlencode(asked)}").data == [{name: name}], asked
+            assert caller.get(f"{path}?{urlencode(params)}").data == [{name: name}], params
         assert caller.get(path, **{"aggregate[max]": name}).data == [{"max": {name: name}}]
         assert caller.get(path, **{"alias[a]": name, "fields": "a"}).data == [{"a": name}]
 

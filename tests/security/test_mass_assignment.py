@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.client import Answer, Client
-from tests.files.forms import House
+from tests.files.forms import FileService
 from tests.members import grant, may, member, member_of, new_role
 from tests.things import Stage, Table, field, table
 
@@ -21,7 +21,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 
 
 @pytest.fixture(scope="module")
-def stage(files: House) -> Stage:
+def stage(files: FileService) -> Stage:
     return files.stage
 
 
@@ -122,7 +122,7 @@ def test_what_the_service_stamps_is_its_own_whatever_is_sent(
     me = caller.get("/users/me").data["id"]
     for body in (forged, {"title": "y", **forged}):
         for answer in ways(caller, stamped, notes, thing["id"], note["id"], body):
-            assert answer.status == 200, answer.text
+            assert answer.status == 200, answer
     rows = stamped.get(limit=-1, **{"filter[id][_gte]": thing["id"]}).data
     assert {row["maker"] for row in rows} == {me, stage.admin.get("/users/me").data["id"]}
     assert {row["changer"] for row in rows} == {me, None}
@@ -141,8 +141,8 @@ def test_a_preset_stands_under_the_payload_and_cannot_be_asked_to_be_more(
         presets={"hidden": "preset", "maker": ANYBODY, "id": 999_999},
     )
     caller = member(stage, creating, may(stamped.name, "title", "hidden", "maker"))
-    made = caller.post(stamped.path, {"title": "x"}).data
-    assert (made["hidden"], made["maker"] == ANYBODY) == ("preset", False)
+    item = caller.post(stamped.path, {"title": "x"}).data
+    assert (item["hidden"], item["maker"] == ANYBODY) == ("preset", False)
     assert caller.post(stamped.path, {"title": "x", "hidden": "mine"}).status == 403
 
 
@@ -217,8 +217,8 @@ def test_admin_only_fields_of_users_are_out_of_reach(
     caller = member(stage, *permissions)
     me = caller.get("/users/me").data["id"]
     (post,) = posts.add({"author": me})
-    whole = "SELECT string_agg(t::text, '|' ORDER BY id) FROM system_users AS t"
-    before = stage.value(whole)
+    all_users = "SELECT string_agg(t::text, '|' ORDER BY id) FROM system_users AS t"
+    before = stage.value(all_users)
     users = Table(caller, "system_users")
     for answer in (
         *(caller.post(path, {"email": "x@example.com", **body}) for path in ("/users", users.path)),
@@ -247,8 +247,8 @@ def test_admin_only_fields_of_users_are_out_of_reach(
             {"author": {"id": me, **body}},
         ),
     ):
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
-    assert stage.value(whole) == before
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
+    assert stage.value(all_users) == before
 
 
 UNSET: list[Json] = [
@@ -281,16 +281,16 @@ def test_no_preset_sets_what_a_user_is_or_logs_in_with(stage: Stage, presets: Js
     )
     caller = member_of(stage, role)
     administrator = stage.admin.get("/users/me").data["id"]
-    whole = "SELECT string_agg(t::text, '|' ORDER BY id) FROM system_users AS t"
-    before = stage.value(whole)
+    all_users = "SELECT string_agg(t::text, '|' ORDER BY id) FROM system_users AS t"
+    before = stage.value(all_users)
     for answer in (
         caller.post("/users", {"title": "x"}),
         caller.patch("/users/me", {"title": "x"}),
         caller.patch(f"/users/{administrator}", {"title": "x"}),
         caller.patch("/users", {"query": {}, "data": {"title": "x"}}),
     ):
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
-    assert stage.value(whole) == before
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
+    assert stage.value(all_users) == before
 
 
 OWNED: list[Json] = [
@@ -308,14 +308,14 @@ OWNED: list[Json] = [
 
 
 @pytest.fixture(scope="module")
-def books(files: House) -> Table:
+def books(files: FileService) -> Table:
     """A collection whose `cover` is a file."""
     return pointing(files.stage, "cover", "system_files")
 
 
 @pytest.mark.parametrize("body", OWNED, ids=lambda body: next(iter(body)))
 def test_what_belongs_to_the_storage_is_set_by_no_request(
-    files: House, books: Table, body: Json
+    files: FileService, books: Table, body: Json
 ) -> None:
     stage = files.stage
     permissions = [
@@ -359,11 +359,11 @@ def test_what_belongs_to_the_storage_is_set_by_no_request(
                     },
                 ),
             ):
-                assert answer.status in (400, 403), answer.text
+                assert answer.status in (400, 403), answer
             assert stage.admin.get(f"/files/{file['id']}").data == file
 
 
-def test_a_content_is_replaced_by_who_may_change_the_name_of_the_file(files: House) -> None:
+def test_a_content_is_replaced_by_who_may_change_the_name_of_the_file(files: FileService) -> None:
     file = files.add(b"content", "a.txt")
     caller = member(
         files.stage,

@@ -12,7 +12,7 @@ import pytest
 from cms import passwords
 from cms.files.contents import Contents
 from tests.client import Answer, Client
-from tests.files.forms import House
+from tests.files.forms import FileService
 from tests.members import may, member
 from tests.security.footprints import footprint
 from tests.things import Table, field, table
@@ -22,7 +22,7 @@ ANYBODY = "5f6f9b1a-0000-4000-8000-000000000000"
 
 
 @pytest.fixture(scope="module")
-def things(files: House) -> Table:
+def things(files: FileService) -> Table:
     things = table(
         files.admin,
         field("title", "string"),
@@ -62,7 +62,7 @@ def hashes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def denied(
-    caller: Client, things: Table, files: House, file: str, folder: str
+    caller: Client, things: Table, files: FileService, file: str, folder: str
 ) -> list[Callable[[], Answer]]:
     """Return every kind of write, each of which the caller may not do."""
     name = things.name
@@ -123,7 +123,7 @@ def denied(
 
 @pytest.mark.parametrize("who", ["anonymous", "no rights", "reads only"])
 def test_who_may_not_write_leaves_no_trace(
-    files: House, things: Table, hashes: list[str], monkeypatch: pytest.MonkeyPatch, who: str
+    files: FileService, things: Table, hashes: list[str], monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
     file = files.add()["id"]
     folder = files.admin.post("/folders", {"name": "f"}).data["id"]
@@ -157,7 +157,7 @@ def test_who_may_not_write_leaves_no_trace(
 
 
 def test_a_payload_that_names_what_is_forbidden_is_refused_before_any_work(
-    files: House, things: Table, hashes: list[str]
+    files: FileService, things: Table, hashes: list[str]
 ) -> None:
     """Nothing is hashed for it, and no key is drawn."""
     name = things.name
@@ -189,14 +189,14 @@ def test_a_payload_that_names_what_is_forbidden_is_refused_before_any_work(
         caller.post("/users", {"password": "secret", "role": ANYBODY}),
         caller.patch("/users/me", {"password": "secret"}),
     ):
-        assert answer.status in (403, 404), answer.text
+        assert answer.status in (403, 404), answer
     after = footprint(files.stage.dsn)
     assert {name for name in before if before[name] != after[name]} == set()
     assert hashes == []
 
 
 def test_a_call_that_fails_after_it_has_written_leaves_numbers_drawn_and_nothing_else(
-    files: House, things: Table
+    files: FileService, things: Table
 ) -> None:
     """What an item has become can only be looked at once it is written;
     sequences of PostgreSQL never go back.
@@ -221,7 +221,7 @@ def test_a_call_that_fails_after_it_has_written_leaves_numbers_drawn_and_nothing
         caller.send("POST", path, {"state": "live"}, **{"Idempotency-Key": "late"}),
         caller.post("/batch", {"operations": [draft, live]}),
     ):
-        assert answer.status == 403, answer.text
+        assert answer.status == 403, answer
     after = footprint(files.stage.dsn)
     assert {
         counter

@@ -40,7 +40,7 @@ EXTREMES = """
         (3, FALSE, 'Infinity', '1.7e308', 1e200, '-infinity', 'infinity', '"x"', E'\\\\', '99999999999999999999', 2),
         (4, FALSE, '3e38', '-1.7e308', 1e-200, '5874897-12-31', '294276-12-31', '[[[[]]]]', '''', '1', 1)
 """
-ASKED = (
+QUERIES = (
     *(
         f"filter[narrow][{operator}]={n}"
         for operator in ("_eq", "_gt", "_in")
@@ -126,19 +126,21 @@ def test_an_error_is_the_same_whether_hidden_rows_and_fields_are_there_or_not(
         may("extremes", permissions={"shown": True}),
         may("authors"),
     )
-    before = {caller: [ask(caller, path) for path in ASKED] for caller in (by_row, by_field)}
+    before = {
+        caller: [answer_of(caller, path) for path in QUERIES] for caller in (by_row, by_field)
+    }
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         hidden = ", ".join(
             f"{name} = NULL"
             for name in ("narrow", "wide", "exact", "day", "moment", "list", "words")
         )
         connection.execute(f"UPDATE extremes SET {hidden} WHERE id > 1".encode())
-        assert [ask(by_field, path) for path in ASKED] == before[by_field]
+        assert [answer_of(by_field, path) for path in QUERIES] == before[by_field]
         connection.execute("DELETE FROM extremes WHERE id > 1")
-        assert [ask(by_row, path) for path in ASKED] == before[by_row]
+        assert [answer_of(by_row, path) for path in QUERIES] == before[by_row]
 
 
-def ask(caller: Client, path: str) -> tuple[str, int, str]:
+def answer_of(caller: Client, path: str) -> tuple[str, int, str]:
     answer = caller.get(f"/items/extremes?{path}")
     assert answer.status in (200, 400), (path, answer.text)
     return path, answer.status, answer.text

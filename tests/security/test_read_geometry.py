@@ -55,12 +55,12 @@ def test_an_invalid_geometry_breaks_no_filter_whether_it_is_hidden_or_not(stage:
 
 
 def rows_of(caller: Client) -> list[tuple[int, str]]:
-    asked = [
+    queries = [
         {"fields": ["id"], "filter": {"place": {name: shape}}}
         for name in OPERATORS
         for shape in SHAPES
     ]
-    answers = [caller.search("/items/spots", query) for query in asked]
+    answers = [caller.search("/items/spots", query) for query in queries]
     return [(answer.status, answer.text) for answer in answers]
 
 

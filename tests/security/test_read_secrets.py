@@ -276,13 +276,13 @@ def test_structure_is_for_administrators(shop: Shop) -> None:
             "/relations/books",
             "/relations",
         ):
-            shown = caller.get(path)
-            assert (shown.status, shown.codes) == (403, ["FORBIDDEN"]), path
-            assert "note" not in shown.text, path
+            answer = caller.get(path)
+            assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), path
+            assert "note" not in answer.text, path
         assert caller.get("/utils/explain?path=/items/books").status == 403
 
 
-def asked(caller: Client, path: str, *queries: str) -> list[Any]:
+def columns_of(caller: Client, path: str, *queries: str) -> list[Any]:
     """Return the data of each query of a collection."""
     return [caller.get(f"{path}?{query}").data for query in queries]
 
@@ -308,7 +308,7 @@ def test_what_does_not_point_back_in_a_row_is_in_no_list(shop: Shop) -> None:
         {"author": None},
         {"author": 2},
     ]
-    assert asked(caller, "/items/authors", *LISTS) == [
+    assert columns_of(caller, "/items/authors", *LISTS) == [
         [{"books": [1]}, {"books": [3]}],
         [{"books": [{"id": 1}]}, {"books": [{"id": 3}]}],
         [{"books_count": 1}, {"books_count": 1}],
@@ -324,7 +324,7 @@ def test_a_list_that_is_no_field_of_a_row_lists_nothing_there(shop: Shop) -> Non
     """Ann's books may not be asked for, Ben's may."""
     belgians = may("authors", "books", permissions={"country": {"_eq": "BE"}})
     caller = member(shop.stage, may("authors", "id"), belgians, may("books"))
-    assert asked(caller, "/items/authors", *LISTS) == [
+    assert columns_of(caller, "/items/authors", *LISTS) == [
         [{"books": []}, {"books": [3]}],
         [{"books": []}, {"books": [{"id": 3}]}],
         [{"books_count": 0}, {"books_count": 1}],
@@ -342,7 +342,7 @@ def test_where_a_key_leads_is_told_where_its_collection_may_be_read(shop: Shop) 
     """
     cheap = may("books", "kind", permissions={"price": {"_lte": 1}})
     caller = member(shop.stage, may("books", "id", "item"), cheap, may("authors"), may("reviews"))
-    assert asked(
+    assert columns_of(
         caller,
         "/items/books",
         "fields=item:authors.name,item:reviews.text",

@@ -63,7 +63,7 @@ class Secret:
     """A value, the paths whose answers tell it, and the tables (or columns) that have to hold it."""
 
     value: str
-    told_by: tuple[str, ...] = ()
+    answered_at: tuple[str, ...] = ()
     kept_in: tuple[str, ...] = ()
 
 
@@ -232,9 +232,9 @@ def log_in(stage: Stage, trail: Trail) -> None:
         answer = anonymous.post(
             "/auth/login", {"email": EMAIL, "password": USER_PASSWORD, "mode": mode}
         )
-        given = [answer.data.get("access_token"), answer.data.get("refresh_token")]
-        given += [cookie.value for cookie in answer.cookies.values()]
-        trail.secrets += [Secret(value, paths) for value in given if value]
+        tokens = [answer.data.get("access_token"), answer.data.get("refresh_token")]
+        tokens += [cookie.value for cookie in answer.cookies.values()]
+        trail.secrets += [Secret(value, paths) for value in tokens if value]
     opened = anonymous.post("/auth/login", {"email": EMAIL, "password": USER_PASSWORD}).data
     trail.secrets += [Secret(opened[name], paths) for name in ("access_token", "refresh_token")]
     own = anonymous.bearing(opened["access_token"])
@@ -460,7 +460,7 @@ def test_no_secret_is_in_an_answer_but_the_one_that_gives_it(trail: Trail) -> No
         (secret.value, path, answer.text)
         for secret in trail.secrets
         for path, answer in trail.answers
-        if secret.value in f"{answer.text}{answer.headers}" and path not in secret.told_by
+        if secret.value in f"{answer.text}{answer.headers}" and path not in secret.answered_at
     ]
     assert leaks == []
 

@@ -63,11 +63,11 @@ POISONED = (
 def test_no_header_gets_into_a_letter(
     stage: Stage, mails: Outbox, role: str, headers: dict[str, str]
 ) -> None:
-    asked = {
+    preflight = {
         "/auth/password/request": {"email": person(stage)},
         "/users/register": {"email": f"{uuid4()}@example.com", "password": PASSWORD},
     }
-    for path, body in asked.items():
+    for path, body in preflight.items():
         assert stage.anonymous.send("POST", path, body, **headers).status == 204
         assert mails.link.startswith("https://cms.example/"), path
     invited = {"email": f"{uuid4()}@example.com", "role": role}
@@ -257,11 +257,11 @@ def test_a_token_is_good_for_what_it_was_made_for(
     stage: Stage, mails: Outbox, settings: Config
 ) -> None:
     email = person(stage)
-    given = login(stage.anonymous, email).data
+    tokens = login(stage.anonymous, email).data
     session = login(stage.anonymous, email, mode="session").cookies["cms_session_token"].value
     assert stage.anonymous.post("/auth/password/request", {"email": email}).status == 204
     mail = mails.token
-    claims = jwt.decode(given["access_token"], options={"verify_signature": False})
+    claims = jwt.decode(tokens["access_token"], options={"verify_signature": False})
     secret = secret_of(settings)
     forged = [
         jwt.encode(claims, "", algorithm="none"),
@@ -280,17 +280,17 @@ def test_a_token_is_good_for_what_it_was_made_for(
             headers={"jwk": {"kty": "oct", "k": ""}, "kid": "/dev/null"},
         )[:-2],
     ]
-    for token in (given["refresh_token"], session, mail, *forged):
+    for token in (tokens["refresh_token"], session, mail, *forged):
         assert outcome(stage.anonymous.bearing(token).get("/users/me")) == (401, ["INVALID_TOKEN"])
-    for token in (given["refresh_token"], given["access_token"], mail, *forged):
+    for token in (tokens["refresh_token"], tokens["access_token"], mail, *forged):
         answer = stage.anonymous.send("GET", "/users/me", Cookie=f"cms_session_token={token}")
         assert outcome(answer) == (401, ["INVALID_TOKEN"])
-    for token in (given["access_token"], mail, *forged):
+    for token in (tokens["access_token"], mail, *forged):
         assert outcome(stage.anonymous.post("/auth/refresh", {"refresh_token": token})) == (
             401,
             ["INVALID_CREDENTIALS"],
         )
-    for token in (given["access_token"], given["refresh_token"], session, *forged):
+    for token in (tokens["access_token"], tokens["refresh_token"], session, *forged):
         reset = stage.anonymous.post("/auth/password/reset", {"token": token, "password": PASSWORD})
         accept = stage.anonymous.post(
             "/users/invite/accept", {"token": token, "password": PASSWORD}

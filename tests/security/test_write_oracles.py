@@ -19,7 +19,7 @@ SEEN = {"state": {"_eq": "seen"}}
 
 
 @dataclass(frozen=True)
-class Desk:
+class NotesAndVaults:
     """Notes of which those that are `seen` may be read; `secret` and
     everything of `vaults` may not.
     """
@@ -38,7 +38,7 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(stage: Stage) -> Desk:
+def tables(stage: Stage) -> NotesAndVaults:
     notes = table(
         stage.admin,
         field("title", "string", is_unique=True),
@@ -62,7 +62,7 @@ def desk(stage: Stage) -> Desk:
         {"title": "One", "secret": "alpha", "vault": 1},
         {"title": "Two", "state": "hidden", "secret": "beta"},
     )
-    return Desk(stage, notes, vaults, seen["id"], hidden["id"])
+    return NotesAndVaults(stage, notes, vaults, seen["id"], hidden["id"])
 
 
 def batch(caller: Client, operation: dict[str, Any]) -> Answer:
@@ -73,18 +73,18 @@ def same(*answers: Answer) -> bool:
     return len({(answer.status, answer.text) for answer in answers}) == 1
 
 
-def test_no_write_tells_a_hidden_item_from_one_that_never_was(desk: Desk) -> None:
-    name = desk.notes.name
-    path = desk.notes.path
-    caller = desk.reading(
+def test_no_write_tells_a_hidden_item_from_one_that_never_was(tables: NotesAndVaults) -> None:
+    name = tables.notes.name
+    path = tables.notes.path
+    caller = tables.reading(
         *(may(name, action=action, permissions=SEEN) for action in ("create", "update", "delete"))
     )
-    asks: tuple[Callable[[int], Answer], ...] = (
+    requests: tuple[Callable[[int], Answer], ...] = (
         lambda key: caller.patch(f"{path}/{key}", {"title": "x"}),
         lambda key: caller.patch(f"{path}/{key}", {"nowhere": "x"}),
         lambda key: caller.patch(f"{path}/{key}", {}),
         lambda key: caller.patch(path, {"keys": [key], "data": {"title": "x"}}),
-        lambda key: caller.patch(path, {"keys": [desk.seen, key], "data": {"state": "x"}}),
+        lambda key: caller.patch(path, {"keys": [tables.seen, key], "data": {"state": "x"}}),
         lambda key: caller.patch(path, [{"id": key, "title": "x"}]),
         lambda key: caller.patch(path, {"query": {"filter": {"id": key}}, "data": {"title": "x"}}),
         lambda key: caller.delete(f"{path}/{key}"),
@@ -93,24 +93,24 @@ def test_no_write_tells_a_hidden_item_from_one_that_never_was(desk: Desk) -> Non
         lambda key: caller.send("PATCH", f"{path}/{key}", {"title": "x"}, **{"If-Match": '"0-0"'}),
         lambda key: caller.send("DELETE", f"{path}/{key}", **{"If-Match": '"0-0"'}),
         lambda key: caller.post("/comments", {"collection": name, "item": key, "comment": "x"}),
-        lambda key: caller.post(f"/utils/sort/{name}", {"item": key, "to": desk.seen}),
-        lambda key: caller.post(f"/utils/sort/{name}", {"item": desk.seen, "to": key}),
+        lambda key: caller.post(f"/utils/sort/{name}", {"item": key, "to": tables.seen}),
+        lambda key: caller.post(f"/utils/sort/{name}", {"item": tables.seen, "to": key}),
         lambda key: batch(caller, {"method": "update", "collection": name, "key": key, "data": {}}),
         lambda key: batch(caller, {"method": "delete", "collection": name, "key": key}),
     )
-    for ask in asks:
-        assert same(ask(desk.hidden), ask(987654)), ask(desk.hidden).text
-    assert desk.notes.column("title", f"filter[id]={desk.hidden}") == ["Two"]
+    for request in requests:
+        assert same(request(tables.hidden), request(987654)), request(tables.hidden).text
+    assert tables.notes.column("title", f"filter[id]={tables.hidden}") == ["Two"]
 
 
-def test_no_query_of_a_write_looks_at_what_is_hidden(desk: Desk) -> None:
-    name = desk.notes.name
-    path = desk.notes.path
-    caller = desk.reading(may(name, "title", action="update"), may(name, action="delete"))
+def test_no_query_of_a_write_looks_at_what_is_hidden(tables: NotesAndVaults) -> None:
+    name = tables.notes.name
+    path = tables.notes.path
+    caller = tables.reading(may(name, "title", action="update"), may(name, action="delete"))
     for query in (
         {"filter": {"secret": {"_starts_with": "a"}}},
         {"filter": {"vault": {"name": {"_eq": "deep"}}}},
-        {"filter": {"_or": [{"secret": {"_null": True}}, {"id": desk.seen}]}},
+        {"filter": {"_or": [{"secret": {"_null": True}}, {"id": tables.seen}]}},
         {"sort": ["secret"], "limit": 1},
         {"filter": {"nowhere": 1}},
         {"sort": ["nowhere"]},
@@ -122,14 +122,14 @@ def test_no_query_of_a_write_looks_at_what_is_hidden(desk: Desk) -> None:
         ):
             assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), query
     assert caller.delete(path, {"query": {"search": "alpha"}}).status == 204
-    assert desk.notes.column("id") == [desk.seen, desk.hidden]
+    assert tables.notes.column("id") == [tables.seen, tables.hidden]
 
 
-def test_what_the_database_minds_is_told_without_hidden_names(desk: Desk) -> None:
-    name = desk.notes.name
-    path = desk.notes.path
+def test_what_the_database_minds_is_told_without_hidden_names(tables: NotesAndVaults) -> None:
+    name = tables.notes.name
+    path = tables.notes.path
     blind = {"presets": {"secret": "beta", "vault": 1}}
-    taken = desk.reading(may(name, "title", action="create", **blind)).post(
+    taken = tables.reading(may(name, "title", action="create", **blind)).post(
         path, {"title": "fresh"}
     )
     assert taken.errors == [
@@ -139,36 +139,36 @@ def test_what_the_database_minds_is_told_without_hidden_names(desk: Desk) -> Non
             "code": "RECORD_NOT_UNIQUE",
         }
     ]
-    own = desk.reading(may(name, "title", action="create")).post(path, {"title": "Two"})
+    own = tables.reading(may(name, "title", action="create")).post(path, {"title": "Two"})
     assert own.errors[0]["field"] == "title"
-    in_use = desk.member(may(desk.vaults.name), may(desk.vaults.name, action="delete")).delete(
-        f"{desk.vaults.path}/1"
-    )
+    in_use = tables.member(
+        may(tables.vaults.name), may(tables.vaults.name, action="delete")
+    ).delete(f"{tables.vaults.path}/1")
     assert (in_use.codes, name in in_use.text, "vault_f" in in_use.text) == (
         ["INVALID_FOREIGN_KEY"],
         False,
         False,
     )
-    everything = desk.stage.admin.delete(f"{desk.vaults.path}/1").errors[0]
+    everything = tables.stage.admin.delete(f"{tables.vaults.path}/1").errors[0]
     assert (everything["collection"], everything["constraint"]) == (name, f"{name}_vault_fkey")
 
 
 @pytest.mark.parametrize("rule", [{"secret": {"_eq": "x"}}, {"vault": {"_nnull": True}}])
 def test_validation_of_a_hidden_field_is_a_plain_refusal(
-    desk: Desk, rule: dict[str, object]
+    tables: NotesAndVaults, rule: dict[str, object]
 ) -> None:
     for answer in (
-        desk.reading(may(desk.notes.name, "title", action="create", validation=rule)).post(
-            desk.notes.path, {"title": "y"}
+        tables.reading(may(tables.notes.name, "title", action="create", validation=rule)).post(
+            tables.notes.path, {"title": "y"}
         ),
-        desk.reading(
+        tables.reading(
             may(
-                desk.notes.name,
+                tables.notes.name,
                 "title",
                 action="update",
                 validation={**rule, "secret": {"_submitted": True}},
             )
-        ).patch(f"{desk.notes.path}/{desk.seen}", {"title": "y"}),
+        ).patch(f"{tables.notes.path}/{tables.seen}", {"title": "y"}),
     ):
         assert (answer.status, answer.text) == (403, FORBIDDEN), answer
 
@@ -190,15 +190,15 @@ def test_a_required_field_that_is_hidden_is_not_named(stage: Stage) -> None:
 
 @pytest.mark.parametrize("path", ["email", "role.name", "last_name", "token"])
 def test_a_failed_validation_does_not_tell_what_a_path_from_the_caller_leads_to(
-    desk: Desk, path: str
+    tables: NotesAndVaults, path: str
 ) -> None:
     rule = {"title": {"_eq": f"$CURRENT_USER.{path}"}}
-    caller = desk.reading(may(desk.notes.name, "title", action="create", validation=rule))
-    answer = caller.post(desk.notes.path, {"title": "guess"})
+    caller = tables.reading(may(tables.notes.name, "title", action="create", validation=rule))
+    answer = caller.post(tables.notes.path, {"title": "guess"})
     assert answer.errors == [
         {
             "message": 'Validation failed for "title": the rule "eq" does not hold.',
-            "collection": desk.notes.name,
+            "collection": tables.notes.name,
             "field": "title",
             "path": ["title"],
             "type": "eq",
@@ -207,94 +207,96 @@ def test_a_failed_validation_does_not_tell_what_a_path_from_the_caller_leads_to(
     ]
 
 
-def test_nested_keys_tell_nothing_of_hidden_items(desk: Desk) -> None:
-    caller = desk.member(
-        may(desk.vaults.name),
-        may(desk.vaults.name, action="update"),
-        may(desk.notes.name, "id", "title", "vault", permissions=SEEN),
-        may(desk.notes.name, action="update"),
-        may(desk.notes.name, action="delete"),
+def test_nested_keys_tell_nothing_of_hidden_items(tables: NotesAndVaults) -> None:
+    caller = tables.member(
+        may(tables.vaults.name),
+        may(tables.vaults.name, action="update"),
+        may(tables.notes.name, "id", "title", "vault", permissions=SEEN),
+        may(tables.notes.name, action="update"),
+        may(tables.notes.name, action="delete"),
     )
-    path = f"{desk.vaults.path}/1"
-    asks: tuple[Callable[[int], Answer], ...] = (
+    path = f"{tables.vaults.path}/1"
+    requests: tuple[Callable[[int], Answer], ...] = (
         lambda key: caller.patch(path, {"notes": [key]}),
         lambda key: caller.patch(path, {"notes": {"update": [{"id": key, "title": "x"}]}}),
         lambda key: caller.patch(path, {"notes": {"delete": [key]}}),
-        lambda key: caller.patch(path, {"notes": {"update": [key], "delete": [desk.seen]}}),
+        lambda key: caller.patch(path, {"notes": {"update": [key], "delete": [tables.seen]}}),
     )
-    for ask in asks:
-        assert same(ask(desk.hidden), ask(987654))
-        assert ask(desk.hidden).status == 400
-    assert desk.notes.column("vault") == [1, None]
+    for request in requests:
+        assert same(request(tables.hidden), request(987654))
+        assert request(tables.hidden).status == 400
+    assert tables.notes.column("vault") == [1, None]
 
 
-def test_a_collection_that_a_key_of_any_may_lead_to_is_not_told(desk: Desk) -> None:
-    things = table(desk.stage.admin, field("item", "string"), field("kind", "string"))
-    meta = {"one_collection_field": "kind", "one_allowed_collections": [desk.vaults.name]}
+def test_a_collection_that_a_key_of_any_may_lead_to_is_not_told(tables: NotesAndVaults) -> None:
+    things = table(tables.stage.admin, field("item", "string"), field("kind", "string"))
+    meta = {"one_collection_field": "kind", "one_allowed_collections": [tables.vaults.name]}
     relation = {
         "collection": things.name,
         "field": "item",
         "related_collection": None,
         "meta": meta,
     }
-    assert desk.stage.admin.post("/relations", relation).status == 200
-    caller = desk.member(
+    assert tables.stage.admin.post("/relations", relation).status == 200
+    caller = tables.member(
         *(may(things.name, action=action) for action in ("read", "create", "update"))
     )
-    (row,) = things.add({"item": "1", "kind": desk.vaults.name})
+    (row,) = things.add({"item": "1", "kind": tables.vaults.name})
     for sub_item in ({"name": "x"}, {"id": 1}, {}):
         for send in (caller.post, lambda path, body: caller.patch(f"{path}/{row['id']}", body)):
             answers = [
                 send(things.path, {"item": sub_item, "kind": kind})
-                for kind in (desk.vaults.name, "nowhere", "system_users")
+                for kind in (tables.vaults.name, "nowhere", "system_users")
             ]
             assert same(*answers), [answer.text for answer in answers]
             assert answers[0].codes == ["FORBIDDEN"]
 
 
-def test_revisions_of_hidden_items_are_no_way_back_to_them(desk: Desk) -> None:
-    admin = desk.stage.admin
-    name = desk.notes.name
-    revisions = f"filter[collection]={name}&fields=id&filter[item]={desk.hidden}"
+def test_revisions_of_hidden_items_are_no_way_back_to_them(tables: NotesAndVaults) -> None:
+    admin = tables.stage.admin
+    name = tables.notes.name
+    revisions = f"filter[collection]={name}&fields=id&filter[item]={tables.hidden}"
     (revision,) = [row["id"] for row in admin.get(f"/revisions?{revisions}").data]
     writing = may(name, action="update", permissions=SEEN)
-    blind = desk.reading(writing)
+    blind = tables.reading(writing)
     assert same(blind.post(f"/utils/revert/{revision}"), blind.post("/utils/revert/987654"))
-    sees_its_own = desk.reading(
-        writing, may("system_revisions", permissions={"item": {"_eq": str(desk.seen)}})
+    sees_its_own = tables.reading(
+        writing, may("system_revisions", permissions={"item": {"_eq": str(tables.seen)}})
     )
     assert same(
         sees_its_own.post(f"/utils/revert/{revision}"), sees_its_own.post("/utils/revert/987654")
     )
-    sees_all = desk.reading(writing, may("system_revisions"))
+    sees_all = tables.reading(writing, may("system_revisions"))
     assert same(sees_all.post(f"/utils/revert/{revision}"), sees_all.post("/utils/revert/987654"))
     for query in ("", "?fields=data", "?export=csv"):
         assert same(
             *(
-                sees_all.get(f"{desk.notes.path}/{key}/revisions{query}")
-                for key in (desk.hidden, 987654)
+                sees_all.get(f"{tables.notes.path}/{key}/revisions{query}")
+                for key in (tables.hidden, 987654)
             )
         )
 
 
-def test_nobody_gets_the_kept_answer_of_another_caller(desk: Desk) -> None:
-    things = table(desk.stage.admin, field("title", "string"))
+def test_nobody_gets_the_kept_answer_of_another_caller(tables: NotesAndVaults) -> None:
+    things = table(tables.stage.admin, field("title", "string"))
     permissions = [may(things.name, action="create"), may(things.name)]
-    one = desk.member(*permissions)
-    other = desk.member(*permissions)
+    one = tables.member(*permissions)
+    other = tables.member(*permissions)
     key = {"Idempotency-Key": "shared"}
     body = {"title": "x"}
     first = one.send("POST", things.path, body, **key)
     assert one.send("POST", things.path, body, **key).text == first.text
     assert other.send("POST", things.path, body, **key).data["id"] != first.data["id"]
-    assert desk.stage.anonymous.send("POST", things.path, body, **key).status == 403
-    assert desk.stage.admin.send("POST", things.path, body, **key).data["id"] != first.data["id"]
+    assert tables.stage.anonymous.send("POST", things.path, body, **key).status == 403
+    assert tables.stage.admin.send("POST", things.path, body, **key).data["id"] != first.data["id"]
 
 
-def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(desk: Desk) -> None:
+def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(
+    tables: NotesAndVaults,
+) -> None:
     """Another permission, for another field, lends neither its rows nor the lack of a validation."""
     things = table(
-        desk.stage.admin,
+        tables.stage.admin,
         field("title", "string"),
         field("state", "string"),
         field("note", "string"),
@@ -303,12 +305,12 @@ def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(desk: Desk
     path = f"{things.path}/{row['id']}"
     name = things.name
     validated = may(name, "title", action="update", validation={"title": {"_neq": "bad"}})
-    caller = desk.member(validated, may(name, "note", action="update"), may(name))
+    caller = tables.member(validated, may(name, "note", action="update"), may(name))
     assert caller.patch(path, {"title": "bad"}).codes == ["FAILED_VALIDATION"]
     assert caller.patch(path, {"title": "bad", "note": "x"}).codes == ["FAILED_VALIDATION"]
     assert caller.patch(path, {"title": "good", "note": "x"}).status == 200
     drafts = may(name, "state", "title", action="update", permissions={"state": {"_eq": "draft"}})
-    caller = desk.member(
+    caller = tables.member(
         drafts,
         may(name, "note", action="update", permissions={"state": {"_eq": "live"}}),
         may(name),
@@ -316,9 +318,9 @@ def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(desk: Desk
     assert caller.patch(path, {"state": "live"}).status == 403
     assert caller.patch(things.path, {"keys": [row["id"]], "data": {"state": "live"}}).status == 403
     assert caller.patch(path, {"title": "b"}).status == 200
-    late = desk.member(drafts, may(name, "note", action="update"), may(name))
+    late = tables.member(drafts, may(name, "note", action="update"), may(name))
     assert things.api.patch(path, {"state": "live"}).status == 200
-    free = desk.member(drafts, may(name, "state", action="update"), may(name))
+    free = tables.member(drafts, may(name, "state", action="update"), may(name))
     for caller in (late, free):  # what the item becomes lends nothing to what it is
         assert caller.patch(path, {"title": "c", "state": "draft"}).status == 403
         assert (
@@ -327,7 +329,7 @@ def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(desk: Desk
         )
     assert things.column("title") == ["b"]
     assert things.api.patch(path, {"state": "draft"}).status == 200
-    both = desk.member(
+    both = tables.member(
         drafts,
         may(name, "state", action="update", permissions={"state": {"_eq": "live"}}),
         may(name),
@@ -335,8 +337,10 @@ def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(desk: Desk
     assert both.patch(path, {"state": "live"}).data["state"] == "live"
 
 
-def test_what_leaves_a_list_has_changed_and_must_fulfil_the_rule_as_well(desk: Desk) -> None:
-    admin = desk.stage.admin
+def test_what_leaves_a_list_has_changed_and_must_fulfil_the_rule_as_well(
+    tables: NotesAndVaults,
+) -> None:
+    admin = tables.stage.admin
     lists = table(admin, field("name", "string"))
     rows = table(admin, field("list", "integer"))
     meta = {"one_field": "rows"}
@@ -349,7 +353,7 @@ def test_what_leaves_a_list_has_changed_and_must_fulfil_the_rule_as_well(desk: D
     assert admin.post("/relations", relation).status == 200
     (list_row,) = lists.add({"name": "a", "rows": [{}, {}]})
     kept = {"list": {"_nnull": True}}
-    caller = desk.member(
+    caller = tables.member(
         may(lists.name),
         may(lists.name, action="update"),
         may(rows.name),

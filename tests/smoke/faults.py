@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 
 @dataclass
-class Ledger:
+class AcknowledgedWrites:
     """What a writer was told: the tags that are there with their sizes,
     those that are gone, whole writes …
 
@@ -57,7 +57,7 @@ class Writer:
     """
 
     def __init__(self, url: str, token: str, shared: Shared, seed: int) -> None:
-        self.ledger = Ledger()
+        self.ledger = AcknowledgedWrites()
         self._url = url
         self._session = requests.Session()
         self._session.headers["Authorization"] = f"Bearer {token}"
@@ -106,9 +106,9 @@ class Writer:
 
     def _tag(self) -> None:
         name = f"tag {uuid4()}"
-        made = self._send("POST", "/items/tags", {"name": name})
-        if made:
-            self.ledger.tags[name] = made["id"], None
+        answer = self._send("POST", "/items/tags", {"name": name})
+        if answer:
+            self.ledger.tags[name] = answer["id"], None
 
     def _resize(self) -> None:
         if not self.ledger.tags:

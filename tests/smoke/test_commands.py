@@ -81,9 +81,9 @@ def test_bootstrap_makes_the_first_admin_and_no_second_one(
 
 def test_a_user_is_made_with_a_role_and_a_password_that_nobody_sees(ready: Path) -> None:
     words = ("user", "create", "--email", "ann@example.com", "--role", "Administrator")
-    made = command(ready, *words, CMS_USER_PASSWORD="correct horse battery")
-    assert made.returncode == 0
-    assert UUID.fullmatch(made.stdout)
+    result = command(ready, *words, CMS_USER_PASSWORD="correct horse battery")
+    assert result.returncode == 0
+    assert UUID.fullmatch(result.stdout)
 
 
 def test_what_is_refused_is_told_in_a_sentence(ready: Path) -> None:
@@ -95,10 +95,10 @@ def test_what_is_refused_is_told_in_a_sentence(ready: Path) -> None:
 
 
 def test_a_password_is_set_without_being_shown(ready: Path, server: EmbeddedServer) -> None:
-    set_it = command(
+    result = command(
         ready, "user", "password", "--email", "admin@example.com", CMS_USER_PASSWORD="a new one"
     )
-    assert (set_it.returncode, set_it.stdout) == (0, "admin@example.com has a new password.\n")
+    assert (result.returncode, result.stdout) == (0, "admin@example.com has a new password.\n")
     with psycopg.connect(server.dsn) as connection:
         row = connection.execute(
             "SELECT password FROM system_users WHERE email = 'admin@example.com'"
@@ -108,18 +108,18 @@ def test_a_password_is_set_without_being_shown(ready: Path, server: EmbeddedServ
 
 
 def test_a_token_is_printed_and_nothing_else(ready: Path) -> None:
-    made = command(ready, "user", "token", "--email", "admin@example.com")
-    assert made.returncode == 0
-    assert re.fullmatch(r"\S{32,}\n", made.stdout)
+    result = command(ready, "user", "token", "--email", "admin@example.com")
+    assert result.returncode == 0
+    assert re.fullmatch(r"\S{32,}\n", result.stdout)
 
 
 def test_what_is_announced_does_not_mix_with_what_is_printed() -> None:
     with new_folder() as fresh:
-        made = command_apart(fresh, "migrate")
-        assert made.returncode == 0
-        assert "A new database is made in " in made.stderr
-        assert made.stdout.startswith("Applied 0001_system_tables.\n")
-        assert "A new database" not in made.stdout
+        result = command_apart(fresh, "migrate")
+        assert result.returncode == 0
+        assert "A new database is made in " in result.stderr
+        assert result.stdout.startswith("Applied 0001_system_tables.\n")
+        assert "A new database" not in result.stdout
 
 
 USER = ("--email", "admin@example.com")
@@ -195,21 +195,21 @@ def test_the_demo_asks_no_proxy(ready: Path) -> None:
 
 
 def test_a_password_that_is_not_given_is_asked_for(ready: Path) -> None:
-    asked = command(ready, "user", "password", "--email", "admin@example.com")
-    assert asked.returncode == 1
-    assert "Password: " in asked.stdout
-    assert "Traceback" not in asked.stdout
+    result = command(ready, "user", "password", "--email", "admin@example.com")
+    assert result.returncode == 1
+    assert "Password: " in result.stdout
+    assert "Traceback" not in result.stdout
 
 
 def test_config_prints_what_is_in_effect_and_no_secret(folder: Path) -> None:
     secret = "hunter2" * 5
-    shown = command(
+    result = command(
         folder, "config", SECRET=secret, DATABASE_URL="postgresql://u:hunter2@h/d", WEB_THREADS="9"
     )
-    assert shown.returncode == 0
-    assert "WEB_THREADS=9\n" in shown.stdout
-    assert "# Not built yet, and refused: REDIS, " in shown.stdout
-    assert "hunter2" not in shown.stdout
+    assert result.returncode == 0
+    assert "WEB_THREADS=9\n" in result.stdout
+    assert "# Not built yet, and refused: REDIS, " in result.stdout
+    assert "hunter2" not in result.stdout
 
 
 def test_wrong_settings_are_all_told_by_every_command(folder: Path) -> None:

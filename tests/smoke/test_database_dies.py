@@ -18,7 +18,7 @@ from cms.auth import accounts
 from cms.embedded import running_dsn
 from tests.smoke.faults import WRITERS, Writer, await_answers, busy, check
 from tests.smoke.running import TIMEOUT_SECONDS, Service, command, new_folder, processes_of, serving
-from tests.smoke.test_faults import SECRET, SETTINGS, furnish
+from tests.smoke.test_faults import SECRET, SETTINGS, make_site
 from tests.store.embedded.servers import kill, postmaster
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def test_a_killed_database_server_is_started_again_and_no_write_is_lost(folder: 
         dsn = running_dsn(data)
         assert dsn
         token = accounts.admin_token(dsn, secret=SECRET, life=timedelta(hours=1))
-        shared = furnish(dsn, folder, token)
+        shared = make_site(dsn, folder, token)
         url = f"http://127.0.0.1:{service.port}"
         writers = [Writer(url, token, shared, seed=number) for number in range(WRITERS)]
         with busy(writers):

@@ -31,8 +31,8 @@ class Block:
 
 def blocks() -> Iterator[Block]:
     for match in BLOCK.finditer(PAGE.read_text()):
-        shown = match["answer"]
-        yield Block(match["commands"], None if shown is None else parsed(shown))
+        answer = match["answer"]
+        yield Block(match["commands"], None if answer is None else parsed(answer))
 
 
 def parsed(text: str) -> list[object]:

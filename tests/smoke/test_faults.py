@@ -63,23 +63,23 @@ def scene() -> Iterator[Scene]:
         dsn = servers.enter_context(start(data, settings=FAST)).dsn
         with serving(folder, DATABASE_URL=dsn, **SETTINGS) as service:
             token = accounts.admin_token(dsn, secret=SECRET, life=timedelta(hours=1))
-            shared = furnish(dsn, folder, token)
+            shared = make_site(dsn, folder, token)
             url = f"http://127.0.0.1:{service.port}"
             writers = [Writer(url, token, shared, seed + number) for number in range(WRITERS)]
             yield Scene(service, servers, data, dsn, writers, Random(seed))
 
 
-def furnish(dsn: str, folder: Path, token: str) -> Shared:
+def make_site(dsn: str, folder: Path, token: str) -> Shared:
     """Make the collections, and what all writers share."""
     app = create_app(
         load({"SECRET": SECRET, "DATABASE_URL": dsn, "LOG_LEVEL": "fatal"}, folder=folder)
     )
     admin = Client(app, token)
     make_relations(admin)
-    made = [post["id"] for post in Table(admin, "posts").add({"title": "new"}, {"title": "new"})]
+    posts = [post["id"] for post in Table(admin, "posts").add({"title": "new"}, {"title": "new"})]
     role = admin.get("/roles").data[0]["id"]
     admin.close()
-    return Shared(made, role)
+    return Shared(posts, role)
 
 
 def workers(service: Service) -> list[psutil.Process]:

@@ -27,7 +27,7 @@ MORE = 45_000_000
 
 
 @dataclass(frozen=True)
-class Site:
+class MeasuredService:
     """A running service with one long text in it, and its web worker."""
 
     url: str
@@ -45,7 +45,7 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
+def site() -> Iterator[MeasuredService]:
     with new_folder() as folder, serving(folder) as service:
         password = PASSWORD.search(service.log_text())
         assert password
@@ -55,7 +55,7 @@ def site() -> Iterator[Site]:
         ).json()
         children = psutil.Process(service.process.pid).children(recursive=True)
         servers = [child for child in children if "cms.gunicorn_process" in child.cmdline()]
-        site = Site(
+        site = MeasuredService(
             url,
             {"Authorization": f"Bearer {login['data']['access_token']}"},
             max(servers, key=_memory),
@@ -77,7 +77,7 @@ def copies(number: int) -> str:
     return "fields=" + ",".join(names) + "".join(f"&alias[{name}]=text" for name in names)
 
 
-def test_memory_goes_back_after_large_answers_and_refused_ones(site: Site) -> None:
+def test_memory_goes_back_after_large_answers_and_refused_ones(site: MeasuredService) -> None:
     assert site.send("GET", "/items/notes?fields=id").ok
     before = site.memory()
     assert len(site.send("GET", f"/items/notes/1?{copies(60)}").content) > 50_000_000

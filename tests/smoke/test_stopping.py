@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.smoke.knocking import ANSWERED, CLIENTS, REFUSED, knock, knock_until_refused
+from tests.smoke.pinging import ANSWERED, CLIENTS, REFUSED, ping, ping_until_refused
 from tests.smoke.running import (
     TIMEOUT_SECONDS,
     Service,
@@ -67,7 +67,7 @@ def test_connections_that_come_while_the_service_stops_are_refused_or_answered(
     ):
         idle.sendall(PING + b"\r\n")  # a connection that is kept keeps a worker for a while
         idle.recv(1000)
-        require_refused_or_answered(knock_until_refused(service.port, service.process.terminate))
+        require_refused_or_answered(ping_until_refused(service.port, service.process.terminate))
         assert service.process.poll() is None
         idle.sendall(PING + b"\r\n")
         answer = idle.makefile("rb").read()
@@ -83,7 +83,7 @@ def test_connections_that_come_while_a_gunicorn_of_your_own_stops_are_refused_or
     ):
         idle.sendall(PING + b"\r\n")
         idle.recv(1000)
-        require_refused_or_answered(knock_until_refused(port, server.terminate))
+        require_refused_or_answered(ping_until_refused(port, server.terminate))
         assert server.poll() is None
         idle.close()
         assert server.wait(TIMEOUT_SECONDS) == 0
@@ -107,7 +107,7 @@ def gunicorn(script: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
         )
         try:
             deadline = time.monotonic() + TIMEOUT_SECONDS
-            while knock(port) != ANSWERED:
+            while ping(port) != ANSWERED:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             yield server, port

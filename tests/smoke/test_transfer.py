@@ -19,7 +19,7 @@ PASSWORD = "correct horse battery"
 
 
 @dataclass(frozen=True)
-class Shop:
+class TransferService:
     """A running service with a collection `things` of two rows; `run` is `cms` in its folder."""
 
     service: Service
@@ -50,7 +50,7 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[Shop]:
+def shop() -> Iterator[TransferService]:
     with (
         new_folder() as folder,
         serving(folder, ADMIN_PASSWORD=PASSWORD, FILES_MAX_UPLOAD_SIZE="1mb") as service,
@@ -60,14 +60,14 @@ def shop() -> Iterator[Shop]:
             json={"email": "admin@example.com", "password": PASSWORD},
             timeout=60,
         )
-        shop = Shop(service, login.json()["data"]["access_token"])
+        shop = TransferService(service, login.json()["data"]["access_token"])
         fields = [{"field": "name", "type": "string"}, {"field": "size", "type": "integer"}]
         shop.call("POST", "/collections", {"collection": "things", "schema": {}, "fields": fields})
         shop.call("POST", "/items/things", [{"name": "a", "size": 1}, {"name": "b"}])
         yield shop
 
 
-def test_what_was_exported_is_imported_again(shop: Shop, tmp_path: Path) -> None:
+def test_what_was_exported_is_imported_again(shop: TransferService, tmp_path: Path) -> None:
     written = tmp_path / "things.jsonl"
     assert shop.run("export", "things", str(written), "--format", "jsonl").returncode == 0
     assert [json.loads(line)["name"] for line in written.read_text().splitlines()] == ["a", "b"]
@@ -75,16 +75,16 @@ def test_what_was_exported_is_imported_again(shop: Shop, tmp_path: Path) -> None
     assert (again.returncode, again.stdout) == (0, "things: 0 created, 2 updated\n")
 
 
-def test_files_come_and_go_through_pipes(shop: Shop) -> None:
+def test_files_come_and_go_through_pipes(shop: TransferService) -> None:
     imported = shop.run("import", "things", "-", "--format", "csv", fed="id,name\n50,piped\n")
     assert (imported.returncode, imported.stdout) == (0, "things: 1 created, 0 updated\n")
     rule = json.dumps({"id": {"_eq": 50}})
-    shown = shop.run("export", "things", "--filter", rule, "--fields", "id,name")
-    assert (shown.returncode, shown.stdout.splitlines()) == (0, ["id,name", "50,piped"])
+    exported = shop.run("export", "things", "--filter", rule, "--fields", "id,name")
+    assert (exported.returncode, exported.stdout.splitlines()) == (0, ["id,name", "50,piped"])
     shop.call("DELETE", "/items/things/50")
 
 
-def test_what_the_service_refuses_is_told_line_by_line(shop: Shop) -> None:
+def test_what_the_service_refuses_is_told_line_by_line(shop: TransferService) -> None:
     imported = shop.run("import", "things", shop.file("bad.csv", "name,size\nc,1\nd,x\ne,y\n"))
     assert imported.returncode == 1
     assert imported.stdout == ""
@@ -99,7 +99,7 @@ def test_what_the_service_refuses_is_told_line_by_line(shop: Shop) -> None:
     assert hidden.stderr.startswith("Error: The service answers 401:\n")
 
 
-def test_what_cannot_be_done_is_told_before_anything_is_sent(shop: Shop) -> None:
+def test_what_cannot_be_done_is_told_before_anything_is_sent(shop: TransferService) -> None:
     unknown = shop.run("import", "things", shop.file("things.txt", "name\nx\n"))
     assert (unknown.returncode, "--format" in unknown.stderr) == (2, True)
     assert shop.run("import", "things", "no-such-file.csv").returncode == 2
@@ -110,7 +110,7 @@ def test_what_cannot_be_done_is_told_before_anything_is_sent(shop: Shop) -> None
     assert silent.stderr.startswith("Error: Nothing answers at ")
 
 
-def test_a_body_without_a_length_is_received_as_well_up_to_the_limit(shop: Shop) -> None:
+def test_a_body_without_a_length_is_received_as_well_up_to_the_limit(shop: TransferService) -> None:
     address = f"http://127.0.0.1:{shop.service.port}/utils/import/things"
     headers = {"Authorization": f"Bearer {shop.token}", "Content-Type": "text/csv"}
     for rows, status in ((20_000, 413), (5_000, 200)):
@@ -134,7 +134,7 @@ def _joined(header: bytes, lines: Iterator[bytes]) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("words", [("demo",), ("export", "things")])
 def test_a_command_with_another_secret_than_the_service_says_so(
-    shop: Shop, words: tuple[str, ...]
+    shop: TransferService, words: tuple[str, ...]
 ) -> None:
     refused = shop.run(*words, SECRET="another-secret-" * 3)
     assert refused.returncode == 1
@@ -143,7 +143,9 @@ def test_a_command_with_another_secret_than_the_service_says_so(
     assert refused.stdout == ""
 
 
-def test_a_token_that_was_given_and_is_refused_is_told_as_the_service_tells_it(shop: Shop) -> None:
+def test_a_token_that_was_given_and_is_refused_is_told_as_the_service_tells_it(
+    shop: TransferService,
+) -> None:
     refused = shop.run("export", "things", "--token", "nonsense")
     assert refused.returncode == 1
     assert "SECRET" not in refused.stderr

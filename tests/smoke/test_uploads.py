@@ -19,7 +19,7 @@ import pytest
 from tests.smoke.running import TIMEOUT_SECONDS, Service, new_folder, serving
 
 SIZE = 500 * 2**20
-MOST_MEMORY = 150 * 2**20
+MAX_MEMORY_BYTES = 150 * 2**20
 BOUNDARY = b"a-boundary"
 HEAD = b'--a-boundary\r\nContent-Disposition: form-data; name="file"; filename="big.bin"\r\n\r\n'
 END = b"\r\n--a-boundary--\r\n"
@@ -91,7 +91,7 @@ def test_a_large_upload_keeps_a_worker_small(service: Service, token: str) -> No
     with path.open("rb") as file:
         assert hashlib.file_digest(file, "sha256").hexdigest() == digest.hexdigest()
     path.unlink()
-    assert peak(service) < MOST_MEMORY
+    assert peak(service) < MAX_MEMORY_BYTES
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from tests.smoke.running import TIMEOUT_SECONDS, new_folder, serving
-from tests.web.wire import Answer, Wire
+from tests.web.wire import Wire, WireAnswer
 
 pytestmark = pytest.mark.slow
 
@@ -27,14 +27,14 @@ SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class PrefixedService:
     """A service below a prefix, and an administrator's token."""
 
     kind: str
     port: int
     headers: dict[str, str] = field(default_factory=dict)
 
-    def ask(self, method: str, path: str, **options: object) -> requests.Response:
+    def call(self, method: str, path: str, **options: object) -> requests.Response:
         headers = self.headers | options.pop("headers", {})  # type: ignore[operator]
         address = f"http://127.0.0.1:{self.port}{PREFIX}{path}"
         options = {"headers": headers, "timeout": TIMEOUT_SECONDS, **options}
@@ -43,7 +43,7 @@ class Site:
     def connect(self) -> Wire:
         return Wire(socket.create_connection(("127.0.0.1", self.port), TIMEOUT_SECONDS))
 
-    def send(self, wire: Wire, method: str, path: str, **headers: str) -> Answer:
+    def send(self, wire: Wire, method: str, path: str, **headers: str) -> WireAnswer:
         """Ask on a connection that is kept, and read the answer."""
         lines = [
             f"{name.replace('_', '-')}: {value}" for name, value in (self.headers | headers).items()
@@ -55,23 +55,25 @@ class Site:
 
 
 @pytest.fixture(scope="module", params=["event", "gthread"])
-def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+def site(request: pytest.FixtureRequest) -> Iterator[PrefixedService]:
     with new_folder() as folder, serving(folder, WEB_WORKER=request.param, **SETTINGS) as service:
         login = {"email": "admin@example.com", "password": "a password"}
-        answer = Site(request.param, service.port).ask("POST", "/auth/login", json=login)
+        answer = PrefixedService(request.param, service.port).call(
+            "POST", "/auth/login", json=login
+        )
         token = answer.json()["data"]["access_token"]
-        yield Site(request.param, service.port, {"Authorization": f"Bearer {token}"})
+        yield PrefixedService(request.param, service.port, {"Authorization": f"Bearer {token}"})
 
 
 @pytest.fixture(scope="module")
-def file(site: Site) -> str:
-    answer = site.ask(
+def file(site: PrefixedService) -> str:
+    answer = site.call(
         "POST", "/files", files={"file": ("content.bin", CONTENT, "application/octet-stream")}
     )
     return str(answer.json()["data"]["id"])
 
 
-def test_the_worker_of_the_settings_serves(site: Site) -> None:
+def test_the_worker_of_the_settings_serves(site: PrefixedService) -> None:
     with site.connect() as wire:
         head = b"FETCH /cms/server/ping HTTP/1.1\r\nHost: x\r\n\r\n"
         wire.send(head)
@@ -79,7 +81,7 @@ def test_the_worker_of_the_settings_serves(site: Site) -> None:
 
 
 def test_ranges_and_answers_without_a_body_leave_the_connection_in_step(
-    site: Site, file: str
+    site: PrefixedService, file: str
 ) -> None:
     with site.connect() as wire:
         whole = site.send(wire, "GET", f"/assets/{file}")
@@ -100,12 +102,12 @@ def test_ranges_and_answers_without_a_body_leave_the_connection_in_step(
         assert site.send(wire, "GET", "/server/ping").body == b"pong"
 
 
-def test_items_come_and_go_in_streams(site: Site) -> None:
+def test_items_come_and_go_in_streams(site: PrefixedService) -> None:
     table = {"collection": "rows", "schema": {}, "fields": [{"field": "text", "type": "string"}]}
-    assert site.ask("POST", "/collections", json=table).ok
+    assert site.call("POST", "/collections", json=table).ok
     rows = "text\n" + "".join(f"{number} {'x' * 200}\n" for number in range(3_000))
     parts = (rows[start : start + 50_000].encode() for start in range(0, len(rows), 50_000))
-    assert site.ask(
+    assert site.call(
         "POST", "/utils/import/rows", data=parts, headers={"Content-Type": "text/csv"}
     ).ok
     with site.connect() as wire:
@@ -114,19 +116,21 @@ def test_items_come_and_go_in_streams(site: Site) -> None:
         assert site.send(wire, "GET", "/server/ping").body == b"pong"
 
 
-def test_the_address_of_a_client_is_what_the_proxy_in_front_says(site: Site) -> None:
+def test_the_address_of_a_client_is_what_the_proxy_in_front_says(site: PrefixedService) -> None:
     login = {"email": "admin@example.com", "password": "a password"}
-    assert site.ask(
+    assert site.call(
         "POST", "/auth/login", json=login, headers={"X-Forwarded-For": "192.0.2.7, 192.0.2.8"}
     ).ok
-    activity = site.ask(
+    activity = site.call(
         "GET", "/activity?filter[action][_eq]=login&sort=-id&limit=1&fields=ip"
     ).json()["data"]
     assert activity == [{"ip": "192.0.2.8"}]
 
 
-def test_a_prefix_belongs_to_the_application_and_other_paths_to_nobody(site: Site) -> None:
+def test_a_prefix_belongs_to_the_application_and_other_paths_to_nobody(
+    site: PrefixedService,
+) -> None:
     with site.connect() as wire:
         wire.send(b"GET /server/ping HTTP/1.1\r\nHost: x\r\n\r\n")
         assert wire.answer().status == 400
-    assert site.ask("GET", "/server%2Fping").status_code == 404
+    assert site.call("GET", "/server%2Fping").status_code == 404

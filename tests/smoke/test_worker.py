@@ -22,12 +22,12 @@ from cms.jobs.job_worker import GRACE_SECONDS, POLL_SECONDS
 from cms.mail.post import Mail, post
 from tests.databases import end_connections
 from tests.mail.server import Inbox, mail_server
-from tests.queues import Desk, desk_of
+from tests.queues import QueueDatabase, queue_database
 from tests.smoke.running import TIMEOUT_SECONDS, environment
 
 pytestmark = pytest.mark.slow
 
-MOST_MEMORY = 80 * 1024**2
+MAX_MEMORY_BYTES = 80 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Worker:
     def log_text(self) -> str:
         return self.output.read_text()
 
-    def registered(self, desk: Desk) -> bool:
+    def registered(self, queue: QueueDatabase) -> bool:
         assert self.process.poll() is None, self.log_text()
-        return bool(desk.execute("SELECT id FROM procrastinate_workers"))
+        return bool(queue.execute("SELECT id FROM procrastinate_workers"))
 
     def ended(self) -> int:
         return self.process.wait(TIMEOUT_SECONDS)
@@ -50,13 +50,13 @@ class Worker:
 class Home:
     """A database and a mail server, between which workers run."""
 
-    desk: Desk
+    queue: QueueDatabase
     inbox: Inbox
     folder: Path
 
     def post(self, *, hold: bool = False) -> None:
-        self.inbox.held = hold
-        with self.desk.database.transaction() as transaction:
+        self.inbox.paused = hold
+        with self.queue.database.transaction() as transaction:
             post(transaction, Mail(["ann@example.com"], subject="Hello"))
 
     @contextmanager
@@ -65,8 +65,8 @@ class Home:
         with self.starting(**environ) as worker:
             until(
                 lambda: (
-                    worker.registered(self.desk)
-                    and ("DATABASE_PREPARE" in environ or listens(self.desk))
+                    worker.registered(self.queue)
+                    and ("DATABASE_PREPARE" in environ or listens(self.queue))
                 )
             )
             yield worker
@@ -74,7 +74,7 @@ class Home:
     @contextmanager
     def starting(self, **environ: str) -> Iterator[Worker]:
         settings = {
-            "DATABASE_URL": self.desk.dsn,
+            "DATABASE_URL": self.queue.dsn,
             "EMAIL_TRANSPORT": "smtp",
             "EMAIL_SMTP_HOST": "127.0.0.1",
             "EMAIL_SMTP_PORT": str(self.inbox.port),
@@ -92,16 +92,16 @@ class Home:
             try:
                 yield Worker(process, Path(output.name))
             finally:
-                self.inbox.held = False
+                self.inbox.paused = False
                 if process.poll() is None:
                     process.kill()
                     process.wait(TIMEOUT_SECONDS)
 
 
-def listens(desk: Desk) -> bool:
+def listens(queue: QueueDatabase) -> bool:
     here = "datname = current_database() AND pid <> pg_backend_pid()"
     return (
-        desk.execute(f"SELECT pid FROM pg_stat_activity WHERE {here} AND query LIKE 'LISTEN%'")
+        queue.execute(f"SELECT pid FROM pg_stat_activity WHERE {here} AND query LIKE 'LISTEN%'")
         != []
     )
 
@@ -120,15 +120,15 @@ def shared(
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Home]:
-    with desk_of(settings, make_database, template) as desk, mail_server() as inbox:
-        yield Home(desk, inbox, tmp_path_factory.mktemp("worker"))
+    with queue_database(settings, make_database, template) as queue, mail_server() as inbox:
+        yield Home(queue, inbox, tmp_path_factory.mktemp("worker"))
 
 
 @pytest.fixture
 def home(shared: Home) -> Home:
-    shared.desk.empty()
+    shared.queue.empty()
     shared.inbox.mails.clear()
-    shared.inbox.asked = 0
+    shared.inbox.received = 0
     return shared
 
 
@@ -138,55 +138,55 @@ def test_a_worker_hears_of_a_job_at_once_and_needs_little_memory(home: Home) -> 
         home.post()
         until(lambda: bool(home.inbox.mails))
         assert time.monotonic() - posted < POLL_SECONDS / 2
-        assert psutil.Process(worker.process.pid).memory_info().rss < MOST_MEMORY
+        assert psutil.Process(worker.process.pid).memory_info().rss < MAX_MEMORY_BYTES
         worker.process.terminate()
         assert worker.ended() == 0
         assert "Traceback" not in worker.log_text()
-    assert home.desk.execute("SELECT id FROM procrastinate_workers") == []
+    assert home.queue.execute("SELECT id FROM procrastinate_workers") == []
 
 
 def test_behind_a_pooler_it_looks_for_jobs_and_listens_for_none(home: Home) -> None:
     with home.worker(DATABASE_PREPARE="false"):
         home.post()
         until(lambda: bool(home.inbox.mails))
-        assert not listens(home.desk)
+        assert not listens(home.queue)
 
 
 def test_a_job_that_was_running_when_its_worker_was_killed_runs_again(home: Home) -> None:
     with home.worker() as killed:
         home.post(hold=True)
-        until(lambda: home.inbox.asked == 1)
+        until(lambda: home.inbox.received == 1)
         killed.process.kill()
         killed.ended()
     home.inbox.mails.clear()  # the server had all of it but the end of the conversation
-    assert home.desk.jobs() == [("mail", "doing", 0)]
-    home.desk.execute(
+    assert home.queue.jobs() == [("mail", "doing", 0)]
+    home.queue.execute(
         "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'"
     )
     with home.worker() as second:
         until(lambda: bool(home.inbox.mails))
-        until(lambda: home.desk.jobs() == [])
+        until(lambda: home.queue.jobs() == [])
         assert "lost its worker and runs again" in second.log_text()
 
 
 def test_a_job_that_runs_when_the_end_is_asked_for_is_done(home: Home) -> None:
     with home.worker() as worker:
         home.post(hold=True)
-        until(lambda: home.inbox.asked == 1)
+        until(lambda: home.inbox.received == 1)
         worker.process.terminate()
         time.sleep(0.5)
         assert worker.process.poll() is None
-        home.inbox.held = False
+        home.inbox.paused = False
         assert worker.ended() == 0
     assert len(home.inbox.mails) == 1
-    assert home.desk.jobs() == []
+    assert home.queue.jobs() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_job_that_takes_too_long_is_given_back(home: Home, number: signal.Signals) -> None:
     with home.worker() as worker:
         home.post(hold=True)
-        until(lambda: home.inbox.asked == 1)
+        until(lambda: home.inbox.received == 1)
         began = time.monotonic()
         for _ in range(2):  # the second signal hurries
             worker.process.send_signal(number)
@@ -194,12 +194,12 @@ def test_a_job_that_takes_too_long_is_given_back(home: Home, number: signal.Sign
         assert worker.ended() == 0
         assert time.monotonic() - began < GRACE_SECONDS
         assert "was not done in time and runs again" in worker.log_text()
-    assert home.desk.jobs() == [("mail", "todo", 1)]
+    assert home.queue.jobs() == [("mail", "todo", 1)]
 
 
 def test_a_database_that_goes_away_for_a_moment_stops_nothing(home: Home) -> None:
     with home.worker() as worker:
-        end_connections(home.desk.dsn)
+        end_connections(home.queue.dsn)
         home.post()
         until(lambda: bool(home.inbox.mails))
         worker.process.terminate()
@@ -207,10 +207,10 @@ def test_a_database_that_goes_away_for_a_moment_stops_nothing(home: Home) -> Non
 
 
 def test_a_worker_that_begins_before_the_database_is_migrated_waits_for_it(home: Home) -> None:
-    home.desk.execute("ALTER TABLE procrastinate_workers RENAME TO away")
+    home.queue.execute("ALTER TABLE procrastinate_workers RENAME TO away")
     with home.starting() as worker:
         until(lambda: "the queue cannot be reached" in worker.log_text())
-        home.desk.execute("ALTER TABLE away RENAME TO procrastinate_workers")
+        home.queue.execute("ALTER TABLE away RENAME TO procrastinate_workers")
         home.post()
         until(lambda: bool(home.inbox.mails))
         assert "Traceback" not in worker.log_text()

@@ -287,8 +287,8 @@ def test_a_foreign_key_made_elsewhere_is_a_relation(api: Client, behind: Run) ->
     api.post("/items/articles", {"author": 1})
     assert api.get("/items/articles?fields=author.id").data == [{"author": {"id": 1}}]
     relation = {"collection": "articles", "field": "author", "related_collection": "authors"}
-    made = api.post("/relations", {**relation, "meta": {"one_field": "articles"}}).data
-    assert made["schema"] == record["schema"]
+    relation_record = api.post("/relations", {**relation, "meta": {"one_field": "articles"}}).data
+    assert relation_record["schema"] == record["schema"]
     assert fields(api, "articles")["author"]["schema"]["is_indexed"]
     assert api.get("/items/authors").data == [{"id": 1, "articles": [1]}]
     assert api.delete("/relations/articles/author").status == 204

@@ -42,8 +42,10 @@ def test_a_session_does_not_hang_on_the_settings_of_its_server(
     address = make_conninfo(
         empty_dsn, options="-c jit=on -c timezone=Asia/Tokyo -c datestyle=German"
     )
-    made = pool_arguments(replace(settings, database_url=address))
-    with psycopg.connect(made["conninfo"], options=made["kwargs"]["options"]) as connection:
+    arguments = pool_arguments(replace(settings, database_url=address))
+    with psycopg.connect(
+        arguments["conninfo"], options=arguments["kwargs"]["options"]
+    ) as connection:
         row = connection.execute(
             "SELECT current_setting('jit'), now()::text ~ '^[0-9]{4}-.*[+]00$'"
         ).fetchone()

@@ -25,7 +25,7 @@ def rows(connection: Connection, query: str) -> list[tuple[Any, ...]]:
     return connection.execute(query.encode()).fetchall()
 
 
-def places_of(connection: Connection) -> set[tuple[Any, ...]]:
+def columns_of(connection: Connection) -> set[tuple[Any, ...]]:
     return set(
         rows(
             connection,
@@ -56,7 +56,7 @@ def test_every_column_that_the_code_names_is_there(migrated: Connection) -> None
         columns |= table.unrecorded_columns | table.unique_in_any_case
         named |= {(table.name, column) for column in columns}
         named |= {(alias.many_collection, alias.many_field) for alias in table.aliases.values()}
-    assert named <= places_of(migrated)
+    assert named <= columns_of(migrated)
 
 
 def test_every_alias_is_the_other_side_of_a_foreign_key_and_hides_no_column(
@@ -81,7 +81,7 @@ def test_every_alias_is_the_other_side_of_a_foreign_key_and_hides_no_column(
         for field, target in table.aliases.items()
     }
     assert set(aliases.values()) <= keys
-    assert not aliases.keys() & places_of(migrated)
+    assert not aliases.keys() & columns_of(migrated)
 
 
 def markers() -> dict[tuple[str, str], tuple[str, ...]]:
@@ -95,7 +95,7 @@ def markers() -> dict[tuple[str, str], tuple[str, ...]]:
 def test_every_column_that_holds_a_secret_is_hashed_or_concealed(migrated: Connection) -> None:
     secrets = {
         column
-        for column in places_of(migrated)
+        for column in columns_of(migrated)
         if column[0] in SYSTEM_COLLECTIONS
         and column[1] in {"password", "token", "tfa_secret", "auth_data"}
     }
@@ -104,7 +104,7 @@ def test_every_column_that_holds_a_secret_is_hashed_or_concealed(migrated: Conne
 
 def test_every_column_that_the_service_fills_in_is_marked(migrated: Connection) -> None:
     filled = {
-        column for column in places_of(migrated) if column[1] in {"date_created", "user_created"}
+        column for column in columns_of(migrated) if column[1] in {"date_created", "user_created"}
     }
     assert filled <= markers().keys()
 

@@ -197,7 +197,7 @@ def write_activity(connection: Connection, when: datetime) -> None:
     )
 
 
-def places(connection: Connection) -> list[str]:
+def column_names(connection: Connection) -> list[str]:
     query = 'SELECT tableoid::regclass::text FROM system_activity ORDER BY "timestamp"'
     return [column for (column,) in rows(connection, query)]
 
@@ -209,7 +209,7 @@ def test_what_happens_now_lands_in_the_partition_of_its_month(migrated: Connecti
         "INSERT INTO system_revisions (activity, collection, item, created) VALUES (1, 'x', '1', %s)",
         [now],
     )
-    assert places(migrated) == [f"system_activity_{now:%Y_%m}"]
+    assert column_names(migrated) == [f"system_activity_{now:%Y_%m}"]
     assert rows(migrated, "SELECT tableoid::regclass::text FROM system_revisions") == [
         (f"system_revisions_{now:%Y_%m}",)
     ]
@@ -225,7 +225,10 @@ def test_months_begin_in_utc_whatever_the_zone_of_the_session(migrated: Connecti
     write_activity(migrated, first - timedelta(microseconds=1))
     write_activity(migrated, first)
     before = first - timedelta(days=1)
-    assert places(migrated) == [f"system_activity_{before:%Y_%m}", f"system_activity_{first:%Y_%m}"]
+    assert column_names(migrated) == [
+        f"system_activity_{before:%Y_%m}",
+        f"system_activity_{first:%Y_%m}",
+    ]
 
 
 def test_a_month_without_a_partition_is_still_written_and_moves_when_it_gets_one(
@@ -235,10 +238,10 @@ def test_a_month_without_a_partition_is_still_written_and_moves_when_it_gets_one
     distant = [now - timedelta(days=4000), now + timedelta(days=200), now + timedelta(days=4000)]
     for when in distant:
         write_activity(migrated, when)
-    assert places(migrated) == ["system_activity_default"] * 3
+    assert column_names(migrated) == ["system_activity_default"] * 3
     before = rows(migrated, "SELECT * FROM system_activity ORDER BY id")
     migrated.execute("SELECT system_make_partitions(12)")
-    assert places(migrated) == [
+    assert column_names(migrated) == [
         "system_activity_default",
         f"system_activity_{distant[1]:%Y_%m}",
         "system_activity_default",
@@ -251,13 +254,13 @@ def test_partitions_are_made_once_also_by_several_at_a_time(
 ) -> None:
     def make(_: int) -> int:
         with psycopg.connect(migrated_dsn) as connection:
-            made = connection.execute("SELECT system_make_partitions(9)").fetchone()
-        assert made is not None
-        return int(made[0])
+            count = connection.execute("SELECT system_make_partitions(9)").fetchone()
+        assert count is not None
+        return int(count[0])
 
     with ThreadPoolExecutor(4) as threads:
-        made = sorted(threads.map(make, range(4)))
-    assert made == [0, 0, 0, 12]
+        counts = sorted(threads.map(make, range(4)))
+    assert counts == [0, 0, 0, 12]
     assert rows(migrated, "SELECT system_make_partitions(9)") == [(0,)]
 
 

@@ -17,7 +17,7 @@ from cms.database.error_mapping import UnexpectedError
 from cms.errors import Refused
 from cms.fragment import text
 
-ASK = "SELECT $1::text, $2::integer[], $3::bytea, $4::boolean, NULL"
+STATEMENT = "SELECT $1::text, $2::integer[], $3::bytea, $4::boolean, NULL"
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def fail_and_go_on(database: Database, transaction: Transaction) -> None:
     transaction.execute("SELECT 1")
 
 
-def end_and_ask(transaction: Transaction) -> None:
+def end_and_read(transaction: Transaction) -> None:
     end_of(transaction)()
     transaction.execute("SELECT 1")
 
@@ -68,7 +68,7 @@ def end_of(transaction: Transaction) -> Callable[[], None]:
 def test_values_arrive_as_they_are(database: Database) -> None:
     values = ['a"b\\c', ["1", None, "3"], b"\x00\xff", True]
     for _ in range(3):
-        assert database.fetch_primary(ASK, values) == [
+        assert database.fetch_primary(STATEMENT, values) == [
             ('a"b\\c', [1, None, 3], b"\x00\xff", True, None)
         ]
     nasty = ['"', "\\", "{}", ",", "NULL", "", "é\n"]
@@ -76,14 +76,14 @@ def test_values_arrive_as_they_are(database: Database) -> None:
 
 
 def test_what_is_prepared_survives_what_psycopg_gives_up_after(database: Database) -> None:
-    database.fetch_primary(ASK, ["a", [], b"", False])
+    database.fetch_primary(STATEMENT, ["a", [], b"", False])
     for _ in range(10):
         with database.transaction() as transaction:
             transaction.execute_ddl(text("CREATE TEMPORARY TABLE passing ()"))
             transaction.execute_ddl(text("DROP TABLE passing"))
         with pytest.raises(ZeroDivisionError), database.transaction():
             raise ZeroDivisionError
-    assert database.fetch_primary(ASK, ["a", [], b"", False])[0][0] == "a"
+    assert database.fetch_primary(STATEMENT, ["a", [], b"", False])[0][0] == "a"
     assert len(prepared(database)) == 2
 
 
@@ -152,7 +152,7 @@ def test_statements_that_somebody_else_has_given_up_are_prepared_again(database:
 
 def test_a_lost_connection_is_told_and_replaced(database: Database) -> None:
     with pytest.raises(Refused) as refused, database.transaction() as transaction:
-        end_and_ask(transaction)
+        end_and_read(transaction)
     assert refused.value.status == 503
     assert database.fetch_primary("SELECT 1") == [(1,)]
 
@@ -188,11 +188,11 @@ def test_something_else_is_done_while_the_database_works(
                         seen.append(statement)
                         return
 
-        ask = "SELECT length($1::text), pg_sleep(1) IS NULL"
-        assert transaction.execute(ask, ["a" * 5_000_000], while_waiting=look) == [
+        sql = "SELECT length($1::text), pg_sleep(1) IS NULL"
+        assert transaction.execute(sql, ["a" * 5_000_000], while_waiting=look) == [
             (5_000_000, False)
         ]
-    assert seen == [ask]
+    assert seen == [sql]
 
 
 def test_what_fails_meanwhile_leaves_the_connection_in_order(database: Database) -> None:

@@ -23,9 +23,9 @@ A_SECOND_BEFORE = "Thu, 29 Feb 2024 11:59:59 GMT"
 
 def request(method: str = "GET", **headers: str) -> falcon.Request:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    made = falcon.Request(testing.create_environ(method=method, headers=named))
-    made.context.method = method
-    return made
+    request = falcon.Request(testing.create_environ(method=method, headers=named))
+    request.context.method = method
+    return request
 
 
 @pytest.mark.parametrize(

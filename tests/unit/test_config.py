@@ -290,13 +290,14 @@ SPREAD = {
 
 
 def test_what_is_in_effect_shows_no_secret(tmp_path: Path) -> None:
-    shown = dict(effective(load(SPREAD, folder=tmp_path)))
-    assert "ter2" not in " ".join(shown.values())
-    assert shown["SECRET"] == shown["ADMIN_PASSWORD"] == MASK
+    settings = dict(effective(load(SPREAD, folder=tmp_path)))
+    assert "ter2" not in " ".join(settings.values())
+    assert settings["SECRET"] == settings["ADMIN_PASSWORD"] == MASK
     assert (
-        shown["DATABASE_URL"] == f"postgresql://u:{MASK}@h/d?sslpassword={MASK}&connect_timeout=3"
+        settings["DATABASE_URL"]
+        == f"postgresql://u:{MASK}@h/d?sslpassword={MASK}&connect_timeout=3"
     )
-    assert shown["DATABASE_READ_URL"] == f"host=h password = {MASK} dbname=d"
+    assert settings["DATABASE_READ_URL"] == f"host=h password = {MASK} dbname=d"
 
 
 @pytest.mark.parametrize("password", ["a@hunter2", "a:hunter2", "hunter2/b", "hunter2?x=@y"])
@@ -312,7 +313,7 @@ def test_a_printed_record_shows_no_secret(tmp_path: Path) -> None:
 
 
 def test_what_is_in_effect_is_a_dotenv_of_the_same_settings(tmp_path: Path) -> None:
-    given = {
+    values = {
         "ACCESS_TOKEN_TTL": "90s",
         "MAX_PAYLOAD_SIZE": "1500",
         "DATABASE_PREPARE": "off",
@@ -324,7 +325,7 @@ def test_what_is_in_effect_is_a_dotenv_of_the_same_settings(tmp_path: Path) -> N
         "STORAGE_S3_BUCKET": "b",
         "STORAGE_S3_ROOT": "/some/root/",
     }
-    config = load(given, folder=tmp_path)
+    config = load(values, folder=tmp_path)
     (tmp_path / ".env").write_text(
         "".join(f"{name}={value}\n" for name, value in effective(config))
     )

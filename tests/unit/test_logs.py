@@ -8,9 +8,9 @@ from cms.http.logs import RepeatFilter
 
 
 def record(message: str, second: float) -> logging.LogRecord:
-    made = logging.LogRecord("psycopg.pool", logging.WARNING, "", 0, message, None, None)
-    made.created = second
-    return made
+    record = logging.LogRecord("psycopg.pool", logging.WARNING, "", 0, message, None, None)
+    record.created = second
+    return record
 
 
 def test_a_warning_of_one_kind_comes_once_in_ten_seconds() -> None:

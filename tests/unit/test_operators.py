@@ -30,13 +30,13 @@ def test_an_operator_has_an_opposite_exactly_if_it_takes_no_operand(operator: Op
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
 def test_the_sql_of_an_operator_has_a_place_for_each_operand(operator: Operator) -> None:
-    places = {Takes.NOTHING: 1, Takes.TWO: 3}.get(operator.takes, 2)
+    placeholders = {Takes.NOTHING: 1, Takes.TWO: 3}.get(operator.takes, 2)
     for template in filter(None, (operator.sql, operator.json_sql)):
-        values = [f"<{number}>" for number in range(places)]
+        values = [f"<{number}>" for number in range(placeholders)]
         for number, value in enumerate(values):
             assert f"{{{number}}}" in template
             template = template.replace(f"{{{number}}}", value)
-        assert f"{{{places}}}" not in template
+        assert f"{{{placeholders}}}" not in template
 
 
 @pytest.mark.parametrize("name", OPERATORS)

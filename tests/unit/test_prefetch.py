@@ -9,20 +9,20 @@ import pytest
 from cms.items.transfer.prefetch import Prefetch
 
 
-def numbers(made: list[int], *, count: int) -> Iterator[int]:
+def numbers(produced: list[int], *, count: int) -> Iterator[int]:
     for number in range(count):
-        made.append(number)
+        produced.append(number)
         yield number
     raise ValueError("the file ends in the middle")
 
 
 def test_one_element_is_made_ahead_however_often_it_is_asked_for() -> None:
-    made: list[int] = []
-    prefetch = Prefetch(numbers(made, count=3))
+    produced: list[int] = []
+    prefetch = Prefetch(numbers(produced, count=3))
     assert next(prefetch) == 0
     for _ in range(3):
         prefetch.advance()
-    assert made == [0, 1]
+    assert produced == [0, 1]
     assert (next(prefetch), next(prefetch)) == (1, 2)
 
 

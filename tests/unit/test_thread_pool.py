@@ -59,8 +59,8 @@ def test_a_thread_that_waits_for_a_client_lets_another_work() -> None:
 
 def test_when_too_many_wait_for_clients_somebody_is_asked_to_end_some() -> None:
     client = threading.Event()
-    asked = threading.Event()
-    threads = pool(1, max_waiting=2, relieve=asked.set)
+    was_asked = threading.Event()
+    threads = pool(1, max_waiting=2, relieve=was_asked.set)
     waiting: Queue[None] = Queue()
 
     def slow() -> None:
@@ -71,9 +71,9 @@ def test_when_too_many_wait_for_clients_somebody_is_asked_to_end_some() -> None:
     for _ in range(2):
         threads.submit(slow)
         waiting.get(timeout=TIMEOUT_SECONDS)
-    assert not asked.is_set()
+    assert not was_asked.is_set()
     threads.submit(slow)
-    assert asked.wait(TIMEOUT_SECONDS)
+    assert was_asked.wait(TIMEOUT_SECONDS)
     assert threads.surplus_waiting == 1
     client.set()
 
@@ -169,25 +169,25 @@ def test_a_body_that_breaks_off_raises_behind_what_has_come() -> None:
 
 
 def test_a_body_is_asked_for_once_when_it_is_read() -> None:
-    asked: list[str] = []
+    paths: list[str] = []
     announced = StreamedBody(
         pool(0, max_waiting=0),
-        on_first_read=lambda: asked.append("continue"),
+        on_first_read=lambda: paths.append("continue"),
         resume_reading=lambda: None,
     )
-    assert asked == []
+    assert paths == []
     announced.read(0)
     announced.read(0)
-    assert asked == ["continue"]
+    assert paths == ["continue"]
 
 
 def test_a_body_that_has_come_by_itself_is_not_asked_for() -> None:
-    asked: list[str] = []
+    paths: list[str] = []
     announced = StreamedBody(
         pool(0, max_waiting=0),
-        on_first_read=lambda: asked.append("continue"),
+        on_first_read=lambda: paths.append("continue"),
         resume_reading=lambda: None,
     )
     announced.feed(b"abc")
     assert announced.read(1) == b"a"
-    assert asked == []
+    assert paths == []

@@ -4,7 +4,7 @@ which is how requests are smuggled.
 
 from __future__ import annotations
 
-from tests.web.corpus import CHUNKED, GET, POST, Case
+from tests.web.corpus import CHUNKED, GET, POST, WireCase
 
 HELLO = b"5\r\nhello\r\n0\r\n\r\n"
 REFUSED = ((400,), False)
@@ -15,8 +15,10 @@ TAKEN = ((200,), True)
 WAITS = ((), True)
 
 
-def refused(name: str, sent: bytes, *, gthread: tuple[tuple[int, ...], bool] | None = None) -> Case:
-    return Case(name, sent, (400,), kept=False, gthread=gthread)
+def refused(
+    name: str, sent: bytes, *, gthread: tuple[tuple[int, ...], bool] | None = None
+) -> WireCase:
+    return WireCase(name, sent, (400,), kept=False, gthread=gthread)
 
 
 def coded(coding: bytes, *more: bytes) -> bytes:
@@ -59,8 +61,8 @@ AMBIGUOUS = (
         "chunks of HTTP/1.0 that keeps",
         b"POST / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n" + HELLO,
     ),
-    Case("a coding in capitals", coded(b"CHUNKED"), (200,), kept=True, size=5),
-    Case(
+    WireCase("a coding in capitals", coded(b"CHUNKED"), (200,), kept=True, size=5),
+    WireCase(
         "a length that passes for one",
         sized(b"9", b"Content-Length: 5\r\nContent_Length: "),
         (200,),
@@ -76,8 +78,8 @@ AMBIGUOUS = (
     refused("a length behind a space", POST + b" Content-Length: 5\r\n\r\nhello"),
     refused("a length before a space", sized(b"5", b"Content-Length : ")),
     refused("a length of more than 64 bits", sized(b"18446744073709551621"), gthread=WAITS),
-    Case("a length with zeros in front", sized(b"005"), (200,), kept=True, size=5),
-    Case("a length between spaces", sized(b"  5  "), (200,), kept=True, size=5),
+    WireCase("a length with zeros in front", sized(b"005"), (200,), kept=True, size=5),
+    WireCase("a length between spaces", sized(b"  5  "), (200,), kept=True, size=5),
     # Chunks
     refused("a chunk with a prefix", CHUNKED + b"0x" + HELLO),
     refused("a chunk with a sign", CHUNKED + b"+" + HELLO),
@@ -107,7 +109,7 @@ AMBIGUOUS = (
         CHUNKED + b"5\r\nhello\r\n0\r\nA: " + b"x" * 200_000 + b"\r\n\r\n",
         gthread=REFUSED_431,
     ),
-    Case(
+    WireCase(
         "2,000 chunks of a byte",
         CHUNKED + b"1\r\nx\r\n" * 2_000 + b"0\r\n\r\n",
         (200,),
@@ -128,66 +130,68 @@ AMBIGUOUS = (
     ),
     refused("a head of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
     refused("the line of a proxy", b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n" + GET + b"\r\n"),
-    Case("200 headers", many(200), (200,), kept=True, gthread=REFUSED_431),
-    Case("4,000 headers", many(4_000), (431,), kept=False),
-    Case("10,000 headers", GET + b"a:\r\n" * 10_000 + b"\r\n", (431,), kept=False),
-    Case(
+    WireCase("200 headers", many(200), (200,), kept=True, gthread=REFUSED_431),
+    WireCase("4,000 headers", many(4_000), (431,), kept=False),
+    WireCase("10,000 headers", GET + b"a:\r\n" * 10_000 + b"\r\n", (431,), kept=False),
+    WireCase(
         "a header of 9 KB",
         GET + b"A: " + b"x" * 9_000 + b"\r\n\r\n",
         (200,),
         kept=True,
         gthread=REFUSED_431,
     ),
-    Case(
+    WireCase(
         "a target of 9 KB",
         b"GET /" + b"x" * 9_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
         (200,),
         True,
         gthread=((414,), False),
     ),
-    Case(
+    WireCase(
         "a header that would move the application",
         GET + b"SCRIPT_NAME: /a\r\n\r\n",
         (200,),
         kept=True,
     ),
     # What one of the parsers takes for harmless (docs/deployment.md)
-    Case(
+    WireCase(
         "empty lines before a request",
         b"\r\n\r\n" + GET + b"\r\n",
         (200,),
         kept=True,
         gthread=REFUSED,
     ),
-    Case(
+    WireCase(
         "two spaces behind the method",
         b"GET  / HTTP/1.1\r\nHost: x\r\n\r\n",
         (200,),
         kept=True,
         gthread=REFUSED,
     ),
-    Case(
+    WireCase(
         "an asterisk of a GET",
         b"GET * HTTP/1.1\r\nHost: x\r\n\r\n",
         (200,),
         kept=True,
         gthread=REFUSED,
     ),
-    Case("a protocol of films", b"OPTIONS / RTSP/1.0\r\n\r\n", (200,), kept=False, gthread=REFUSED),
+    WireCase(
+        "a protocol of films", b"OPTIONS / RTSP/1.0\r\n\r\n", (200,), kept=False, gthread=REFUSED
+    ),
     refused("a tunnel", b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n", gthread=((200,), False)),
     refused(
         "a port that cannot be", b"GET http://x:99999/ HTTP/1.1\r\nHost: x\r\n\r\n", gthread=TAKEN
     ),
     refused("HTTP/1.2", b"GET / HTTP/1.2\r\nHost: x\r\n\r\n", gthread=TAKEN),
     refused("spaces in an extension", CHUNKED + b"5; a=b\r\nhello\r\n0\r\n\r\n", gthread=TAKEN),
-    Case(
+    WireCase(
         "an end among other words",
         GET + b"Connection: close, x\r\n\r\n",
         (200,),
         kept=False,
         gthread=TAKEN,
     ),
-    Case(
+    WireCase(
         "a coding before chunked",
         coded(b"gzip, chunked"),
         (200,),
@@ -195,7 +199,7 @@ AMBIGUOUS = (
         size=5,
         gthread=((200,), False),
     ),
-    Case(
+    WireCase(
         "schemes that contradict each other",
         GET + b"X-Forwarded-Proto: https\r\nX-Forwarded-Ssl: off\r\n\r\n",
         (200,),
@@ -203,7 +207,7 @@ AMBIGUOUS = (
         gthread=REFUSED,
     ),
     # Expectations and other protocols
-    Case(
+    WireCase(
         "another expectation",
         POST + b"Expect: 200-ok\r\nContent-Length: 5\r\n\r\nhello",
         (200,),
@@ -211,39 +215,39 @@ AMBIGUOUS = (
         None,
         REFUSED_417,
     ),
-    Case(
+    WireCase(
         "an expectation of no body",
         POST + b"Expect: 100-continue\r\nContent-Length: 0\r\n\r\n",
         (200,),
         kept=True,
     ),
-    Case(
+    WireCase(
         "an expectation of HTTP/1.0",
         b"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello",
         (200,),
         False,
         5,
     ),
-    Case("another protocol is offered", GET + UPGRADE + b"\r\n", (200,), kept=True),
-    Case(
+    WireCase("another protocol is offered", GET + UPGRADE + b"\r\n", (200,), kept=True),
+    WireCase(
         "another protocol, and a body",
         POST + UPGRADE + b"Content-Length: 5\r\n\r\nhello",
         (200,),
         kept=True,
         size=5,
     ),
-    Case(
+    WireCase(
         "another protocol, and chunks",
         POST + UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n" + HELLO,
         (200,),
         True,
         5,
     ),
-    Case(
+    WireCase(
         "another protocol, and a second request",
         GET + UPGRADE + b"\r\n" + GET + b"\r\n",
         (200, 200),
         kept=True,
     ),
-    Case("a WebSocket", GET + WEBSOCKET + b"\r\n", (200,), kept=True),
+    WireCase("a WebSocket", GET + WEBSOCKET + b"\r\n", (200,), kept=True),
 )

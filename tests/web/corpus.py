@@ -17,7 +17,7 @@ CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class WireCase:
     name: str
     sent: bytes
     statuses: tuple[int, ...]
@@ -33,158 +33,160 @@ class Case:
 
 CASES = (
     # Heads
-    Case("the least", GET + b"\r\n", (200,), kept=True),
-    Case("HTTP/1.0", b"GET / HTTP/1.0\r\n\r\n", (200,), kept=False),
-    Case(
+    WireCase("the least", GET + b"\r\n", (200,), kept=True),
+    WireCase("HTTP/1.0", b"GET / HTTP/1.0\r\n\r\n", (200,), kept=False),
+    WireCase(
         "HTTP/1.0 that keeps",
         b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
         (200,),
         kept=True,
     ),
-    Case("a client that ends", GET + b"Connection: close\r\n\r\n", (200,), kept=False),
-    Case("two in a row", (GET + b"\r\n") * 2, (200, 200), kept=True),
-    Case("a line before the request", b"\r\n" + GET + b"\r\n", (200,), kept=True),
-    Case(
+    WireCase("a client that ends", GET + b"Connection: close\r\n\r\n", (200,), kept=False),
+    WireCase("two in a row", (GET + b"\r\n") * 2, (200, 200), kept=True),
+    WireCase("a line before the request", b"\r\n" + GET + b"\r\n", (200,), kept=True),
+    WireCase(
         "an absolute target",
         b"GET http://other/a?b=c HTTP/1.1\r\nHost: x\r\n\r\n",
         (200,),
         kept=True,
     ),
-    Case("a target that is no path", b"GET a HTTP/1.1\r\nHost: x\r\n\r\n", (400,), kept=False),
-    Case("an asterisk", b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", (200,), kept=True),
-    Case("escapes", b"GET /a%2Fb%20c%zz?d=%2F HTTP/1.1\r\nHost: x\r\n\r\n", (200,), kept=True),
-    Case(
+    WireCase("a target that is no path", b"GET a HTTP/1.1\r\nHost: x\r\n\r\n", (400,), kept=False),
+    WireCase("an asterisk", b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", (200,), kept=True),
+    WireCase("escapes", b"GET /a%2Fb%20c%zz?d=%2F HTTP/1.1\r\nHost: x\r\n\r\n", (200,), kept=True),
+    WireCase(
         "a target in UTF-8",
         "GET /é?ü=ö HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
         (200,),
         kept=True,
         gthread=((400,), False),
     ),
-    Case(
+    WireCase(
         "an unknown method",
         b"FETCH / HTTP/1.1\r\nHost: x\r\n\r\n",
         (400,),
         kept=False,
         gthread=((200,), True),
     ),
-    Case(
+    WireCase(
         "SEARCH",
         b"SEARCH / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
         (200,),
         kept=True,
         size=2,
     ),
-    Case("no version", b"GET /\r\n\r\n", (400,), kept=False),
-    Case("another protocol", b"GET / HTTP/2.0\r\nHost: x\r\n\r\n", (400,), kept=False),
-    Case("a space in the target", b"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n", (400,), kept=False),
-    Case("line feeds alone", b"GET / HTTP/1.1\nHost: x\n\n", (400,), kept=False),
-    Case("a space before the colon", GET + b"A : b\r\n\r\n", (400,), kept=False),
-    Case("a folded header", GET + b"A: b\r\n c\r\n\r\n", (400,), kept=False),
-    Case("a zero byte in a header", GET + b"A: b\0c\r\n\r\n", (400,), kept=False),
-    Case("a header without a name", GET + b": b\r\n\r\n", (400,), kept=False),
-    Case("a header without a colon", GET + b"nothing\r\n\r\n", (400,), kept=False),
-    Case(
+    WireCase("no version", b"GET /\r\n\r\n", (400,), kept=False),
+    WireCase("another protocol", b"GET / HTTP/2.0\r\nHost: x\r\n\r\n", (400,), kept=False),
+    WireCase("a space in the target", b"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n", (400,), kept=False),
+    WireCase("line feeds alone", b"GET / HTTP/1.1\nHost: x\n\n", (400,), kept=False),
+    WireCase("a space before the colon", GET + b"A : b\r\n\r\n", (400,), kept=False),
+    WireCase("a folded header", GET + b"A: b\r\n c\r\n\r\n", (400,), kept=False),
+    WireCase("a zero byte in a header", GET + b"A: b\0c\r\n\r\n", (400,), kept=False),
+    WireCase("a header without a name", GET + b": b\r\n\r\n", (400,), kept=False),
+    WireCase("a header without a colon", GET + b"nothing\r\n\r\n", (400,), kept=False),
+    WireCase(
         "bytes that are no text",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
         (400,),
         kept=False,
     ),
-    Case(
+    WireCase(
         "a head of 40 KB",
         GET + b"".join(b"A%d: %b\r\n" % (n, b"x" * 4000) for n in range(10)) + b"\r\n",
         (200,),
         kept=True,
     ),
-    Case(
+    WireCase(
         "a head of 70 KB",
         GET + b"".join(b"A%d: %b\r\n" % (n, b"x" * 7000) for n in range(10)) + b"\r\n",
         (431,),
         kept=False,
         gthread=((200,), True),
     ),
-    Case(
+    WireCase(
         "an upgrade to another protocol",
         GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
         (200,),
         kept=True,
     ),
     # Bodies
-    Case("a body", POST + b"Content-Length: 5\r\n\r\nhello", (200,), kept=True, size=5),
-    Case("no body", POST + b"Content-Length: 0\r\n\r\n", (200,), kept=True, size=0),
-    Case("a body of a GET", GET + b"Content-Length: 5\r\n\r\nhello", (200,), kept=True, size=5),
-    Case(
+    WireCase("a body", POST + b"Content-Length: 5\r\n\r\nhello", (200,), kept=True, size=5),
+    WireCase("no body", POST + b"Content-Length: 0\r\n\r\n", (200,), kept=True, size=0),
+    WireCase("a body of a GET", GET + b"Content-Length: 5\r\n\r\nhello", (200,), kept=True, size=5),
+    WireCase(
         "a body and a request behind it",
         POST + b"Content-Length: 5\r\n\r\nhello" + GET + b"\r\n",
         (200, 200),
         kept=True,
     ),
-    Case("a negative length", POST + b"Content-Length: -5\r\n\r\nhello", (400,), kept=False),
-    Case("a length with a sign", POST + b"Content-Length: +5\r\n\r\nhello", (400,), kept=False),
-    Case(
+    WireCase("a negative length", POST + b"Content-Length: -5\r\n\r\nhello", (400,), kept=False),
+    WireCase("a length with a sign", POST + b"Content-Length: +5\r\n\r\nhello", (400,), kept=False),
+    WireCase(
         "a length that is no number",
         POST + b"Content-Length: five\r\n\r\nhello",
         (400,),
         kept=False,
     ),
-    Case("an empty length", POST + b"Content-Length: \r\n\r\n", (400,), kept=False),
-    Case(
+    WireCase("an empty length", POST + b"Content-Length: \r\n\r\n", (400,), kept=False),
+    WireCase(
         "a length of 30 digits",
         POST + b"Content-Length: " + b"9" * 30 + b"\r\n\r\n",
         (400,),
         kept=False,
         gthread=((), True),
     ),
-    Case(
+    WireCase(
         "two lengths",
         POST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
         (400,),
         kept=False,
     ),
-    Case(
+    WireCase(
         "a length and chunks",
         POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         (400,),
         kept=False,
     ),
-    Case("chunks", CHUNKED + b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n", (200,), kept=True, size=6),
-    Case(
+    WireCase("chunks", CHUNKED + b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n", (200,), kept=True, size=6),
+    WireCase(
         "chunks with an extension",
         CHUNKED + b"5;a=b\r\nhello\r\n0\r\n\r\n",
         (200,),
         kept=True,
         size=5,
     ),
-    Case(
+    WireCase(
         "chunks with a trailer",
         CHUNKED + b"5\r\nhello\r\n0\r\nA: b\r\n\r\n",
         (200,),
         kept=True,
         size=5,
     ),
-    Case("no chunks", CHUNKED + b"0\r\n\r\n", (200,), kept=True, size=0),
-    Case(
+    WireCase("no chunks", CHUNKED + b"0\r\n\r\n", (200,), kept=True, size=0),
+    WireCase(
         "chunks and a request behind them",
         CHUNKED + b"5\r\nhello\r\n0\r\n\r\n" + GET + b"\r\n",
         (200, 200),
         kept=True,
     ),
-    Case("a chunk of no size", CHUNKED + b"zz\r\nhello\r\n0\r\n\r\n", (400,), kept=False),
-    Case("a chunk of a negative size", CHUNKED + b"-5\r\nhello\r\n0\r\n\r\n", (400,), kept=False),
-    Case("a chunk that is longer", CHUNKED + b"2\r\nhello\r\n0\r\n\r\n", (400,), kept=False),
-    Case(
+    WireCase("a chunk of no size", CHUNKED + b"zz\r\nhello\r\n0\r\n\r\n", (400,), kept=False),
+    WireCase(
+        "a chunk of a negative size", CHUNKED + b"-5\r\nhello\r\n0\r\n\r\n", (400,), kept=False
+    ),
+    WireCase("a chunk that is longer", CHUNKED + b"2\r\nhello\r\n0\r\n\r\n", (400,), kept=False),
+    WireCase(
         "chunks in another coding",
         POST + b"Transfer-Encoding: chunked, gzip\r\n\r\n",
         (400,),
         kept=False,
     ),
-    Case(
+    WireCase(
         "an unknown coding",
         POST + b"Transfer-Encoding: squeezed\r\n\r\n",
         (400,),
         kept=False,
         gthread=((501,), False),
     ),
-    Case(
+    WireCase(
         "an expectation",
         POST + b"Content-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",
         (200,),

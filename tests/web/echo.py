@@ -15,7 +15,7 @@ import orjson
 Environ = dict[str, Any]
 Start = Callable[..., Any]
 
-SHOWN = (
+SHOWN_KEYS = (
     "REQUEST_METHOD",
     "PATH_INFO",
     "RAW_URI",
@@ -29,7 +29,7 @@ CHUNK = 65_536
 
 
 def app(environ: Environ, start: Start) -> Iterable[bytes]:
-    """Answer by the path: `/stream`, `/broken`, `/sleep`, `/spin`, `/file`, or the request as JSON."""
+    """WireAnswer by the path: `/stream`, `/broken`, `/sleep`, `/spin`, `/file`, or the request as JSON."""
     parameters = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
     match environ["PATH_INFO"]:
         case "/stream":
@@ -75,9 +75,9 @@ def description(environ: Environ) -> dict[str, object]:
     except OSError as error:
         fault = str(error)
     headers = {key: value for key, value in environ.items() if key.startswith("HTTP_")}
-    shown = {key: environ.get(key) for key in SHOWN}
+    values = {key: environ.get(key) for key in SHOWN_KEYS}
     return {
-        **shown,
+        **values,
         "keys": sorted(environ),
         "headers": headers,
         "size": size,

@@ -185,14 +185,14 @@ def test_a_refusal_for_overload_says_when_to_try_again() -> None:
 def test_answers_to_many_at_once_are_never_mixed_up(patient: Running) -> None:
     wrong: list[str] = []
 
-    def ask(client: int) -> None:
+    def request(client: int) -> None:
         with patient.connect() as wire:
             for number in range(100):
                 query = f"client={client}&number={number}"
                 if wire.get(f"/?{query}").json()["QUERY_STRING"] != query:
                     wrong.append(query)
 
-    clients = [threading.Thread(target=ask, args=(client,)) for client in range(20)]
+    clients = [threading.Thread(target=request, args=(client,)) for client in range(20)]
     for client in clients:
         client.start()
     for client in clients:

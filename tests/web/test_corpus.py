@@ -9,7 +9,7 @@ from http.client import HTTPException
 import pytest
 
 from tests.web.ambiguous import AMBIGUOUS
-from tests.web.corpus import CASES, Case
+from tests.web.corpus import CASES, WireCase
 from tests.web.servers import Running, running
 from tests.web.wire import Wire
 
@@ -22,7 +22,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Running]:
         yield server
 
 
-def whole(wire: Wire, data: bytes) -> None:
+def at_once(wire: Wire, data: bytes) -> None:
     wire.send(data)
 
 
@@ -32,10 +32,10 @@ def byte_by_byte(wire: Wire, data: bytes) -> None:
         wire.send(data[position : position + 1])
 
 
-@pytest.mark.parametrize("send", [whole, byte_by_byte], ids=["whole", "byte by byte"])
+@pytest.mark.parametrize("send", [at_once, byte_by_byte], ids=["whole", "byte by byte"])
 @pytest.mark.parametrize("case", CASES + AMBIGUOUS, ids=[case.name for case in CASES + AMBIGUOUS])
 def test_a_request_is_answered_and_never_leaves_a_desynchronised_connection(
-    server: Running, case: Case, send: Callable[[Wire, bytes], None]
+    server: Running, case: WireCase, send: Callable[[Wire, bytes], None]
 ) -> None:
     statuses, kept = case.expected(server.kind)
     with server.connect(10) as wire:

@@ -33,7 +33,7 @@ class Load:
         self.processes: set[int] = set()
         self._server = server
         self._over = threading.Event()
-        self._clients = [threading.Thread(target=self._ask) for _ in range(clients)]
+        self._clients = [threading.Thread(target=self._send_requests) for _ in range(clients)]
 
     def __enter__(self) -> Load:
         for client in self._clients:
@@ -45,7 +45,7 @@ class Load:
         for client in self._clients:
             client.join()
 
-    def _ask(self) -> None:
+    def _send_requests(self) -> None:
         while not self._over.is_set():
             try:
                 wire = self._server.connect(TIMEOUT_SECONDS)
@@ -54,15 +54,15 @@ class Load:
                 return
             with wire:
                 keeps = True
-                asked = 0
-                while keeps and asked < REQUESTS_OF_A_CONNECTION and not self._over.is_set():
-                    asked += 1
+                count = 0
+                while keeps and count < REQUESTS_OF_A_CONNECTION and not self._over.is_set():
+                    count += 1
                     try:
                         answer = wire.get("/")
                     except (OSError, HTTPException) as fault:
                         # The kernel resets a connection that is made in the moment in which the
                         # last listener closes.
-                        is_new = asked == 1 and isinstance(fault, ConnectionResetError)
+                        is_new = count == 1 and isinstance(fault, ConnectionResetError)
                         self.outcomes["reset" if is_new else f"failed: {fault!r}"] += 1
                         break
                     keeps = answer.keeps

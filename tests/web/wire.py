@@ -12,7 +12,7 @@ import orjson
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WireAnswer:
     status: int
     headers: dict[str, str]
     body: bytes
@@ -43,16 +43,16 @@ class Wire:
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
-    def answer(self, method: str = "GET") -> Answer:
+    def answer(self, method: str = "GET") -> WireAnswer:
         """Read one answer; raises `http.client.HTTPException` or `OSError` where it is not whole."""
         response = HTTPResponse(self._file, method=method)  # type: ignore[arg-type]  # all that it asks for is a file
         response.begin()
         body = response.read()
-        return Answer(
+        return WireAnswer(
             response.status, {name.lower(): value for name, value in response.getheaders()}, body
         )
 
-    def get(self, target: str, **headers: str) -> Answer:
+    def get(self, target: str, **headers: str) -> WireAnswer:
         """Send a GET and read its answer."""
         lines = [
             f"GET {target} HTTP/1.1",

@@ -14,13 +14,13 @@ from tests.things import Stage, Table, field, table
 
 @pytest.fixture(scope="module")
 def things(admin: Client) -> Table:
-    made = table(admin, field("name", "string"), field("price", "decimal"), field("data", "json"))
-    made.add({"name": "x", "price": 1})
-    return made
+    things = table(admin, field("name", "string"), field("price", "decimal"), field("data", "json"))
+    things.add({"name": "x", "price": 1})
+    return things
 
 
-def places(things: Table, query: str) -> list[object]:
-    answer = things.ask(quote(query, safe="=&,[]"))
+def locations(things: Table, query: str) -> list[object]:
+    answer = things.read(quote(query, safe="=&,[]"))
     assert answer.status == 400, answer.text
     return [
         error.get("path") or error.get("parameter") or error.get("field") for error in answer.errors
@@ -44,7 +44,7 @@ def places(things: Table, query: str) -> list[object]:
     ],
 )
 def test_wrong_parameters(things: Table, query: str, expected: list[str]) -> None:
-    assert places(things, query) == expected
+    assert locations(things, query) == expected
 
 
 def test_wrong_tests_of_one_filter(things: Table) -> None:
@@ -55,7 +55,7 @@ def test_wrong_tests_of_one_filter(things: Table) -> None:
         ],
         "name": {"_in": [None]},
     }
-    assert places(things, f"filter={json.dumps(tests)}") == [
+    assert locations(things, f"filter={json.dumps(tests)}") == [
         "filter[_and][0][price][_between]",
         "filter[_and][1][_or][0][name][_nope]",
         "filter[_and][1][_or][1][price][_null]",
@@ -65,7 +65,7 @@ def test_wrong_tests_of_one_filter(things: Table) -> None:
 
 def test_wrong_names_operators_and_operands(things: Table) -> None:
     query = "fields=nope,name,years&sort=-nothing&filter[price][_contains]=1&filter[id][_gt]=x&filter[gone]=1"
-    answer = things.ask(query)
+    answer = things.read(query)
     assert answer.status == 400
     assert sorted(str(error.get("field") or error.get("place")) for error in answer.errors) == [
         "gone",
@@ -79,12 +79,14 @@ def test_wrong_names_operators_and_operands(things: Table) -> None:
 
 def test_wrong_parameters_and_wrong_names(things: Table) -> None:
     query = "limit=x&fields=gone&sort=-lost&filter[price][_contains]=1&filter[name][_nope]=1"
-    assert places(things, query) == ["filter[name][_nope]", "limit", "gone", "lost"]
-    assert places(things, "alias[1a]=name&fields=a") == ["alias"]
+    assert locations(things, query) == ["filter[name][_nope]", "limit", "gone", "lost"]
+    assert locations(things, "alias[1a]=name&fields=a") == ["alias"]
 
 
 def test_wrong_operands(things: Table) -> None:
-    answer = things.ask("filter[price][_gt]=x&filter[id][_in]=1,y&filter[price][_lt]=" + "9" * 1001)
+    answer = things.read(
+        "filter[price][_gt]=x&filter[id][_in]=1,y&filter[price][_lt]=" + "9" * 1001
+    )
     assert answer.codes == ["INVALID_QUERY", "VALUE_OUT_OF_RANGE", "INVALID_QUERY"]
 
 
@@ -96,9 +98,9 @@ def test_the_body_of_a_search(things: Table) -> None:
 
 
 def test_the_same_fault_is_told_once_and_many_are_cut_short(things: Table) -> None:
-    assert len(things.ask("fields=nope,nope&sort=nope").errors) == 1
+    assert len(things.read("fields=nope,nope&sort=nope").errors) == 1
     many = ",".join(f"nope{n}" for n in range(1_000))
-    assert len(things.ask(f"fields={many}").errors) == 100
+    assert len(things.read(f"fields={many}").errors) == 100
 
 
 def test_whoever_may_not_know_of_a_field_is_told_of_none(stage: Stage, things: Table) -> None:

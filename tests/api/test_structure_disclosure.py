@@ -79,7 +79,7 @@ TITLE_META: Json = {
 }
 
 
-def furnish(admin: Client) -> None:
+def make_collections(admin: Client) -> None:
     for name, (meta, fields) in COLLECTIONS.items():
         answer = admin.post(
             "/collections", {"collection": name, "schema": {}, "meta": meta, "fields": fields}
@@ -117,7 +117,7 @@ SEEN = (may("books", "id", "title", "extra", "author", "vault"), may("people", "
 
 @pytest.fixture(scope="module", autouse=True)
 def content(stage: Stage) -> None:
-    furnish(stage.admin)
+    make_collections(stage.admin)
 
 
 @pytest.fixture(scope="module")
@@ -197,13 +197,15 @@ def test_a_star_names_all_fields_and_parents_add_theirs(stage: Stage) -> None:
     child = member_of(stage, new_role(stage, *SEEN, parent=parent, app_access=True))
     assert [row["field"] for row in child.get("/fields/shelves").data] == ["id", "state", "more"]
     assert HIDDEN not in child.get("/fields").text
-    whole = member_of(
+    reader = member_of(
         stage, new_role(stage, may("books"), may("people"), may("hush_vault"), app_access=True)
     )
-    shown, all_there_is = (client.get("/collections/books").data for client in (whole, stage.admin))
-    assert shown == all_there_is
-    assert whole.get("/fields/books").data == stage.admin.get("/fields/books").data
-    assert whole.get("/relations/books").data == stage.admin.get("/relations/books").data
+    readers_record, all_there_is = (
+        client.get("/collections/books").data for client in (reader, stage.admin)
+    )
+    assert readers_record == all_there_is
+    assert reader.get("/fields/books").data == stage.admin.get("/fields/books").data
+    assert reader.get("/relations/books").data == stage.admin.get("/relations/books").data
 
 
 def test_a_permission_that_cannot_be_applied_names_nothing(stage: Stage) -> None:

@@ -58,10 +58,10 @@ def test_an_object_may_point_to_the_item_that_holds_it(admin: Client, host: str)
     team = str(uuid4())
     player = str(uuid4())
     captain = {"id": player, "team": team, "guest_of": host}
-    made = admin.post(
+    created = admin.post(
         "/items/teams?fields=captain.team,players.id", {"id": team, "captain": captain}
     ).data
-    assert made == {"captain": {"team": team}, "players": [{"id": player}]}
+    assert created == {"captain": {"team": team}, "players": [{"id": player}]}
     acts = admin.get(
         "/activity",
         **{"filter[item][_in]": f"{team},{player}", "sort": "id", "fields": "action,item"},
@@ -84,8 +84,8 @@ def test_an_item_may_point_to_a_row_of_its_list(admin: Client, host: str) -> Non
     team = str(uuid4())
     player = str(uuid4())
     sent = {"id": team, "captain": player, "players": [{"id": player, "guest_of": host}]}
-    made = admin.post("/items/teams?fields=captain.id,players.id", sent).data
-    assert made == {"captain": {"id": player}, "players": [{"id": player}]}
+    created = admin.post("/items/teams?fields=captain.id,players.id", sent).data
+    assert created == {"captain": {"id": player}, "players": [{"id": player}]}
     other = str(uuid4())
     second = str(uuid4())
     changed = {
@@ -111,10 +111,10 @@ def test_a_row_that_is_there_may_point_to_the_new_one(admin: Client, host: str) 
     player = str(uuid4())
     admin.post("/items/players", {"id": player, "guest_of": host, "team": host})
     captain = {"id": player, "team": team, "guest_of": team}
-    made = admin.post(
+    created = admin.post(
         "/items/teams?fields=captain.team,captain.guest_of", {"id": team, "captain": captain}
     ).data
-    assert made == {"captain": {"team": team, "guest_of": team}}
+    assert created == {"captain": {"team": team, "guest_of": team}}
 
 
 def test_items_of_an_array_point_to_each_other_whatever_fields_they_name(admin: Client) -> None:
@@ -185,10 +185,10 @@ def test_rules_hold_for_what_the_circle_has_become(stage: Stage, host: str) -> N
     team = str(uuid4())
     player = {"id": str(uuid4()), "guest_of": host}
     assert coach.post("/items/teams", {"id": team, "captain": player}).status == 403
-    made = coach.post(
+    created = coach.post(
         "/items/teams?fields=captain.team", {"id": team, "captain": player | {"team": team}}
     ).data
-    assert made == {"captain": {"team": team}}
+    assert created == {"captain": {"team": team}}
 
 
 def test_without_a_circle_nothing_is_written_twice(admin: Client, host: str) -> None:
@@ -215,4 +215,8 @@ def test_an_item_may_point_to_one_before_it_whatever_fields_they_name(admin: Cli
         {"id": 2, "name": "b"},
         {"id": 3, "name": "c", "parent": 2},
     ]
-    assert [made["parent"] for made in admin.post(tree.path, problems).data] == [None, None, 2]
+    assert [problem["parent"] for problem in admin.post(tree.path, problems).data] == [
+        None,
+        None,
+        2,
+    ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tests.model.filters import Json, holds
-from tests.model.rights import Grant, Role, granted
+from tests.model.rights import ReadGrant, Role, granted
 from tests.model.shape import KEY, Collection, Row, World
 from tests.model.values import read, split
 
@@ -24,10 +24,10 @@ def seen(world: World, role: Role, records: list[Record]) -> list[Record]:
     """Return activity, or revisions with the members of their contents, that a
     role shows; `world` is how it is now.
     """
-    return [shown for record in records for shown in _shown(world, role, record)]
+    return [part for record in records for part in _visible(world, role, record)]
 
 
-def _shown(world: World, role: Role, record: Record) -> Iterator[Record]:
+def _visible(world: World, role: Role, record: Record) -> Iterator[Record]:
     collection = world.shape.get(record["collection"])
     if collection is None:
         return
@@ -47,22 +47,24 @@ def _shown(world: World, role: Role, record: Record) -> Iterator[Record]:
         }
 
 
-def _narrowed(held: Record | None, names: list[str]) -> Record | None:
-    return held and {name: value for name, value in held.items() if name in names}
+def _narrowed(values: Record | None, names: list[str]) -> Record | None:
+    return values and {name: value for name, value in values.items() if name in names}
 
 
-def _tests(world: World, collection: Collection, record: Record) -> list[Callable[[Grant], bool]]:
+def _tests(
+    world: World, collection: Collection, record: Record
+) -> list[Callable[[ReadGrant], bool]]:
     """Return what a grant must pass: the item as it is now, and as a revision holds it."""
     rows = [row for row in world.rows[collection.name] if str(row[KEY]) == record["item"]]
 
-    def now(grant: Grant) -> bool:
+    def now(grant: ReadGrant) -> bool:
         return is_everything(grant.rule) or any(
             holds(world, collection, row, grant.rule) for row in rows
         )
 
-    def then(grant: Grant) -> bool:
-        held = _row(collection, record["data"])
-        return is_everything(grant.rule) or _held(world, collection, held, grant.rule)
+    def then(grant: ReadGrant) -> bool:
+        row = _row(collection, record["data"])
+        return is_everything(grant.rule) or _fulfils(world, collection, row, grant.rule)
 
     return [now, then] if "data" in record else [now]
 
@@ -80,7 +82,7 @@ def _row(collection: Collection, data: Record) -> Row:
     }
 
 
-def _held(world: World, collection: Collection, row: Row, rule: Json) -> bool:
+def _fulfils(world: World, collection: Collection, row: Row, rule: Json) -> bool:
     """Alternatives stand by themselves; what looks at a column that is
     held in another form does not hold.
     """
@@ -90,9 +92,9 @@ def _held(world: World, collection: Collection, row: Row, rule: Json) -> bool:
 def _entry(world: World, collection: Collection, row: Row, name: str, operand: Any) -> bool:
     match name:
         case "_and":
-            return all(_held(world, collection, row, item) for item in operand)
+            return all(_fulfils(world, collection, row, item) for item in operand)
         case "_or":
-            return any(_held(world, collection, row, item) for item in operand)
+            return any(_fulfils(world, collection, row, item) for item in operand)
         case _:
             kinds = {collection.columns[column] for column in _columns(collection, name)}
             return kinds.isdisjoint(CHANGED_IN_HISTORY) and holds(
@@ -106,6 +108,6 @@ def _columns(collection: Collection, name: str) -> list[str]:
     link = collection.links.get(field)
     if link is None:
         return [field]
-    if link.told_by:
-        return [link.near, link.told_by]
+    if link.collection_column:
+        return [link.near, link.collection_column]
     return [link.near]

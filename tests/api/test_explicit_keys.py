@@ -1,4 +1,4 @@
-"""A key that is given for a column that counts up moves its sequence on."""
+"""A key that is sent for a column that counts up moves its sequence on."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_key_that_was_given_before_it_was_drawn_is_no_clash_of_the_next_items(
     assert keys(*things.add({})) == [2]
 
 
-def test_given_keys_of_related_items_move_their_sequence_too(admin: Client) -> None:
+def test_explicit_keys_of_related_items_move_their_sequence_too(admin: Client) -> None:
     things = table(admin, field("name", "string"), field("parent", "integer"))
     meta = {"one_field": "children"}
     relation = {
@@ -69,12 +69,12 @@ def test_given_keys_of_related_items_move_their_sequence_too(admin: Client) -> N
     assert admin.post("/relations", relation).status == 200
     whole = {"name": "a", "children": [{"id": 1}, {"id": 2}]}
     whole["children"] = [{"id": 1}, {"id": 2}, {"name": "c"}]
-    (made,) = things.add(whole)
-    assert sorted([made["id"], *made["children"]]) == [1, 2, 3, 4]
+    (item,) = things.add(whole)
+    assert sorted([item["id"], *item["children"]]) == [1, 2, 3, 4]
     assert keys(*things.add({})) == [5]
 
 
-def test_given_keys_of_an_import_move_the_sequence(things: Table) -> None:
+def test_explicit_keys_of_an_import_move_the_sequence(things: Table) -> None:
     assert send(things, "id,name\n4,a\n2,b\n").status == 200
     assert keys(*things.add({})) == [5]
 
@@ -115,7 +115,7 @@ def test_a_refused_write_uses_up_no_keys(stage: Stage, things: Table) -> None:
 
 @pytest.mark.release
 @pytest.mark.parametrize(
-    ("definition", "given", "following"),
+    ("definition", "key", "following"),
     [
         ("smallserial", 30, 31),
         ("serial", 30, 31),
@@ -134,10 +134,10 @@ def test_a_refused_write_uses_up_no_keys(stage: Stage, things: Table) -> None:
     ],
 )
 def test_every_kind_of_sequence_moves_its_way(
-    stage: Stage, definition: str, given: int, following: int
+    stage: Stage, definition: str, key: int, following: int
 ) -> None:
     things = counted(stage, definition)
-    assert keys(*things.add({"id": given})) == [given]
+    assert keys(*things.add({"id": key})) == [key]
     assert keys(*things.add({})) == [following]
 
 
@@ -186,9 +186,9 @@ def test_a_column_that_counts_up_beside_the_key_does_as_well(stage: Stage) -> No
         f"CREATE TABLE {name} (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), number serial UNIQUE)"
     )
     things = Table(stage.admin, name)
-    (made,) = things.add({"number": 5})
+    (item,) = things.add({"number": 5})
     assert things.add({})[0]["number"] == 6
-    assert stage.admin.patch(f"{things.path}/{made['id']}", {"number": 9}).status == 200
+    assert stage.admin.patch(f"{things.path}/{item['id']}", {"number": 9}).status == 200
     assert things.add({})[0]["number"] == 10
 
 
@@ -232,18 +232,20 @@ def test_writers_with_and_without_keys_do_not_hinder_each_other(
         assert {answer.status for answer in answers} == {200}, [answer.text for answer in answers]
         return [item["id"] for answer in answers for item in answer.data]
 
-    def given(first: int) -> list[int]:
+    def add_with_keys(first: int) -> list[int]:
         """Bring keys a little and far ahead of the others; one that somebody has drawn is refused."""
-        made: list[int] = []
+        keys_so_far: list[int] = []
         for step in range(15):
-            key = max(made, default=0) + (first if step % 5 else 20_000)
+            key = max(keys_so_far, default=0) + (first if step % 5 else 20_000)
             answer = things.api.post(things.path, {"id": key})
             assert answer.status == 200 or answer.codes == ["RECORD_NOT_UNIQUE"], answer.text
-            made += [key]
-        return made
+            keys_so_far += [key]
+        return keys_so_far
 
     with ThreadPoolExecutor(6) as pool:
-        calls = [pool.submit(work, number) for number in (1, 2, 7) for work in (without, given)]
+        calls = [
+            pool.submit(work, number) for number in (1, 2, 7) for work in (without, add_with_keys)
+        ]
         for call in calls:
             call.result()
     present = things.column("id", "limit=-1")

@@ -16,7 +16,7 @@ ANSWERED = "answered whole"
 REFUSED = "refused"
 
 
-def knock(port: int) -> str:
+def ping(port: int) -> str:
     """Ask once over a new connection and return what became of it."""
     try:
         client = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
@@ -32,11 +32,11 @@ def knock(port: int) -> str:
             answer = client.makefile("rb").read()
         except OSError as fault:
             return f"cut off: {fault}"
-    whole = answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"\r\n\r\npong")
-    return ANSWERED if whole else f"answered in part: {answer!r}"
+    is_complete = answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"\r\n\r\npong")
+    return ANSWERED if is_complete else f"answered in part: {answer!r}"
 
 
-def knock_until_refused(port: int, stop: Callable[[], None], *, begun: int = 200) -> Counter[str]:
+def ping_until_refused(port: int, stop: Callable[[], None], *, begun: int = 200) -> Counter[str]:
     """Ask from many clients at once, call `stop` once some have been
     answered; return how often became what.
 
@@ -48,7 +48,7 @@ def knock_until_refused(port: int, stop: Callable[[], None], *, begun: int = 200
     def client() -> None:
         outcome = ANSWERED
         while outcome != REFUSED:
-            outcome = knock(port)
+            outcome = ping(port)
             with lock:
                 outcomes[outcome] += 1
 
