@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -23,10 +22,9 @@ def things(stage: Stage) -> Table:
     )
 
 
-def revisions(caller: Client, things: Table, **params: object) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = caller.get(
-        "/revisions", **{"filter[collection]": things.name, "sort": "id", **params}
-    ).data
+def revisions(caller: Client, things: Table, **params: object) -> list[Json]:
+    of_things = {"filter[collection]": things.name, "sort": "id"}
+    entries: list[Json] = caller.get("/revisions", **of_things, **params).data
     return entries
 
 
@@ -120,11 +118,8 @@ def test_an_act_lists_the_revisions_that_the_caller_sees(stage: Stage, things: T
     seeing = member(stage, may(things.name, permissions=PUBLISHED), *HISTORY)
     params = {"filter[collection]": things.name, "sort": "id", "fields": "action,revisions"}
     (draft, published) = (revision["id"] for revision in revisions(things.api, things))
-    activity = [
-        {"action": "create", "revisions": []},
-        {"action": "update", "revisions": [published]},
-    ]
-    assert seeing.get("/activity", **params).data == activity
+    acts = [{"action": "create", "revisions": []}, {"action": "update", "revisions": [published]}]
+    assert seeing.get("/activity", **params).data == acts
     assert things.api.get("/activity", **params).data[0]["revisions"] == [draft]
     without = member(stage, may(things.name), may("system_activity"))
     assert "revisions" not in without.get("/activity").data[0]

@@ -151,7 +151,7 @@ def test_a_write_does_what_the_rights_allow_and_no_more(stage: Stage) -> None:
         @given(
             world=worlds(),
             role_grants=roles(),
-            asked=st.lists(calls, min_size=CALLS, max_size=CALLS),
+            drawn_calls=st.lists(calls, min_size=CALLS, max_size=CALLS),
         )
         def compare(
             world: World, role_grants: list[WriteGrant], drawn_calls: list[dict[str, Any]]

@@ -85,7 +85,7 @@ class WriteModel:
             if (grant.collection, grant.action) == (collection, "read")
         )
 
-    def grants_of(
+    def grants_by_row(
         self, collection: str, keys: Sequence[int], action: str
     ) -> list[list[WriteGrant]]:
         """Return the permissions that hold for each row; one that cannot be read is not there."""
@@ -146,7 +146,7 @@ class WriteModel:
 
     def change(self, keys: Sequence[int], data: Json) -> None:
         self.may_name("things", "update", list(data))
-        grants = self.grants_of("things", keys, "update")
+        grants = self.grants_by_row("things", keys, "update")
         for key, passing in zip(keys, self.permitted("things", data, grants), strict=True):
             for grant in reversed(passing):
                 self.world["things"][key] |= {
@@ -166,7 +166,7 @@ class WriteModel:
             self.change(keys, data)
 
     def delete(self, keys: Sequence[int]) -> None:
-        self.grants_of("things", keys, "delete")
+        self.grants_by_row("things", keys, "delete")
         for key in keys:
             del self.world["things"][key]
 
@@ -180,11 +180,11 @@ class WriteModel:
             and row["parent"] == parent
             and all(self.seen("things", row, n) for n in ("id", "parent"))
         )
-        self.permitted("parents", {"things": 0}, self.grants_of("parents", [parent], "update"))
+        self.permitted("parents", {"things": 0}, self.grants_by_row("parents", [parent], "update"))
         if row is None or not there:
             raise Refusal(400)
         (passing,) = self.permitted(
-            "things", {"parent": None}, self.grants_of("things", [key], "update")
+            "things", {"parent": None}, self.grants_by_row("things", [key], "update")
         )
         for grant in reversed(passing):
             row |= grant.presets
