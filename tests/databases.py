@@ -14,7 +14,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 
 def end_connections(dsn: str) -> None:
-    """End every other connection to the database and wait until they are gone, as after a restart."""
+    """End every other connection to the database and wait until they are gone, as after a
+    restart.
+    """
     with psycopg.connect(dsn, autocommit=True) as connection:
         others = (
             "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -41,7 +43,9 @@ class SideDoor:
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection]:
-        """Yield a connection that commits by itself: the kept one, or another while that is busy."""
+        """Yield a connection that commits by itself: the kept one, or another while that is
+        busy.
+        """
         if not self._lock.acquire(blocking=False):
             with psycopg.connect(self._dsn, autocommit=True) as connection:
                 yield connection

@@ -18,7 +18,8 @@ def note(stage: Stage, collection: str, item: object, data: Json) -> int:
     """Put an activity with its revision into the tables, and return the revision's key."""
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         row = connection.execute(
-            "WITH activity AS (INSERT INTO system_activity (action, collection, item) VALUES ('update', %s, %s)"
+            "WITH activity AS (INSERT INTO system_activity (action, collection, "
+            "item) VALUES ('update', %s, %s)"
             " RETURNING id) INSERT INTO system_revisions (activity, collection, item, data, delta)"
             " SELECT id, %s, %s, %s, %s FROM activity RETURNING id",
             (collection, str(item), collection, str(item), json.dumps(data), json.dumps(data)),
@@ -49,7 +50,10 @@ def test_activity_and_revisions_take_the_whole_query_language(stage: Stage, thin
     name = things.name
     first, second = (note(stage, name, 1, {"title": title}) for title in ("a", "b"))
     note(stage, name, 2, {"title": "c"})
-    query_string = f"filter[collection]={name}&filter[item]=1&sort=-id&fields=id,data,activity.action&meta=filter_count"
+    query_string = (
+        f"filter[collection]={name}&filter[item]=1&sort=-id"
+        f"&fields=id,data,activity.action&meta=filter_count"
+    )
     answer = api.get(f"/revisions?{query_string}")
     assert answer.body == {
         "data": [

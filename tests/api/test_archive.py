@@ -59,7 +59,8 @@ def test_a_default_and_a_value_that_a_field_makes_itself_come_first(admin: Clien
 
 def test_a_default_of_null_is_none(stage: Stage) -> None:
     stage.execute(
-        "CREATE TABLE drawers (id serial PRIMARY KEY, status varchar(9) DEFAULT NULL::character varying)"
+        "CREATE TABLE drawers (id serial PRIMARY KEY, "
+        "status varchar(9) DEFAULT NULL::character varying)"
     )
     assert stage.admin.patch("/collections/drawers", {"meta": STATES}).status == 200
     assert stage.admin.post("/items/drawers", {}).data["status"] == "draft"

@@ -52,8 +52,10 @@ def test_a_collection_is_made_with_its_fields_and_its_settings(api: Client) -> N
 
 def test_every_documented_key_of_meta_is_answered(api: Client) -> None:
     make(api, "articles")
-    expected = """collection icon color note display_template hidden singleton translations archive_field archive_value
-        unarchive_value sort_field sort group collapse archive_app_filter accountability item_duplication_fields
+    expected = """collection icon color note display_template hidden singleton translations
+    archive_field archive_value
+        unarchive_value sort_field sort group collapse archive_app_filter accountability
+        item_duplication_fields
         preview_url versioning searchable"""
     assert api.get("/collections/articles").data["meta"].keys() == set(expected.split())
 
@@ -214,7 +216,8 @@ def test_a_deleted_collection_takes_everything_that_speaks_of_it_along(
         connection.execute("INSERT INTO system_presets (collection) VALUES ('authors')")
         connection.execute("INSERT INTO system_shares (collection, item) VALUES ('authors', '1')")
         connection.execute(
-            "INSERT INTO system_activity (collection, item, action) VALUES ('authors', '1', 'create')"
+            "INSERT INTO system_activity (collection, item, action) VALUES ('authors', '1', "
+            "'create')"
         )
         connection.execute(
             "INSERT INTO system_revisions (collection, item, activity) VALUES ('authors', '1', 1)"

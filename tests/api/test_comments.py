@@ -81,7 +81,8 @@ def test_if_match_lets_one_of_two_editors_change_or_delete_a_comment(
 
 def test_comments_lists_comments_only(stage: Stage, things: Table) -> None:
     stage.execute(
-        f"INSERT INTO system_activity (action, collection, item) VALUES ('update', '{things.name}', '1')"
+        f"INSERT INTO system_activity (action, collection, item) VALUES ('update', "
+        f"'{things.name}', '1')"
     )
     comment_on(things, comment="Listed.")
     kinds = {entry["action"] for entry in things.api.get("/comments").data}
@@ -138,7 +139,8 @@ def test_an_author_without_a_right_to_activity_changes_their_own_comment(
     stage: Stage, somebody: Client
 ) -> None:
     stage.execute(
-        "INSERT INTO system_activity (id, action, \"user\", collection, item, comment) SELECT 777777, 'comment', id,"
+        'INSERT INTO system_activity (id, action, "user", collection, item, '
+        "comment) SELECT 777777, 'comment', id,"
         " 'x', '1', 'old' FROM system_users WHERE email = 'ann@example.com'"
     )
     assert somebody.patch("/activity/comment/777777", {"comment": "new"}).status == 204

@@ -111,7 +111,10 @@ def test_paths_follow_new_names(admin: Client) -> None:
 
 
 def test_a_copy_is_made_by_reading_and_posting(admin: Client) -> None:
-    lists = "comments.text,steps.text,steps.place,tags.tags_id,sections.kind,sections.item,sections.sort"
+    lists = (
+        "comments.text,steps.text,steps.place,tags.tags_id,sections.kind,sections.item,"
+        "sections.sort"
+    )
     fields = f"title,author,{lists}"
     whole = {
         "title": "first",

@@ -64,7 +64,10 @@ def test_wrong_tests_of_one_filter(things: Table) -> None:
 
 
 def test_wrong_names_operators_and_operands(things: Table) -> None:
-    query = "fields=nope,name,years&sort=-nothing&filter[price][_contains]=1&filter[id][_gt]=x&filter[gone]=1"
+    query = (
+        "fields=nope,name,years&sort=-nothing&filter[price][_contains]=1&filter[id][_gt]=x"
+        "&filter[gone]=1"
+    )
     answer = things.read(query)
     assert answer.status == 400
     assert sorted(str(error.get("field") or error.get("place")) for error in answer.errors) == [

@@ -407,7 +407,8 @@ def test_a_table_named_like_the_services_own_is_told(
     assert stage.admin.get("/items/system_shop").status == 403
     lines = [record.getMessage() for record in caplog.records if record.name == "cms.store"]
     assert [line for line in lines if "system_shop" in line] == [
-        'the table "system_shop" is no collection: names that start with "system_" are the service\'s own'
+        'the table "system_shop" is no collection: names that start with "system_" are the '
+        "service's own"
     ]
     stage.execute("DROP TABLE system_shop")
     assert "reserved_tables" not in stage.admin.get("/server/info").data

@@ -19,7 +19,8 @@ from tests.things import Stage, field, table
 TABLES = {
     "keyless": "CREATE TABLE keyless (a integer, v text, j json)",
     "paired": "CREATE TABLE paired (id integer, v text, PRIMARY KEY (id, v))",
-    "by_month": "CREATE TABLE by_month (id integer, at date, v text, PRIMARY KEY (id, at)) PARTITION BY RANGE (at); "
+    "by_month": "CREATE TABLE by_month (id integer, at date, v text, PRIMARY KEY (id, "
+    "at)) PARTITION BY RANGE (at); "
     "CREATE TABLE by_month_1 PARTITION OF by_month DEFAULT",
     "by_hash": "CREATE TABLE by_hash (id serial PRIMARY KEY, v text) PARTITION BY HASH (id); "
     "CREATE TABLE by_hash_0 PARTITION OF by_hash FOR VALUES WITH (MODULUS 1, REMAINDER 0)",
@@ -27,8 +28,10 @@ TABLES = {
     "below": "CREATE TABLE below (extra integer, PRIMARY KEY (id)) INHERITS (above); "
     "INSERT INTO below (v, extra) VALUES ('c', 1)",
     "seen": "CREATE VIEW seen AS SELECT id, v FROM above",
-    "seen_without_key": "CREATE VIEW seen_without_key AS SELECT v, ARRAY[id] AS ids, above AS whole FROM above",
-    "seen_with_json": "CREATE VIEW seen_with_json AS SELECT json_build_object('id', id) AS id, v FROM above",
+    "seen_without_key": "CREATE VIEW seen_without_key AS SELECT v, ARRAY[id] AS ids, "
+    "above AS whole FROM above",
+    "seen_with_json": "CREATE VIEW seen_with_json AS SELECT json_build_object('id', id) AS id, "
+    "v FROM above",
     "seen_with_bytes": "CREATE VIEW seen_with_bytes AS SELECT v::bytea AS id, v FROM above",
     "seen_with_list": "CREATE VIEW seen_with_list AS SELECT ARRAY[id] AS id, v FROM above",
     "kept": "CREATE MATERIALIZED VIEW kept AS SELECT id, v FROM above",
@@ -41,7 +44,8 @@ TABLES = {
     'Say "x"': 'CREATE TABLE "Say ""x""" (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), v text)',
     "x" * 63: f"CREATE TABLE {'x' * 63} (id serial PRIMARY KEY, v text, {'y' * 63} text)",
     "keyed_by_json": "CREATE TABLE keyed_by_json (id jsonb PRIMARY KEY, v text)",
-    "keyed_by_list": "CREATE TABLE keyed_by_list (id integer[] PRIMARY KEY DEFAULT '{1,2}', v text)",
+    "keyed_by_list": "CREATE TABLE keyed_by_list (id integer[] PRIMARY KEY DEFAULT '{1,2}', "
+    "v text)",
     "keyed_by_bytes": "CREATE TABLE keyed_by_bytes (id bytea PRIMARY KEY DEFAULT '\\x00', v text)",
     "points_to_bytes": "CREATE TABLE points_to_bytes "
     "(id serial PRIMARY KEY, v text, key bytea REFERENCES keyed_by_bytes)",
@@ -62,7 +66,8 @@ WRITABLE = {
     "keyed_by_row",
 }
 QUERIES = (
-    "", "fields=*.*", "limit=-1&meta=*", "search=a", "aggregate[count]=*", "groupBy=v", "sort=-v", "filter[v]=a",
+    "", "fields=*.*", "limit=-1&meta=*", "search=a", "aggregate[count]=*", "groupBy=v", "sort=-v",
+    "filter[v]=a",
     "export=csv", "export=json", "export=xml", "export=yaml",
 )  # fmt: skip
 
@@ -87,7 +92,8 @@ def test_no_table_is_a_fault_of_the_service(stage: Stage, name: str) -> None:
 
 def test_a_table_whose_key_becomes_a_hash_is_read_only(stage: Stage) -> None:
     stage.execute(
-        "CREATE TABLE keyed_by_hash (id text PRIMARY KEY, v text); INSERT INTO keyed_by_hash VALUES ('a')"
+        "CREATE TABLE keyed_by_hash (id text PRIMARY KEY, v text); "
+        "INSERT INTO keyed_by_hash VALUES ('a')"
     )
     assert (
         stage.admin.patch("/fields/keyed_by_hash/id", {"meta": {"special": ["hash"]}}).status == 200
@@ -137,7 +143,8 @@ def test_what_names_nothing_is_told_in_sentences(stage: Stage) -> None:
     rest = "is not there; make it, or take the setting back"
     with standalone_transaction(stage.dsn) as transaction:
         assert list(dangling_settings(load_snapshot(transaction).catalogue)) == [
-            "table system_shop: no collection, because its name is kept for the service's own tables; rename it",
+            "table system_shop: no collection, because its name is kept for the service's own "
+            "tables; rename it",
             f"relation {things.name}.owner: its junction_field other {rest}",
             f"relation {things.name}.owner: its sort_field later {rest}",
             f"collection {things.name}: its sort_field place {rest}",

@@ -233,7 +233,9 @@ def test_writers_with_and_without_keys_do_not_hinder_each_other(
         return [item["id"] for answer in answers for item in answer.data]
 
     def add_with_keys(first: int) -> list[int]:
-        """Bring keys a little and far ahead of the others; one that somebody has drawn is refused."""
+        """Bring keys a little and far ahead of the others; one that somebody has drawn is
+        refused.
+        """
         keys_so_far: list[int] = []
         for step in range(15):
             key = max(keys_so_far, default=0) + (first if step % 5 else 20_000)

@@ -170,7 +170,8 @@ def test_a_nested_list_stands_on_one_line_of_jsonl(admin: Client, stage: Stage) 
 @pytest.mark.release
 def test_a_large_export_takes_no_more_memory_than_a_batch(stage: Stage, settings: Config) -> None:
     stage.execute(
-        "CREATE TABLE many AS SELECT n AS id, repeat('x', 150) AS name FROM generate_series(1, 1000000) AS n;"
+        "CREATE TABLE many AS SELECT n AS id, repeat('x', 150) AS name FROM generate_series(1, "
+        "1000000) AS n;"
         "ALTER TABLE many ADD PRIMARY KEY (id)"
     )
     store = Store(replace(settings, database_url=stage.dsn))
@@ -189,6 +190,8 @@ def test_a_large_export_takes_no_more_memory_than_a_batch(stage: Stage, settings
 
 
 def resident() -> int:
-    """Return the memory of this process: Python's and, beside it, what the driver's library holds."""
+    """Return the memory of this process: Python's and, beside it, what the driver's library
+    holds.
+    """
     size: int = psutil.Process().memory_info().rss
     return size

@@ -107,11 +107,14 @@ def test_a_field_is_a_column_from_the_next_request_on(api: Client) -> None:
 def test_every_documented_key_is_answered(api: Client) -> None:
     record = add(api, "title", "string")
     assert record.keys() == {"collection", "field", "type", "meta", "schema"}
-    meta = """id collection field special interface options display display_options readonly hidden required sort width
+    meta = """id collection field special interface options display display_options readonly hidden
+    required sort width
         group translations note conditions validation validation_message searchable"""
     assert record["meta"].keys() == set(meta.split())
-    schema = """name table data_type default_value max_length numeric_precision numeric_scale is_nullable is_unique
-        is_indexed is_primary_key is_generated has_auto_increment foreign_key_table foreign_key_column comment"""
+    schema = """name table data_type default_value max_length numeric_precision numeric_scale
+    is_nullable is_unique
+        is_indexed is_primary_key is_generated has_auto_increment foreign_key_table
+        foreign_key_column comment"""
     assert record["schema"].keys() == set(schema.split())
 
 

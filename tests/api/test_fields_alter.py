@@ -16,7 +16,10 @@ from cms.structure import indexes
 from tests.client import Client
 from tests.things import Table, field, table, template_with
 
-TYPES = "string text uuid integer bigInteger float decimal boolean date time datetime timestamp json csv hash binary"
+TYPES = (
+    "string text uuid integer bigInteger float decimal boolean date time datetime timestamp "
+    "json csv hash binary"
+)
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +76,8 @@ def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(
         "string",
         schema={"max_length": 9, "default_value": "it's", "is_unique": True, "comment": "c"},
     )
-    add(
-        api,
-        "b",
-        "decimal",
-        schema={"numeric_precision": 5, "numeric_scale": 2, "default_value": 1.50},
-    )
+    numbers = {"numeric_precision": 5, "numeric_scale": 2, "default_value": 1.50}
+    add(api, "b", "decimal", schema=numbers)
     add(
         api,
         "c",
@@ -95,8 +94,10 @@ def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(
     )
     with psycopg.connect(dsn) as connection:
         connection.execute(
-            "ALTER TABLE things ADD COLUMN f inet, ADD COLUMN g char(3) DEFAULT 'x', ADD COLUMN h varchar,"
-            " ADD COLUMN i int GENERATED ALWAYS AS (1 + 1) STORED, ADD COLUMN j text DEFAULT lower('A'),"
+            "ALTER TABLE things ADD COLUMN f inet, ADD COLUMN g char(3) DEFAULT 'x', "
+            "ADD COLUMN h varchar,"
+            " ADD COLUMN i int GENERATED ALWAYS AS (1 + 1) STORED, ADD COLUMN j text DEFAULT "
+            "lower('A'),"
             " ADD COLUMN k int[], ADD COLUMN l smallint DEFAULT 1 + 2, ADD COLUMN m serial,"
             " ADD COLUMN n float8 DEFAULT 'NaN', ADD COLUMN o timestamptz DEFAULT 'infinity'"
         )
@@ -216,10 +217,8 @@ def test_a_change_that_would_lose_or_break_a_value_is_refused_whole(
 def test_a_default_follows_a_change_of_type(api: Client) -> None:
     add(api, "a", "integer", schema={"default_value": 5})
     assert change(api, "a", type="string")["schema"]["default_value"] == "5"
-    assert (
-        change(api, "a", type="integer", schema={"default_value": 6})["schema"]["default_value"]
-        == 6
-    )
+    schema = change(api, "a", type="integer", schema={"default_value": 6})["schema"]
+    assert schema["default_value"] == 6
     add(api, "b", "date", schema={"default_value": "now()"})
     assert change(api, "b", type="timestamp")["schema"]["default_value"] == "now()"
     add(api, "c", "string", schema={"default_value": "x", "max_length": 5})
@@ -237,10 +236,8 @@ def test_an_expression_of_the_databases_is_never_taken_for_a_value(api: Client, 
     assert api.patch("/fields/things/a", {"type": "text"}).status == 400
     change(api, "a", schema={"max_length": 20})
     assert api.post("/items/things", {}).data["a"] == "xy"
-    assert (
-        change(api, "a", type="text", schema={"default_value": None})["schema"]["default_value"]
-        is None
-    )
+    schema = change(api, "a", type="text", schema={"default_value": None})["schema"]
+    assert schema["default_value"] is None
 
 
 def test_constraints_come_and_go(api: Client) -> None:
@@ -328,7 +325,8 @@ def test_an_index_that_cannot_be_built_afterwards_leaves_no_half_and_says_so(
         dsn
     ) as connection:  # too long for an entry of a tree, and not to be compressed
         connection.execute(
-            "INSERT INTO things (a) SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 500)"
+            "INSERT INTO things (a) SELECT string_agg(gen_random_uuid()::text, "
+            "'') FROM generate_series(1, 500)"
         )
     answer = api.patch("/fields/things/a", {"schema": {"is_indexed": True}})
     assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
@@ -451,7 +449,8 @@ def test_rules_follow_a_rename_through_relations_at_the_right_collection_only(
     preset = {"name": "x", "author": {"name": "y"}, "extra": {"name": 1}}
     with psycopg.connect(dsn) as connection:
         connection.execute(
-            "INSERT INTO system_permissions (collection, action, fields, permissions, validation, presets)"
+            "INSERT INTO system_permissions (collection, action, fields, permissions, validation, "
+            "presets)"
             " VALUES ('things', 'read', '[\"name\", \"author\"]', %s, %s, %s)",
             (json.dumps(RULE), json.dumps(RULE), json.dumps(preset)),
         )

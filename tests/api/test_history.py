@@ -159,9 +159,12 @@ def test_tables_that_nobody_spoke_of_have_a_history(stage: Stage, admin: Client)
 
 def test_what_triggers_and_expressions_change_is_in_the_delta(stage: Stage, admin: Client) -> None:
     stage.execute(
-        "CREATE TABLE shouted (id serial PRIMARY KEY, a text, b text, c text GENERATED ALWAYS AS (a || '?') STORED);"
-        "CREATE FUNCTION shout() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN NEW.b := NEW.a || '!'; RETURN NEW; END$$;"
-        "CREATE TRIGGER shout BEFORE INSERT OR UPDATE ON shouted FOR EACH ROW EXECUTE FUNCTION shout()"
+        "CREATE TABLE shouted (id serial PRIMARY KEY, a text, b text, "
+        "c text GENERATED ALWAYS AS (a || '?') STORED);"
+        "CREATE FUNCTION shout() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN NEW.b := NEW.a || "
+        "'!'; RETURN NEW; END$$;"
+        "CREATE TRIGGER shout BEFORE INSERT OR UPDATE ON shouted FOR EACH ROW EXECUTE FUNCTION "
+        "shout()"
     )
     assert admin.post("/items/shouted", {"a": "x"}).data == {
         "id": 1,

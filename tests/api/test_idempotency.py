@@ -94,7 +94,8 @@ def test_each_caller_has_keys_of_its_own(stage: Stage, things: Table, key: str) 
         stage.dsn, email=f"{key[4:]}@example.com", password="secret-of-bob", role=None
     )
     stage.execute(
-        f"UPDATE system_users SET role = (SELECT role FROM system_users WHERE email = '{ADMIN_EMAIL}')"
+        f"UPDATE system_users SET role = (SELECT role FROM system_users WHERE email = "
+        f"'{ADMIN_EMAIL}')"
         f" WHERE email = '{key[4:]}@example.com'"
     )
     other = stage.anonymous.login(f"{key[4:]}@example.com", "secret-of-bob")

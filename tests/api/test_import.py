@@ -40,7 +40,10 @@ def send(
 def form_of(
     body: bytes, *, filename: str, kind: str = "application/octet-stream", name: str = "file"
 ) -> bytes:
-    head = f'Content-Disposition: form-data; name="{name}"; filename="{filename}"\r\nContent-Type: {kind}\r\n\r\n'
+    head = (
+        f'Content-Disposition: form-data; name="{name}"; filename="{filename}"\r\nContent-Type: '
+        f"{kind}\r\n\r\n"
+    )
     note = b'--edge\r\nContent-Disposition: form-data; name="note"\r\n\r\nhello\r\n'
     return note + b"--edge\r\n" + head.encode() + body + b"\r\n--edge--\r\n"
 
@@ -92,7 +95,8 @@ def test_automatic_keys_go_on_behind_those_that_a_file_brought(things: Table) ->
 def test_every_form_says_the_same(things: Table, form: str) -> None:
     bodies = {
         "csv": '\ufeffname,price\n"a, ""b""\nc",1.50\n\nd,\n',
-        "json": '\ufeff[ {"name": "a, \\"b\\"\\nc",\n"price": 1.50},\n{"name": "d", "price": null} ] \n',
+        "json": '\ufeff[ {"name": "a, \\"b\\"\\nc",\n"price": 1.50},\n{"name": "d", "price": null} '
+        "] \n",
         "jsonl": '{"name": "a, \\"b\\"\\nc", "price": 1.50}\n\n{"name": "d", "price": null}',
     }
     assert send(things, bodies[form].encode(), form=form).data == {"created": 2, "updated": 0}

@@ -196,7 +196,8 @@ def test_an_odd_name_of_a_field_is_refused_wherever_it_stands(notes: Table, name
 
 def test_the_answer_to_a_query_that_the_database_cannot_do_is_no_fault(stage: Stage) -> None:
     stage.execute(
-        "CREATE VIEW broken AS SELECT 1 AS id, 1 / (SELECT count(*) FROM pg_class WHERE relname = 'x') AS n"
+        "CREATE VIEW broken AS SELECT 1 AS id, "
+        "1 / (SELECT count(*) FROM pg_class WHERE relname = 'x') AS n"
     )
     answer = Table(stage.admin, "broken").get()
     assert answer.status == 400

@@ -174,7 +174,8 @@ def test_ten_thousand_items_are_a_handful_of_statements(admin: Client) -> None:
 
 def test_only_tables_of_the_users_own_take_items(stage: Stage) -> None:
     stage.execute(
-        "CREATE TABLE keyless (a text); CREATE TABLE base (id serial PRIMARY KEY, a text, b text GENERATED ALWAYS AS "
+        "CREATE TABLE keyless (a text); CREATE TABLE base (id serial PRIMARY KEY, a text, "
+        "b text GENERATED ALWAYS AS "
         "(a || '!') STORED); CREATE VIEW seen AS SELECT * FROM base"
     )
     for name in ("keyless", "seen", "system_activity"):
@@ -213,7 +214,8 @@ def test_what_a_trigger_refuses_is_told_in_its_words_whatever_its_code(
         f"CREATE TABLE {name} (id integer PRIMARY KEY);"
         f"CREATE FUNCTION refuse_{name}() RETURNS trigger LANGUAGE plpgsql AS"
         f" $$BEGIN RAISE EXCEPTION 'not on Sundays' USING ERRCODE = '{code}'; END$$;"
-        f"CREATE TRIGGER refuse BEFORE INSERT ON {name} FOR EACH ROW EXECUTE FUNCTION refuse_{name}()"
+        f"CREATE TRIGGER refuse BEFORE INSERT ON {name} FOR EACH ROW EXECUTE FUNCTION "
+        f"refuse_{name}()"
     )
     answer = admin.post(f"/items/{name}", {"id": 1})
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])

@@ -51,7 +51,8 @@ FITTING = {
     "_ieq _nieq": {*TEXTS},
     "_empty _nempty": {*TEXTS, "csv", "json", "hash"},
     "_null _nnull": {*VALUES},
-    "_contains _ncontains _icontains _nicontains _starts_with _nstarts_with _istarts_with _nistarts_with": {
+    "_contains _ncontains _icontains _nicontains _starts_with _nstarts_with _istarts_with "
+    "_nistarts_with": {
         *TEXTS,
         "csv",
     },

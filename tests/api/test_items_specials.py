@@ -141,7 +141,8 @@ def test_a_trigger_after_the_statement_is_seen_in_the_answer(stage: Stage, admin
     stage.execute(
         "CREATE TABLE late (id serial PRIMARY KEY, a text);"
         "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS"
-        " $$BEGIN UPDATE late SET a = NEW.a || '!' WHERE id = NEW.id AND a NOT LIKE '%!'; RETURN NULL; END$$;"
+        " $$BEGIN UPDATE late SET a = NEW.a || '!' WHERE id = NEW.id AND a NOT LIKE '%!'; "
+        "RETURN NULL; END$$;"
         "CREATE TRIGGER late AFTER INSERT ON late FOR EACH ROW EXECUTE FUNCTION late()"
     )
     assert admin.post("/items/late", {"a": "x"}).data == {"id": 1, "a": "x!"}
@@ -187,7 +188,8 @@ def test_texts_and_numbers_of_other_tables_are_cast_as_their_fields_say(
     stage: Stage, admin: Client
 ) -> None:
     stage.execute(
-        "CREATE TABLE older (id integer PRIMARY KEY, told text, ready smallint, open bigint, tags varchar(50))"
+        "CREATE TABLE older (id integer PRIMARY KEY, told text, ready smallint, open bigint, "
+        "tags varchar(50))"
     )
     for name, special in (
         ("told", "cast-json"),

@@ -224,8 +224,10 @@ def test_a_concealed_value_is_masked_and_its_mask_leaves_it_alone(
 EXISTING = """
 CREATE TYPE "Mood's" AS ENUM ('sad', 'ok');
 CREATE TABLE existing (
-    id serial PRIMARY KEY, small smallint, single real, fixed char(5), binary_json jsonb, mood "Mood's",
-    address inet, span interval, numbers integer[], endless timestamptz, nothing numeric, moment timetz
+    id serial PRIMARY KEY, small smallint, single real, fixed char(5), binary_json jsonb, mood
+    "Mood's",
+    address inet, span interval, numbers integer[], endless timestamptz, nothing numeric, moment
+    timetz
 )
 """
 
@@ -261,7 +263,8 @@ def test_columns_of_types_that_the_service_cannot_make_are_read_and_written(stag
 def test_values_that_json_does_not_have_read_as_null_or_text(stage: Stage) -> None:
     stage.execute(
         "CREATE TABLE strange (id serial PRIMARY KEY, f float8, n numeric, d date, t timestamptz);"
-        "INSERT INTO strange (f, n, d, t) VALUES ('NaN', 'NaN', 'infinity', '-infinity'), ('-Infinity', 'Infinity', "
+        "INSERT INTO strange (f, n, d, t) VALUES ('NaN', 'NaN', 'infinity', '-infinity'), "
+        "('-Infinity', 'Infinity', "
         "'0044-03-15 BC', '-infinity')"
     )
     first, second = Table(stage.admin, "strange").get().data

@@ -170,7 +170,10 @@ def test_nobody_but_an_administrator_may_change(stage: Stage) -> None:
     assert one.column("title") == ["a"]
 
 
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+    "wait_event_type = 'Lock'"
+)
 
 
 def test_a_change_that_is_given_up_for_a_deadlock_is_made_again(api: Client, dsn: str) -> None:

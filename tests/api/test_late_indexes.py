@@ -25,7 +25,10 @@ BUILDS_FAIL = """
     CREATE EVENT TRIGGER refuse ON ddl_command_end EXECUTE FUNCTION refuse()
 """
 INVALID = "SELECT array_agg(indexrelid::regclass::text) FROM pg_index WHERE NOT indisvalid"
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_try_advisory%'"
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE "
+    "'%pg_try_advisory%'"
+)
 
 
 @pytest.fixture

@@ -80,7 +80,9 @@ def test_a_suspension_that_was_given_up_in_a_deadlock_is_done_again(
 
 @pytest.mark.parametrize("by_array", [True, False], ids=["array", "key"])
 def test_who_is_made_active_again_starts_with_no_failures(stage: Stage, *, by_array: bool) -> None:
-    """One more wrong password would suspend the user at once, if those from before still counted."""
+    """One more wrong password would suspend the user at once, if those from before still
+    counted.
+    """
     email = person(stage)
     for _ in range(3):
         login(stage.anonymous, email, "wrong")

@@ -18,7 +18,9 @@ STEPS = 40
 
 @dataclass
 class Node:
-    """A row of the model: what it is called, its value, the node above, and the names of its marks."""
+    """A row of the model: what it is called, its value, the node above, and the names of its
+    marks.
+    """
 
     value: int | None = None
     above: str | None = None

@@ -25,7 +25,10 @@ from tests.things import Json, Table
 pytestmark = pytest.mark.release
 
 CLIENTS = 6
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+    "wait_event_type = 'Lock'"
+)
 
 
 @pytest.fixture(scope="module")

@@ -47,10 +47,13 @@ RELATIONS: list[Json] = [
 
 ROWS = """
     INSERT INTO authors (name) SELECT 'author ' || n FROM generate_series(1, 20) AS n;
-    INSERT INTO articles (title, author) SELECT 'article ' || n, 1 + n % 20 FROM generate_series(1, 2000) AS n;
+    INSERT INTO articles (title, author) SELECT 'article ' || n, 1 + n % 20 FROM generate_series(1,
+        2000) AS n;
     INSERT INTO tags (name) SELECT 'tag ' || n FROM generate_series(1, 10) AS n;
-    INSERT INTO articles_tags (articles_id, tags_id) SELECT 1 + n % 2000, 1 + n % 10 FROM generate_series(1, 4000) AS n;
-    INSERT INTO comments (text, article) SELECT 'comment ' || n, 1 + n % 2000 FROM generate_series(1, 4000) AS n;
+    INSERT INTO articles_tags (articles_id, tags_id) SELECT 1 + n % 2000,
+        1 + n % 10 FROM generate_series(1, 4000) AS n;
+    INSERT INTO comments (text, article) SELECT 'comment ' || n,
+        1 + n % 2000 FROM generate_series(1, 4000) AS n;
 """
 WITH_COUNT = "author.articles.author.articles.author.articles_count"
 MULTIPLYING = "author.articles.author.articles.author.articles.author.articles"
@@ -60,7 +63,9 @@ MULTIPLYING = "author.articles.author.articles.author.articles.author.articles"
 def stage(
     request: pytest.FixtureRequest, settings: Config, make_database: Any, template: str
 ) -> Iterator[Stage]:
-    """A site of twenty authors with a hundred articles each, which PostgreSQL has looked at or not."""
+    """A site of twenty authors with a hundred articles each, which PostgreSQL has looked at or
+    not.
+    """
     with staged(settings, make_database, template) as site:
         make_site(site.admin)
         site.execute(ROWS)
@@ -131,11 +136,17 @@ def test_members_are_refused_like_administrators(stage: Stage) -> None:
 
 def test_a_page_of_a_site_four_relations_deep_is_answered(stage: Stage) -> None:
     latest = "deep[author][articles][_limit]=10&deep[author][articles][_sort]=-id"
-    names = "title,author.name,author.articles.title,author.articles.tags.tags_id.name,author.articles.comments.text"
+    names = (
+        "title,author.name,author.articles.title,author.articles.tags.tags_id.name,"
+        "author.articles.comments.text"
+    )
     page = stage.admin.get(f"/items/articles?limit=25&fields={names}&{latest}").data
     assert [len(page), len(page[0]["author"]["articles"])] == [25, 10]
     assert len(page[0]["author"]["articles"][0]["comments"]) == 2
-    deeper = "name,articles.title,articles.comments.text,articles.tags.tags_id.articles.articles_id.title"
+    deeper = (
+        "name,articles.title,articles.comments.text,"
+        "articles.tags.tags_id.articles.articles_id.title"
+    )
     page = stage.admin.get(f"/items/authors?limit=2&fields={deeper}&deep[articles][_limit]=5").data
     assert len(page[0]["articles"][0]["tags"][0]["tags_id"]["articles"]) == 100
 
@@ -267,7 +278,8 @@ def test_one_long_list_among_short_ones_is_reckoned_with(api: Client, dsn: str) 
         )
         connection.execute(
             "INSERT INTO articles (title, author)"
-            " SELECT 'article ' || n, CASE WHEN n <= 100 THEN 1 ELSE n - 99 END FROM generate_series(1, 5000) AS n"
+            " SELECT 'article ' || n, CASE WHEN n <= 100 THEN 1 ELSE n - 99 END FROM "
+            "generate_series(1, 5000) AS n"
         )
         connection.execute(
             "INSERT INTO comments (text, article) SELECT 'c', n FROM generate_series(1, 100) AS n"
@@ -283,5 +295,8 @@ def test_one_long_list_among_short_ones_is_reckoned_with(api: Client, dsn: str) 
     )
     page = api.get(f"/items/articles?limit=2&filter[author]=1&fields={chain}.id").data
     assert len(page[1]["author"]["articles"][99]["author"]["articles"]) == 100
-    ordinary = "title,author.name,author.articles.title,author.articles.comments.text,author.articles.tags.tags_id.name"
+    ordinary = (
+        "title,author.name,author.articles.title,author.articles.comments.text,"
+        "author.articles.tags.tags_id.name"
+    )
     assert len(api.get(f"/items/articles?limit=100&fields={ordinary}").data) == 100

@@ -265,7 +265,10 @@ def test_many_to_any_rows_say_to_which_collection_they_lead(admin: Client) -> No
         {"kind": "notes", "item": {"code": NOTE, "text": "N"}},
         {"kind": "notes", "item": NOTE},
     ]
-    fields = "id,sections.id,sections.kind,sections.sort,sections.item:headings.title,sections.item:notes.text"
+    fields = (
+        "id,sections.id,sections.kind,sections.sort,sections.item:headings.title,"
+        "sections.item:notes.text"
+    )
     page = admin.post(f"/items/posts?fields={fields}", {"sections": sections}).data
     assert [row["item"] for row in page["sections"]] == [
         {"title": "H"},

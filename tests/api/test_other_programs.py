@@ -1,4 +1,6 @@
-"""What other programs do to the tables is there within a minute, in every process, without a call."""
+"""What other programs do to the tables is there within a minute, in every process, without a
+call.
+"""
 
 from __future__ import annotations
 
@@ -109,9 +111,12 @@ def test_what_changes_no_structure_moves_no_counter(api: Client, dsn: str) -> No
     assert api.get("/collections/made").status == 200
     before = counter(dsn)
     for statement in (
-        "INSERT INTO made (word) VALUES ('a')", "VACUUM FREEZE made", "ANALYZE made", "VACUUM FULL made",
-        "TRUNCATE made", "REINDEX TABLE made", "GRANT SELECT ON made TO PUBLIC", "CREATE TEMPORARY TABLE other (a int)",
-        "CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.made (a int)", "SELECT system_make_partitions(5)",
+        "INSERT INTO made (word) VALUES ('a')", "VACUUM FREEZE made", "ANALYZE made",
+        "VACUUM FULL made",
+        "TRUNCATE made", "REINDEX TABLE made", "GRANT SELECT ON made TO PUBLIC",
+        "CREATE TEMPORARY TABLE other (a int)",
+        "CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.made (a int)",
+        "SELECT system_make_partitions(5)",
     ):  # fmt: skip
         run(dsn, statement)
         assert api.get("/items/made").status == 200
@@ -163,7 +168,8 @@ def test_nobody_looks_more_than_once_a_minute(
 def test_foreign_keys_of_tables_that_are_no_collections_are_seen(api: Client, dsn: str) -> None:
     run(
         dsn,
-        "CREATE TABLE above (id integer PRIMARY KEY); CREATE TABLE goes (id integer PRIMARY KEY, up integer);"
+        "CREATE TABLE above (id integer PRIMARY KEY); CREATE TABLE goes (id integer PRIMARY KEY, "
+        "up integer);"
         "CREATE TABLE parted (id integer PRIMARY KEY, up integer) PARTITION BY RANGE (id);"
         "CREATE TABLE parted_all PARTITION OF parted DEFAULT; CREATE SCHEMA elsewhere;"
         "CREATE TABLE elsewhere.middle (code integer UNIQUE, up integer)",
@@ -172,7 +178,8 @@ def test_foreign_keys_of_tables_that_are_no_collections_are_seen(api: Client, ds
     for statement in (
         "ALTER TABLE parted_all ADD FOREIGN KEY (up) REFERENCES above ON DELETE CASCADE",
         "ALTER TABLE elsewhere.middle ADD FOREIGN KEY (up) REFERENCES above ON DELETE CASCADE",
-        "ALTER TABLE goes ADD FOREIGN KEY (up) REFERENCES elsewhere.middle (code) ON DELETE CASCADE",
+        "ALTER TABLE goes ADD FOREIGN KEY (up) REFERENCES elsewhere.middle (code) ON DELETE "
+        "CASCADE",
         "CREATE TABLE heir (PRIMARY KEY (id)) INHERITS (goes)",
         "ALTER TABLE heir NO INHERIT goes",
     ):

@@ -1,4 +1,6 @@
-"""/users/me: what everybody is told of the own account, and what app access lets one change of it."""
+"""/users/me: what everybody is told of the own account, and what app access lets one change of
+it.
+"""
 
 from __future__ import annotations
 

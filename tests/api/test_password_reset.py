@@ -33,7 +33,8 @@ def mails() -> Iterator[Outbox]:
 def client(stage: Stage, settings: Config) -> Iterator[Client]:
     """The same database with an application of another site that may be linked to."""
     allowed = {"password_reset_url_allow_list": (APP,), "public_url": "https://cms.example/x"}
-    config = replace(settings, database_url=stage.dsn, database_pool_size=3, **allowed)  # type: ignore[arg-type]
+    config = replace(settings, database_url=stage.dsn, database_pool_size=3)
+    config = replace(config, **allowed)  # type: ignore[arg-type]
     client = Client(create_app(config))
     yield client
     client.close()

@@ -95,8 +95,8 @@ def test_what_is_no_encoding_stays_as_it_is(admin: Client, pages: str) -> None:
 
 
 @pytest.fixture
-def ask(stage: Stage, pages: str) -> Callable[..., tuple[int, bytes]]:
-    """Call the application as servers do: `ask(path_info, **environ)`."""
+def call_application(stage: Stage, pages: str) -> Callable[..., tuple[int, bytes]]:
+    """Call the application as servers do: `call_application(path_info, **environ)`."""
 
     def call(path_info: str, **environ: str) -> tuple[int, bytes]:
         statuses: list[str] = []
@@ -109,12 +109,21 @@ def ask(stage: Stage, pages: str) -> Callable[..., tuple[int, bytes]]:
 
         token = stage.admin._token
         streams = {"wsgi.input": io.BytesIO(), "wsgi.errors": io.StringIO()}
-        whole = {
-            "REQUEST_METHOD": "GET", "SCRIPT_NAME": "", "PATH_INFO": path_info, "QUERY_STRING": "", "SERVER_NAME": "x",
-            "SERVER_PORT": "80", "REMOTE_ADDR": "127.0.0.1", "HTTP_AUTHORIZATION": f"Bearer {token}",
-            "SERVER_PROTOCOL": "HTTP/1.1", "wsgi.url_scheme": "http", **streams, **environ,
-        }  # fmt: skip
-        body = b"".join(stage.admin.app(whole, start))
+        environment = {
+            "REQUEST_METHOD": "GET",
+            "SCRIPT_NAME": "",
+            "PATH_INFO": path_info,
+            "QUERY_STRING": "",
+            "SERVER_NAME": "x",
+            "SERVER_PORT": "80",
+            "REMOTE_ADDR": "127.0.0.1",
+            "HTTP_AUTHORIZATION": f"Bearer {token}",
+            "SERVER_PROTOCOL": "HTTP/1.1",
+            "wsgi.url_scheme": "http",
+            **streams,
+            **environ,
+        }
+        body = b"".join(stage.admin.app(environment, start))
         return int(statuses[0].split()[0]), body
 
     return call
@@ -134,9 +143,9 @@ def ask(stage: Stage, pages: str) -> Callable[..., tuple[int, bytes]]:
     ],
 )
 def test_the_target_of_the_request_tells_which_slashes_are_of_the_key(
-    ask: Callable[..., tuple[int, bytes]], path_info: str, environ: dict[str, str]
+    call_application: Callable[..., tuple[int, bytes]], path_info: str, environ: dict[str, str]
 ) -> None:
-    status, body = ask(path_info, **environ)
+    status, body = call_application(path_info, **environ)
     assert (status, b'"id":"a/b"' in body) == (200, True)
 
 
@@ -155,6 +164,9 @@ def test_the_target_of_the_request_tells_which_slashes_are_of_the_key(
     ],
 )
 def test_without_such_a_target_the_path_counts(
-    ask: Callable[..., tuple[int, bytes]], path_info: str, environ: dict[str, str], status: int
+    call_application: Callable[..., tuple[int, bytes]],
+    path_info: str,
+    environ: dict[str, str],
+    status: int,
 ) -> None:
-    assert ask(path_info, **environ)[0] == status
+    assert call_application(path_info, **environ)[0] == status

@@ -44,7 +44,10 @@ def deletions(admin: Client, collection: str) -> dict[str, Json]:
 
 
 TWO = "CREATE TABLE {0} (id integer PRIMARY KEY, name text);"
-POINTING = "CREATE TABLE {1} (id integer PRIMARY KEY, up integer DEFAULT 9 REFERENCES {0} ON DELETE %s, title text);"
+POINTING = (
+    "CREATE TABLE {1} (id integer PRIMARY KEY, "
+    "up integer DEFAULT 9 REFERENCES {0} ON DELETE %s, title text);"
+)
 
 
 def test_rows_that_lose_what_they_point_to_have_a_change_in_the_history(
@@ -131,7 +134,8 @@ def test_a_tree_goes_with_all_that_hangs_on_it(stage: Stage, admin: Client) -> N
 
 def test_what_hangs_on_a_branch_of_a_tree_goes_once(stage: Stage, admin: Client) -> None:
     sql = (
-        "CREATE TABLE {0} (id integer PRIMARY KEY, parent integer REFERENCES {0} ON DELETE CASCADE);"
+        "CREATE TABLE {0} (id integer PRIMARY KEY, "
+        "parent integer REFERENCES {0} ON DELETE CASCADE);"
         "CREATE TABLE {1} (id integer PRIMARY KEY, up integer REFERENCES {0} ON DELETE CASCADE);"
     )
     tree, leaves, *_ = tables(stage, sql)
@@ -182,9 +186,8 @@ def test_a_row_that_is_held_elsewhere_stays_with_all_others(
     stage: Stage, admin: Client, action: str
 ) -> None:
     sql = (
-        TWO
-        + POINTING % "SET NULL"
-        + f"CREATE TABLE {{2}} (id integer PRIMARY KEY, up integer REFERENCES {{0}} ON DELETE {action});"
+        TWO + POINTING % "SET NULL" + f"CREATE TABLE {{2}} (id integer PRIMARY KEY, "
+        f"up integer REFERENCES {{0}} ON DELETE {action});"
     )
     above, below, holding, _ = tables(stage, sql)
     for name in (above, below, holding):
@@ -217,8 +220,10 @@ def test_what_goes_by_another_way_hinders_nothing(stage: Stage, admin: Client) -
 def test_keys_that_are_no_primary_keys_are_followed(stage: Stage, admin: Client) -> None:
     sql = (
         "CREATE TABLE {0} (id serial PRIMARY KEY, code varchar(9) UNIQUE);"
-        "CREATE TABLE {1} (id serial PRIMARY KEY, code text REFERENCES {0} (code) ON DELETE SET NULL);"
-        "CREATE TABLE {2} (id serial PRIMARY KEY, code text REFERENCES {0} (code) ON DELETE CASCADE)"
+        "CREATE TABLE {1} (id serial PRIMARY KEY, "
+        "code text REFERENCES {0} (code) ON DELETE SET NULL);"
+        "CREATE TABLE {2} (id serial PRIMARY KEY, "
+        "code text REFERENCES {0} (code) ON DELETE CASCADE)"
     )
     above, below, last, _ = tables(stage, sql)
     for name in (above, below, last):
@@ -239,8 +244,10 @@ def test_a_collection_says_what_is_kept_of_it(
         TWO
         + POINTING % "CASCADE"
         + (
-            "CREATE TABLE {2} (id integer PRIMARY KEY, up integer REFERENCES {1} ON DELETE CASCADE);"
-            "CREATE TABLE {3} (id integer PRIMARY KEY, up integer REFERENCES {1} ON DELETE SET NULL);"
+            "CREATE TABLE {2} (id integer PRIMARY KEY, "
+            "up integer REFERENCES {1} ON DELETE CASCADE);"
+            "CREATE TABLE {3} (id integer PRIMARY KEY, "
+            "up integer REFERENCES {1} ON DELETE SET NULL);"
         )
     )
     above, below, last, other = tables(stage, sql)
@@ -261,7 +268,8 @@ def test_rows_without_a_history_of_any_kind_are_left_to_the_database(
     sql = (
         TWO
         + POINTING % "CASCADE"
-        + "CREATE TABLE {2} (a integer, b integer, up integer REFERENCES {0} ON DELETE CASCADE, PRIMARY KEY (a, b));"
+        + "CREATE TABLE {2} (a integer, b integer, up integer REFERENCES {0} ON DELETE CASCADE, "
+        "PRIMARY KEY (a, b));"
     )
     above, below, keyless, _ = tables(stage, sql)
     stage.execute(f"INSERT INTO {above} VALUES (1); INSERT INTO {keyless} VALUES (1, 1, 1)")
@@ -343,7 +351,10 @@ def test_many_rows_are_a_few_statements(stage: Stage, admin: Client) -> None:
     )
     assert admin.delete(f"/items/{above}/1").status == 204
     for name, action in ((below, "update"), (last, "delete")):
-        count = f"SELECT count(DISTINCT item) FROM system_activity WHERE collection = '{name}' AND action = '{action}'"
+        count = (
+            f"SELECT count(DISTINCT item) FROM system_activity WHERE collection = '{name}' AND "
+            f"action = '{action}'"
+        )
         assert stage.value(count) == 5000
         parents = f"SELECT count(parent) FROM system_revisions WHERE collection = '{name}'"
         assert stage.value(parents) == 5000

@@ -20,7 +20,8 @@ PARTED = (
     "CREATE TABLE {0}_higher PARTITION OF {0}_high FOR VALUES FROM (10) TO (100);"
 )
 PARTED_BELOW = (
-    "CREATE TABLE {1} (id integer PRIMARY KEY, up integer REFERENCES {0} ON DELETE %s) PARTITION BY HASH (id);"
+    "CREATE TABLE {1} (id integer PRIMARY KEY, "
+    "up integer REFERENCES {0} ON DELETE %s) PARTITION BY HASH (id);"
     "CREATE TABLE {1}_even PARTITION OF {1} FOR VALUES WITH (MODULUS 2, REMAINDER 0);"
     "CREATE TABLE {1}_odd PARTITION OF {1} FOR VALUES WITH (MODULUS 2, REMAINDER 1);"
 )
@@ -86,8 +87,8 @@ def test_a_tree_in_partitions_goes_once(stage: Stage, admin: Client) -> None:
 
 def test_keys_of_one_partition_alone_act_on_its_rows(stage: Stage, admin: Client) -> None:
     sql = (
-        PARTED
-        + "CREATE TABLE {1} (id integer PRIMARY KEY, up integer REFERENCES {0}_low ON DELETE SET NULL);"
+        PARTED + "CREATE TABLE {1} (id integer PRIMARY KEY, "
+        "up integer REFERENCES {0}_low ON DELETE SET NULL);"
         + "CREATE TABLE {2} (id integer PRIMARY KEY, name text);"
         + "ALTER TABLE {0} ADD COLUMN held integer;"
         + "ALTER TABLE {0}_low ADD FOREIGN KEY (held) REFERENCES {2} ON DELETE CASCADE;"
@@ -110,7 +111,8 @@ def test_keys_of_one_partition_alone_act_on_its_rows(stage: Stage, admin: Client
 HEIRS = (
     "CREATE TABLE {0} (id integer PRIMARY KEY, name text);"
     "CREATE TABLE {1} (id integer PRIMARY KEY, up integer REFERENCES {0} ON DELETE CASCADE);"
-    "CREATE TABLE {2} (PRIMARY KEY (id), FOREIGN KEY (up) REFERENCES {0} ON DELETE %s) INHERITS ({1});"
+    "CREATE TABLE {2} (PRIMARY KEY (id), "
+    "FOREIGN KEY (up) REFERENCES {0} ON DELETE %s) INHERITS ({1});"
     "CREATE TABLE {3} (id integer PRIMARY KEY, one integer REFERENCES {1} ON DELETE SET NULL,"
     " two integer REFERENCES {2} ON DELETE SET NULL);"
 )
@@ -239,10 +241,12 @@ def test_rows_go_by_keys_of_several_columns(stage: Stage, admin: Client) -> None
 
 
 BETWEEN = {
-    "a key of two columns": "CREATE TABLE {1} (a integer, b integer, up integer REFERENCES {0} ON DELETE CASCADE,"
+    "a key of two columns": "CREATE TABLE {1} (a integer, b integer, "
+    "up integer REFERENCES {0} ON DELETE CASCADE,"
     " code integer UNIQUE, PRIMARY KEY (a, b));",
     "partitions and a key of two columns": "CREATE TABLE {1} (a integer, b integer,"
-    " up integer REFERENCES {0} ON DELETE CASCADE, code integer, PRIMARY KEY (code, b), UNIQUE (code))"
+    " up integer REFERENCES {0} ON DELETE CASCADE, code integer, PRIMARY KEY (code, b), "
+    "UNIQUE (code))"
     " PARTITION BY HASH (code);"
     "CREATE TABLE {1}_even PARTITION OF {1} FOR VALUES WITH (MODULUS 2, REMAINDER 0);"
     "CREATE TABLE {1}_odd PARTITION OF {1} FOR VALUES WITH (MODULUS 2, REMAINDER 1);",
@@ -259,7 +263,8 @@ def test_what_goes_with_rows_that_are_no_items_is_told(
     sql = (
         "CREATE TABLE {0} (id integer PRIMARY KEY);"
         + BETWEEN[between]
-        + f"ALTER TABLE {owner} ADD COLUMN part_of integer REFERENCES {owner} (code) ON DELETE CASCADE;"
+        + f"ALTER TABLE {owner} ADD COLUMN part_of integer REFERENCES {owner} (code) ON DELETE "
+        f"CASCADE;"
         + "CREATE TABLE {2} (id integer PRIMARY KEY,"
         + f" goes integer REFERENCES {owner} (code) ON DELETE CASCADE,"
         + f" loses integer REFERENCES {owner} (code) ON DELETE SET NULL);"
@@ -268,7 +273,8 @@ def test_what_goes_with_rows_that_are_no_items_is_told(
     table = owner.format(above, middle, last, schema)
     admin.post(f"/items/{above}", [{"id": 1}, {"id": 2}])
     stage.execute(
-        f"INSERT INTO {table} (a, b, up, code, part_of) VALUES (1, 1, 1, 1, NULL), (2, 2, NULL, 2, 1)"
+        f"INSERT INTO {table} (a, b, up, code, part_of) VALUES (1, 1, 1, 1, NULL), (2, 2, NULL, 2, "
+        f"1)"
     )
     stage.execute(f"INSERT INTO {table} (a, b, up, code, part_of) VALUES (3, 3, 2, 3, NULL)")
     stage.execute(f"UPDATE {table} SET part_of = 2 WHERE code = 1")

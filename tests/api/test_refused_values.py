@@ -159,7 +159,10 @@ def test_the_address_of_another_user(admin: Client) -> None:
 
 @pytest.mark.parametrize("name", ["focal_point_x", "focal_point_y"])
 def test_the_focal_point_of_a_file_is_told_with_its_range(admin: Client, name: str) -> None:
-    body = b'--edge\r\nContent-Disposition: form-data; name="file"; filename="x.txt"\r\n\r\nhi\r\n--edge--\r\n'
+    body = (
+        b'--edge\r\nContent-Disposition: form-data; name="file"; '
+        b'filename="x.txt"\r\n\r\nhi\r\n--edge--\r\n'
+    )
     kind = {"Content-Type": "multipart/form-data; boundary=edge"}
     key = admin.send("POST", "/files", raw=body, **kind).data["id"]
     error = admin.patch(f"/files/{key}", {name: 1.5}).errors[0]
@@ -209,7 +212,8 @@ def expected(names: Any) -> list[tuple[Any, ...]]:
 
 def test_keys_of_several_columns_exclusions_and_lists(stage: Stage, things: Table) -> None:
     stage.execute(
-        f'ALTER TABLE {things.name} ADD span int4range, ADD EXCLUDE USING gist (span WITH &&), ADD "a, b" integer,'
+        f"ALTER TABLE {things.name} ADD span int4range, ADD EXCLUDE USING gist (span WITH &&), "
+        f'ADD "a, b" integer,'
         f' ADD UNIQUE (name, stars), ADD UNIQUE (name, "a, b"), ADD codes varchar(3)[]'
     )
     things.add({"name": "x", "stars": 1, "span": "[1,5)", "a, b": 7})
@@ -314,8 +318,10 @@ def test_the_operations_of_a_batch_tell_all_of_it(many: Table) -> None:
 
 def test_a_check_that_cannot_be_tried_is_passed_over(stage: Stage, many: Table) -> None:
     stage.execute(
-        f"CREATE FUNCTION odd(what {many.name}) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT what.id % 2 = 1';"
-        f"ALTER TABLE {many.name} ADD CHECK (odd({many.name}.*) OR odd({many.name}.*) IS NULL) NOT VALID,"
+        f"CREATE FUNCTION odd(what {many.name}) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT "
+        f"what.id % 2 = 1';"
+        f"ALTER TABLE {many.name} ADD CHECK (odd({many.name}.*) OR odd({many.name}.*) IS NULL) NOT "
+        f"VALID,"
         f" ADD n integer CHECK (100 / n > 0)"
     )
     assert faults(
@@ -341,7 +347,10 @@ def test_nobody_learns_what_a_hidden_item_holds_by_a_value_that_no_type_takes(
 
 
 def test_both_focal_points_of_a_file(admin: Client) -> None:
-    body = b'--edge\r\nContent-Disposition: form-data; name="file"; filename="x.txt"\r\n\r\nhi\r\n--edge--\r\n'
+    body = (
+        b'--edge\r\nContent-Disposition: form-data; name="file"; '
+        b'filename="x.txt"\r\n\r\nhi\r\n--edge--\r\n'
+    )
     kind = {"Content-Type": "multipart/form-data; boundary=edge"}
     key = admin.send("POST", "/files", raw=body, **kind).data["id"]
     answer = admin.patch(f"/files/{key}", {"focal_point_x": 1.5, "focal_point_y": -1})

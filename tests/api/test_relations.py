@@ -32,8 +32,8 @@ def make_library(admin: Client) -> None:
 
 @pytest.fixture
 def library(api: Client) -> Client:
-    """The administrator's client, with authors, articles (whose `author` is an integer), tags (keyed
-    by uuid), and sections (whose `item` is a key of the collection that `kind` names).
+    """The administrator's client, with authors, articles (whose `author` is an integer), tags
+    (keyed by uuid), and sections (whose `item` is a key of the collection that `kind` names).
     """
     return api
 

@@ -142,7 +142,8 @@ CASES: list[tuple[str, object]] = [
         {"sections": [{"item": {"title": "H2"}}, {"item": None}]},
     ),
     (
-        "articles/1?fields=sections.item:headings.title,sections.item:paras.body,sections.item:notes.text",
+        "articles/1?fields=sections.item:headings.title,sections.item:paras.body,"
+        "sections.item:notes.text",
         {
             "sections": [
                 {"item": item}
@@ -214,7 +215,8 @@ CASES: list[tuple[str, object]] = [
         {"id": 2, "name": "Bob", "boss": 1, "user": None, "staff": [], "articles": [2]},
     ),
     (
-        "authors/1?fields=staff.articles.title&deep[staff][_limit]=1&deep[staff][articles][_sort]=-title",
+        "authors/1?fields=staff.articles.title&deep[staff][_limit]=1"
+        "&deep[staff][articles][_sort]=-title",
         {"staff": [{"articles": [{"title": "A3"}, {"title": "A2"}]}]},
     ),
     (
@@ -286,11 +288,13 @@ CASES: list[tuple[str, object]] = [
     # Aggregates in deep.
     ("authors/2?fields=articles&deep[articles][_aggregate][count]=*", {"articles": [{"count": 2}]}),
     (
-        "authors/2?fields=articles&deep[articles][_aggregate][count]=id,published&deep[articles][_aggregate][max]=title",
+        "authors/2?fields=articles&deep[articles][_aggregate][count]=id,published"
+        "&deep[articles][_aggregate][max]=title",
         {"articles": [{"count": {"id": 2, "published": 1}, "max": {"title": "A3"}}]},
     ),
     (
-        "authors/2?fields=articles&deep[articles][_aggregate][count]=*&deep[articles][_groupBy]=year(published)",
+        "authors/2?fields=articles&deep[articles][_aggregate][count]=*"
+        "&deep[articles][_groupBy]=year(published)",
         {"articles": [{"published_year": 2021, "count": 1}, {"published_year": None, "count": 1}]},
     ),
     # Filters in both directions; a filter on a to-many never doubles its parent.
@@ -304,11 +308,13 @@ CASES: list[tuple[str, object]] = [
     ("authors?fields=id&filter[articles][tags][tags_id][name]=y", [{"id": 1}, {"id": 2}]),
     # In groups of groups, beside what is meant of one and the same item.
     (
-        'authors?fields=id&filter={"articles":{"_and":[{"_or":[{"_some":{"title":"A2"}},{"_none":{}}]},{"title":"A3"}]}}',
+        'authors?fields=id&filter={"articles":{"_and":[{"_or":[{"_some":{"title":"A2"}},'
+        '{"_none":{}}]},{"title":"A3"}]}}',
         [{"id": 2}],
     ),
     (
-        'authors?fields=id&filter={"articles":{"_or":[{"_and":[{"_none":{"title":"A1"}},{"_none":{"title":"A2"}}]},'
+        'authors?fields=id&filter={"articles":{"_or":[{"_and":[{"_none":{"title":"A1"}},'
+        '{"_none":{"title":"A2"}}]},'
         '{"title":"A1"}]}}',
         [{"id": 1}, {"id": 3}],
     ),
@@ -316,7 +322,8 @@ CASES: list[tuple[str, object]] = [
     # Side by side is one item; under _and each may be another one.
     ("authors?fields=id&filter[articles][title]=A2&filter[articles][published][_null]=true", []),
     (
-        'authors?fields=id&filter={"_and":[{"articles":{"title":"A2"}},{"articles":{"published":{"_null":true}}}]}',
+        'authors?fields=id&filter={"_and":[{"articles":{"title":"A2"}},'
+        '{"articles":{"published":{"_null":true}}}]}',
         [{"id": 2}],
     ),
     ("articles?fields=id&sort=-author.name,-id", [{"id": i} for i in (4, 3, 2, 1)]),
@@ -333,7 +340,8 @@ CASES: list[tuple[str, object]] = [
         ],
     ),
     (
-        "authors/1?fields=staff&deep[staff][_groupBy]=count(articles)&deep[staff][_aggregate][count]=*",
+        "authors/1?fields=staff&deep[staff][_groupBy]=count(articles)"
+        "&deep[staff][_aggregate][count]=*",
         {"staff": [{"articles_count": 0, "count": 1}, {"articles_count": 2, "count": 1}]},
     ),
     # Variables.

@@ -152,7 +152,8 @@ def test_what_a_rule_asks_of_the_caller_is_asked_of_the_primary(
     ann = member(stage, may("things", action="create", validation=TITLE))
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(
-            "UPDATE system_users SET first_name = 'Ann' WHERE first_name IS NULL AND role IS NOT NULL"
+            "UPDATE system_users SET first_name = 'Ann' WHERE first_name IS NULL AND role IS NOT "
+            "NULL"
         )
     assert ann.post("/items/things", {"title": "Ann"}).status == 204
     assert ann.post("/items/things", {"title": "Bob"}).codes == ["FAILED_VALIDATION"]

@@ -1,4 +1,6 @@
-"""A write under rules is one statement where it can be, and comes to the same as in a transaction."""
+"""A write under rules is one statement where it can be, and comes to the same as in a
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ from tests.things import Stage, Table, field, table
 
 DRAFT: Json = {"status": {"_eq": "draft"}}
 NEVER: Json = {"id": {"_lt": 0}}
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+    "wait_event_type = 'Lock'"
+)
 
 
 @dataclass(frozen=True)
@@ -281,7 +286,8 @@ def test_keys_that_the_database_carries_on_are_carried_on_before_the_rule_is_tri
     tables.stage.execute(
         """
         CREATE TABLE parts (id integer PRIMARY KEY, code text UNIQUE);
-        CREATE TABLE pieces (id integer PRIMARY KEY, part text REFERENCES parts (code) ON UPDATE CASCADE);
+        CREATE TABLE pieces (id integer PRIMARY KEY,
+            part text REFERENCES parts (code) ON UPDATE CASCADE);
         """
     )
     relation = {
@@ -313,7 +319,8 @@ def test_rows_that_another_table_shows_as_well_are_seen_as_they_have_become(
     tables.stage.execute(
         """
         CREATE TABLE things_of_all_kinds (id integer PRIMARY KEY, state text);
-        CREATE TABLE special_things (PRIMARY KEY (id), itself integer) INHERITS (things_of_all_kinds);
+        CREATE TABLE special_things (PRIMARY KEY (id),
+            itself integer) INHERITS (things_of_all_kinds);
         """
     )
     relation = {

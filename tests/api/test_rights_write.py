@@ -32,7 +32,8 @@ class Blog:
 
     def traces(self) -> int:
         count: int = self.stage.value(
-            "SELECT (SELECT count(*) FROM system_activity WHERE action <> 'login') + count(*) FROM system_revisions"
+            "SELECT (SELECT count(*) FROM system_activity WHERE action <> 'login') + count(*) FROM "
+            "system_revisions"
         )
         return count
 

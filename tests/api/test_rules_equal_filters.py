@@ -1,4 +1,6 @@
-"""A rule tried on payloads finds the same items as the filter of the same words does in PostgreSQL."""
+"""A rule tried on payloads finds the same items as the filter of the same words does in
+PostgreSQL.
+"""
 
 from __future__ import annotations
 

@@ -211,7 +211,10 @@ def test_a_session_cookie_ends_with_its_life(stage: Stage) -> None:
     token = cookie_value(login(stage.anonymous, person(stage), mode="session"), SESSION)
     cookie = f"{SESSION}={token}"
     assert with_cookie(stage.anonymous, "GET", "/permissions/me", cookie).status == 200
-    ended = "UPDATE system_sessions SET expires = now() - interval '1 second' WHERE mode = 'session' RETURNING 1"
+    ended = (
+        "UPDATE system_sessions SET expires = now() - interval '1 second' WHERE mode = "
+        "'session' RETURNING 1"
+    )
     assert stage.value(ended) == 1
     assert with_cookie(stage.anonymous, "GET", "/permissions/me", cookie).status == 401
     assert with_cookie(stage.anonymous, "POST", "/auth/refresh", cookie).status == 401

@@ -1,4 +1,6 @@
-"""Every key of a body of /collections, /fields or /relations takes effect, or is refused by name."""
+"""Every key of a body of /collections, /fields or /relations takes effect, or is refused by
+name.
+"""
 
 from __future__ import annotations
 

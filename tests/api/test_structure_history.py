@@ -176,7 +176,8 @@ def test_presets_and_shares_of_a_dropped_collection_go_as_part_of_it(
     for name in (things.name, other.name):
         stage.execute(
             f"""INSERT INTO system_presets (collection, "user") VALUES ('{name}', '{me}');
-            INSERT INTO system_shares (collection, item, password) VALUES ('{name}', '1', 'swordfish')"""
+            INSERT INTO system_shares (collection, item, password) VALUES ('{name}', '1',
+                'swordfish')"""
         )
     assert admin.delete(f"/collections/{things.name}").status == 204
     gone = revisions_of(admin, "collections", things.name)[-1]["id"]
@@ -431,7 +432,8 @@ def test_a_table_dropped_behind_the_service_leaves_nothing_to_the_next_either(
     things = table(admin, field("title", "string"))
     things.add({"title": "old"})
     stage.execute(
-        f"DROP TABLE {things.name}; DELETE FROM system_collections WHERE collection = '{things.name}'"
+        f"DROP TABLE {things.name}; DELETE FROM system_collections WHERE collection = "
+        f"'{things.name}'"
     )
     body = {"collection": things.name, "schema": {}, "fields": [field("title", "string")]}
     assert admin.post("/collections", body).status == 200

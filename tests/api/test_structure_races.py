@@ -253,7 +253,10 @@ def test_an_index_of_a_large_table_holds_up_no_writer_and_is_seen_by_every_proce
     assert other.get("/fields/a/x").data["schema"]["is_indexed"]
 
 
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+    "wait_event_type = 'Lock'"
+)
 
 
 def test_a_change_of_structure_that_is_given_up_for_a_deadlock_is_made_again(

@@ -108,7 +108,7 @@ def test_of_many_logins_with_one_code_one_succeeds(stage: Stage) -> None:
     assert sorted(answers) == [200] + [401] * 7
 
 
-@pytest.mark.parametrize("otp", ["12345", "1234567", "abcdef", "٠٠٠٠٠٠", "-00001", "0" * 100_000])
+@pytest.mark.parametrize("otp", ["12345", "1234567", "abcdef", "٠" * 6, "-00001", "0" * 100_000])
 def test_what_is_no_code_is_a_wrong_one(stage: Stage, otp: str) -> None:
     assert outcome(login(stage.anonymous, person(stage, tfa_secret=SECRET), otp=otp)) == (
         401,
@@ -229,7 +229,8 @@ def test_the_factor_goes_with_a_code_of_it_and_takes_its_recovery_codes_along(st
     assert login(stage.anonymous, email).status == 200
     assert (
         stage.value(
-            f"SELECT count(*) FROM system_recovery_codes WHERE \"user\" = '{of_user(stage, email, 'id')}'"
+            f'SELECT count(*) FROM system_recovery_codes WHERE "user" = '
+            f"'{of_user(stage, email, 'id')}'"
         )
         == 0
     )

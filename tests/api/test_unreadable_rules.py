@@ -52,7 +52,8 @@ def test_a_permission_that_cannot_be_read_gives_nothing(
 def test_a_field_whose_validation_cannot_be_read_is_not_written(stage: Stage, rule: object) -> None:
     things = table(stage.admin, field("size", "integer"))
     stage.execute(
-        f"UPDATE system_fields SET validation = '{stored(rule)}' WHERE collection = '{things.name}' AND field = 'size'"
+        f"UPDATE system_fields SET validation = '{stored(rule)}' WHERE collection = "
+        f"'{things.name}' AND field = 'size'"
     )
     assert stage.admin.post(things.path, {"size": 1}).status == 400
     assert things.column("size") == []
@@ -72,7 +73,8 @@ def test_only_administrators_are_told_which_rule_of_a_field_cannot_be_read(
     (item,) = things.add({"title": "a"})
     path = f"{things.path}/{item['id']}"
     stage.execute(
-        f"UPDATE system_fields SET {part} = '{stored(rule)}' WHERE collection = '{things.name}' AND field = 'title'"
+        f"UPDATE system_fields SET {part} = '{stored(rule)}' WHERE collection = '{things.name}' "
+        f"AND field = 'title'"
     )
     (problem,) = stage.admin.post(things.path, {"title": "b"}).errors
     assert (problem["collection"], problem["field"], problem["parameter"]) == (
@@ -116,7 +118,8 @@ def test_a_filter_of_addresses_that_cannot_be_read_lets_nobody_register(
     stage: Stage, rule: object
 ) -> None:
     stage.execute(
-        f"UPDATE system_settings SET public_registration = TRUE, public_registration_email_filter = '{stored(rule)}'"
+        f"UPDATE system_settings SET public_registration = TRUE, "
+        f"public_registration_email_filter = '{stored(rule)}'"
     )
     body = {"email": "somebody@example.com", "password": "a long enough password"}
     assert stage.anonymous.post("/users/register", body).status == 403

@@ -1,4 +1,6 @@
-"""An S3 server in a process of its own, for all tests of the session, and applications with files."""
+"""An S3 server in a process of its own, for all tests of the session, and applications with
+files.
+"""
 
 from __future__ import annotations
 

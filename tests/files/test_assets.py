@@ -89,7 +89,8 @@ def test_the_name_behind_the_id_names_the_download(
         ("a.html", b"<!doctype html><html><script>alert(1)</script></html>"),
         (
             "a.svg",
-            b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>',
+            b'<?xml version="1.0"?><svg '
+            b'xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>',
         ),
         ("a.xml", b'<?xml version="1.0"?><a/>'),
         ("a.xhtml", b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"/>'),

@@ -211,7 +211,8 @@ def allow(files: FileService) -> Iterator[Callable[..., None]]:
     def allow(allowed: str, *presets: dict[str, Any]) -> None:
         with psycopg.connect(files.stage.dsn, autocommit=True) as connection:
             connection.execute(
-                "UPDATE system_settings SET storage_asset_transform = %s, storage_asset_presets = %s",
+                "UPDATE system_settings SET storage_asset_transform = %s, "
+                "storage_asset_presets = %s",
                 (allowed, json.dumps(presets)),
             )
 

@@ -16,7 +16,10 @@ def test_files_are_read_with_the_whole_query_language(files: FileService) -> Non
     folder = files.admin.post("/folders", {"name": "queried"}).data["id"]
     for name in ("b.txt", "a.txt", "c.csv"):
         files.add(b"1", name, folder=folder)
-    query = "filter[folder][name][_eq]=queried&sort=filename_download&fields=filename_download,folder.name"
+    query = (
+        "filter[folder][name][_eq]=queried&sort=filename_download"
+        "&fields=filename_download,folder.name"
+    )
     rows = files.admin.get(f"/files?{query}&filter[type][_eq]=text/plain").data
     assert rows == [
         {"filename_download": name, "folder": {"name": "queried"}} for name in ("a.txt", "b.txt")

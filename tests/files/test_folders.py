@@ -87,7 +87,8 @@ def test_no_folder_comes_to_lie_in_itself(files: FileService) -> None:
 
 
 SLOW = """
-CREATE FUNCTION wait_a_moment() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.1); RETURN NEW; END $$;
+CREATE FUNCTION wait_a_moment() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.1);
+    RETURN NEW; END $$;
 CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON system_folders DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION wait_a_moment();
 """

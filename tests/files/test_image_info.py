@@ -109,7 +109,10 @@ def test_a_bomb_is_not_opened(files: FileService) -> None:
 
 
 def test_metadata_beyond_measure_is_left_out() -> None:
-    names = "ImageDescription Make Model Software Artist Copyright HostComputer DocumentName PageName InkNames"
+    names = (
+        "ImageDescription Make Model Software Artist Copyright HostComputer DocumentName "
+        "PageName InkNames"
+    )
     tags = dict.fromkeys(names.split(), "x" * 2000)
     content = picture("PNG", exif=exif(**tags))
     info = image_info_of(BytesIO(content), media_type="image/png", size=len(content))

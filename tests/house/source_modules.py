@@ -1,4 +1,6 @@
-"""What the tests of the project's shape look at in its Python modules, found in one walk of each."""
+"""What the tests of the project's shape look at in its Python modules, found in one walk of
+each.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDERS = ("cms", "tests", "bench")
+MAX_LINE_LENGTH = 100
 
 
 class Function(NamedTuple):
@@ -24,6 +27,7 @@ class SourceModule(NamedTuple):
     path: Path
     """Below the project's folder."""
     line_count: int
+    long_lines: list[int]
     functions: list[Function]
     imports: set[str]
     """Modules, and `module.name` where a name is imported from one."""
@@ -48,7 +52,10 @@ def source_modules(folder: str) -> tuple[SourceModule, ...]:
 
 def _read(path: Path) -> SourceModule:
     text = path.read_text()
-    module = SourceModule(path.relative_to(ROOT), text.count("\n"), [], set(), [], [], [])
+    lines = text.splitlines()
+    long_lines = [number for number, line in enumerate(lines, 1) if len(line) > MAX_LINE_LENGTH]
+    name = path.relative_to(ROOT)
+    module = SourceModule(name, len(lines), long_lines, [], set(), [], [], [])
     for node in ast.walk(ast.parse(text)):
         _note(module, node)
     return module

@@ -64,6 +64,17 @@ def test_modules_are_short() -> None:
     assert too_long == []
 
 
+def test_lines_of_tests_are_short() -> None:
+    """Ruff checks those of the service, where texts may be longer."""
+    lines = [
+        f"{module.path}:{line}"
+        for folder in ("tests", "bench")
+        for module in source_modules(folder)
+        for line in module.long_lines
+    ]
+    assert lines == []
+
+
 def test_most_functions_have_fewer_than_ten_lines() -> None:
     lengths = sorted(function.lines for _, function in functions("cms"))
     assert lengths[len(lengths) // 2] < 10

@@ -152,8 +152,8 @@ def test_the_log_tells_why_a_job_failed_and_nothing_of_its_payload(
     queue.put("fail", {"token": "s3cret"})
     queue.drain(failing(fault, attempts=1))
     assert (
-        f"of fail failed at attempt 1, it is given up: {fault if isinstance(fault, JobError) else repr(fault)}"
-        in (caplog.text)
+        f"of fail failed at attempt 1, it is given up: "
+        f"{fault if isinstance(fault, JobError) else repr(fault)}" in (caplog.text)
     )
     assert "s3cret" not in "".join(
         f"{record.getMessage()} {record.__dict__}" for record in caplog.records
@@ -169,9 +169,11 @@ def lose(queue: QueueDatabase, task: str) -> None:
     queue.execute(
         """
         WITH worker AS (
-            INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 minute') RETURNING id
+            INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 minute')
+                RETURNING id
         )
-        UPDATE procrastinate_jobs SET status = 'doing', worker_id = worker.id FROM worker WHERE status = 'todo'
+        UPDATE procrastinate_jobs SET status = 'doing',
+            worker_id = worker.id FROM worker WHERE status = 'todo'
         """
     )
 
@@ -243,7 +245,8 @@ def test_the_queue_tells_how_it_stands(queue: QueueDatabase) -> None:
     queue.put("later")
     queue.put("note")
     queue.execute(
-        "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour' WHERE task_name = 'later'"
+        "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour' WHERE task_name = "
+        "'later'"
     )
     with standalone_transaction(queue.dsn) as transaction:
         state = queue_state(transaction)

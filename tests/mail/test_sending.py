@@ -39,7 +39,8 @@ class Mailer:
             post(transaction, mail)
 
     def work(self, **changes: object) -> None:
-        config = replace(self.queue.config, **{**self.settings, **changes})  # type: ignore[arg-type]
+        settings = {**self.settings, **changes}
+        config = replace(self.queue.config, **settings)  # type: ignore[arg-type]
         self.queue.drain(*tasks_of(config, self.queue.database))
 
     def send(self, mail: Mail, **changes: object) -> None:
@@ -125,7 +126,8 @@ def test_a_mail_of_a_write_that_is_rolled_back_is_never_sent(mailer: Mailer, inb
 
 
 def test_names_and_texts_of_every_language_arrive_as_they_are(mailer: Mailer, inbox: Inbox) -> None:
-    mail = Mail(["ann@bücher.example"], subject="Grüße — 東京 🚀", body="Ελλάδα " * 40, kind="text")
+    body = "Ελλάδα " * 40
+    mail = Mail(["ann@bücher.example"], subject="Grüße — 東京 🚀", body=body, kind="text")
     mailer.send(mail, email_from="Zoë, “東京” <cms@example.com>")
     received = inbox.only()
     assert received.recipients == ["ann@xn--bcher-kva.example"]

@@ -138,7 +138,10 @@ def load(connection: psycopg.Connection, shape: Shape, rows: Mapping[str, list[R
         for name, items in rows.items():
             connection.execute(f'DELETE FROM "{name}"'.encode())
             if items:
-                statement = f'INSERT INTO "{name}" SELECT * FROM json_populate_recordset(NULL::"{name}", %s)'
+                statement = (
+                    f'INSERT INTO "{name}" SELECT * FROM '
+                    f'json_populate_recordset(NULL::"{name}", %s)'
+                )
                 connection.execute(statement.encode(), [json.dumps(items)])
 
 
@@ -163,7 +166,8 @@ def peopled(world: World, rows: Mapping[str, list[Row]]) -> World:
         name: [_typed(world.shape[name], row) for row in items] for name, items in rows.items()
     }
     for name, items in typed.items():
-        items.sort(key=lambda row, kind=world.shape[name].columns[KEY]: rank(world, kind, row[KEY]))  # type: ignore[misc]
+        kind = world.shape[name].columns[KEY]
+        items.sort(key=lambda row, kind=kind: rank(world, kind, row[KEY]))  # type: ignore[misc]
     return replace(world, rows=typed)
 
 

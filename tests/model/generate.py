@@ -121,7 +121,9 @@ def queries(draw: st.DrawFn, shape: Shape, collection: Collection) -> Json:
 def _items(
     draw: st.DrawFn, shape: Shape, collection: Collection, depth: int
 ) -> tuple[list[str], Json, Json]:
-    """Draw what is shown of one level, its parameters, and the parameters of the levels below it."""
+    """Draw what is shown of one level, its parameters, and the parameters of the levels below
+    it.
+    """
     params = {
         **draw(_which(shape, collection, depth)),
         **draw(_window()),
@@ -322,7 +324,9 @@ def _leaf(draw: st.DrawFn, shape: Shape, collection: Collection, depth: int) -> 
 
 @st.composite
 def _beyond(draw: st.DrawFn, shape: Shape, collection: Collection, name: str, depth: int) -> Json:
-    """Draw what is said of items at the other end; a group of nothing would be said of neither end."""
+    """Draw what is said of items at the other end; a group of nothing would be said of neither
+    end.
+    """
     link = collection.links[name]
     target = shape[link.target]
     inner: Json = draw(_leaf(shape, target, depth - 1))

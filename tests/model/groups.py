@@ -15,7 +15,9 @@ Params = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class About:
-    """An average: how many of its digits are answered is up to the database, 15 of them at least."""
+    """An average: how many of its digits are answered is up to the database, 15 of them at
+    least.
+    """
 
     exact: Decimal
 

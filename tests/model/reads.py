@@ -145,7 +145,9 @@ def requested_fields(collection: Collection, paths: list[Path]) -> dict[str, lis
 
 
 def _opened(world: World, row: Row, link: Link, *, paths: list[Path], deep: Params) -> Any:
-    """Return related items, or their keys where no path leads on; a to-one that is hidden is null."""
+    """Return related items, or their keys where no path leads on; a to-one that is hidden is
+    null.
+    """
     params = {key[1:]: value for key, value in deep.items() if key.startswith("_")}
     deeper = {key: value for key, value in deep.items() if not key.startswith("_")}
     related = world.related(row, link)

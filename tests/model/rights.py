@@ -20,7 +20,9 @@ found even where it may not be shown.
 
 @dataclass(frozen=True)
 class ReadGrant:
-    """The fields (`*` is all) of the rows that fulfil the rule; `inherited` from the role's parent."""
+    """The fields (`*` is all) of the rows that fulfil the rule; `inherited` from the role's
+    parent.
+    """
 
     collection: str
     fields: tuple[str, ...]

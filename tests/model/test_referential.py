@@ -103,7 +103,8 @@ def definition(world: TableGraph) -> str:
         near = ", ".join(key.columns)
         far = ", ".join(key.foreign_columns)
         statements.append(
-            f"ALTER TABLE {key.table} ADD FOREIGN KEY ({near}) REFERENCES {key.target} ({far}) ON DELETE {key.action}"
+            f"ALTER TABLE {key.table} ADD FOREIGN KEY ({near}) REFERENCES {key.target} ({far}) ON "
+            f"DELETE {key.action}"
         )
     return ";".join(statements)
 

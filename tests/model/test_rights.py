@@ -53,7 +53,10 @@ roles_for_each = settings(
 )
 """To shrink a failure takes minutes; the assertion tells which of the queries it is."""
 
-REFUSED = '{"errors":[{"message":"You don\'t have permission to access this.","extensions":{"code":"FORBIDDEN"}}]}'
+REFUSED = (
+    '{"errors":[{"message":"You don\'t have permission to access '
+    'this.","extensions":{"code":"FORBIDDEN"}}]}'
+)
 
 
 @dataclass(frozen=True)

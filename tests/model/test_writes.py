@@ -208,7 +208,8 @@ def give(connection: psycopg.Connection, role: str, grants: list[WriteGrant]) ->
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute("DELETE FROM system_permissions")
         cursor.executemany(
-            "INSERT INTO system_permissions (role, collection, action, fields, permissions, validation, presets)"
+            "INSERT INTO system_permissions (role, collection, action, fields, permissions, "
+            "validation, presets)"
             " VALUES (%s, %s, %s, %s, %s, %s, %s)",
             rows,
         )

@@ -1,4 +1,6 @@
-"""The types of values: read from an operand, shown in an answer, put in order, given to a function."""
+"""The types of values: read from an operand, shown in an answer, put in order, given to a
+function.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ def footprint(dsn: str) -> Footprint:
     with psycopg.connect(dsn, autocommit=True) as connection:
         tables = connection.execute(
             "SELECT relname FROM pg_class"
-            " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition"
+            " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', "
+            "'p') AND NOT relispartition"
         ).fetchall()
         numbers_by_name: Footprint = {}
         for (name,) in tables:

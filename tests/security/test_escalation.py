@@ -327,7 +327,8 @@ def test_comments_of_others_are_theirs(stage: Stage) -> None:
     for body in ({"comment": "x", "user": None}, {"comment": "x", "item": "2"}):
         assert one.patch(f"/comments/{key}", body).status == 400
     login = stage.value(
-        "INSERT INTO system_activity (action, collection, item) VALUES ('login', 'x', '1') RETURNING id"
+        "INSERT INTO system_activity (action, collection, item) VALUES ('login', 'x', "
+        "'1') RETURNING id"
     )
     for caller in (one, stage.admin):
         assert caller.patch(f"/comments/{login}", {"comment": "x"}).status in (403, 404)

@@ -17,7 +17,10 @@ from tests.things import Stage, Table, field, table
 Json = dict[str, Any]
 ACTIONS = ("read", "create", "update", "delete")
 ANYBODY = "5f6f9b1a-0000-4000-8000-000000000000"
-PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+    "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 @pytest.fixture(scope="module")
@@ -429,5 +432,8 @@ def test_nobody_registers_or_is_invited_into_more_than_the_settings_say(stage: S
     }
     body = {"email": "me@example.com", "password": "a long password", **forged}
     assert stage.anonymous.post("/users/register", body).status == 204
-    row = "SELECT role::text || status || (token IS NULL) || (id <> '{}') FROM system_users WHERE email = '{}'"
+    row = (
+        "SELECT role::text || status || (token IS NULL) || (id <> '{}') FROM system_users WHERE "
+        "email = '{}'"
+    )
     assert stage.value(row.format(ANYBODY, "me@example.com")) == f"{role}drafttruetrue"

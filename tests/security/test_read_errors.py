@@ -37,8 +37,10 @@ EXTREMES = """
     INSERT INTO extremes VALUES
         (1, TRUE, 1, 1, 1, '2020-01-01', '2020-01-01', '[1]', 'one', '1', 1),
         (2, FALSE, '3e38', '1.7e308', 'NaN', 'infinity', '-infinity', '{"a": 1}', '%', 'no key', 1),
-        (3, FALSE, 'Infinity', '1.7e308', 1e200, '-infinity', 'infinity', '"x"', E'\\\\', '99999999999999999999', 2),
-        (4, FALSE, '3e38', '-1.7e308', 1e-200, '5874897-12-31', '294276-12-31', '[[[[]]]]', '''', '1', 1)
+        (3, FALSE, 'Infinity', '1.7e308', 1e200, '-infinity', 'infinity', '"x"', E'\\\\',
+        '99999999999999999999', 2),
+        (4, FALSE, '3e38', '-1.7e308', 1e-200, '5874897-12-31', '294276-12-31', '[[[[]]]]', '''',
+        '1', 1)
 """
 QUERIES = (
     *(
@@ -151,7 +153,8 @@ def test_what_a_cast_would_refuse_is_refused_before_any_row_is_compared(
 ) -> None:
     """An empty table answers like a full one."""
     shop.stage.execute(
-        "CREATE TABLE hollow (id integer PRIMARY KEY, narrow real); CREATE TABLE full_one (LIKE hollow)"
+        "CREATE TABLE hollow (id integer PRIMARY KEY, narrow real); "
+        "CREATE TABLE full_one (LIKE hollow)"
     )
     shop.stage.execute(
         "ALTER TABLE full_one ADD PRIMARY KEY (id); INSERT INTO full_one VALUES (1, 1)"

@@ -32,7 +32,8 @@ def test_an_invalid_geometry_breaks_no_filter_whether_it_is_hidden_or_not(stage:
     """The rule follows relations, so that the database tries the filter first."""
     stage.execute(
         "CREATE TABLE towns (id integer PRIMARY KEY);"
-        "CREATE TABLE spots (id integer PRIMARY KEY, town integer REFERENCES towns, place geometry(Geometry, 4326));"
+        "CREATE TABLE spots (id integer PRIMARY KEY, town integer REFERENCES towns, "
+        "place geometry(Geometry, 4326));"
         "INSERT INTO towns VALUES (1)"
     )
     relation = {

@@ -9,7 +9,10 @@ import pytest
 from tests.members import may, member
 from tests.security.conftest import Shop
 
-REFUSED = '{"errors":[{"message":"You don\'t have permission to access this.","extensions":{"code":"FORBIDDEN"}}]}'
+REFUSED = (
+    '{"errors":[{"message":"You don\'t have permission to access '
+    'this.","extensions":{"code":"FORBIDDEN"}}]}'
+)
 
 AT_A_FIELD = (
     "fields={}",

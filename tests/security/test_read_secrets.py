@@ -1,4 +1,6 @@
-"""Nothing tells of a secret, of another's row, or of a field that is null in a row for its reader."""
+"""Nothing tells of a secret, of another's row, or of a field that is null in a row for its
+reader.
+"""
 
 from __future__ import annotations
 

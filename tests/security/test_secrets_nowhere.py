@@ -60,7 +60,9 @@ EMAIL = "somebody@example.com"
 
 @dataclass(frozen=True)
 class Secret:
-    """A value, the paths whose answers tell it, and the tables (or columns) that have to hold it."""
+    """A value, the paths whose answers tell it, and the tables (or columns) that have to hold
+    it.
+    """
 
     value: str
     answered_at: tuple[str, ...] = ()
@@ -81,7 +83,9 @@ PLANTED = [
 
 @dataclass
 class Trail:
-    """What the service has written: its log, its answers, its tables, and what its commands print."""
+    """What the service has written: its log, its answers, its tables, and what its commands
+    print.
+    """
 
     log: str = ""
     answers: list[tuple[str, Answer]] = field(default_factory=list)
@@ -312,11 +316,13 @@ def break_a_table(stage: Stage) -> None:
     """Have a table refuse rows as nobody has foreseen, telling all that is in them."""
     stage.execute(
         "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-        " RAISE EXCEPTION 'broken' USING ERRCODE = TG_ARGV[0], DETAIL = NEW::text, HINT = NEW::text; END $$"
+        " RAISE EXCEPTION 'broken' USING ERRCODE = TG_ARGV[0], DETAIL = NEW::text, HINT = "
+        "NEW::text; END $$"
     )
     for code in ("XX000", "22000", "23514", "23505", "0A000", "53100", "57014"):
         stage.execute(
-            f"CREATE TRIGGER broken BEFORE INSERT ON safes FOR EACH ROW EXECUTE FUNCTION fail('{code}')"
+            f"CREATE TRIGGER broken BEFORE INSERT ON safes FOR EACH ROW EXECUTE FUNCTION "
+            f"fail('{code}')"
         )
         assert (
             stage.admin.post("/items/safes", {"concealed": CONCEALED, "code": HASHED}).status >= 400
@@ -423,7 +429,8 @@ def cells(dsn: str) -> Iterator[tuple[str, str]]:
     with psycopg.connect(dsn) as connection:
         tables = connection.execute(
             "SELECT relname FROM pg_class"
-            " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition"
+            " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', "
+            "'p') AND NOT relispartition"
         ).fetchall()
         for (table,) in tables:
             query = (

@@ -14,7 +14,10 @@ from tests.client import Answer, Client
 from tests.members import may, member
 from tests.things import Stage, Table, field, table
 
-FORBIDDEN = '{"errors":[{"message":"You don\'t have permission to access this.","extensions":{"code":"FORBIDDEN"}}]}'
+FORBIDDEN = (
+    '{"errors":[{"message":"You don\'t have permission to access '
+    'this.","extensions":{"code":"FORBIDDEN"}}]}'
+)
 SEEN = {"state": {"_eq": "seen"}}
 
 
@@ -294,7 +297,9 @@ def test_nobody_gets_the_kept_answer_of_another_caller(tables: NotesAndVaults) -
 def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(
     tables: NotesAndVaults,
 ) -> None:
-    """Another permission, for another field, lends neither its rows nor the lack of a validation."""
+    """Another permission, for another field, lends neither its rows nor the lack of a
+    validation.
+    """
     things = table(
         tables.stage.admin,
         field("title", "string"),

@@ -83,7 +83,9 @@ class Writer:
             self._random.choice(acts)()
 
     def _send(self, method: str, path: str, body: object = None, **headers: str) -> Any:
-        """Return what stands under `data`, True for an empty answer, None when nothing was heard."""
+        """Return what stands under `data`, True for an empty answer, None when nothing was
+        heard.
+        """
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
         all_headers = {"Content-Type": "application/json", **headers}
         try:
@@ -162,7 +164,9 @@ class Writer:
         self._send("PATCH", f"/items/posts/{self._random.choice(self._shared.posts)}", body)
 
     def _batch(self, ended: threading.Event) -> None:
-        """Send a batch until it is answered: whatever became of the ones before, it is done once."""
+        """Send a batch until it is answered: whatever became of the ones before, it is done
+        once.
+        """
         name = f"whole {uuid4()}"
         body = whole(name)
         operations = [
@@ -239,7 +243,8 @@ _AGREE = {
         ) AS a ON a.item = t.id::text WHERE a.n IS DISTINCT FROM 1""",
     "what was created is there, or was deleted once": """
         SELECT count(*) FROM system_activity AS c LEFT JOIN {table} AS t ON t.id::text = c.item
-        WHERE c.collection = '{table}' AND c.action = 'create' AND (t.id IS NULL)::int IS DISTINCT FROM (
+        WHERE c.collection = '{table}' AND c.action = 'create' AND (t.id IS NULL)::int IS DISTINCT
+            FROM (
             SELECT count(*) FROM system_activity AS d
             WHERE d.collection = '{table}' AND d.action = 'delete' AND d.item = c.item
         )""",
@@ -270,7 +275,8 @@ _AGREE = {
 _WHOLE = {
     "who is invited is in the activity once, and has one job that sends the mail": """
         SELECT count(*) FROM system_users AS u WHERE u.status = 'invited' AND (
-            SELECT count(*) FROM system_activity AS a WHERE a.collection = 'system_users' AND a.item = u.id::text
+            SELECT count(*) FROM system_activity AS a WHERE a.collection = 'system_users' AND a.item
+                = u.id::text
         ) + 10 * (
             SELECT count(*) FROM procrastinate_jobs AS j WHERE j.args #>> '{payload,to,0}' = u.email
         ) <> 11""",
@@ -284,17 +290,20 @@ _WHOLE = {
             SELECT FROM tags WHERE name LIKE 'import%' GROUP BY name HAVING count(*) <> {IMPORTED}
         ) AS part""",
     "a nested write is whole": """
-        SELECT count(*) FROM posts AS p LEFT JOIN people AS a ON a.id = p.author AND a.name = p.title
+        SELECT count(*) FROM posts AS p LEFT JOIN people AS a ON a.id = p.author AND a.name =
+            p.title
         WHERE p.title IS NULL OR p.title NOT LIKE 'new%' AND (
             a.id IS NULL
             OR (SELECT count(*) FROM comments AS c WHERE c.post = p.id AND c.text = p.title) <> 2
             OR (SELECT count(*) FROM comments AS c WHERE c.post = p.id) <> 2
             OR (SELECT count(*) FROM posts_tags AS j JOIN tags AS t ON t.id = j.tags_id
                 WHERE j.posts_id = p.id AND t.name = p.title) <> 1
-            OR p.title LIKE 'whole%' AND (SELECT count(*) FROM steps AS s WHERE s.post = p.id) <> 2)""",
+            OR p.title LIKE 'whole%' AND (SELECT count(*) FROM steps AS s WHERE s.post = p.id) <>
+                2)""",
     "what is part of a write is nowhere without it": """
         SELECT count(*) FROM people AS a
-        WHERE a.name LIKE 'whole%' AND (SELECT count(*) FROM posts AS p WHERE p.title = a.name) <> 1""",
+        WHERE a.name LIKE 'whole%' AND (SELECT count(*) FROM posts AS p WHERE p.title = a.name) <>
+            1""",
     "a comment's revision knows the one of its post": """
         SELECT count(*) FROM system_revisions AS r JOIN system_activity AS a ON a.id = r.activity
         WHERE a.collection = 'comments' AND a.action = 'create' AND NOT EXISTS (

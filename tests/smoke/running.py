@@ -23,7 +23,9 @@ ANSWERS = "The service answers at "
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A process of `cms serve` that leads a group of its own, as one that a terminal has started."""
+    """A process of `cms serve` that leads a group of its own, as one that a terminal has
+    started.
+    """
 
     process: subprocess.Popen[bytes]
     output: Path
@@ -90,7 +92,9 @@ def command_apart(folder: Path, *words: str, **environ: str) -> subprocess.Compl
 def command_fed(
     folder: Path, *words: str, fed: str, **environ: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run `cms` with these words and something to read on standard input, as `command_apart` does."""
+    """Run `cms` with these words and something to read on standard input, as `command_apart`
+    does.
+    """
     return _run(folder, *words, errors=subprocess.PIPE, fed=fed, **environ)
 
 

@@ -328,7 +328,8 @@ def test_an_extension_that_came_after_the_tables_is_told_and_taken(
         )
         assert "unaccent" in definition
         connection.execute(
-            "CREATE OR REPLACE FUNCTION system_fold(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE"
+            "CREATE OR REPLACE FUNCTION system_fold(text) RETURNS text LANGUAGE sql IMMUTABLE "
+            "STRICT PARALLEL SAFE"
             " RETURN lower($1)"  # what the migration makes without it
         )
         connection.execute("CREATE TABLE words (word text); INSERT INTO words VALUES ('É')")

@@ -74,7 +74,10 @@ def test_a_slash_that_is_encoded_belongs_to_the_key(service: Service, token: str
         "/items/pages/a/b",
         "/items%2Fpages/a%2Fb",
     ):
-        head = f"GET {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+        head = (
+            f"GET {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: "
+            f"close\r\n\r\n"
+        )
         answer = raw(service, head.encode())
         statuses.append(int(answer.split()[1]))
     assert statuses == [200, 200, 404, 404]
@@ -191,7 +194,10 @@ def test_a_body_that_is_read_or_short_keeps_the_connection(
 
 
 def test_a_form_in_chunks_keeps_the_connection(service: Service, token: str) -> None:
-    form = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nhello\r\n--x--\r\nbehind it'
+    form = (
+        b'--x\r\nContent-Disposition: form-data; name="file"; '
+        b'filename="a"\r\n\r\nhello\r\n--x--\r\nbehind it'
+    )
     with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
         connection.sendall(head("POST", "/files", token, **FORM, Transfer_Encoding="chunked"))
         connection.sendall(b"%x\r\n%s\r\n0\r\n\r\n" % (len(form), form))

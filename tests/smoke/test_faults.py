@@ -95,7 +95,8 @@ def backend(dsn: str) -> int:
     """Return a process of the database server that works for the service."""
     with psycopg.connect(dsn) as connection:
         sql = """SELECT pid FROM pg_stat_activity
-            WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY state = 'idle', random()"""
+            WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY state =
+                'idle', random()"""
         row = connection.execute(sql).fetchone()
     assert row
     return int(row[0])

@@ -184,7 +184,10 @@ def test_a_port_in_use_is_told_in_a_sentence() -> None:
         port = other.getsockname()[1]
         result = command(folder, "serve", PORT=str(port))
         assert result.returncode == 1
-        message = f"Error: HOST, PORT: cannot listen on http://127.0.0.1:{port}: Address already in use.\n"
+        message = (
+            f"Error: HOST, PORT: cannot listen on http://127.0.0.1:{port}: Address already "
+            f"in use.\n"
+        )
         assert result.stdout == message
         assert list(folder.iterdir()) == []
 

@@ -91,7 +91,9 @@ def test_connections_that_come_while_a_gunicorn_of_your_own_stops_are_refused_or
 
 @contextmanager
 def gunicorn(script: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Run a gunicorn with the settings of a script, over a database that is not asked for anything."""
+    """Run a gunicorn with the settings of a script, over a database that is not asked for
+    anything.
+    """
     port = free_port()
     with new_folder() as folder:
         settings = {

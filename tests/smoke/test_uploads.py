@@ -47,7 +47,10 @@ def token(service: Service) -> str:
 def begun(service: Service, token: str, size: int) -> socket.socket:
     """Send the head of an upload that will have so many bytes, and return its connection."""
     connection = socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS)
-    head = f"POST /files HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: {size}\r\n"
+    head = (
+        f"POST /files HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: "
+        f"{size}\r\n"
+    )
     connection.sendall(
         f"{head}Content-Type: multipart/form-data; boundary=a-boundary\r\n\r\n".encode()
     )

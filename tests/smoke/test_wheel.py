@@ -94,7 +94,10 @@ def test_the_installed_command_tells_what_it_can_do_and_what_is_set(programs: Pa
 
 
 def test_the_installed_package_finds_its_statements(programs: Path) -> None:
-    source = "import cms, cms.database.statements as s; print(cms.__file__, s.statement('list_migrations'))"
+    source = (
+        "import cms, cms.database.statements as s; print(cms.__file__, "
+        "s.statement('list_migrations'))"
+    )
     result = run(programs / "python", "-c", source)
     assert result.startswith(str(programs.parent))
     assert "FROM system_migrations" in result

@@ -10,7 +10,8 @@ from tests.things import Stage
 
 TABLES = """
 CREATE TABLE books (
-    id integer PRIMARY KEY, title varchar(40), price numeric, weight double precision, out timestamptz, tags json,
+    id integer PRIMARY KEY, title varchar(40), price numeric, weight double precision, out
+    timestamptz, tags json,
     "a""b%" text
 );
 INSERT INTO books (id, title, price, out, tags) VALUES (1, 'Emma', 9.50, '1815-12-23', '["a"]');
@@ -128,7 +129,8 @@ READS: list[tuple[str, str, list[object]]] = [
         ["1", "a"],
     ),
     (
-        "fields=id&filter[_or][0][id]=1&filter[_or][1][_and][0][title]=a&filter[_or][1][_and][1][id]=2",
+        "fields=id&filter[_or][0][id]=1&filter[_or][1][_and][0][title]=a"
+        "&filter[_or][1][_and][1][id]=2",
         where('(t0."id" = $1::bigint OR (t0."title" = $2::text AND t0."id" = $3::bigint))'),
         ["1", "a", "2"],
     ),

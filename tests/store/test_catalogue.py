@@ -124,7 +124,8 @@ def test_a_table_of_any_name_appears_and_works(api: Client, behind: Run, name: s
     table = sql.Identifier(name).as_string()
     column = sql.Identifier(word).as_string()
     behind(
-        f"CREATE TABLE {table} (id serial PRIMARY KEY, {column} text, parent int REFERENCES {table})"
+        f"CREATE TABLE {table} (id serial PRIMARY KEY, {column} text, "
+        f"parent int REFERENCES {table})"
     )
     path = quote(name, safe="")
     assert api.get(f"/collections/{path}").data["collection"] == name
@@ -167,11 +168,20 @@ def test_columns_of_types_that_the_service_does_not_know_are_read_as_text(
 ) -> None:
     behind("CREATE TYPE mood AS ENUM ('good', 'bad')")
     behind(
-        "CREATE TABLE odd (id int PRIMARY KEY, a inet, b mood, c int[], d interval, e jsonb, f varchar, g char(3))"
+        "CREATE TABLE odd (id int PRIMARY KEY, a inet, b mood, c int[], d interval, e jsonb, "
+        "f varchar, g char(3))"
     )
     types = {name: field["type"] for name, field in fields(api, "odd").items()}
-    assert types == {"id": "integer", "a": "unknown", "b": "string", "c": "json", "d": "unknown", "e": "json",
-                     "f": "string", "g": "string"}  # fmt: skip
+    assert types == {
+        "id": "integer",
+        "a": "unknown",
+        "b": "string",
+        "c": "json",
+        "d": "unknown",
+        "e": "json",
+        "f": "string",
+        "g": "string",
+    }
     item = {
         "id": 1,
         "a": "10.0.0.1/8",
@@ -244,7 +254,8 @@ def test_what_was_said_of_a_thing_dropped_elsewhere_does_not_come_back_with_its_
 
 def test_a_table_with_a_key_of_two_columns_can_only_be_read(api: Client, behind: Run) -> None:
     behind(
-        "CREATE TABLE pairs (a int, b int, word text, PRIMARY KEY (a, b)); INSERT INTO pairs VALUES (1, 2, 'x')"
+        "CREATE TABLE pairs (a int, b int, word text, PRIMARY KEY (a, b)); "
+        "INSERT INTO pairs VALUES (1, 2, 'x')"
     )
     assert api.get("/items/pairs?filter[b]=2").data == [{"a": 1, "b": 2, "word": "x"}]
     assert not any(field["schema"]["is_primary_key"] for field in fields(api, "pairs").values())
@@ -276,7 +287,8 @@ def test_a_foreign_key_made_elsewhere_is_a_relation(api: Client, behind: Run) ->
     behind(
         """CREATE TABLE authors (id serial PRIMARY KEY);
         CREATE TABLE pairs (a int, b int, PRIMARY KEY (a, b));
-        CREATE TABLE articles (id serial PRIMARY KEY, author int REFERENCES authors ON DELETE CASCADE,
+        CREATE TABLE articles (id serial PRIMARY KEY,
+            author int REFERENCES authors ON DELETE CASCADE,
             a int, b int, FOREIGN KEY (a, b) REFERENCES pairs)"""
     )
     assert [record["field"] for record in api.get("/relations/articles").data] == ["author"]
@@ -296,7 +308,8 @@ def test_a_foreign_key_made_elsewhere_is_a_relation(api: Client, behind: Run) ->
 
 
 def test_system_collections_are_listed_and_readable_and_stay_as_they_are(api: Client) -> None:
-    documented = """activity collections fields files folders permissions roles users settings flows operations
+    documented = """activity collections fields files folders permissions roles users settings flows
+    operations
         dashboards panels"""
     listed = {record["collection"]: record for record in api.get("/collections").data}
     for name in (f"system_{word}" for word in documented.split()):
@@ -367,7 +380,8 @@ def test_a_foreign_key_from_or_to_another_schema_is_no_relation(
     api: Client, behind: Run, dsn: str
 ) -> None:
     behind(
-        """CREATE SCHEMA other; CREATE TABLE other.a (id int PRIMARY KEY); CREATE TABLE a (id int PRIMARY KEY);
+        """CREATE SCHEMA other; CREATE TABLE other.a (id int PRIMARY KEY);
+            CREATE TABLE a (id int PRIMARY KEY);
         CREATE TABLE b (id int PRIMARY KEY, x int CONSTRAINT same REFERENCES other.a);
         CREATE TABLE other.c (id int PRIMARY KEY, x int CONSTRAINT same REFERENCES a);
         CREATE TABLE c (id int PRIMARY KEY, x int CONSTRAINT same CHECK (x > 0))"""

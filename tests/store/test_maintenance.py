@@ -51,11 +51,13 @@ def make_month(connection: Connection, number: int) -> str:
 
 def write(connection: Connection, when: datetime) -> None:
     connection.execute(
-        "INSERT INTO system_activity (action, collection, item, timestamp) VALUES ('x', 'x', '1', %s)",
+        "INSERT INTO system_activity (action, collection, item, timestamp) VALUES ('x', 'x', '1', "
+        "%s)",
         [when],
     )
     connection.execute(
-        "INSERT INTO system_revisions (activity, collection, item, created) VALUES (1, 'x', '1', %s)",
+        "INSERT INTO system_revisions (activity, collection, item, created) VALUES (1, 'x', '1', "
+        "%s)",
         [when],
     )
 
@@ -101,12 +103,14 @@ def test_the_coming_months_are_made(connection: Connection, dsn: str) -> None:
 
 def test_what_has_expired_is_deleted(connection: Connection, dsn: str) -> None:
     connection.execute(
-        "INSERT INTO system_sessions (\"user\", token, expires) SELECT id, 'x', now() + n * interval '1 hour'"
+        "INSERT INTO system_sessions (\"user\", token, expires) SELECT id, 'x', "
+        "now() + n * interval '1 hour'"
         " FROM system_users CROSS JOIN (VALUES (-2), (-1), (1)) AS s (n)"
     )
     connection.execute(
         "INSERT INTO system_idempotency (caller, key, request, created)"
-        " VALUES ('a', 'old', 'x', now() - interval '25 hours'), ('a', 'new', 'x', now() - interval '23 hours')"
+        " VALUES ('a', 'old', 'x', now() - interval '25 hours'), ('a', 'new', 'x', "
+        "now() - interval '23 hours')"
     )
     assert run_maintenance(dsn, retention=None, access_life=LIFE) == MaintenanceReport(
         0, deleted_sessions=2, deleted_answers=1

@@ -20,7 +20,8 @@ CATALOGUES = {
            AND relkind IN ('r', 'p', 'v', 'm', 'S')
     """,
     "columns": """
-        SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity,
+        SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+            a.attidentity,
                a.attgenerated, pg_get_expr(d.adbin, d.adrelid)
           FROM pg_class AS c
           JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped

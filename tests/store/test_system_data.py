@@ -29,7 +29,8 @@ def columns_of(connection: Connection) -> set[tuple[Any, ...]]:
     return set(
         rows(
             connection,
-            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()",
+            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = "
+            "current_schema()",
         )
     )
 
@@ -110,7 +111,10 @@ def test_every_column_that_the_service_fills_in_is_marked(migrated: Connection) 
 
 
 def test_every_check_says_what_it_takes(migrated: Connection) -> None:
-    named = "SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid::regclass::text LIKE 'system_%'"
+    named = (
+        "SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid::regclass::text "
+        "LIKE 'system_%'"
+    )
     assert {name for (name,) in migrated.execute(named)} == {
         name for table in SYSTEM_TABLES.values() for name in table.check_rules
     }

@@ -17,7 +17,8 @@ INSERT INTO system_roles (id, name) VALUES
     ('00000000-0000-0000-0000-000000000001', 'Editors'),
     ('00000000-0000-0000-0000-000000000002', 'Readers');
 INSERT INTO system_users (id, email, role) VALUES
-    ('00000000-0000-0000-0000-00000000000a', 'Ada@example.com', '00000000-0000-0000-0000-000000000001'),
+    ('00000000-0000-0000-0000-00000000000a', 'Ada@example.com',
+    '00000000-0000-0000-0000-000000000001'),
     ('00000000-0000-0000-0000-00000000000b', 'bob@example.com', NULL);
 INSERT INTO system_permissions (role, collection, action) VALUES
     ('00000000-0000-0000-0000-000000000001', 'articles', 'read'),
@@ -26,16 +27,19 @@ INSERT INTO system_folders (id, name, parent) VALUES
     ('00000000-0000-0000-0000-0000000000f1', 'outer', NULL),
     ('00000000-0000-0000-0000-0000000000f2', 'inner', '00000000-0000-0000-0000-0000000000f1');
 INSERT INTO system_files (id, storage, filename_download, folder, uploaded_by) VALUES
-    ('00000000-0000-0000-0000-0000000000c1', 'local', 'a.png', NULL, '00000000-0000-0000-0000-00000000000a');
+    ('00000000-0000-0000-0000-0000000000c1', 'local', 'a.png', NULL,
+    '00000000-0000-0000-0000-00000000000a');
 INSERT INTO system_shares (id, collection, item, user_created) VALUES
-    ('00000000-0000-0000-0000-0000000000d1', 'articles', '1', '00000000-0000-0000-0000-00000000000a');
+    ('00000000-0000-0000-0000-0000000000d1', 'articles', '1',
+    '00000000-0000-0000-0000-00000000000a');
 INSERT INTO system_sessions ("user", share, token, expires) VALUES
     ('00000000-0000-0000-0000-00000000000a', NULL, 'digest', now()),
     (NULL, '00000000-0000-0000-0000-0000000000d1', 'digest', now());
 INSERT INTO system_activity (action, "user", collection, item) VALUES
     ('login', '00000000-0000-0000-0000-00000000000a', 'system_users', 'a');
 INSERT INTO system_dashboards (id, name) VALUES ('00000000-0000-0000-0000-0000000000e1', 'Sales');
-INSERT INTO system_panels (dashboard, type) VALUES ('00000000-0000-0000-0000-0000000000e1', 'metric');
+INSERT INTO system_panels (dashboard, type) VALUES ('00000000-0000-0000-0000-0000000000e1',
+    'metric');
 INSERT INTO system_flows (id, name) VALUES ('00000000-0000-0000-0000-0000000000b1', 'Welcome');
 INSERT INTO system_operations (id, flow, key, type) VALUES
     ('00000000-0000-0000-0000-0000000000b2', '00000000-0000-0000-0000-0000000000b1', 'one', 'log');
@@ -180,7 +184,8 @@ def test_the_counters_cannot_be_removed(migrated: Connection, statement: str) ->
 def test_settings_start_with_the_defaults_of_the_specification(migrated: Connection) -> None:
     assert rows(
         migrated,
-        "SELECT project_name, auth_login_attempts, storage_asset_transform, public_registration FROM system_settings",
+        "SELECT project_name, auth_login_attempts, storage_asset_transform, "
+        "public_registration FROM system_settings",
     ) == [("CMS", 25, "all", False)]
 
 
@@ -206,7 +211,8 @@ def test_what_happens_now_lands_in_the_partition_of_its_month(migrated: Connecti
     now = datetime.now(UTC)
     write_activity(migrated, now)
     migrated.execute(
-        "INSERT INTO system_revisions (activity, collection, item, created) VALUES (1, 'x', '1', %s)",
+        "INSERT INTO system_revisions (activity, collection, item, created) VALUES (1, 'x', '1', "
+        "%s)",
         [now],
     )
     assert column_names(migrated) == [f"system_activity_{now:%Y_%m}"]
@@ -297,12 +303,14 @@ REFUSED = {
     "system_permissions_action_check": "UPDATE system_permissions SET action = 'drop'",
     "system_flows_status_check": "UPDATE system_flows SET status = 'x'",
     "system_flows_trigger_check": "UPDATE system_flows SET trigger = 'x'",
-    "system_settings_auth_login_attempts_check": "UPDATE system_settings SET auth_login_attempts = 0",
+    "system_settings_auth_login_attempts_check": "UPDATE system_settings SET auth_login_attempts = "
+    "0",
     "system_settings_storage_asset_transform_check": (
         "UPDATE system_settings SET storage_asset_transform = 'x'"
     ),
     "system_files_focal_point_x_check": "UPDATE system_files SET focal_point_x = 1.1",
-    "system_relations_one_deselect_action_check": "UPDATE system_relations SET one_deselect_action = 'x'",
+    "system_relations_one_deselect_action_check": "UPDATE system_relations SET one_deselect_action "
+    "= 'x'",
     "system_collections_collapse_check": "UPDATE system_collections SET collapse = 'x'",
     "system_fields_collection_field_key": (
         "INSERT INTO system_fields (collection, field) VALUES ('articles', 'title')"
@@ -310,7 +318,8 @@ REFUSED = {
     "system_relations_many_key": (
         "INSERT INTO system_relations (many_collection, many_field) VALUES ('articles', 'author')"
     ),
-    "system_sessions_holder_check": "INSERT INTO system_sessions (token, expires) VALUES ('digest', now())",
+    "system_sessions_holder_check": "INSERT INTO system_sessions (token, "
+    "expires) VALUES ('digest', now())",
 }
 
 
@@ -374,7 +383,8 @@ def test_every_foreign_key_is_served_by_an_index(migrated: Connection) -> None:
            AND conrelid <> 'system_settings'::regclass  -- one row
            AND conname NOT LIKE 'procrastinate%'  -- the queue's own
            AND NOT EXISTS (
-               SELECT FROM pg_index WHERE indrelid = conrelid AND indkey[0] = conkey[1] AND indpred IS NULL
+               SELECT FROM pg_index WHERE indrelid = conrelid AND indkey[0] = conkey[1] AND indpred
+                   IS NULL
            )
         """,
     )

@@ -134,7 +134,9 @@ def test_a_statement_that_fails_stays_prepared_and_is_not_prepared_again(
 
 
 def test_what_fails_while_statements_are_given_up_is_told_as_it_is(database: Database) -> None:
-    """Where a transaction has failed nothing is prepared, nor given up; the next one starts over."""
+    """Where a transaction has failed nothing is prepared, nor given up; the next one starts
+    over.
+    """
     with pytest.raises(UnexpectedError, match="aborted"), database.transaction() as transaction:
         fail_and_go_on(database, transaction)
     assert database.fetch_primary("SELECT 1") == [(1,)]

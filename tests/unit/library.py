@@ -1,4 +1,6 @@
-"""A small catalogue for tests without a database: books with an author, pages, and a topic of any kind."""
+"""A small catalogue for tests without a database: books with an author, pages, and a topic of any
+kind.
+"""
 
 from __future__ import annotations
 

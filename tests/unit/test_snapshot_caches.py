@@ -62,7 +62,11 @@ def test_many_threads_leave_it_within_its_bounds(kept: Snapshot) -> None:
         for _ in range(3_000):
             number = random.randrange(200)
             text = "x" * (number * 5)
-            assert kept.statements.setdefault_with(query(number), lambda: of(text)).text == text  # noqa: B023
+            statement = kept.statements.setdefault_with(
+                query(number),
+                lambda: of(text),  # noqa: B023
+            )
+            assert statement.text == text
             assert len(kept.statements) <= 100
 
     with ThreadPoolExecutor(8) as pool:

@@ -4,7 +4,7 @@ alone, and what depends on a condition.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -69,7 +69,7 @@ def failed(
     problems = failures(resolved(rule, collection), values, context)
     assert all(problem.code == "FAILED_VALIDATION" for problem in problems)
     return [
-        (".".join(problem.extensions["path"]), problem.extensions["type"])  # type: ignore[arg-type,misc]
+        (".".join(cast(Any, problem.extensions["path"])), cast(str, problem.extensions["type"]))
         for problem in problems
     ]
 

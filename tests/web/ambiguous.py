@@ -34,8 +34,14 @@ def many(number: int) -> bytes:
     return GET + b"".join(b"A%d: b\r\n" % index for index in range(number)) + b"\r\n"
 
 
-UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"
-WEBSOCKET = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\nSec-WebSocket-Version: 13\r\n"
+UPGRADE = (
+    b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: "
+    b"AAMAAABkAARAAAAAAAIAAAAA\r\n"
+)
+WEBSOCKET = (
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: "
+    b"eA==\r\nSec-WebSocket-Version: 13\r\n"
+)
 
 AMBIGUOUS = (
     # Where a body ends

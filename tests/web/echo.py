@@ -29,7 +29,9 @@ CHUNK = 65_536
 
 
 def app(environ: Environ, start: Start) -> Iterable[bytes]:
-    """WireAnswer by the path: `/stream`, `/broken`, `/sleep`, `/spin`, `/file`, or the request as JSON."""
+    """Answer by the path: `/stream`, `/broken`, `/sleep`, `/spin`, `/file`, or the request as
+    JSON.
+    """
     parameters = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
     match environ["PATH_INFO"]:
         case "/stream":

@@ -1,4 +1,6 @@
-"""What the web server listens on besides plain TCP: TLS by gunicorn's settings, and unix sockets."""
+"""What the web server listens on besides plain TCP: TLS by gunicorn's settings, and unix
+sockets.
+"""
 
 from __future__ import annotations
 

@@ -44,8 +44,11 @@ class Wire:
         self.socket.sendall(data)
 
     def answer(self, method: str = "GET") -> WireAnswer:
-        """Read one answer; raises `http.client.HTTPException` or `OSError` where it is not whole."""
-        response = HTTPResponse(self._file, method=method)  # type: ignore[arg-type]  # all that it asks for is a file
+        """Read one answer; raises `http.client.HTTPException` or `OSError` where it is not
+        whole.
+        """
+        # All that it asks of a socket is its file.
+        response = HTTPResponse(self._file, method=method)  # type: ignore[arg-type]
         response.begin()
         body = response.read()
         return WireAnswer(
