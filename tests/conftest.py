@@ -27,7 +27,7 @@ from tests.databases import drop_database
 from tests.examples import register_profiles
 from tests.files.forms import FileService, file_service
 from tests.memory import use_memory
-from tests.people import quick_hashes
+from tests.people import Outbox, outbox, quick_hashes
 from tests.queues import QueueDatabase, queue_database
 from tests.things import Stage, staged
 
@@ -231,6 +231,13 @@ def files(
     """One application with storage locations for all tests of a module."""
     with file_service(settings, tmp_path_factory.mktemp("files"), make_database, template) as files:
         yield files
+
+
+@pytest.fixture
+def mails() -> Iterator[Outbox]:
+    """The mails that are written while the test runs; none is sent."""
+    with outbox() as mails:
+        yield mails
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""The tests' temporary folder: in memory where it has room, for a database
-is hundreds of small files each time.
+"""The tests' temporary folder, in memory where that has room: a database is hundreds of small
+files each time. And how much memory a process takes.
 """
 
 from __future__ import annotations
@@ -7,6 +7,8 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+
+import psutil
 
 SHARED_MEMORY = Path("/dev/shm")
 ROOM_BYTES = 4 * 2**30
@@ -18,6 +20,12 @@ def use_memory() -> None:
     """
     if "TMPDIR" not in os.environ and _fits(SHARED_MEMORY):
         os.environ["TMPDIR"] = tempfile.tempdir = str(SHARED_MEMORY)
+
+
+def resident_bytes() -> int:
+    """Return the memory of this process: Python's, and what the driver's library holds."""
+    size: int = psutil.Process().memory_info().rss
+    return size
 
 
 def _fits(folder: Path) -> bool:

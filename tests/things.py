@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
@@ -165,6 +165,28 @@ def table(api: Client, *fields: Json, **meta: object) -> Table:
     answer = api.post("/collections", body)
     assert answer.status == 200, answer.text
     return Table(api, name)
+
+
+def make_collections(
+    admin: Client,
+    collections: Mapping[str, Sequence[Json]],
+    relations: Iterable[tuple[str, str, str | None, Json]],
+) -> None:
+    """Make collections of these fields, and relations: collection, field, target and `meta`."""
+    for name, fields in collections.items():
+        body = {"collection": name, "schema": {}, "fields": fields}
+        answer = admin.post("/collections", body)
+        assert answer.status == 200, answer
+    for collection, name, target, meta in relations:
+        relation = {"collection": collection, "field": name, "related_collection": target}
+        answer = admin.post("/relations", {**relation, "meta": meta})
+        assert answer.status == 200, answer
+
+
+def aliases_of_text(number: int) -> str:
+    """Return parameters that ask for the field `text` under many names."""
+    names = [f"t{n}" for n in range(number)]
+    return "fields=" + ",".join(names) + "".join(f"&alias[{name}]=text" for name in names)
 
 
 def at(path: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from cms.database.connections import Transaction
 from cms.schema.system import ENDPOINTS
 from tests.client import Client
-from tests.things import Json, field
+from tests.things import Json, field, make_collections
 
 COLLECTIONS = {
     "people": [
@@ -60,19 +60,7 @@ RELATIONS: list[tuple[str, str, str | None, Json]] = [
 
 
 def make_relations(admin: Client) -> None:
-    for name, fields in COLLECTIONS.items():
-        assert (
-            admin.post("/collections", {"collection": name, "schema": {}, "fields": fields}).status
-            == 200
-        )
-    for collection, name, related, meta in RELATIONS:
-        body = {
-            "collection": collection,
-            "field": name,
-            "related_collection": related,
-            "meta": meta,
-        }
-        assert admin.post("/relations", body).status == 200
+    make_collections(admin, COLLECTIONS, RELATIONS)
 
 
 def item(admin: Client, path: str, fields: str) -> Any:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg
-import pytest
 
 from cms.auth import accounts
 from tests.members import new_role
-from tests.people import PASSWORD, Outbox, login, of_user, outbox, person
+from tests.people import PASSWORD, Outbox, login, of_user, person
 from tests.things import Json, Stage
-
-
-@pytest.fixture
-def mails() -> Iterator[Outbox]:
-    with outbox() as mails:
-        yield mails
 
 
 def history_of(stage: Stage, email: str) -> list[Json]:

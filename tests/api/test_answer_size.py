@@ -16,7 +16,7 @@ from cms.database.connections import Row
 from cms.database.wire import Chunking, Wire
 from tests.api.nesting import make_relations
 from tests.client import Answer, Client
-from tests.things import Stage, Table, field, table
+from tests.things import Stage, Table, aliases_of_text, field, table
 
 LIMIT = 100_000
 
@@ -53,12 +53,6 @@ def is_too_large(answer: Answer) -> bool:
     return bool(fault["limit"] == LIMIT)
 
 
-def copies(number: int) -> str:
-    """Return parameters that ask for one field under many names."""
-    names = [f"t{n}" for n in range(number)]
-    return "fields=" + ",".join(names) + "".join(f"&alias[{name}]=text" for name in names)
-
-
 @pytest.mark.release
 def test_a_list_may_be_so_large_and_no_larger(notes: Table) -> None:
     assert len(notes.get(fields="title,text").data) == 10
@@ -67,7 +61,7 @@ def test_a_list_may_be_so_large_and_no_larger(notes: Table) -> None:
         "fields=title,text,any",
         "fields=*&limit=-1",
         "fields=any,text&sort=-title&search=1",
-        copies(10),
+        aliases_of_text(10),
     ):
         if "search" in query:
             assert notes.read(query).status == 200
@@ -78,8 +72,8 @@ def test_a_list_may_be_so_large_and_no_larger(notes: Table) -> None:
 
 
 def test_one_item_may_be_so_large_and_no_larger(notes: Table) -> None:
-    assert len(notes.api.get(f"{notes.path}/1?{copies(10)}").data) == 10
-    assert is_too_large(notes.api.get(f"{notes.path}/1?{copies(12)}"))
+    assert len(notes.api.get(f"{notes.path}/1?{aliases_of_text(10)}").data) == 10
+    assert is_too_large(notes.api.get(f"{notes.path}/1?{aliases_of_text(12)}"))
 
 
 def test_many_short_rows_are_too_large_together(admin: Client, stage: Stage) -> None:
@@ -115,7 +109,7 @@ def test_exports_are_as_large_as_they_are(notes: Table) -> None:
 
 def test_a_write_whose_answer_would_be_too_large_is_not_done(notes: Table) -> None:
     before = notes.column("title", "fields=title&sort=id")
-    large = copies(12)
+    large = aliases_of_text(12)
     assert is_too_large(notes.api.patch(f"{notes.path}/1?{large}", {"title": "changed"}))
     assert is_too_large(
         notes.api.patch(f"{notes.path}?fields=*", {"query": {}, "data": {"title": "changed"}})

@@ -113,7 +113,6 @@ def test_a_refused_write_uses_up_no_keys(stage: Stage, things: Table) -> None:
     assert writer.post(things.path, {"name": "a"}).data["id"] < 2**30
 
 
-@pytest.mark.release
 @pytest.mark.parametrize(
     ("definition", "key", "following"),
     [

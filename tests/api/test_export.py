@@ -8,7 +8,6 @@ import json
 from dataclasses import replace
 from xml.etree import ElementTree
 
-import psutil
 import pytest
 
 from cms.config import Config
@@ -17,6 +16,7 @@ from cms.items.transfer.export import export
 from cms.store.identity import Identity
 from cms.store.store import Store
 from tests.client import Client
+from tests.memory import resident_bytes
 from tests.things import Stage, Table, field, table
 
 
@@ -176,22 +176,14 @@ def test_a_large_export_takes_no_more_memory_than_a_batch(stage: Stage, settings
     )
     store = Store(replace(settings, database_url=stage.dsn))
     identity = Identity(user=stage.admin.get("/users/me").data["id"])
-    before = resident()
+    before = resident_bytes()
     exported = export(store, identity, ReadRequest("many", "limit=-1"), file_format="jsonl")
     lines = size = peak = 0
     for chunk in exported.chunks:
         lines += chunk.count(b"\n")
         size += len(chunk)
-        peak = max(peak, resident())
+        peak = max(peak, resident_bytes())
     store.close()
     assert lines == 1_000_000
     assert size > 170_000_000
     assert peak - before < 20_000_000
-
-
-def resident() -> int:
-    """Return the memory of this process: Python's and, beside it, what the driver's library
-    holds.
-    """
-    size: int = psutil.Process().memory_info().rss
-    return size

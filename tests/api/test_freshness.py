@@ -15,8 +15,6 @@ from cms.database.connections import Database, Transaction
 from cms.database.statements import statement
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 
-pytestmark = pytest.mark.release
-
 TABLE = {"collection": "things", "schema": {}, "fields": [{"field": "name", "type": "string"}]}
 
 
@@ -137,6 +135,7 @@ def test_a_column_dropped_behind_the_services_back_is_found_by_the_statement_tha
     assert api.get("/items/things").data == [{"id": 1}]
 
 
+@pytest.mark.release
 def test_a_change_of_structure_leaves_no_statement_of_the_one_before(
     make_client: Callable[..., Client], admin_token: str
 ) -> None:
@@ -183,6 +182,7 @@ CHANGES_OF_RIGHTS: dict[str, Callable[[Client, str, int], Answer]] = {
 }
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("named", CHANGES_OF_RIGHTS)
 def test_changes_of_rights_at_once_take_turns(
     api: Client, other: Client, named: str, monkeypatch: pytest.MonkeyPatch

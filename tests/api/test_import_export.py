@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-import psutil
 import pytest
 
 from cms.config import Config
@@ -18,6 +17,7 @@ from cms.store.identity import Identity
 from cms.store.store import Store
 from tests.api.test_import import send
 from tests.client import Client
+from tests.memory import resident_bytes
 from tests.things import Json, Stage, Table, field, table
 
 FIELDS = [
@@ -148,7 +148,7 @@ class Memory:
     """The memory of this process: before, and the most that it had since."""
 
     def __init__(self) -> None:
-        self.before = self.peak = resident()
+        self.before = self.peak = resident_bytes()
 
 
 @contextmanager
@@ -158,15 +158,10 @@ def watched() -> Iterator[Memory]:
 
     def watch() -> None:
         while not done.wait(0.02):
-            memory.peak = max(memory.peak, resident())
+            memory.peak = max(memory.peak, resident_bytes())
 
     thread = threading.Thread(target=watch)
     thread.start()
     yield memory
     done.set()
     thread.join()
-
-
-def resident() -> int:
-    size: int = psutil.Process().memory_info().rss
-    return size

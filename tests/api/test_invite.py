@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.client import Answer, Client
 from tests.members import may, member, new_role
-from tests.people import Outbox, login, of_user, outbox, outcome, person
+from tests.people import Outbox, login, of_user, outcome, person
 from tests.things import Stage
 
 INVITE = "/users/invite"
 ACCEPT = "/users/invite/accept"
 CHOSEN = "my own words"
-
-
-@pytest.fixture
-def mails() -> Iterator[Outbox]:
-    with outbox() as mails:
-        yield mails
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ WAITING = (
 
 
 @pytest.fixture
-def things(api: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
+def large(api: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
     """The administrator's client, with a collection "things" of two fields that counts as large."""
     fields = [{"field": name, "type": "string"} for name in "ab"]
     assert (
@@ -52,7 +52,7 @@ def things(api: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
     ],
 )
 def test_a_build_that_fails_in_any_way_says_so_and_leaves_only_the_change(
-    things: Client, dsn: str, code: str, path: str, body: dict[str, Any]
+    large: Client, dsn: str, code: str, path: str, body: dict[str, Any]
 ) -> None:
     with psycopg.connect(dsn) as connection:
         connection.execute(BUILDS_FAIL.format(code=code).replace("%%", "%").encode())
@@ -61,12 +61,12 @@ def test_a_build_that_fails_in_any_way_says_so_and_leaves_only_the_change(
             "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'others'::regclass"
         )
         before = connection.execute("SELECT structure FROM system_version").fetchone()
-    answer = things.patch(path, body)
+    answer = large.patch(path, body)
     assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
     assert answer.errors[0]["reason"].startswith(
         "The change is made, but the index of things.a could not be built"
     )
-    assert things.get(path).data["schema"]["comment"] == "done"
+    assert large.get(path).data["schema"]["comment"] == "done"
     with psycopg.connect(dsn) as connection:
         assert connection.execute(INVALID).fetchone() == (["others"],)
         after = connection.execute("SELECT structure FROM system_version").fetchone()
@@ -77,21 +77,21 @@ def test_a_build_that_fails_in_any_way_says_so_and_leaves_only_the_change(
     )  # the change was made once: its own move, and those of its record
 
 
-def test_the_history_has_the_index_as_the_answer_has(things: Client) -> None:
-    changed = things.patch("/fields/things/a", {"schema": {"is_indexed": True}}).data
-    record = things.post(
+def test_the_history_has_the_index_as_the_answer_has(large: Client) -> None:
+    changed = large.patch("/fields/things/a", {"schema": {"is_indexed": True}}).data
+    record = large.post(
         "/fields/things", {"field": "c", "type": "string", "schema": {"is_indexed": True}}
     ).data
-    things.post("/fields/things", {"field": "up", "type": "integer"})
+    large.post("/fields/things", {"field": "up", "type": "integer"})
     body = {"collection": "things", "field": "up", "related_collection": "things"}
-    assert things.post("/relations", body).status == 200
+    assert large.post("/relations", body).status == 200
     params = {
         "filter[collection]": "system_fields",
         "sort": "-id",
         "fields": "item,data,delta",
         "limit": 4,
     }
-    pointing, _, new, update = things.get("/revisions", **params).data
+    pointing, _, new, update = large.get("/revisions", **params).data
     assert (update["item"], update["data"], update["delta"]) == (
         "things.a",
         changed,
@@ -99,11 +99,11 @@ def test_the_history_has_the_index_as_the_answer_has(things: Client) -> None:
     )
     assert (new["item"], new["data"]) == ("things.c", record)
     assert (pointing["item"], pointing["delta"]["schema"]["is_indexed"]) == ("things.up", True)
-    assert things.patch("/fields/things/a", {"schema": {"comment": "x"}}).status == 200
-    assert things.get("/revisions", **params).data[0]["delta"] == {"schema": {"comment": "x"}}
+    assert large.patch("/fields/things/a", {"schema": {"comment": "x"}}).status == 200
+    assert large.get("/revisions", **params).data[0]["delta"] == {"schema": {"comment": "x"}}
 
 
-def test_builds_on_one_table_take_turns_and_all_succeed(things: Client, dsn: str) -> None:
+def test_builds_on_one_table_take_turns_and_all_succeed(large: Client, dsn: str) -> None:
     with (
         ThreadPoolExecutor(2) as pool,
         psycopg.connect(dsn) as writer,
@@ -115,16 +115,14 @@ def test_builds_on_one_table_take_turns_and_all_succeed(things: Client, dsn: str
         answers = []
         for number, name in enumerate("ab", start=1):
             answers.append(
-                pool.submit(
-                    things.patch, f"/fields/things/{name}", {"schema": {"is_indexed": True}}
-                )
+                pool.submit(large.patch, f"/fields/things/{name}", {"schema": {"is_indexed": True}})
             )
             until = time.monotonic() + 5
             while watcher.execute(WAITING).fetchone() != (number + 1,) and time.monotonic() < until:
                 time.sleep(0.01)
         writer.commit()
         assert [answer.result().status for answer in answers] == [200, 200]
-    assert [things.get(f"/fields/things/{name}").data["schema"]["is_indexed"] for name in "ab"] == [
+    assert [large.get(f"/fields/things/{name}").data["schema"]["is_indexed"] for name in "ab"] == [
         True,
         True,
     ]

@@ -15,7 +15,7 @@ from tests.client import Client
 
 
 @pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def checking_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look with every request, not once a minute."""
     monkeypatch.setattr(foreign_changes, "CHECK_SECONDS", 0.0)
     monkeypatch.setattr(foreign_changes, "RETRY_SECONDS", 0.0)
@@ -54,7 +54,7 @@ GOES = [
 ]
 
 
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("checking_always")
 @pytest.mark.parametrize(("change", "path"), [*APPEARS, *GOES])
 def test_a_change_is_there_for_every_process_with_one_load(
     processes: tuple[Client, Client], dsn: str, change: str, path: str
@@ -69,7 +69,7 @@ def test_a_change_is_there_for_every_process_with_one_load(
     assert counter(dsn) == moved + 1
 
 
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("checking_always")
 @pytest.mark.parametrize(
     ("change", "path", "value"),
     [
@@ -91,7 +91,7 @@ def test_a_change_of_a_column_is_there(
     assert api.get("/fields/made/word").data["schema"][path] == value
 
 
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("checking_always")
 def test_a_process_that_reads_from_a_replica_finds_them_too(
     make_client: Callable[..., Client], dsn: str, admin_token: str
 ) -> None:
@@ -105,7 +105,7 @@ def test_a_process_that_reads_from_a_replica_finds_them_too(
         assert counter(dsn) == before + 1
 
 
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("checking_always")
 def test_what_changes_no_structure_moves_no_counter(api: Client, dsn: str) -> None:
     run(dsn, "CREATE TABLE made (id serial PRIMARY KEY, word text)")
     assert api.get("/collections/made").status == 200
@@ -123,7 +123,7 @@ def test_what_changes_no_structure_moves_no_counter(api: Client, dsn: str) -> No
         assert counter(dsn) == before, statement
 
 
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("checking_always")
 def test_changes_that_the_service_makes_are_loaded_once(
     processes: tuple[Client, Client], dsn: str
 ) -> None:
@@ -140,7 +140,7 @@ def test_changes_that_the_service_makes_are_loaded_once(
     assert counter(dsn) == moved
 
 
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("checking_always")
 def test_a_look_waits_for_nobody_who_changes_the_structure(api: Client, dsn: str) -> None:
     assert api.get("/collections/made").status == 404
     with psycopg.connect(dsn) as connection:
@@ -164,7 +164,7 @@ def test_nobody_looks_more_than_once_a_minute(
     assert api.get("/collections/made").status == 200
 
 
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("checking_always")
 def test_foreign_keys_of_tables_that_are_no_collections_are_seen(api: Client, dsn: str) -> None:
     run(
         dsn,

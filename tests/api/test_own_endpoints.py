@@ -18,7 +18,7 @@ NAMES = (*sorted(SYSTEM_COLLECTIONS), "system_sessions", "system_nowhere", "syst
 
 
 @pytest.fixture(scope="module")
-def mighty(stage: Stage) -> Client:
+def unrestricted(stage: Stage) -> Client:
     actions = ("read", "create", "update", "delete", "share")
     return member(
         stage,
@@ -74,9 +74,9 @@ def operations(name: str) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_path_of_items_reaches_a_system_collection(
-    stage: Stage, mighty: Client, name: str
+    stage: Stage, unrestricted: Client, name: str
 ) -> None:
-    for caller in (mighty, stage.anonymous):
+    for caller in (unrestricted, stage.anonymous):
         for answer in calls(caller, name):
             assert answer.status == 403, answer
             assert not answer.text or [(one["code"], one["message"]) for one in answer.errors] == [
@@ -97,9 +97,9 @@ def test_administrators_are_told_why(stage: Stage, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["system_users", "system_settings", "system_nowhere"])
-def test_no_operation_of_a_batch_does(stage: Stage, mighty: Client, name: str) -> None:
+def test_no_operation_of_a_batch_does(stage: Stage, unrestricted: Client, name: str) -> None:
     for operation in operations(name):
-        answer = mighty.post("/batch", {"operations": [operation]})
+        answer = unrestricted.post("/batch", {"operations": [operation]})
         assert (answer.status, [(one["code"], one["message"]) for one in answer.errors]) == (
             403,
             [("FORBIDDEN", HIDDEN)],
@@ -118,10 +118,10 @@ def test_a_preflight_and_the_list_of_methods_name_no_collection(stage: Stage) ->
     assert stage.anonymous.send("OPTIONS", "/items/system_users").status == 200
 
 
-def test_own_endpoints_stay(stage: Stage, mighty: Client) -> None:
+def test_own_endpoints_stay(stage: Stage, unrestricted: Client) -> None:
     for path in ENDPOINTS.values():
         assert stage.admin.get(path).status == 200
-        assert mighty.get(path).status == 200
+        assert unrestricted.get(path).status == 200
 
 
 def test_an_explanation_takes_the_paths_that_a_read_has(stage: Stage) -> None:

@@ -14,19 +14,13 @@ from cms.app import create_app
 from cms.auth.tokens import link_token
 from cms.config import Config
 from tests.client import Answer, Client
-from tests.people import PASSWORD, Outbox, login, of_user, outbox, outcome, person
+from tests.people import PASSWORD, Outbox, login, of_user, outcome, person
 from tests.things import Stage
 
 NEW = "battery staple"
 REQUEST = "/auth/password/request"
 RESET = "/auth/password/reset"
 APP = "https://app.example/new-password"
-
-
-@pytest.fixture
-def mails() -> Iterator[Outbox]:
-    with outbox() as mails:
-        yield mails
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -11,17 +10,11 @@ import pytest
 from cms import passwords
 from tests.client import Answer
 from tests.members import new_role
-from tests.people import PASSWORD, Outbox, login, of_user, outbox, outcome, person
+from tests.people import PASSWORD, Outbox, login, of_user, outcome, person
 from tests.things import Stage
 
 REGISTER = "/users/register"
 VERIFY = "/users/register/verify-email"
-
-
-@pytest.fixture
-def mails() -> Iterator[Outbox]:
-    with outbox() as mails:
-        yield mails
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.client import Answer, Client
 from tests.sql.compiler import assert_one_statement
-from tests.things import Stage, at, field
+from tests.things import Stage, at, field, make_collections
 
 COLLECTIONS = {
     "authors": [field("name", "string"), field("boss", "integer"), field("user", "uuid")],
@@ -69,21 +69,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def content(stage: Stage) -> None:
-    for name, fields in COLLECTIONS.items():
-        assert (
-            stage.admin.post(
-                "/collections", {"collection": name, "schema": {}, "fields": fields}
-            ).status
-            == 200
-        )
-    for collection, name, related, meta in RELATIONS:
-        body = {
-            "collection": collection,
-            "field": name,
-            "related_collection": related,
-            "meta": meta,
-        }
-        assert stage.admin.post("/relations", body).status == 200
+    make_collections(stage.admin, COLLECTIONS, RELATIONS)
     for name, rows in ROWS.items():
         assert stage.admin.post(f"/items/{name}", rows).status == 200
     stage.execute(

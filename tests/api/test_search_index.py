@@ -9,8 +9,6 @@ from tests.client import Client
 from tests.sql.compiler import counted
 from tests.things import Stage, Table, field, table
 
-pytestmark = pytest.mark.release
-
 SEARCH_INDEXES = (
     "SELECT count(*) FROM pg_indexes WHERE tablename = '{}' AND indexdef LIKE '%system_fold%'"
 )
@@ -58,6 +56,7 @@ def test_indexes_come_and_go_with_what_is_asked(stage: Stage, admin: Client) -> 
     assert indexes_of(stage, things) == 0
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("large_bytes", [indexes.LARGE_BYTES, 0])
 def test_a_search_is_served_by_the_indexes(
     stage: Stage, admin: Client, monkeypatch: pytest.MonkeyPatch, large_bytes: int

@@ -408,6 +408,6 @@ def test_a_slow_statement_is_stopped_and_answered_503(
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("CREATE VIEW slow AS SELECT 1 AS id, pg_sleep(5)::text AS nap")
     api.post("/utils/cache/clear")
-    hurried = make_client(db_statement_timeout=replace(config).db_statement_timeout / 300)
-    answer = Client(hurried.app, api._token).get("/items/slow")
+    short_timeout = make_client(db_statement_timeout=replace(config).db_statement_timeout / 300)
+    answer = Client(short_timeout.app, api._token).get("/items/slow")
     assert (answer.status, answer.errors[0]["service"]) == (503, "database")

@@ -157,10 +157,10 @@ def world_of(
     """
     present = (row for items in rows.values() for row in items)
     keys = [str(row[KEY]) for row in (*present, *former)]
-    return peopled(World(shape, {}, *dialect(connection, [*shape, *keys])), rows)
+    return with_rows(World(shape, {}, *dialect(connection, [*shape, *keys])), rows)
 
 
-def peopled(world: World, rows: Mapping[str, list[Row]]) -> World:
+def with_rows(world: World, rows: Mapping[str, list[Row]]) -> World:
     """Return a world with these rows instead of its own, in the order of their keys."""
     typed = {
         name: [_typed(world.shape[name], row) for row in items] for name, items in rows.items()

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.model.build import peopled
+from tests.model.build import with_rows
 from tests.model.generate import Json, filters
 from tests.model.pools import ROWS, UUIDS
 from tests.model.rights import ReadGrant, Role, sees, visible_shape, visible_world
@@ -265,6 +265,6 @@ def unseen(
         other = [] if column is None else [{**row, column: value}]
         then = {**now, name: [*now[name][:row_index], *other, *now[name][row_index + 1 :]]}
         # Told apart as they are shown: 1.5 and 1.50 are equal, but not the same.
-        if repr(visible_world(peopled(world, then), role).rows) == repr(before):
+        if repr(visible_world(with_rows(world, then), role).rows) == repr(before):
             now = then
     return now

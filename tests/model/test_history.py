@@ -8,7 +8,6 @@ prints what repeats it, as in test_reads.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from random import Random
@@ -21,13 +20,12 @@ from hypothesis import strategies as st
 
 from tests.client import Client
 from tests.examples import example_count
-from tests.members import member_of, new_role
 from tests.model import test_reads as reads
 from tests.model.build import make_shape, world_of
 from tests.model.generate import all_rows
 from tests.model.pools import ROWS
 from tests.model.rights import ReadGrant, Role
-from tests.model.rights_generate import FIRST_NAME, PARENT, ROLE, ROLE_NAME, USER, roles
+from tests.model.rights_generate import roles
 from tests.model.shape import KEY, Collection, Row, Shape
 from tests.model.test_rights import give
 from tests.model.visible_history import Record, seen
@@ -109,20 +107,6 @@ def _change(draw: st.DrawFn, collection: Collection, row: Row) -> Row:
         for name in sorted(others)
     }
     return {KEY: row[KEY], **{name: row[name] for name in sorted(links - {KEY})}, **values}
-
-
-@pytest.fixture(scope="module")
-def connection(stage: Stage) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(stage.dsn, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture(scope="module")
-def caller(stage: Stage) -> Client:
-    """A user whose id, name and role are values that rows hold, too."""
-    new_role(stage, id=PARENT)
-    new_role(stage, id=ROLE, name=ROLE_NAME, parent=PARENT)
-    return member_of(stage, ROLE, id=USER, first_name=FIRST_NAME)
 
 
 @pytest.mark.parametrize("number", reads.SCHEMA_NUMBERS[:SCHEMAS])

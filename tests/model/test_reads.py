@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from random import Random, SystemRandom
@@ -68,12 +67,6 @@ def cases(draw: st.DrawFn, shape: Shape) -> ReadCase:
     name = draw(st.sampled_from(sorted(shape)))
     form = draw(st.sampled_from(("SEARCH", "QUERY", "brackets", "JSON")))
     return ReadCase(rows, name, draw(queries(shape, shape[name])), form)
-
-
-@pytest.fixture(scope="module")
-def connection(stage: Stage) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(stage.dsn, autocommit=True) as connection:
-        yield connection
 
 
 @pytest.mark.parametrize("number", SCHEMA_NUMBERS)

@@ -9,7 +9,6 @@ failure prints what repeats it, as in test_reads.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from random import Random
@@ -22,18 +21,14 @@ from hypothesis import strategies as st
 
 from tests.client import Answer, Client
 from tests.examples import example_count
-from tests.members import member_of, new_role
 from tests.model import test_reads as reads
 from tests.model.build import load, make_shape, world_of
 from tests.model.generate import all_rows, queries
 from tests.model.reads import answer
 from tests.model.rights import Role, lists_unkeyed, visible_shape, visible_world
 from tests.model.rights_generate import (
-    FIRST_NAME,
     PARENT,
     ROLE,
-    ROLE_NAME,
-    USER,
     Change,
     changes,
     poisoned,
@@ -99,20 +94,6 @@ def model_queries(draw: st.DrawFn, shape: Shape, role: Role) -> ModelQuery:
         legal = False
     form = draw(st.sampled_from(("SEARCH", "QUERY", "brackets", "JSON")))
     return ModelQuery(name, without_paths(with_variables(query)), legal, form)
-
-
-@pytest.fixture(scope="module")
-def connection(stage: Stage) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(stage.dsn, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture(scope="module")
-def caller(stage: Stage) -> Client:
-    """A user whose id, name and role are values that rows hold, too."""
-    new_role(stage, id=PARENT)
-    new_role(stage, id=ROLE, name=ROLE_NAME, parent=PARENT)
-    return member_of(stage, ROLE, id=USER, first_name=FIRST_NAME)
 
 
 @pytest.mark.parametrize("number", reads.SCHEMA_NUMBERS)

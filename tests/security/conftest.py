@@ -13,7 +13,7 @@ import pytest
 from cms.config import Config
 from tests.client import Client
 from tests.members import may, member
-from tests.things import Stage, field, staged
+from tests.things import Stage, field, make_collections, staged
 
 Json = dict[str, Any]
 
@@ -102,21 +102,7 @@ class Shop:
 @pytest.fixture(scope="module")
 def shop(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Shop]:
     with staged(settings, make_database, template) as stage:
-        for name, fields in COLLECTIONS.items():
-            assert (
-                stage.admin.post(
-                    "/collections", {"collection": name, "schema": {}, "fields": fields}
-                ).status
-                == 200
-            )
-        for collection, column, related, meta in RELATIONS:
-            body = {
-                "collection": collection,
-                "field": column,
-                "related_collection": related,
-                "meta": meta,
-            }
-            assert stage.admin.post("/relations", body).status == 200
+        make_collections(stage.admin, COLLECTIONS, RELATIONS)
         for name, rows in ROWS.items():
             assert stage.admin.post(f"/items/{name}", rows).status == 200
         yield Shop(stage, member(stage, *PERMISSIONS))

@@ -5,7 +5,6 @@ other sites, hosts, redirects, tokens.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from uuid import uuid4
 
@@ -15,7 +14,7 @@ import pytest
 from cms.app import create_app
 from cms.config import Config, secret_of
 from tests.client import ADMIN_EMAIL, Client
-from tests.people import OWN_ORIGIN, PASSWORD, Outbox, login, outbox, outcome, person
+from tests.people import OWN_ORIGIN, PASSWORD, Outbox, login, outcome, person
 from tests.security.footprints import footprint
 from tests.things import Stage, field, table
 
@@ -31,12 +30,6 @@ def stage_settings(settings: Config) -> Config:
         user_invite_url_allow_list=("https://app.example/join",),
         user_register_url_allow_list=("https://app.example/verify",),
     )
-
-
-@pytest.fixture
-def mails() -> Iterator[Outbox]:
-    with outbox() as mails:
-        yield mails
 
 
 @pytest.fixture(scope="module")

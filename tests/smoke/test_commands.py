@@ -32,12 +32,6 @@ UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\n")
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with new_folder() as folder:
-        yield folder
-
-
-@pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[EmbeddedServer]:
     """The folder's server, which the commands join: each of them is
     quicker than if it had to start it.

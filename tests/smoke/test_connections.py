@@ -268,7 +268,7 @@ SIZE = ROWS * 8_000
 
 
 @pytest.fixture(scope="module")
-def hurried() -> Iterator[tuple[Service, str]]:
+def short_send_timeout() -> Iterator[tuple[Service, str]]:
     """A service with one thread and one connection to read, whose clients have a
     second for each piece of an answer.
     """
@@ -296,9 +296,9 @@ def hurried() -> Iterator[tuple[Service, str]]:
         yield running, key
 
 
-def begun(hurried: tuple[Service, str], path: str, window: int = 4096) -> socket.socket:
+def begun(short_send_timeout: tuple[Service, str], path: str, window: int = 4096) -> socket.socket:
     """Ask for something long, read the beginning of the answer, and return the connection."""
-    service, key = hurried
+    service, key = short_send_timeout
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
     connection.settimeout(TIMEOUT_SECONDS)
@@ -308,8 +308,8 @@ def begun(hurried: tuple[Service, str], path: str, window: int = 4096) -> socket
     return connection
 
 
-def uploaded(hurried: tuple[Service, str]) -> str:
-    service, key = hurried
+def uploaded(short_send_timeout: tuple[Service, str]) -> str:
+    service, key = short_send_timeout
     headers = {"Authorization": f"Bearer {key}"}
     files = {"file": ("long.bin", b"x" * SIZE)}
     answer = requests.post(
@@ -323,11 +323,13 @@ LIST = "/items/long?limit=-1"
 
 
 @pytest.mark.parametrize("path", [EXPORT, LIST, ""], ids=["export", "list", "asset"])
-def test_a_client_that_takes_nothing_holds_nothing(hurried: tuple[Service, str], path: str) -> None:
-    service, key = hurried
-    target = path or uploaded(hurried)
+def test_a_client_that_takes_nothing_holds_nothing(
+    short_send_timeout: tuple[Service, str], path: str
+) -> None:
+    service, key = short_send_timeout
+    target = path or uploaded(short_send_timeout)
     before = service.log_text()
-    with begun(hurried, target) as connection:
+    with begun(short_send_timeout, target) as connection:
         # The one thread and the one connection to the database serve the next who asks.
         answer = requests.get(
             f"{url(service)}/items/long?limit=1",
@@ -352,11 +354,11 @@ def taken(connection: socket.socket) -> int:
 
 
 def test_a_client_that_asks_on_and_takes_no_answer_is_cut_off_as_well(
-    hurried: tuple[Service, str],
+    short_send_timeout: tuple[Service, str],
 ) -> None:
-    service, key = hurried
+    service, key = short_send_timeout
     before = service.log_text()
-    with begun(hurried, "/items/long?limit=20") as connection:
+    with begun(short_send_timeout, "/items/long?limit=20") as connection:
         connection.sendall(
             head("GET", "/items/long?limit=20", key) * 200
         )  # short answers, but many
@@ -368,11 +370,11 @@ def test_a_client_that_asks_on_and_takes_no_answer_is_cut_off_as_well(
 
 
 def test_a_client_that_takes_next_to_nothing_is_cut_off_as_well(
-    hurried: tuple[Service, str],
+    short_send_timeout: tuple[Service, str],
 ) -> None:
-    service, _ = hurried
+    service, _ = short_send_timeout
     before = service.log_text()
-    with begun(hurried, EXPORT) as connection:
+    with begun(short_send_timeout, EXPORT) as connection:
         deadline = time.monotonic() + TIMEOUT_SECONDS
         with suppress(ConnectionResetError):
             while "was cut off" not in service.log_text().removeprefix(before):
@@ -381,9 +383,11 @@ def test_a_client_that_takes_next_to_nothing_is_cut_off_as_well(
                 time.sleep(0.05)
 
 
-def test_a_client_that_takes_its_time_for_the_whole_gets_it(hurried: tuple[Service, str]) -> None:
+def test_a_client_that_takes_its_time_for_the_whole_gets_it(
+    short_send_timeout: tuple[Service, str],
+) -> None:
     size = 0
-    with begun(hurried, EXPORT, 2**18) as connection:
+    with begun(short_send_timeout, EXPORT, 2**18) as connection:
         while size < SIZE:
             size += len(connection.recv(2**19, socket.MSG_WAITALL))
             time.sleep(0.04)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,19 +16,13 @@ import requests
 from cms.auth import accounts
 from cms.embedded import running_dsn
 from tests.smoke.faults import WRITERS, Writer, await_answers, busy, check
-from tests.smoke.running import TIMEOUT_SECONDS, Service, command, new_folder, processes_of, serving
+from tests.smoke.running import TIMEOUT_SECONDS, Service, command, processes_of, serving
 from tests.smoke.test_faults import SECRET, SETTINGS, make_site
 from tests.store.embedded.servers import kill, postmaster
 
 pytestmark = pytest.mark.slow
 
 TIMES = 3
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with new_folder() as folder:
-        yield folder
 
 
 def test_a_killed_database_server_is_started_again_and_no_write_is_lost(folder: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import requests
 
 from tests.smoke.running import TIMEOUT_SECONDS, new_folder, serving
+from tests.things import aliases_of_text
 
 pytestmark = [
     pytest.mark.slow,
@@ -72,16 +73,11 @@ def _memory(process: psutil.Process) -> int:
     return int(process.memory_info().rss)
 
 
-def copies(number: int) -> str:
-    names = [f"t{n}" for n in range(number)]
-    return "fields=" + ",".join(names) + "".join(f"&alias[{name}]=text" for name in names)
-
-
 def test_memory_goes_back_after_large_answers_and_refused_ones(site: MeasuredService) -> None:
     assert site.send("GET", "/items/notes?fields=id").ok
     before = site.memory()
-    assert len(site.send("GET", f"/items/notes/1?{copies(60)}").content) > 50_000_000
-    assert site.send("GET", f"/items/notes/1?{copies(99)}").status_code == 400
+    assert len(site.send("GET", f"/items/notes/1?{aliases_of_text(60)}").content) > 50_000_000
+    assert site.send("GET", f"/items/notes/1?{aliases_of_text(99)}").status_code == 400
     read = {"method": "read", "collection": "notes", "query": {"fields": ["text"]}}
     assert len(site.send("POST", "/batch", {"operations": [read] * 60}).content) > 50_000_000
     assert site.send("POST", "/batch", {"operations": [read] * 99}).status_code == 400

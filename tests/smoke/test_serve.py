@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -32,15 +31,6 @@ from tests.smoke.running import (
 pytestmark = pytest.mark.slow
 
 PASSWORD = re.compile(r"The first admin is (\S+) with the password (\S+) ")
-
-
-@pytest.fixture(scope="module")
-def installed() -> Iterator[Path]:
-    """A folder in which the service has run once."""
-    with new_folder() as folder:
-        with serving(folder):
-            pass
-        yield folder
 
 
 def worker_of(folder: Path) -> psutil.Process:

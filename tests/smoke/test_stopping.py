@@ -33,15 +33,6 @@ ROOT = Path(__file__).parents[2]
 PING = b"GET /server/ping HTTP/1.1\r\nHost: localhost\r\n"
 
 
-@pytest.fixture(scope="module")
-def installed() -> Iterator[Path]:
-    """A folder in which the service has run once."""
-    with new_folder() as folder:
-        with serving(folder):
-            pass
-        yield folder
-
-
 def web_server_of(service: Service) -> psutil.Process:
     """Return the process that leads the web server's workers."""
     children = psutil.Process(service.process.pid).children()

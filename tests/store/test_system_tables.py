@@ -57,7 +57,7 @@ def migrated(migrated_dsn: str) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def peopled(migrated: Connection) -> Connection:
+def with_rows(migrated: Connection) -> Connection:
     migrated.execute(PEOPLE)
     return migrated
 
@@ -142,24 +142,24 @@ def moved_by(connection: Connection, statement: str) -> set[str]:
 
 @pytest.mark.parametrize("counter", MOVES)
 def test_a_counter_moves_with_what_it_stands_for_and_with_nothing_else(
-    peopled: Connection, counter: str | None
+    with_rows: Connection, counter: str | None
 ) -> None:
-    moved = {statement: moved_by(peopled, statement) for statement in MOVES[counter]}
+    moved = {statement: moved_by(with_rows, statement) for statement in MOVES[counter]}
     assert moved == dict.fromkeys(MOVES[counter], {counter} if counter else set())
 
 
-def test_a_change_of_many_users_moves_the_counter_once(peopled: Connection) -> None:
-    [before] = rows(peopled, "SELECT access FROM system_version")
-    peopled.execute("UPDATE system_users SET status = 'suspended'")
-    assert rows(peopled, "SELECT access FROM system_version") == [(before[0] + 1,)]
+def test_a_change_of_many_users_moves_the_counter_once(with_rows: Connection) -> None:
+    [before] = rows(with_rows, "SELECT access FROM system_version")
+    with_rows.execute("UPDATE system_users SET status = 'suspended'")
+    assert rows(with_rows, "SELECT access FROM system_version") == [(before[0] + 1,)]
 
 
-def test_the_right_counter_moves_when_the_search_path_is_elsewhere(peopled: Connection) -> None:
-    peopled.execute("CREATE SCHEMA elsewhere; SET search_path = elsewhere")
-    [before] = rows(peopled, "SELECT access FROM public.system_version")
-    peopled.execute("INSERT INTO public.system_roles (name) VALUES ('x')")
-    peopled.execute("UPDATE public.system_users SET status = 'suspended'")
-    assert rows(peopled, "SELECT access FROM public.system_version") == [(before[0] + 2,)]
+def test_the_right_counter_moves_when_the_search_path_is_elsewhere(with_rows: Connection) -> None:
+    with_rows.execute("CREATE SCHEMA elsewhere; SET search_path = elsewhere")
+    [before] = rows(with_rows, "SELECT access FROM public.system_version")
+    with_rows.execute("INSERT INTO public.system_roles (name) VALUES ('x')")
+    with_rows.execute("UPDATE public.system_users SET status = 'suspended'")
+    assert rows(with_rows, "SELECT access FROM public.system_version") == [(before[0] + 2,)]
 
 
 # Rows that are exactly one
@@ -287,14 +287,14 @@ def test_a_new_partition_has_the_indexes_and_the_key_of_the_whole(migrated: Conn
 # Rules of the tables
 
 
-def test_an_address_belongs_to_one_user_whatever_its_case(peopled: Connection) -> None:
+def test_an_address_belongs_to_one_user_whatever_its_case(with_rows: Connection) -> None:
     with pytest.raises(psycopg.errors.UniqueViolation) as refusal:
-        peopled.execute("INSERT INTO system_users (email) VALUES ('ADA@EXAMPLE.COM')")
+        with_rows.execute("INSERT INTO system_users (email) VALUES ('ADA@EXAMPLE.COM')")
     assert refusal.value.diag.constraint_name == "system_users_email_key"
 
 
-def test_several_users_may_have_no_address(peopled: Connection) -> None:
-    peopled.execute("INSERT INTO system_users (first_name) VALUES ('x'), ('y')")
+def test_several_users_may_have_no_address(with_rows: Connection) -> None:
+    with_rows.execute("INSERT INTO system_users (first_name) VALUES ('x'), ('y')")
 
 
 REFUSED = {
@@ -330,47 +330,49 @@ def refused_by(connection: Connection, statement: str) -> str | None:
 
 
 def test_a_value_that_makes_no_sense_is_refused_by_a_constraint_with_a_name(
-    peopled: Connection,
+    with_rows: Connection,
 ) -> None:
     refused = {
-        constraint: refused_by(peopled, statement) for constraint, statement in REFUSED.items()
+        constraint: refused_by(with_rows, statement) for constraint, statement in REFUSED.items()
     }
     assert refused == {constraint: constraint for constraint in REFUSED}
 
 
 def test_a_role_that_is_deleted_takes_its_permissions_and_leaves_its_users(
-    peopled: Connection,
+    with_rows: Connection,
 ) -> None:
-    peopled.execute("DELETE FROM system_roles")
-    assert column(peopled, "SELECT role FROM system_users") == {None}
-    assert count(peopled, "system_users") == 2
-    assert rows(peopled, "SELECT role, collection FROM system_permissions") == [(None, "articles")]
+    with_rows.execute("DELETE FROM system_roles")
+    assert column(with_rows, "SELECT role FROM system_users") == {None}
+    assert count(with_rows, "system_users") == 2
+    assert rows(with_rows, "SELECT role, collection FROM system_permissions") == [
+        (None, "articles")
+    ]
 
 
 def test_a_user_who_is_deleted_leaves_files_and_history_and_takes_sessions_and_shares(
-    peopled: Connection,
+    with_rows: Connection,
 ) -> None:
-    peopled.execute("DELETE FROM system_users WHERE email = 'Ada@example.com'")
-    assert rows(peopled, "SELECT uploaded_by FROM system_files") == [(None,)]
-    assert rows(peopled, 'SELECT "user"::text FROM system_activity') == [
+    with_rows.execute("DELETE FROM system_users WHERE email = 'Ada@example.com'")
+    assert rows(with_rows, "SELECT uploaded_by FROM system_files") == [(None,)]
+    assert rows(with_rows, 'SELECT "user"::text FROM system_activity') == [
         ("00000000-0000-0000-0000-00000000000a",)
     ]
-    assert count(peopled, "system_shares") == 0
-    assert count(peopled, "system_sessions") == 0
+    assert count(with_rows, "system_shares") == 0
+    assert count(with_rows, "system_sessions") == 0
 
 
-def test_a_dashboard_takes_its_panels_and_a_flow_its_operations(peopled: Connection) -> None:
-    peopled.execute("DELETE FROM system_dashboards; DELETE FROM system_flows")
-    assert count(peopled, "system_panels") == 0
-    assert count(peopled, "system_operations") == 0
+def test_a_dashboard_takes_its_panels_and_a_flow_its_operations(with_rows: Connection) -> None:
+    with_rows.execute("DELETE FROM system_dashboards; DELETE FROM system_flows")
+    assert count(with_rows, "system_panels") == 0
+    assert count(with_rows, "system_operations") == 0
 
 
-def test_a_folder_takes_its_folders_but_never_a_file(peopled: Connection) -> None:
-    peopled.execute("UPDATE system_files SET folder = '00000000-0000-0000-0000-0000000000f2'")
+def test_a_folder_takes_its_folders_but_never_a_file(with_rows: Connection) -> None:
+    with_rows.execute("UPDATE system_files SET folder = '00000000-0000-0000-0000-0000000000f2'")
     with pytest.raises(psycopg.errors.ForeignKeyViolation):
-        peopled.execute("DELETE FROM system_folders WHERE name = 'outer'")
-    peopled.execute("DELETE FROM system_files; DELETE FROM system_folders WHERE name = 'outer'")
-    assert count(peopled, "system_folders") == 0
+        with_rows.execute("DELETE FROM system_folders WHERE name = 'outer'")
+    with_rows.execute("DELETE FROM system_files; DELETE FROM system_folders WHERE name = 'outer'")
+    assert count(with_rows, "system_folders") == 0
 
 
 def test_every_foreign_key_is_served_by_an_index(migrated: Connection) -> None:

@@ -17,8 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
+import trustme
 
 from tests.smoke.running import SET_OUTSIDE, TIMEOUT_SECONDS, free_port
 from tests.web.wire import Wire
@@ -114,3 +116,24 @@ def await_answer(server: Running, target: str) -> None:
         except (OSError, HTTPException):
             time.sleep(0.05)
         assert time.monotonic() < deadline, server.logged()
+
+
+class TlsFiles(NamedTuple):
+    """A certificate for `localhost`, and the context of a client that trusts it."""
+
+    certfile: Path
+    keyfile: Path
+    context: ssl.SSLContext
+
+
+def tls_files(folder: Path) -> TlsFiles:
+    """Write a certificate and its key into a folder."""
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost")
+    certfile = folder / "certificate.pem"
+    keyfile = folder / "key.pem"
+    certificate.private_key_pem.write_to_path(keyfile)
+    certfile.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return TlsFiles(certfile, keyfile, context)

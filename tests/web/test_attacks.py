@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import ssl
 import struct
 import threading
 import time
@@ -13,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 
-from tests.web.servers import Running, running
-from tests.web.test_clients import HALF_A_HEAD, HURRIED, PATIENT
+from tests.web.servers import Running, running, tls_files
+from tests.web.test_clients import HALF_A_HEAD, LONG_DEADLINES, SHORT_DEADLINES
 from tests.web.wire import Wire
 
 pytestmark = pytest.mark.slow
@@ -28,9 +26,9 @@ RESET = struct.pack("ii", 1, 0)
 
 
 @pytest.fixture
-def patient() -> Iterator[Running]:
+def long_deadlines() -> Iterator[Running]:
     """A server that waits for its clients for longer than any test here lasts."""
-    with running("event", environ=PATIENT) as server:
+    with running("event", environ=LONG_DEADLINES) as server:
         yield server
 
 
@@ -64,31 +62,34 @@ def flooded(wire: Wire, data: bytes) -> Iterator[threading.Thread]:
     "begin", [b"0\r\nA: ", b"5;a=", b"0\r\n"], ids=["trailer", "extension", "trailers"]
 )
 def test_a_body_that_never_ends_beside_its_chunks_is_refused(
-    patient: Running, begin: bytes
+    long_deadlines: Running, begin: bytes
 ) -> None:
     data = b"A: b\r\n" * 10_000 if begin == b"0\r\n" else b"x" * 65_536
-    with patient.connect(20) as wire:
+    with long_deadlines.connect(20) as wire:
         wire.send(CHUNKS + begin)
         with flooded(wire, data) as sender:
             sender.join(20)
             assert not sender.is_alive()
-    with patient.connect(5) as wire:
+    with long_deadlines.connect(5) as wire:
         assert wire.get("/").status == 200
 
 
-def test_a_flood_of_chunks_of_a_byte_leaves_the_others_their_turn(patient: Running) -> None:
-    with patient.connect() as wire:
+def test_a_flood_of_chunks_of_a_byte_leaves_the_others_their_turn(long_deadlines: Running) -> None:
+    with long_deadlines.connect() as wire:
         wire.send(CHUNKS)
         with flooded(wire, b"1\r\nx\r\n" * 20_000) as sender:
             time.sleep(0.5)
             for _ in range(10):
-                with patient.connect(3) as other:
+                with long_deadlines.connect(3) as other:
                     assert other.get("/").status == 200
             assert sender.is_alive()
 
 
 def test_a_full_server_lets_the_oldest_go_that_sends_no_request() -> None:
-    with running("event", environ=PATIENT, worker_connections=50) as server, ExitStack() as stack:
+    with (
+        running("event", environ=LONG_DEADLINES, worker_connections=50) as server,
+        ExitStack() as stack,
+    ):
         idle = [stack.enter_context(server.connect(10)) for _ in range(80)]
         for wire in idle:
             with suppress(OSError):
@@ -100,7 +101,10 @@ def test_a_full_server_lets_the_oldest_go_that_sends_no_request() -> None:
 
 
 def test_a_full_server_of_which_all_are_answered_refuses_another() -> None:
-    with running("event", environ=PATIENT, worker_connections=2) as server, ExitStack() as stack:
+    with (
+        running("event", environ=LONG_DEADLINES, worker_connections=2) as server,
+        ExitStack() as stack,
+    ):
         for _ in range(2):
             stack.enter_context(server.connect()).send(
                 b"GET /sleep?seconds=2 HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -111,24 +115,24 @@ def test_a_full_server_of_which_all_are_answered_refuses_another() -> None:
             assert (answer.status, answer.headers["retry-after"]) == (503, "1")
 
 
-def test_connections_that_are_reset_as_they_are_made_leave_nothing(patient: Running) -> None:
-    worker = patient.workers()[0]
+def test_connections_that_are_reset_as_they_are_made_leave_nothing(long_deadlines: Running) -> None:
+    worker = long_deadlines.workers()[0]
     before = worker.num_fds()
     for _ in range(200):
-        connection = socket.create_connection(("127.0.0.1", patient.port))
+        connection = socket.create_connection(("127.0.0.1", long_deadlines.port))
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         connection.close()
-    with patient.connect(5) as wire:
+    with long_deadlines.connect(5) as wire:
         assert wire.get("/").status == 200
     time.sleep(0.5)
     assert worker.num_fds() <= before
-    assert "Traceback" not in patient.logged()
+    assert "Traceback" not in long_deadlines.logged()
 
 
-def test_a_client_that_pipelines_bodies_fills_no_memory(patient: Running) -> None:
-    before = memory(patient)
+def test_a_client_that_pipelines_bodies_fills_no_memory(long_deadlines: Running) -> None:
+    before = memory(long_deadlines)
     with ExitStack() as stack:
-        wires = [stack.enter_context(patient.connect()) for _ in range(60)]
+        wires = [stack.enter_context(long_deadlines.connect()) for _ in range(60)]
         for wire in wires:
             wire.send(b"GET /sleep?seconds=3 HTTP/1.1\r\nHost: x\r\n\r\n")
             wire.socket.setblocking(False)
@@ -139,26 +143,28 @@ def test_a_client_that_pipelines_bodies_fills_no_memory(patient: Running) -> Non
                 with suppress(BlockingIOError, ConnectionError):
                     rest[wire] = rest[wire][wire.socket.send(rest[wire]) :]
             time.sleep(0.01)
-        assert memory(patient) - before < 110 * MEGABYTE
+        assert memory(long_deadlines) - before < 110 * MEGABYTE
 
 
 def test_bodies_that_are_never_whole_fill_no_memory_and_refuse_nobody_else(
-    patient: Running,
+    long_deadlines: Running,
 ) -> None:
-    before = memory(patient)
+    before = memory(long_deadlines)
     with ExitStack() as stack:
         for _ in range(600):
-            wire = stack.enter_context(patient.connect())
+            wire = stack.enter_context(long_deadlines.connect())
             with suppress(OSError):
                 wire.send(A_BODY[:-1])
-        with patient.connect(10) as wire:
+        with long_deadlines.connect(10) as wire:
             wire.send(A_BODY)
             assert wire.answer().json()["size"] == 255_000
-        assert memory(patient) - before < 130 * MEGABYTE
+        assert memory(long_deadlines) - before < 130 * MEGABYTE
 
 
-def test_an_expectation_behind_another_request_is_answered_in_its_turn(patient: Running) -> None:
-    with patient.connect(10) as wire:
+def test_an_expectation_behind_another_request_is_answered_in_its_turn(
+    long_deadlines: Running,
+) -> None:
+    with long_deadlines.connect(10) as wire:
         wire.send(b"GET /sleep?seconds=0.3 HTTP/1.1\r\nHost: x\r\n\r\n")
         wire.send(
             b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
@@ -170,9 +176,9 @@ def test_an_expectation_behind_another_request_is_answered_in_its_turn(patient: 
         assert wire.answer().json()["size"] == 5
 
 
-def test_a_body_that_comes_unasked_for_is_not_asked_for(patient: Running) -> None:
+def test_a_body_that_comes_unasked_for_is_not_asked_for(long_deadlines: Running) -> None:
     head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n"
-    with patient.connect(10) as wire:
+    with long_deadlines.connect(10) as wire:
         for _ in range(20):
             wire.send(
                 b"GET /sleep?seconds=0.02 HTTP/1.1\r\nHost: x\r\n\r\n" + head + b"x" * MEGABYTE
@@ -183,9 +189,11 @@ def test_a_body_that_comes_unasked_for_is_not_asked_for(patient: Running) -> Non
 
 
 @pytest.mark.parametrize("target", ["/large?size=5000000", "/stream?size=5000000"])
-def test_a_client_that_has_said_all_gets_all_of_its_answer(patient: Running, target: str) -> None:
+def test_a_client_that_has_said_all_gets_all_of_its_answer(
+    long_deadlines: Running, target: str
+) -> None:
     for _ in range(30):
-        with patient.connect(10) as wire:
+        with long_deadlines.connect(10) as wire:
             wire.send(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             wire.socket.shutdown(socket.SHUT_WR)
             assert len(wire.answer().body) == 5_000_000
@@ -193,7 +201,7 @@ def test_a_client_that_has_said_all_gets_all_of_its_answer(patient: Running, tar
 
 
 def test_an_answer_after_a_long_upload_has_its_own_pace() -> None:
-    with running("event", environ=HURRIED) as server, server.connect(10) as wire:
+    with running("event", environ=SHORT_DEADLINES) as server, server.connect(10) as wire:
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 131_072)
         wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6000000\r\n\r\n")
         for _ in range(19):
@@ -207,12 +215,12 @@ def test_an_answer_after_a_long_upload_has_its_own_pace() -> None:
         assert "was cut off" not in server.logged()
 
 
-def test_requests_behind_requests_are_all_answered_in_their_order(patient: Running) -> None:
+def test_requests_behind_requests_are_all_answered_in_their_order(long_deadlines: Running) -> None:
     number = 3_000
     requests = b"".join(
         b"GET /?number=%d HTTP/1.1\r\nHost: x\r\n\r\n" % index for index in range(number)
     )
-    with patient.connect() as wire:
+    with long_deadlines.connect() as wire:
         sender = threading.Thread(target=wire.send, args=(requests,))
         sender.start()
         for index in range(number):
@@ -221,18 +229,11 @@ def test_requests_behind_requests_are_all_answered_in_their_order(patient: Runni
 
 
 def test_a_handshake_of_tls_has_a_deadline(tmp_path: Path) -> None:
-    authority = trustme.CA()
-    certificate = authority.issue_cert("localhost")
-    certfile = tmp_path / "certificate.pem"
-    keyfile = tmp_path / "key.pem"
-    certificate.private_key_pem.write_to_path(keyfile)
-    certfile.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
+    certfile, keyfile, context = tls_files(tmp_path)
     with ExitStack() as stack:
         files: dict[str, Any] = {"certfile": certfile, "keyfile": keyfile}
         server = stack.enter_context(
-            running("event", environ=HURRIED, tls=context, worker_connections=50, **files)
+            running("event", environ=SHORT_DEADLINES, tls=context, worker_connections=50, **files)
         )
         silent = [
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 10))

@@ -17,8 +17,8 @@ from tests.web.wire import Wire
 
 pytestmark = pytest.mark.slow
 
-PATIENT = {"REQUEST_TIMEOUT": "60s", "SEND_TIMEOUT": "60s"}
-HURRIED = {"REQUEST_TIMEOUT": "1s", "SEND_TIMEOUT": "1s"}
+LONG_DEADLINES = {"REQUEST_TIMEOUT": "60s", "SEND_TIMEOUT": "60s"}
+SHORT_DEADLINES = {"REQUEST_TIMEOUT": "1s", "SEND_TIMEOUT": "1s"}
 
 HALF_A_HEAD = b"GET / HTTP/1.1\r\nHost:"
 HALF_A_BODY = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf"
@@ -27,15 +27,15 @@ A_LONG_ANSWER = b"GET /stream?size=100000000 HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
-def patient() -> Iterator[Running]:
+def long_deadlines() -> Iterator[Running]:
     """A server that waits for its clients for longer than any test here lasts."""
-    with running("event", environ=PATIENT) as server:
+    with running("event", environ=LONG_DEADLINES) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def hurried() -> Iterator[Running]:
-    with running("event", environ=HURRIED) as server:
+def short_deadlines() -> Iterator[Running]:
+    with running("event", environ=SHORT_DEADLINES) as server:
         yield server
 
 
@@ -57,17 +57,21 @@ def send_by_many(server: Running, data: bytes, number: int, stack: ExitStack) ->
     ],
     ids=["nothing", "half a head", "half a body", "half an upload", "an answer that is not read"],
 )
-def test_clients_that_stop_hold_up_nobody(patient: Running, number: int, data: bytes) -> None:
+def test_clients_that_stop_hold_up_nobody(
+    long_deadlines: Running, number: int, data: bytes
+) -> None:
     with ExitStack() as stack:
-        send_by_many(patient, data, number, stack)
-        with patient.connect(10) as wire:
+        send_by_many(long_deadlines, data, number, stack)
+        with long_deadlines.connect(10) as wire:
             for _ in range(50):
                 assert wire.get("/").status == 200
 
 
 @pytest.mark.parametrize("data", [HALF_A_HEAD, HALF_A_BODY], ids=["head", "body"])
-def test_a_head_and_a_short_body_have_a_deadline_as_a_whole(hurried: Running, data: bytes) -> None:
-    with hurried.connect(10) as wire:
+def test_a_head_and_a_short_body_have_a_deadline_as_a_whole(
+    short_deadlines: Running, data: bytes
+) -> None:
+    with short_deadlines.connect(10) as wire:
         wire.send(data)
         with suppress(BrokenPipeError, ConnectionResetError):
             while not wire.has_come():
@@ -81,18 +85,18 @@ def test_a_head_and_a_short_body_have_a_deadline_as_a_whole(hurried: Running, da
         assert wire.is_ended()
 
 
-def test_an_upload_has_to_come_at_a_least_pace(hurried: Running) -> None:
-    with hurried.connect(10) as wire:
+def test_an_upload_has_to_come_at_a_least_pace(short_deadlines: Running) -> None:
+    with short_deadlines.connect(10) as wire:
         wire.send(HALF_AN_UPLOAD)
         answer = wire.answer()
         assert answer.status == 408
         assert wire.is_ended()
 
 
-def test_an_upload_that_takes_long_and_keeps_its_pace_is_taken(hurried: Running) -> None:
+def test_an_upload_that_takes_long_and_keeps_its_pace_is_taken(short_deadlines: Running) -> None:
     size = 3_000_000
     piece = b"x" * 100_000
-    with hurried.connect(10) as wire:
+    with short_deadlines.connect(10) as wire:
         wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
         for _ in range(size // len(piece)):
             wire.send(piece)
@@ -101,20 +105,20 @@ def test_an_upload_that_takes_long_and_keeps_its_pace_is_taken(hurried: Running)
 
 
 @pytest.mark.parametrize("target", ["/stream?size=100000000", "/large?size=100000000"])
-def test_an_answer_has_to_be_taken_at_a_least_pace(hurried: Running, target: str) -> None:
-    before = hurried.logged()
-    with hurried.connect(10) as wire:
+def test_an_answer_has_to_be_taken_at_a_least_pace(short_deadlines: Running, target: str) -> None:
+    before = short_deadlines.logged()
+    with short_deadlines.connect(10) as wire:
         wire.send(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         deadline = time.monotonic() + 30
-        while "was cut off" not in hurried.logged().removeprefix(before):
+        while "was cut off" not in short_deadlines.logged().removeprefix(before):
             assert time.monotonic() < deadline
             time.sleep(0.1)
         with pytest.raises((HTTPException, OSError)):
             wire.answer()
 
 
-def test_a_long_body_reaches_the_application_while_it_comes_in(patient: Running) -> None:
-    with patient.connect() as wire:
+def test_a_long_body_reaches_the_application_while_it_comes_in(long_deadlines: Running) -> None:
+    with long_deadlines.connect() as wire:
         wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         for _ in range(100):
             wire.send(b"10000\r\n" + b"x" * 65_536 + b"\r\n")
@@ -125,9 +129,9 @@ def test_a_long_body_reaches_the_application_while_it_comes_in(patient: Running)
 
 @pytest.mark.parametrize("end", [b"zz\r\n", None], ids=["malformed", "gone"])
 def test_an_application_that_reads_a_body_that_breaks_off_is_told(
-    patient: Running, end: bytes | None
+    long_deadlines: Running, end: bytes | None
 ) -> None:
-    with patient.connect() as wire:
+    with long_deadlines.connect() as wire:
         wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         wire.send(b"80000\r\n" + b"x" * 0x80000 + b"\r\n")
         if end is None:
@@ -140,14 +144,14 @@ def test_an_application_that_reads_a_body_that_breaks_off_is_told(
 
 
 def test_a_body_that_is_announced_is_asked_for_when_the_application_reads_it(
-    patient: Running,
+    long_deadlines: Running,
 ) -> None:
     head = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n"
-    with patient.connect() as wire:
+    with long_deadlines.connect() as wire:
         wire.send(head % b"/unread")
         answer = wire.answer()
         assert (answer.status, answer.body, answer.keeps) == (200, b"unread", False)
-    with patient.connect() as wire:
+    with long_deadlines.connect() as wire:
         wire.send(head % b"/")
         assert wire.socket.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
         wire.send(b"x" * 1_000_000)
@@ -156,24 +160,24 @@ def test_a_body_that_is_announced_is_asked_for_when_the_application_reads_it(
 
 @pytest.mark.parametrize("connections", [64, 512, 4_000])
 def test_under_overload_every_request_is_answered_and_the_server_is_itself_again(
-    patient: Running, connections: int
+    long_deadlines: Running, connections: int
 ) -> None:
     with ExitStack() as stack:
-        wires = [stack.enter_context(patient.connect()) for _ in range(connections)]
+        wires = [stack.enter_context(long_deadlines.connect()) for _ in range(connections)]
         for wire in wires:
             wire.send(b"GET /sleep?seconds=0.02 HTTP/1.1\r\nHost: x\r\n\r\n")
         statuses = Counter(wire.answer().status for wire in wires)
     assert statuses.keys() <= {200, 503}
     assert statuses[200] >= min(connections, 500)
     assert statuses[503] == 0 or connections > 512
-    with patient.connect(5) as wire:
+    with long_deadlines.connect(5) as wire:
         began = time.monotonic()
         assert wire.get("/").status == 200
         assert time.monotonic() - began < 2
 
 
 def test_a_refusal_for_overload_says_when_to_try_again() -> None:
-    with running("event", environ=PATIENT, threads=1) as server, ExitStack() as stack:
+    with running("event", environ=LONG_DEADLINES, threads=1) as server, ExitStack() as stack:
         slow = [stack.enter_context(server.connect()) for _ in range(3)]
         for wire in slow:
             wire.send(b"GET /sleep?seconds=6 HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -182,11 +186,11 @@ def test_a_refusal_for_overload_says_when_to_try_again() -> None:
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
 
 
-def test_answers_to_many_at_once_are_never_mixed_up(patient: Running) -> None:
+def test_answers_to_many_at_once_are_never_mixed_up(long_deadlines: Running) -> None:
     wrong: list[str] = []
 
     def request(client: int) -> None:
-        with patient.connect() as wire:
+        with long_deadlines.connect() as wire:
             for number in range(100):
                 query = f"client={client}&number={number}"
                 if wire.get(f"/?{query}").json()["QUERY_STRING"] != query:

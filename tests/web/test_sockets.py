@@ -5,27 +5,18 @@ sockets.
 from __future__ import annotations
 
 import socket
-import ssl
 from pathlib import Path
 
 import pytest
-import trustme
 
-from tests.web.servers import running
+from tests.web.servers import running, tls_files
 from tests.web.wire import Wire
 
 pytestmark = pytest.mark.slow
 
 
 def test_connections_over_tls_are_served_whole(tmp_path: Path) -> None:
-    authority = trustme.CA()
-    certificate = authority.issue_cert("localhost")
-    certfile = tmp_path / "certificate.pem"
-    keyfile = tmp_path / "key.pem"
-    certificate.private_key_pem.write_to_path(keyfile)
-    certfile.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
+    certfile, keyfile, context = tls_files(tmp_path)
     with (
         running("event", tls=context, certfile=certfile, keyfile=keyfile) as server,
         server.connect() as wire,
