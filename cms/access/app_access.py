@@ -45,9 +45,24 @@ The second factor has endpoints of its own.
 
 _OWN_ACCOUNT = {"id": {"_eq": "$CURRENT_USER"}}
 
-_READ_GRANTS: tuple[tuple[str, Mapping[str, object], tuple[str, ...]], ...] = (
-    (USERS, _OWN_ACCOUNT, (ALL_FIELDS,)),
-    (
+
+def _grant(
+    collection: str, rule: Mapping[str, object], fields: tuple[str, ...], *, action: str = "read"
+) -> StoredGrant:
+    return StoredGrant(
+        collection,
+        action,
+        frozenset(fields),
+        rule=parse_filter(rule, RuleLiterals()),
+        rule_source=rule,
+    )
+
+
+# Read once for the process: the rules are the same for every caller.
+_OWN_GRANTS = (
+    _grant(USERS, _OWN_ACCOUNT, (ALL_FIELDS,)),
+    _grant(USERS, _OWN_ACCOUNT, OWN_PROFILE_FIELDS, action="update"),
+    _grant(
         ROLES,
         {"id": {"_eq": "$CURRENT_ROLE"}},
         (
@@ -61,9 +76,9 @@ _READ_GRANTS: tuple[tuple[str, Mapping[str, object], tuple[str, ...]], ...] = (
             "app_access",
         ),
     ),
-    (PERMISSIONS, {"role": {"_eq": "$CURRENT_ROLE"}}, (ALL_FIELDS,)),
-    (PRESETS, {"_or": [_PERSON, _TEAM, _EVERYBODY]}, (ALL_FIELDS,)),
-    (NOTIFICATIONS, {"recipient": {"_eq": "$CURRENT_USER"}}, (ALL_FIELDS,)),
+    _grant(PERMISSIONS, {"role": {"_eq": "$CURRENT_ROLE"}}, (ALL_FIELDS,)),
+    _grant(PRESETS, {"_or": [_PERSON, _TEAM, _EVERYBODY]}, (ALL_FIELDS,)),
+    _grant(NOTIFICATIONS, {"recipient": {"_eq": "$CURRENT_USER"}}, (ALL_FIELDS,)),
 )
 
 PUBLIC_SETTINGS = (
@@ -137,8 +152,7 @@ def app_grants(grants: Iterable[StoredGrant]) -> list[StoredGrant]:
         )
     )
     return [
-        *(_grant_of(name, "read", rule, names) for name, rule, names in _READ_GRANTS),
-        _grant_of(USERS, "update", _OWN_ACCOUNT, OWN_PROFILE_FIELDS),
+        *_OWN_GRANTS,
         _structure_grant(COLLECTIONS, _one_of("collection", fields), _COLLECTION_FIELDS),
         _structure_grant(FIELDS, field_rule, _FIELD_FIELDS),
         _structure_grant(RELATIONS, relation_rule, _RELATION_FIELDS),
@@ -165,16 +179,4 @@ def _any_of(rules: Iterable[Filter]) -> Filter:
 def _structure_grant(collection: str, rule: Filter, fields: tuple[str, ...]) -> StoredGrant:
     return StoredGrant(
         collection, "read", frozenset(fields), rule=rule, rule_source="what permissions name"
-    )
-
-
-def _grant_of(
-    collection: str, action: str, rule: Mapping[str, object], fields: tuple[str, ...]
-) -> StoredGrant:
-    return StoredGrant(
-        collection,
-        action,
-        frozenset(fields),
-        rule=parse_filter(rule, RuleLiterals()),
-        rule_source=rule,
     )
