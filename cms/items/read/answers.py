@@ -11,13 +11,13 @@ from cms.memory import note_memory_use
 
 def json_body(answer: Mapping[str, object], max_bytes: int) -> bytes:
     """Return an answer as JSON; raises `Refused` INVALID_QUERY for one that is too large."""
-    body = body_of_done(answer)
+    body = unlimited_body(answer)
     if len(body) > max_bytes:
         raise answer_too_large(max_bytes)
     return body
 
 
-def body_of_done(answer: Mapping[str, object]) -> bytes:
+def unlimited_body(answer: Mapping[str, object]) -> bytes:
     """Return an answer as JSON, however large: what it tells of is already done."""
     body = jsontext.dumps(answer)
     note_memory_use(len(body))

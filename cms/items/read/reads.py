@@ -23,7 +23,7 @@ from cms.query.sql.statement import Statement
 from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Collection, Field
 from cms.schema.payload import converter
-from cms.schema.system import USERS as USERS
+from cms.schema.system import USERS
 from cms.store.context import RequestContext
 from cms.store.counters import check_version, current_version
 from cms.store.fetching import fetch_current
@@ -97,7 +97,7 @@ class _VersionedItem(NamedTuple):
 
 
 def prepare_item_read(
-    store: Store, context: RequestContext, request: ReadRequest, *, key: str
+    store: Store, context: RequestContext, request: ReadRequest, *, key: object
 ) -> PreparedRead:
     """Return the statement of the read of one item, and its literals, of which the key is the last.
 

@@ -22,10 +22,10 @@ from cms.items.write.problems import Problems
 from cms.items.write.resolved_rows import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
 from cms.items.write.validating import PayloadValidator
 from cms.items.write.written_rows import WrittenRows
-from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.row_checks import check_rows
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
+from cms.store.fetching import fetch_fragment
 from cms.store.store import Store
 
 
@@ -261,12 +261,10 @@ class WriteAuthorizer:
         lock: bool = False,
     ) -> list[tuple[object, ...]]:
         """Return the key of each stored row, with whether each rule holds for it."""
-        actor = self._context.actor
         predicates = [rule.predicate for rule in rules]
         # A row may be named twice, in different places of a payload.
         fragment = check_rows(collection, list(dict.fromkeys(keys)), predicates, lock=lock)
-        text, values = fragment.numbered()
-        return fetch(text, bind_values(values, Bindings((), actor.user, actor.role)))
+        return fetch_fragment(fetch, fragment, self._context.bindings())
 
 
 def _creation_rules(resolved: ResolvedSet) -> dict[int, GuardedRule]:

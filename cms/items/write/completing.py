@@ -34,7 +34,7 @@ from cms.items.write.problems import Problems
 from cms.items.write.resolved_rows import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
 from cms.items.write.validating import PayloadValidator
 from cms.query.language.ast import CallerValue
-from cms.query.plan.bindings import Bindings, Placeholder, bind_values, unchanged
+from cms.query.plan.bindings import Placeholder, bind_values, unchanged
 from cms.query.plan.links import link_of
 from cms.schema.auto_fields import (
     NO_AUTO_VALUES,
@@ -337,7 +337,6 @@ class RowCompleter:
         return known_grant[1]
 
     def _bound_presets(self, grant: Grant) -> dict[str, object]:
-        actor = self._context.actor
         operands = {name: preset_operand(value) for name, value in grant.presets.items()}
         known = self._validator.values_of(
             operand
@@ -349,7 +348,7 @@ class RowCompleter:
             for name, operand in operands.items()
         ]
         # Bound like the operands of a filter, so that $NOW means the same in both.
-        values = bind_values(placeholders, Bindings((), actor.user, actor.role))
+        values = bind_values(placeholders, self._context.bindings())
         return dict(zip(operands, values, strict=True))
 
     @cached_property

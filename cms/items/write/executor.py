@@ -9,12 +9,13 @@ from cms.database.connections import Row, Transaction
 from cms.errors import not_found
 from cms.fragment import Fragment
 from cms.items.read.prepare import ReadRequest, prepare_read, statement_for
-from cms.items.read.reads import Item, data_of, keyed, parse_key
+from cms.items.read.reads import Item, data_of, prepare_item_read
 from cms.items.read.row_limits import Estimator, ReadRun, checked_parameters, chunking_for
 from cms.query.language.ast import Query, RowOutput
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.statement import Statement
 from cms.store.context import RequestContext
+from cms.store.fetching import fetch_statement
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
 
@@ -82,9 +83,10 @@ class Executor:
         """
         query = replace(query, row_outputs=(RowOutput.KEY,))
         statement = statement_for(self.store, self.context, collection, query)
-        actor = self.context.actor
-        parameters = bind_values(statement.values, Bindings(literals, actor.user, actor.role))
-        return statement.items_by_key(self.transaction.execute(statement.text, parameters))
+        bindings = self.context.bindings(literals)
+        return statement.items_by_key(
+            fetch_statement(self.transaction.execute, statement, bindings)
+        )
 
     def answer(self, request: ReadRequest, *, key: object = None) -> object:
         """Return the `data` of a read: of a list, of a singleton, or of the item of a key."""
@@ -92,9 +94,8 @@ class Executor:
             statement, literals = prepare_read(self.store, self.context, request)
             rows = self._fetch(ReadRun(statement, literals))
             return data_of(self.context, request.collection, statement, rows)
-        parsed_key = parse_key(keyed(self.context, request.collection), key)
-        statement, literals = prepare_read(self.store, self.context, request, keyed=True)
-        items = self._items(ReadRun(statement, (*literals, parsed_key)))
+        statement, literals = prepare_item_read(self.store, self.context, request, key=key)
+        items = self._items(ReadRun(statement, literals))
         if not items:
             raise not_found()
         return items[0]
@@ -118,9 +119,9 @@ class Executor:
     ) -> list[Row]:
         """Run a statement on the author and these values; it is printed once for each key."""
         cached = self.context.snapshot.statements.setdefault_with(
-            cache_key, lambda: finish_statement(make_fragment())
+            cache_key, lambda: number_parameters(make_fragment())
         )
-        literals = [*author(self.context, self.client), *values]
+        literals = [*self.client.author(self.context.actor.user), *values]
         return self.transaction.execute(
             cached.text,
             bind_values(cached.values, Bindings(literals)),
@@ -137,17 +138,10 @@ def fetch_items(
 ) -> list[Item]:
     """Return the items of a query, fetched where the context fetches, without limits of answers."""
     statement = statement_for(store, context, collection, query)
-    bindings = Bindings(literals, context.actor.user, context.actor.role)
-    rows = context.fetch(statement.text, bind_values(statement.values, bindings))
-    return statement.items(rows)
+    return statement.items(fetch_statement(context.fetch, statement, context.bindings(literals)))
 
 
-def author(context: RequestContext, client: ClientInfo) -> tuple[str | None, ...]:
-    """Return what the history says of who wrote: the author's values of `ArgumentSlots`."""
-    return context.actor.user, client.ip, client.user_agent, client.origin
-
-
-def finish_statement(fragment: Fragment) -> Statement:
-    """Number the parameters of a statement, for the cache of statements."""
+def number_parameters(fragment: Fragment) -> Statement:
+    """Return a statement that answers no items, for the cache of statements."""
     text, values = fragment.numbered()
     return Statement(text, values, (), ())

@@ -11,7 +11,6 @@ from cms.errors import Problem, Refused, abbreviated, invalid_payload, not_found
 from cms.fragment import Fragment, commas, param
 from cms.items.read.reads import parse_key
 from cms.items.write.authorizing import WriteAuthorizer
-from cms.items.write.executor import author
 from cms.query.sql import locks, sorting
 from cms.schema.model import Collection, Field
 from cms.store.context import RequestContext
@@ -59,7 +58,7 @@ def _move_authorized(
     keys = _keys(collection, payload)
     authorizer = WriteAuthorizer(store, context)
     authorizer.authorize_column(collection, keys, sort_field.name, transaction.execute)
-    author_values = author(context, identity.client)
+    author_values = identity.client.author(context.actor.user)
     types = ("uuid", "text", "text", "text")
     author_params = [param(value, cast) for value, cast in zip(author_values, types, strict=True)]
     _move(transaction, collection, sort_field, keys, author=commas(author_params))

@@ -21,7 +21,7 @@ from cms.errors import Refused, forbidden, not_found
 from cms.fragment import Fragment
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.conflicts import locating_conflicts
-from cms.items.write.executor import author, finish_statement
+from cms.items.write.executor import number_parameters
 from cms.items.write.inquiry import AskedSet, PayloadInquiry
 from cms.items.write.mutations import AuthorizedSet, Delete, Insert, Update
 from cms.items.write.problems import Problems
@@ -124,7 +124,7 @@ def _plan(
     # A write whose answer turns out too large must be undone, which takes a transaction.
     if statement is _NEEDS_TRANSACTION or _may_be_large(call, statement, row_count):
         return None
-    literals = (*call.parsed.literals, *author(call.context, call.client), *values)
+    literals = (*call.parsed.literals, *call.client.author(call.context.actor.user), *values)
     if authorized is None:
         return partial(_run, call, shape, statement, literals)
     return partial(_run_with_rows, call, shape, statement, literals, authorized)
@@ -206,7 +206,7 @@ def _print_statement(call: WriteCall, shape: WriteShape) -> Statement:
         return _print_with_answer(call, shape, arguments, single_statement)
     if collection.name in call.context.snapshot.catalogue.actions.root_tables_of:
         return _NEEDS_TRANSACTION  # other rows are deleted or changed with it
-    return finish_statement(write.delete(collection, arguments, single_statement=single_statement))
+    return number_parameters(write.delete(collection, arguments, single_statement=single_statement))
 
 
 def _print_with_answer(

@@ -20,6 +20,7 @@ from cms.query.sql.row_checks import item_contents
 from cms.schema.auto_fields import missing
 from cms.schema.model import Collection, Json
 from cms.store.context import RequestContext
+from cms.store.fetching import fetch_fragment
 from cms.store.store import Store
 
 
@@ -78,9 +79,9 @@ class PayloadValidator:
         if not rules.conditions or not rows:
             return
         keys = [str(row.key) for row in rows]
-        text, values = item_contents(collection, keys).numbered()
+        contents = fetch_fragment(fetch, item_contents(collection, keys), self._context.bindings())
         stored: dict[object, Any] = {
-            key: jsontext.loads_stored(content) for key, content in fetch(text, values)
+            key: jsontext.loads_stored(content) for key, content in contents
         }
         # The whole item is known here: a field that it lacks is an empty one.
         rule_context = self._rule_context(rules.caller_paths, is_creation=True)

@@ -11,8 +11,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from cms.database.connections import Transaction
 from cms.errors import invalid_payload
-from cms.items.read.answers import body_of_done, json_body
-from cms.items.read.reads import USERS, Item, parse_key, require_user
+from cms.items.read.answers import json_body, unlimited_body
+from cms.items.read.reads import Item, parse_key, require_user
 from cms.items.write.calls import (
     CHANGE,
     CREATE,
@@ -37,13 +37,14 @@ from cms.items.write.plans import (
 )
 from cms.query.language.ast import EMPTY_QUERY
 from cms.query.language.parse import parse_query_string
+from cms.schema.system import PERMISSIONS, ROLES, SETTINGS, USERS
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
 from cms.store.write_plan import WritePlan
 
-_RIGHTS_COLLECTIONS = frozenset({"system_roles", "system_permissions", "system_settings"})
+_RIGHTS_COLLECTIONS = frozenset({ROLES, PERMISSIONS, SETTINGS})
 """Collections of which every change moves the counter of rights."""
 
 _RIGHTS_FIELDS = frozenset({"role", "status", "token", "password", "email", "tfa_secret"})
@@ -299,7 +300,7 @@ def _body_alone(run_alone: Callable[[], WrittenItems], *, single: bool) -> bytes
     if items is None:
         return None
     # The write is done and cannot be refused any more; its plan has kept the answer small.
-    return body_of_done(_answer(items, single=single))
+    return unlimited_body(_answer(items, single=single))
 
 
 def _answer(items: list[Item], *, single: bool) -> dict[str, object]:

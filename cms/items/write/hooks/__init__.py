@@ -10,15 +10,16 @@ from cms.items.write.hooks.permissions import PERMISSION_HOOKS
 from cms.items.write.hooks.roles import ROLE_HOOKS
 from cms.items.write.hooks.settings import SETTINGS_HOOKS
 from cms.items.write.hooks.users import USER_HOOKS
+from cms.schema.system import PERMISSIONS, ROLES, SETTINGS, USERS
 
 NO_HOOKS = SystemTableHooks()
 
 HOOKS: Mapping[str, SystemTableHooks] = MappingProxyType(
     {
-        "system_users": USER_HOOKS,
-        "system_roles": ROLE_HOOKS,
-        "system_permissions": PERMISSION_HOOKS,
-        "system_settings": SETTINGS_HOOKS,
+        USERS: USER_HOOKS,
+        ROLES: ROLE_HOOKS,
+        PERMISSIONS: PERMISSION_HOOKS,
+        SETTINGS: SETTINGS_HOOKS,
     }
 )
 

@@ -17,6 +17,7 @@ from cms.items.write.resolved_rows import ResolvedRow
 from cms.query.rules.payload_rules import parse_rule
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter
+from cms.schema.system import USERS
 from cms.store.context import RequestContext
 
 
@@ -98,7 +99,7 @@ def _preset_problems(collection: Collection, presets: object) -> Iterator[str]:
         return
     for name, value in presets.items():
         # A preset of these would reach every user that is written, unseen by its caller.
-        if collection.name == "system_users" and name in USER_HOOKS.never_preset:
+        if collection.name == USERS and name in USER_HOOKS.never_preset:
             yield f'No preset sets "{name}" of users'
             continue
         field = collection.fields.get(name)
