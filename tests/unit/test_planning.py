@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cms.items.write.mutations import Delete, Insert, MutationPlan, Reference, RowId, Update
+from cms.items.write.mutations import (
+    AuthorizedSet,
+    Delete,
+    Insert,
+    MutationPlan,
+    Reference,
+    RowId,
+    Update,
+)
 from cms.items.write.parsed import PENDING_KEY, Pairs
 from cms.items.write.planning import plan_mutations
 from cms.items.write.problems import PayloadPosition
@@ -57,7 +65,8 @@ def pages(
 
 
 def plan_of(root: ResolvedSet, catalogue: Catalogue = LIBRARY) -> MutationPlan:
-    return plan_mutations(catalogue, root, {each: each.rows for each in walk_sets(root)})
+    authorized = [AuthorizedSet(each, each.rows) for each in walk_sets(root)]
+    return plan_mutations(catalogue, authorized)
 
 
 def steps(plan: MutationPlan) -> list[tuple[object, ...]]:
@@ -254,8 +263,8 @@ def test_a_new_row_keeps_a_reference_that_its_column_requires() -> None:
     books = replace(BOOKS, fields={**BOOKS.fields, "sequel": required})
     catalogue = replace(LIBRARY, collections={**LIBRARY.collections, "books": books})
     root = sequels(new(id="1", sequel="2"), new(id="2"))
-    elements = replace(root.to_many[0].elements, collection=books)
-    strict = replace(root, to_many=(replace(root.to_many[0], elements=elements),))
+    elements = root.to_many[0].elements._replace(collection=books)
+    strict = root._replace(to_many=(replace(root.to_many[0], elements=elements),))
     plan = plan_of(strict, catalogue)
     assert plan.deferred == ()
     assert plan.sets[1].rows[0].values["sequel"] == "2"
