@@ -130,5 +130,5 @@ def test_lists_of_a_hidden_item_are_not_looked_at(stage: Stage) -> None:
                 comparable(caller.patch(f"{owners.path}/{key}", change))
                 for key in (item["id"], 999)
             ]
-            assert answers[0] == answers[1]
-            assert answers[0][0] == 404
+            assert answers[0] == answers[1], change
+            assert answers[0][0] == 404, change

@@ -72,8 +72,9 @@ def batch(caller: Client, operation: dict[str, Any]) -> Answer:
     return caller.post("/batch", {"operations": [operation]})
 
 
-def same(*answers: Answer) -> bool:
-    return len({(answer.status, answer.text) for answer in answers}) == 1
+def require_same(*answers: Answer) -> None:
+    """Fail with the requests of answers that can be told apart."""
+    assert len({(answer.status, answer.text) for answer in answers}) == 1, answers
 
 
 def test_no_write_tells_a_hidden_item_from_one_that_never_was(tables: NotesAndVaults) -> None:
@@ -102,7 +103,7 @@ def test_no_write_tells_a_hidden_item_from_one_that_never_was(tables: NotesAndVa
         lambda key: batch(caller, {"method": "delete", "collection": name, "key": key}),
     )
     for request in requests:
-        assert same(request(tables.hidden), request(987654)), request(tables.hidden).text
+        require_same(request(tables.hidden), request(987654))
     assert tables.notes.column("title", f"filter[id]={tables.hidden}") == ["Two"]
 
 
@@ -226,7 +227,7 @@ def test_nested_keys_tell_nothing_of_hidden_items(tables: NotesAndVaults) -> Non
         lambda key: caller.patch(path, {"notes": {"update": [key], "delete": [tables.seen]}}),
     )
     for request in requests:
-        assert same(request(tables.hidden), request(987654))
+        require_same(request(tables.hidden), request(987654))
         assert request(tables.hidden).status == 400
     assert tables.notes.column("vault") == [1, None]
 
@@ -251,8 +252,8 @@ def test_a_collection_that_a_key_of_any_may_lead_to_is_not_told(tables: NotesAnd
                 send(things.path, {"item": sub_item, "kind": kind})
                 for kind in (tables.vaults.name, "nowhere", "system_users")
             ]
-            assert same(*answers), [answer.text for answer in answers]
-            assert answers[0].codes == ["FORBIDDEN"]
+            require_same(*answers)
+            assert answers[0].codes == ["FORBIDDEN"], answers[0]
 
 
 def test_revisions_of_hidden_items_are_no_way_back_to_them(tables: NotesAndVaults) -> None:
@@ -262,17 +263,17 @@ def test_revisions_of_hidden_items_are_no_way_back_to_them(tables: NotesAndVault
     (revision,) = [row["id"] for row in admin.get(f"/revisions?{revisions}").data]
     writing = may(name, action="update", permissions=SEEN)
     blind = tables.reading(writing)
-    assert same(blind.post(f"/utils/revert/{revision}"), blind.post("/utils/revert/987654"))
+    require_same(blind.post(f"/utils/revert/{revision}"), blind.post("/utils/revert/987654"))
     sees_its_own = tables.reading(
         writing, may("system_revisions", permissions={"item": {"_eq": str(tables.seen)}})
     )
-    assert same(
+    require_same(
         sees_its_own.post(f"/utils/revert/{revision}"), sees_its_own.post("/utils/revert/987654")
     )
     sees_all = tables.reading(writing, may("system_revisions"))
-    assert same(sees_all.post(f"/utils/revert/{revision}"), sees_all.post("/utils/revert/987654"))
+    require_same(sees_all.post(f"/utils/revert/{revision}"), sees_all.post("/utils/revert/987654"))
     for query in ("", "?fields=data", "?export=csv"):
-        assert same(
+        require_same(
             *(
                 sees_all.get(f"{tables.notes.path}/{key}/revisions{query}")
                 for key in (tables.hidden, 987654)
