@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cms.access.guarded_rules import NO_ROWS
 from cms.items.write.mutations import (
     AuthorizedSet,
     Delete,
@@ -74,7 +75,7 @@ def steps(plan: MutationPlan) -> list[tuple[object, ...]]:
     described: list[tuple[object, ...]] = []
     for mutation in plan.mutations:
         if isinstance(mutation, Delete):
-            described.append(("delete", mutation.collection.name, list(mutation.owners)))
+            described.append(("delete", mutation.collection.name, list(mutation.keys)))
         else:
             kind = "insert" if isinstance(mutation, Insert) else "update"
             assert isinstance(mutation, Insert | Update)
@@ -104,6 +105,12 @@ def test_a_related_item_that_was_only_named_is_left_alone() -> None:
     by_both = objects(BOOKS, "author", authors, [(0, 0), (1, 1)])
     plan = plan_of(ResolvedSet(BOOKS, 0, [new(), new()], to_one=(by_both,)))
     assert steps(plan) == [("update", "authors", [1]), ("insert", "books", [0, 1])]
+
+
+def test_the_rules_of_rows_go_with_them() -> None:
+    books = ResolvedSet(BOOKS, 0, [new(), new()])
+    plan = plan_mutations(LIBRARY, [AuthorizedSet(books, books.rows, {1: NO_ROWS})])
+    assert plan.sets[0].rules == {1: NO_ROWS}
 
 
 def test_a_row_that_is_missing_is_not_updated() -> None:
