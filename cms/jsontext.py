@@ -79,9 +79,8 @@ def dumps(value: object) -> bytes:
     return orjson.dumps(value, default=_encode_decimal, option=_OPTIONS)
 
 
-def raw_json(raw: str | bytes) -> object:
-    """Return JSON text as a value that `dumps` copies unchanged."""
-    return orjson.Fragment(raw)
+raw_json: Callable[[str | bytes], object] = orjson.Fragment
+"""Returns JSON text as a value that `dumps` copies unchanged; an answer may hold thousands."""
 
 
 def _number(digits: str) -> int | Decimal:

@@ -31,18 +31,24 @@ CONNECTION_ARGUMENTS: Mapping[str, Any] = MappingProxyType(
 )
 """The arguments of every connection that runs statements of the service."""
 
-_JSONB_VERSION = b"\x01"
-"""The byte that PostgreSQL sends before the text of jsonb."""
-
 
 class _RawJsonLoader(Loader):
-    """Loads JSON as text that goes into an answer as it is."""
+    """Loads json as text that goes into an answer as it is."""
 
     format = Format.BINARY
 
     def load(self, data: Buffer) -> object:
-        # The loader serves json as well, whose text begins at once and never with this byte.
-        return jsontext.raw_json(bytes(data).removeprefix(_JSONB_VERSION))
+        return jsontext.raw_json(bytes(data))
+
+
+class _RawJsonbLoader(Loader):
+    """Loads jsonb as text that goes into an answer as it is."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> object:
+        # PostgreSQL sends the number of its format before the text.
+        return jsontext.raw_json(bytes(data)[1:])
 
 
 def configure(connection: Connection, *, epoch: Epoch) -> None:
@@ -50,8 +56,8 @@ def configure(connection: Connection, *, epoch: Epoch) -> None:
     # After a DROP or a ROLLBACK psycopg deallocates all statements, ours included, if it prepares
     # any itself.
     connection.prepare_threshold = None
-    for type_name in ("json", "jsonb"):
-        connection.adapters.register_loader(type_name, _RawJsonLoader)
+    connection.adapters.register_loader("json", _RawJsonLoader)
+    connection.adapters.register_loader("jsonb", _RawJsonbLoader)
     connection.wire = Wire(connection, epoch)
 
 
