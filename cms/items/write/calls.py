@@ -1,6 +1,6 @@
-"""One call that writes items: where it is made, for whom, and what it may do.
+"""One call that writes items: its collection, its caller, and what it intends.
 
-cms/items/write/plans.py plans what a call comes to, alone or as one operation of a batch.
+cms/items/write/plans.py plans a call. A batch makes one call for each of its operations.
 """
 
 from __future__ import annotations
@@ -36,12 +36,16 @@ _ACTIONS = {
 }
 
 WrittenItems = list[Item] | None
-"""Items as their caller may read them; None when it may not."""
+"""Written items as their caller may read them; None if it may read none of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteIntent:
-    """The actions of a call, whether a singleton takes them, and what the history calls it."""
+    """What a call is about to do.
+
+    The caller needs a permission for one of the `actions`, or cannot even try. `history_action` is
+    what the history calls the write, None for create, update or delete.
+    """
 
     actions: tuple[str, ...]
     allows_singletons: bool = False
@@ -56,9 +60,9 @@ RESTORE = WriteIntent(("update",), allows_singletons=True, history_action="rever
 
 
 class WriteCall(NamedTuple):
-    """One call, under the structure and rights that it was planned under.
+    """One call, with the structure and rights of its planning.
 
-    `parsed` is the query that shapes its answer.
+    `parsed` is the query that shapes its answer: which fields of the written items, how deep.
     """
 
     store: Store
@@ -70,6 +74,7 @@ class WriteCall(NamedTuple):
     history_action: str | None = None
 
     def executor(self, transaction: Transaction) -> Executor:
+        """Return what runs the statements of this call, and move its lookups there too."""
         # From here on every lookup of this call sees what the transaction sees.
         self.authorizer.use_transaction(transaction.execute)
         return Executor(self.store, self.context, transaction, self.client, self.history_action)
@@ -84,13 +89,13 @@ class WriteCall(NamedTuple):
     def complete(
         self, parser: PayloadParser, parsed: ParsedSet, stored: StoredRows = ALL_NEW
     ) -> CompletePayload:
-        """Return the payload of parsed items, filled and checked.
+        """Return the payload of parsed items, with all values filled and checked.
 
-        Raises `Refused` at once when nothing else is to be checked.
+        Raises `Refused` with the problems of items that name no related items.
         """
         root = self.authorizer.complete(parsed, parser.problems, stored=stored)
         if not parsed.is_flat:
-            # The problems of related items are still to be found: all are answered together.
+            # Problems of related items are found in the transaction: all are answered together.
             return CompletePayload(parser, self.authorizer, root, parsed)
         refuse(
             parser.problems,

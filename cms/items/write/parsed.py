@@ -47,7 +47,7 @@ Pairs = Sequence[tuple[int, int]]
 
 
 class Expects(Enum):
-    """What the payload takes for granted about a row: that it is absent, present, or either."""
+    """Whether a row must not be stored yet, must be stored, or may be either."""
 
     ABSENT = "absent"
     PRESENT = "present"
@@ -57,8 +57,9 @@ class Expects(Enum):
 class Owner(NamedTuple):
     """The row in whose payload another row stands, by its number in the set above.
 
-    An element of a list points back to its owner with `field`, and `value` is what rules see there:
-    the owner's key, or what was sent for a new owner. It is known once the element is resolved.
+    An element of a list points to its owner with `field`; for any other row `field` is None.
+    `value` is what rules see in `field`: the owner's key, or what was sent for a new owner. It is
+    set when the element is resolved.
     """
 
     number: int
@@ -71,8 +72,8 @@ class Owner(NamedTuple):
 class ParsedRow(NamedTuple):
     """One row of a payload.
 
-    `sent` is the item as it came, `values` what its columns take. `invalid_fields` are the fields
-    whose values cannot be used.
+    `sent` is the item as it came, `values` are the values of its columns, converted. For
+    `invalid_fields` there is a problem already, and no value.
     """
 
     sent: Mapping[str, object]
@@ -84,9 +85,10 @@ class ParsedRow(NamedTuple):
 
 
 class ColumnRows(Sequence[ParsedRow]):
-    """The rows of an array of items whose values are all valid, made anew each time they are read.
+    """The rows of an array of items whose values are all valid.
 
-    Ten thousand rows that stay would have the garbage collector pass over all objects once more.
+    Rows are made anew whenever they are read: ten thousand that stay would make the garbage
+    collector go through all objects once more.
     """
 
     __slots__ = ("_expects", "_items", "values")
@@ -137,8 +139,8 @@ _NO_KEYS: Mapping[str, int] = {}
 class ParsedSet(NamedTuple):
     """Rows of one collection that stand at one path of the payload.
 
-    `level` counts the relations between the root and this path. `numbers_by_key` holds the rows
-    below the root that were sent with a key.
+    `level` counts the relations between the root and this path. `numbers_by_key` has the numbers of
+    rows that were sent with a key; it is empty at the root, whose rows are not merged by key.
     """
 
     collection: Collection
@@ -155,8 +157,9 @@ class ParsedSet(NamedTuple):
 
     @property
     def row_values(self) -> Sequence[RowValues]:
-        """The values of the rows, which need not be made for it."""
+        """The values of the rows."""
         rows = self.rows
+        # Reading the rows of `ColumnRows` would make each of them.
         return rows.values if isinstance(rows, ColumnRows) else [row.values for row in rows]
 
     @property
@@ -177,7 +180,7 @@ class ParsedToOne:
 
 @dataclass(frozen=True, slots=True)
 class ListRemoval:
-    """An element of `delete`: a row that is to leave the list of the row `owner`."""
+    """An element of `delete` in the payload: a row that leaves the list of the row `owner`."""
 
     owner: int
     sent: object
@@ -202,9 +205,9 @@ class ParsedToMany:
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedItem:
-    """An object at a many-to-any field of a row that does not say to which collection it belongs.
+    """An object at a many-to-any field, without its collection in the payload.
 
-    The stored value of `collection_field` says it.
+    The `collection_field` of the stored row `row` names the collection.
     """
 
     row: int

@@ -38,9 +38,9 @@ _LIST_CHANGES = {
 
 
 class PayloadParser:
-    """Parses one payload and gathers its problems.
+    """Parses one payload, and collects what is wrong with it in `problems`.
 
-    Raises `Refused` at once only for hidden names, and for payloads that are nested too deeply.
+    Hidden names and payloads that are nested too deeply raise `Refused` at once.
     """
 
     def __init__(self, catalogue: Catalogue, *, max_depth: int, item_parsers: ItemParsers) -> None:
@@ -65,9 +65,9 @@ class PayloadParser:
         return builder.build()
 
     def attach_resolved(self, parsed: ParsedSet, targets: Sequence[str | None]) -> ParsedSet:
-        """Return a set with its objects at many-to-any fields attached.
+        """Return a set with the objects at many-to-any fields attached that were unresolved.
 
-        `targets` are the collections of these objects, None for one that is not known.
+        `targets` are the collections of these objects, as stored; None where nothing is stored.
         """
         builder = SetBuilder.of(parsed)
         builder.unresolved.clear()
@@ -99,6 +99,8 @@ class PayloadParser:
         for problem in parsed.problems:
             self.problems.add(problem, position)
         row = RowBuilder(item, parsed.values, position, expects, _fields_of(parsed.problems))
+        # Items of the root are not merged, as each is answered. The same key twice is refused: for
+        # changes by plans.py, for new rows by the database.
         number = self._add_or_merge(builder, row, parsed) if builder.level else builder.add(row)
         if parsed.nested:
             self._attach(builder, number, parsed)
@@ -119,15 +121,18 @@ class PayloadParser:
         for to_one in builder.to_one.values():
             if to_one.name in row.values:
                 to_one.detach(number)
+        # Of objects with one key only the first may hold lists: two arrays would each be the
+        # complete content of a list.
         if any(map(_is_list, parsed.nested.values())):
             problem = invalid_item("it is there twice", builder.collection.name)
             self.problems.add(problem, row.position)
         return number
 
     def _attach(self, builder: SetBuilder, number: int, parsed: ParsedItem) -> None:
-        """Attach what an item says of related items."""
+        """Attach the related items that an item names to the sets below its own set."""
         for name, value in parsed.nested.items():
             link = link_of(self._catalogue, builder.collection, name)
+            # Without a target collection a many-to-any field has no link.
             if link is None:
                 self._attach_to_any(builder, number, name, value)
             elif link.to_many:
@@ -158,12 +163,14 @@ class PayloadParser:
         relation = self._catalogue.by_many[builder.collection.name, name]
         collection_field = str(relation.one_collection_field)
         assert isinstance(value, Mapping)
+        # The name of the collection was refused already; a second problem would only repeat it.
         if collection_field in row.invalid_fields:
             if not self._item_parser(builder.collection, row.expects).tells_missing:
                 raise forbidden()  # as for a collection that is hidden
             return
         unresolved = UnresolvedItem(number, name, collection_field, value)
         row.values[name] = PENDING_KEY
+        # For a row that may be stored, the stored row may name the collection.
         if row.expects is Expects.ABSENT or collection_field in row.values:
             self._attach_to_collection(builder, unresolved, row.values.get(collection_field))
         else:
@@ -197,6 +204,7 @@ class PayloadParser:
             to_one = ToOneBuilder(name, link, self._target_set(builder, link, position))
             builder.to_one[name, link.target] = to_one
         row.values[name] = PENDING_KEY
+        # Objects of all rows above share one set, and so one statement.
         targets = to_one.targets
         # An item of a collection that can only be read here may be named by its key.
         is_writable = targets.collection.is_writable
@@ -270,6 +278,7 @@ class PayloadParser:
         if row.owner:
             self._add_problem(to_many, position, "it is there twice")
             return None
+        # Whatever was sent for the field is replaced: the list decides to whom the row belongs.
         far = to_many.link.far
         row.owner = Owner(owner, far)
         row.values[far] = PENDING_KEY
@@ -281,6 +290,7 @@ class PayloadParser:
     ) -> int | None:
         """Parse an object, or the key of a row that is present."""
         if isinstance(element, Mapping):
+            # An object there would be written too, although the list sets the field.
             if isinstance(element.get(to_many.link.far), Mapping):
                 reason = f'"{to_many.link.far}" is what this list sets'
                 self._add_problem(to_many, position, reason)
@@ -333,7 +343,7 @@ def _order_field_of(to_many: ToManyBuilder) -> str | None:
 
 
 def _is_list(value: object) -> bool:
-    """Tell whether a nested value is of a to-many field."""
+    """Tell whether a nested value has the shape of a to-many field's value."""
     return not isinstance(value, Mapping) or value.keys() <= _LIST_CHANGES.keys()
 
 

@@ -1,9 +1,10 @@
 """Plans of calls that write items: creates, changes, deletes.
 
-A payload is parsed and completed, with its passwords hashed, before there is a transaction. One
-statement does what names no related item (cms/items/write/single_statement.py). Anything else is
-resolved, authorized and written in a transaction (cms/items/write/nested.py), and read back as the
-caller may read it.
+Planning parses and completes the payload, and hashes its passwords, which takes long, before a
+transaction holds any lock. A plan has two ways to run. `run_alone` is one statement
+(cms/items/write/single_statement.py), for most calls that name no related item. `run` resolves,
+authorizes and writes in a transaction (cms/items/write/nested.py), and then reads the items as the
+caller may read them.
 """
 
 from __future__ import annotations
@@ -74,26 +75,29 @@ def plan_update_each(call: WriteCall, items: list[object]) -> WritePlan[WrittenI
     parser, parsed = parse_payload(call, items, Expects.PRESENT)
     key_field = parsed.key_field
     keys = [values.get(key_field) for values in parsed.row_values]
-    # Nearly always there is nothing to find in the rows.
+    # Going through all rows is left out where every key is there once, which is nearly always.
     if None in keys or len(set(keys)) < len(keys):
         _add_key_problems(call, parser, parsed)
     return payload_plan(call, call.complete(parser, parsed, StoredRows(dict(enumerate(keys)))))
 
 
 def _add_key_problems(call: WriteCall, parser: PayloadParser, parsed: ParsedSet) -> None:
-    """Add a problem for each item without its key, and for each key that is there again."""
+    """Add a problem for each item without a key, and for each key that an item before it has."""
     seen: set[str] = set()
     for row in parsed.rows:
         key = row.values.get(parsed.key_field)
         reason = None
-        if key is None and parsed.key_field not in row.invalid_fields:
-            reason = "it must hold its primary key"
+        if key is None:
+            # A key that cannot be used has its own problem from parsing.
+            if parsed.key_field not in row.invalid_fields:
+                reason = "it must hold its primary key"
         elif key in seen:
             reason = "it is there twice"
+        else:
+            seen.add(key)
         if reason:
             problem = invalid_item(reason, call.collection.name, parsed.key_field)
             parser.problems.add(problem, row.position)
-        seen.add(str(key))
 
 
 def plan_update_many(call: WriteCall, payload: Mapping[str, object]) -> WritePlan[WrittenItems]:
@@ -123,7 +127,7 @@ def _write_singleton(
     call: WriteCall, parsed: ParsedPayload, transaction: Transaction
 ) -> WrittenItems:
     executor = call.executor(transaction)
-    # Nobody else may create the row once it is known whether there is one.
+    # An advisory lock, as there may be no row to lock: two calls would both create the one row.
     transaction.run(locks.lock_singleton(call.collection))
     stored = transaction.run(locks.singleton_key(call.collection))
     keys: dict[int, str | None] = {}
@@ -144,21 +148,25 @@ def _check_singleton_key(call: WriteCall, parsed: ParsedPayload, key: str) -> No
 
 
 def parse_payload(call: WriteCall, items: Sequence[object], expects: Expects) -> ParsedPayload:
+    """Parse the items of a call; what is wrong with them is kept in the parser.
+
+    Raises `Refused` for hidden names, and for payloads that are nested too deeply.
+    """
     parser = call.payload_parser()
     return ParsedPayload(parser, parser.parse(call.collection, items, expects))
 
 
 def complete_update(call: WriteCall, parsed: ParsedPayload, keys: Sequence[str]) -> CompletePayload:
-    """Return the payload of a change that gives all items of the keys the same values."""
+    """Return the payload of a change that gives the items of all keys the same values."""
     parser, items = parsed
-    if len(keys) != len(items.rows):  # an item of the wrong shape has become no row
+    # Several keys share one parsed item; an item of the wrong shape has become no row at all.
+    if len(keys) != len(items.rows):
         items = _one_row_for_each_key(call, parsed, len(keys))
     sent_keys = [row.values.get(items.key_field) for row in items.rows]
     is_other_key = any(
         sent_key not in (None, key) for sent_key, key in zip(sent_keys, keys, strict=True)
     )
-    is_key_of_several = len(keys) > 1 and any(sent_keys)
-    if is_other_key or is_key_of_several:
+    if is_other_key:
         parser.problems.add(_key_change_problem(call.collection), PayloadPosition())
     return call.complete(parser, items, StoredRows(dict(enumerate(keys))))
 
@@ -166,10 +174,12 @@ def complete_update(call: WriteCall, parsed: ParsedPayload, keys: Sequence[str])
 def _one_row_for_each_key(call: WriteCall, parsed: ParsedPayload, count: int) -> ParsedSet:
     """Return one row for each key; what is nested is written for each of them."""
     parser, items = parsed
+    # Refused before the item is multiplied: each problem would be there once for every key.
     parser.problems.refuse()
     (row,) = items.rows
     if items.is_flat:
         return items._replace(rows=[row] * count)
+    # Every item gets related items of its own, so the nested rows must be parsed for each.
     return parser.parse(call.collection, [row.sent] * count, Expects.PRESENT)
 
 
@@ -218,6 +228,7 @@ def _delete(call: WriteCall, executor: Executor, keys: Sequence[str]) -> None:
     fetch = executor.transaction.execute
     call.authorizer.authorize_delete(call.collection, keys, fetch)
     run_plan(executor, MutationPlan(mutations=(Delete(call.collection, keys),)))
+    # Hooks look at what is left: deleting may not take the last administrator, for example.
     call.authorizer.run_after_hook(call.collection, fetch)
 
 
@@ -230,6 +241,7 @@ def matching_item(
     """Return a plan that runs only while an item has the version of an If-Match header, if any."""
     if if_match is None:
         return plan
+    # Without `run_alone`: the version is compared under a lock, which takes a transaction.
     return WritePlan(partial(_run_on_matching_item, call, plan, key=key, if_match=if_match))
 
 

@@ -1,6 +1,7 @@
-"""Writes of items, each call in one transaction or one statement (docs/writes.md).
+"""The calls that write items (docs/writes.md), each in one transaction or in one statement.
 
-A call is planned before its transaction opens (cms/items/write/plans.py).
+Every function here plans its call outside a transaction (cms/items/write/plans.py), and has
+`Store.run_write` run the plan: after a change of structure or rights it plans and runs again.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ from cms.store.store import Store
 from cms.store.write_plan import WritePlan
 
 _RIGHTS_COLLECTIONS = frozenset({ROLES, PERMISSIONS, SETTINGS})
-"""Collections of which every change moves the counter of rights."""
+"""Collections of which every change moves the counter of rights, by triggers in sql/schema.sql."""
 
 _RIGHTS_FIELDS = frozenset({"role", "status", "token", "password", "email", "tfa_secret"})
-"""Fields of users whose change moves it."""
+"""Fields of users whose change moves the counter of rights (`system_bump_for_users`)."""
 
 T = TypeVar("T")
 
@@ -61,7 +62,11 @@ class WriteTarget(NamedTuple):
 
 
 class WriteOperation(NamedTuple, Generic[T]):
-    """What a call does: its intent, its plan, and the body that tells which fields it writes."""
+    """What a call does.
+
+    `intent` says which permissions it takes, `plan` plans it. Of `payload` only the names of its
+    fields count, to find out whether the write changes rights (`_changes_rights`).
+    """
 
     intent: WriteIntent
     plan: Callable[[WriteCall], WritePlan[T]]
@@ -133,6 +138,7 @@ def update_me(
 def _plan_update_me(
     call: WriteCall, *, payload: object, if_match: str | None
 ) -> WritePlan[bytes | None]:
+    # The key comes from the credentials: it needs no parsing as one of a URL does.
     key = str(call.context.actor.user)
     plan = plan_update(call, key, payload)
     return _body_plan(call, matching_item(call, plan, key=key, if_match=if_match), single=True)
@@ -147,7 +153,7 @@ def restore(
     payload: object,
     idempotency: Idempotency | None = None,
 ) -> bytes | None:
-    """Give an item back what it held before; the history records it as a revert."""
+    """Give an item the values of one of its revisions; the history records a revert."""
     plan = partial(_plan_restore, key=key, payload=payload)
     operation = WriteOperation(RESTORE, plan, payload)
     return _run(store, identity, target, operation, idempotency=idempotency)
@@ -155,6 +161,7 @@ def restore(
 
 def _plan_restore(call: WriteCall, *, key: str, payload: object) -> WritePlan[bytes | None]:
     key = parse_key(call.collection, key)
+    # A singleton has a plan of its own, with the lock under which it gets its one row.
     if call.collection.is_singleton:
         return _body_plan(call, plan_singleton(call, payload), single=True)
     return _body_plan(call, plan_update(call, key, payload), single=True)
@@ -170,8 +177,8 @@ def update_many(
 ) -> bytes | None:
     """Change items by an array of objects with their keys, or by `data` with `keys` or `query`.
 
-    On a singleton the payload is the object itself, which is created when there is none; only
-    there `if_match` counts.
+    On a singleton the payload is the item itself, which is created if there is none. `if_match` is
+    compared for singletons only: several items have no common version.
     """
     plan = partial(_plan_update_many, payload=payload, if_match=if_match)
     return _run(store, identity, target, WriteOperation(PUT, plan, payload))
@@ -260,14 +267,16 @@ def _plan(
 def _changes_rights(name: str, operation: WriteOperation[T]) -> bool:
     """Tell whether a write moves the counter of rights, as far as collection and fields tell.
 
-    A write that moves it without having been foreseen here, such as a nested one, may have to wait
-    for others and be done again.
+    A write that moves it unforeseen, such as a nested one, may have to wait for others and be done
+    again: `Store.run_write` lets it share a lock that it then needs alone.
     """
+    # A new user moves no counter: no process remembers anything about it yet.
     if name != USERS or operation.intent is CREATE:
         return name in _RIGHTS_COLLECTIONS
     if operation.intent is DELETE:
         return True
     payload = operation.payload
+    # The payload is not parsed yet: `data` of a call with `keys`, an array of items, or one item.
     data = payload.get("data", payload) if isinstance(payload, Mapping) else payload
     items = data if isinstance(data, list) else [data]
     return any(isinstance(item, Mapping) and not _RIGHTS_FIELDS.isdisjoint(item) for item in items)
@@ -279,7 +288,7 @@ def _changes_rights(name: str, operation: WriteOperation[T]) -> bool:
 def _body_plan(
     call: WriteCall, plan: WritePlan[WrittenItems], *, single: bool
 ) -> WritePlan[bytes | None]:
-    """Return a plan that answers a body: of one item, or of the array of all."""
+    """Return a plan whose answer is a body: `single` holds one item, otherwise an array."""
     run = partial(_body, call, plan, single=single)
     if plan.run_alone is None:
         return WritePlan(run)
