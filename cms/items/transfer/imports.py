@@ -243,7 +243,7 @@ class _Import:
         parser, items = parsed
         authorizer = self._call.authorizer
         stored = self._stored_rows(items)
-        root = authorizer.complete(items, parser.problems, stored=stored)
+        root = authorizer.completer.complete(items, parser.problems, stored=stored)
         context = self._executor.context
         refuse(
             parser.problems,

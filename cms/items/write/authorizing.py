@@ -1,8 +1,8 @@
-"""What permissions say of rows that are to be written (docs/permissions.md).
+"""Authorizes the rows of a call: permissions of the caller, and hooks of system tables.
 
-What needs nothing but the payload is decided while the call is planned (`complete`). What depends
-on the stored rows is decided inside the transaction: before anything is written (`authorize`,
-`authorize_delete`), and on the rows as they have become (`check`).
+Rows are checked three times (docs/permissions.md). The `completer` checks what needs only the
+payload. `authorize` and `authorize_delete` check the stored rows in the transaction, before
+anything is written. `check` tries the rules of permissions on the rows after they are written.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from cms.errors import forbidden, not_found
 from cms.items.write.completing import RowCompleter
 from cms.items.write.hooks import hooks_of
 from cms.items.write.mutations import AuthorizedSet, RowId, RowSet
-from cms.items.write.parsed import ParsedSet
 from cms.items.write.problems import Problems
-from cms.items.write.resolved_rows import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
+from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet
 from cms.items.write.validating import PayloadValidator
 from cms.items.write.written_rows import WrittenRows
 from cms.query.sql.row_checks import check_rows
@@ -30,7 +29,10 @@ from cms.store.store import Store
 
 
 class WriteAuthorizer:
-    """Decides for one caller what the rows of one call may become."""
+    """Checks the rows of one call against what its caller may do.
+
+    `completer` makes the rows that are authorized; both share what is looked up about the caller.
+    """
 
     def __init__(self, store: Store, context: RequestContext) -> None:
         self._context = context
@@ -40,7 +42,7 @@ class WriteAuthorizer:
             lambda: WritePermissions(policy, context.snapshot.catalogue),
         )
         self._validator = PayloadValidator(store, context)
-        self._completer = RowCompleter(context, self.permissions, self._validator)
+        self.completer = RowCompleter(context, self.permissions, self._validator)
 
     def use_transaction(self, fetch: Fetch) -> None:
         """Look everything up in the transaction from now on.
@@ -49,31 +51,22 @@ class WriteAuthorizer:
         """
         self._validator.fetch = fetch
 
-    # The payload
-
-    def complete(
-        self,
-        parsed: ParsedSet,
-        problems: Problems,
-        *,
-        stored: StoredRows = ALL_NEW,
-        owners: Sequence[ResolvedRow] = (),
-    ) -> ResolvedSet:
-        """Return the rows of a parsed set, filled and checked; `owners` are the rows above them."""
-        return self._completer.complete(parsed, problems, stored=stored, owners=owners)
+    # Without stored rows
 
     def has_conditions(self, collection: Collection) -> bool:
-        """Tell whether a change depends on what else the item holds."""
+        """Tell whether fields have conditions, which need the stored item beside its change."""
         return bool(self._validator.rules_of(collection).conditions)
 
     def authorize_without_rows(self, resolved: ResolvedSet, problems: Problems) -> AuthorizedSet:
-        """Return a set, authorized where all permissions to change hold for all rows.
+        """Return a set, authorized as if all permissions of the caller applied to every row.
 
-        See `WritePermissions.row_rules`.
+        The one statement that writes the set tests the stored row itself: it writes only if they do
+        (`WritePermissions.row_rules`). Raises `Refused` FORBIDDEN.
         """
         if self.permissions.policy.is_admin:
             return AuthorizedSet(resolved, resolved.rows)
         numbers = resolved.changed_numbers
+        # A set of new rows needs no stored ones: completing has found permissions for each.
         if not numbers:
             return AuthorizedSet(resolved, resolved.rows, _creation_rules(resolved))
         grants = self.permissions.grants(resolved.collection, "update")
@@ -85,8 +78,8 @@ class WriteAuthorizer:
     def authorize(self, resolved: ResolvedSet, fetch: Fetch, problems: Problems) -> AuthorizedSet:
         """Return a set, authorized; raises `Refused` NOT_FOUND or FORBIDDEN.
 
-        Changes are checked against the stored rows, which decide what permissions add to them.
-        Permissions come before the hooks, whose problems would tell of rows that are hidden.
+        The stored rows decide which permissions apply to a change, and so which presets it gets.
+        Problems by validations and conditions are added to `problems`.
         """
         collection = resolved.collection
         numbers = resolved.changed_numbers
@@ -101,15 +94,16 @@ class WriteAuthorizer:
         else:
             authorized = AuthorizedSet(resolved, resolved.rows, _creation_rules(resolved))
         changed = [authorized.rows[number] for number in numbers]
+        # After the permissions: what hooks refuse would tell of rows that the caller cannot see.
         if hooks_of(collection.name).before:
-            # Hooks see new rows too, which no permission had to be found for here.
+            # Hooks get new rows as well, which have no stored row to authorize.
             new = [row for row in authorized.rows if row.is_new]
             self._run_before_hook(collection, [*changed, *new], (), fetch)
         self._validator.check_conditions(collection, changed, fetch, problems)
         return authorized
 
     def authorize_delete(self, collection: Collection, keys: Sequence[str], fetch: Fetch) -> None:
-        """Check that rows may be deleted."""
+        """Check that rows may be deleted, and lock them; raises `Refused` NOT_FOUND or FORBIDDEN."""
         if not self.permissions.policy.is_admin:
             if hooks_of(collection.name).is_admin_only:
                 raise forbidden()
@@ -120,7 +114,10 @@ class WriteAuthorizer:
     def authorize_column(
         self, collection: Collection, keys: Sequence[str], column: str, fetch: Fetch
     ) -> None:
-        """Check that what rows hold in a column may change."""
+        """Check that the caller may change one column of rows, to values that the service sets.
+
+        Raises `Refused` NOT_FOUND or FORBIDDEN.
+        """
         if self.permissions.policy.is_admin or not keys:
             return
         hooks = hooks_of(collection.name)
@@ -138,12 +135,12 @@ class WriteAuthorizer:
         grants_of_rows: Iterable[tuple[GuardedGrant, ...]],
         problems: Problems,
     ) -> AuthorizedSet:
-        """Return a set, its changes authorized under the permissions that hold for each row."""
+        """Return a set, its changes authorized by the permissions that apply to each row."""
         collection = resolved.collection
         rows = list(resolved.rows)
         rules = _creation_rules(resolved)
         for number, grants in zip(numbers, grants_of_rows, strict=True):
-            # The key itself does not change.
+            # The key only names the row: changing a row takes no permission for it.
             names = rows[number].sent_fields - {resolved.key_field}
             if not has_all_covered(grants, names):
                 raise forbidden()
@@ -162,17 +159,18 @@ class WriteAuthorizer:
         problems: Problems,
     ) -> ResolvedRow:
         """Return a change with the presets of the permissions whose validation it passes."""
-        has_presets = self._completer.has_update_presets(collection)
-        # Nothing is added to the row, of which a call may have ten thousand.
+        has_presets = self.completer.has_update_presets(collection)
+        # The usual case is left early: a call may have ten thousand rows.
         if not has_presets and not any(grant.validation for grant in grants):
             return row
-        passing, validation_problems = self._completer.passing_grants(grants, row)
+        passing, validation_problems = self.completer.passing_grants(grants, row)
+        # Each field needs a permission whose validation passes, not every permission.
         if not passing or not has_all_covered(passing, names):
             for problem in validation_problems:
                 problems.add(problem, row.position)
-        row = self._completer.with_presets(passing, collection, row)
+        row = self.completer.with_presets(passing, collection, row)
         if has_presets:
-            row = self._completer.complete_with_presets(collection, row, problems)
+            row = self.completer.complete_with_presets(collection, row, problems)
         return row
 
     def _run_before_hook(
@@ -193,10 +191,10 @@ class WriteAuthorizer:
         grants: tuple[GuardedGrant, ...],
         fetch: Fetch,
     ) -> dict[str, tuple[GuardedGrant, ...]]:
-        """Return which of the grants hold for each row, and lock these rows.
+        """Return the grants whose rule each row fulfils, and lock the rows until the end.
 
-        Raises `Refused`: NOT_FOUND for a row that is missing or hidden, FORBIDDEN for one for which
-        no grant holds.
+        Raises `Refused`: NOT_FOUND if a row is missing or hidden, FORBIDDEN if a row fulfils the
+        rule of no grant.
         """
         if not keys:
             return {}
@@ -213,6 +211,7 @@ class WriteAuthorizer:
                 grant for grant, holds in zip(grants, answers, strict=True) if holds
             )
         refused = [key for key in keys if not grants_by_key.get(key)]
+        # A missing row has given no answer, and so is not visible either.
         if not visible.issuperset(refused):
             raise not_found()
         if refused:
@@ -222,13 +221,14 @@ class WriteAuthorizer:
     # The rows after the write
 
     def check(self, written: WrittenRows, row_set: RowSet, fetch: Fetch) -> None:
-        """Check the rows of a set, as they were written, against the rules that allowed them.
+        """Check the rows of a set after the write: the rules they must fulfil, and hooks.
 
-        Raises `Refused` FORBIDDEN.
+        Raises `Refused` FORBIDDEN for a row that breaks its rule, or with what a hook refuses.
         """
         collection = row_set.collection
         if hooks_of(collection.name).after:
             rows = written.rows(row_set)
+            # Rows without values were only named by their keys, and are as they were.
             changed = [row for row in rows if row.is_new or row.values]
             self.run_after_hook(collection, fetch, changed)
         written_keys = [
@@ -240,13 +240,14 @@ class WriteAuthorizer:
             (rule, key) for rule, key in written_keys if key is not None
         ):
             answers = self._test_rows(collection, keys, [rule], fetch)
+            # A row that gives no answer is gone: a trigger may have removed it.
             if len(answers) < len(keys) or not all(holds for _, holds in answers):
                 raise forbidden()
 
     def run_after_hook(
         self, collection: Collection, fetch: Fetch, rows: Sequence[ResolvedRow] = ()
     ) -> None:
-        """Let the hooks of a system table look at what a write has left."""
+        """Run the hook of a system table that follows a write; `rows` are the written ones."""
         hooks = hooks_of(collection.name)
         if hooks.after:
             hooks.after(fetch, self._context, rows)
@@ -260,7 +261,7 @@ class WriteAuthorizer:
         *,
         lock: bool = False,
     ) -> list[tuple[object, ...]]:
-        """Return the key of each stored row, with whether each rule holds for it."""
+        """Return the key of each stored row, and for each rule whether the row fulfils it."""
         predicates = [rule.predicate for rule in rules]
         # A row may be named twice, in different places of a payload.
         fragment = check_rows(collection, list(dict.fromkeys(keys)), predicates, lock=lock)
@@ -268,9 +269,9 @@ class WriteAuthorizer:
 
 
 def _creation_rules(resolved: ResolvedSet) -> dict[int, GuardedRule]:
-    """Return what new rows must fulfil once they are written, by their numbers.
+    """Return the rules that new rows must fulfil once they are written, by their numbers.
 
-    That is the rule of one of the permissions that allow them.
+    A row must fulfil the rule of one of the permissions that allow it.
     """
     rules: dict[int, GuardedRule] = {}
     for number, row in enumerate(resolved.rows):

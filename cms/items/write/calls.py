@@ -93,7 +93,7 @@ class WriteCall(NamedTuple):
 
         Raises `Refused` with the problems of items that name no related items.
         """
-        root = self.authorizer.complete(parsed, parser.problems, stored=stored)
+        root = self.authorizer.completer.complete(parsed, parser.problems, stored=stored)
         if not parsed.is_flat:
             # Problems of related items are found in the transaction: all are answered together.
             return CompletePayload(parser, self.authorizer, root, parsed)

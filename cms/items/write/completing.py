@@ -1,7 +1,7 @@
-"""Makes resolved rows of parsed ones: automatic values, presets, and all checks that need no row.
+"""Makes resolved rows of parsed rows: adds automatic values and presets, and checks the values.
 
-It is done while a call is planned, for all rows and with all their problems together; for rows
-whose lists are resolved in the transaction, it is done there.
+All that needs no stored row happens here. The items of most calls are completed while the call is
+planned; related items, and items that a query names, are completed in the transaction.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from cms.items.write.plain_rows import (
     add_row_problems,
     changed_plain_rows,
     new_plain_rows,
+    values_without_key,
 )
 from cms.items.write.presets import (
     convert_preset,
@@ -51,9 +52,10 @@ from cms.store.context import RequestContext
 
 
 class _RowSource(NamedTuple):
-    """What the rows of one set are made of: the set, the rows above it, and the demands on it.
+    """A parsed set, with everything that completing one of its rows needs to know of the set.
 
-    `points_to_key` tells whether elements of a list point to the keys of their owners.
+    `owners` are the rows of the set above. `points_to_key` tells whether elements of a list point
+    to the keys of their owners, and not to another unique column.
     """
 
     parsed: ParsedSet
@@ -78,18 +80,15 @@ class _RowSource(NamedTuple):
         return row.owner._replace(value=owner.key if is_known else owner.sent)
 
     def changed_values(self, row: ParsedRow, number: int) -> Values:
-        """Return the values of a stored row, without its key and what it already holds."""
-        values = dict(row.values)
-        key_field = self.parsed.key_field
-        # A key of null has been refused as one that is missing.
-        if self.stored.keys[number] is not None or values.get(key_field) is None:
-            values.pop(key_field, None)
+        """Return what a stored row is to change: neither its key nor what it already holds."""
+        values = values_without_key(row.values, self.parsed.key_field, self.stored.keys[number])
         for name in self.stored.unchanged.get(number, ()):
             del values[name]
         return values
 
     def require_allowed(self, row: ParsedRow) -> None:
-        """Refuse everybody but administrators what only they write."""
+        """Raise `Refused` FORBIDDEN for a row that only administrators may write."""
+        # An element of a list sets the field that points to its owner without naming it.
         owner_field = row.owner.field if row.owner else None
         if (
             self.hooks.is_admin_only
@@ -120,12 +119,14 @@ class RowCompleter:
     ) -> ResolvedSet:
         """Return the rows of a parsed set, filled and checked; `owners` are the rows above them.
 
-        Where presets may add to changes, changes are filled only: `complete_with_presets` checks
-        them once it is known which permissions hold for their rows.
+        What is wrong with the values is added to `problems`. If permissions have presets for
+        changes, changes are filled but not checked: `complete_with_presets` checks them, once the
+        stored rows tell which permissions apply.
         """
         source = self._source(parsed, stored, owners)
         has_presets = self.has_update_presets(parsed.collection)
         has_checks = bool(source.rules.has_rules or source.hooks.checks)
+        # Rows without checks, permissions and owners take a shorter way, which large calls need.
         if source.is_admin and not (has_checks or parsed.level):
             plain_rows = self._plain_rows(source, problems)
             if plain_rows is not None:
@@ -145,6 +146,7 @@ class RowCompleter:
                 for_new = for_new or self._auto_filling(parsed.collection, is_new=True)
                 row, row_problems = self._new_row(source, parsed_row, for_new)
             if has_checks:
+                # A change with presets is validated together with them, in the transaction.
                 is_validated = row.is_new or not has_presets
                 row_problems += self._check(source, row, is_validated=is_validated)
             if row_problems:
@@ -156,6 +158,7 @@ class RowCompleter:
         """Return items that are all new or all changes; None for a mixture."""
         parsed = source.parsed
         keys = source.stored.keys
+        # Automatic fields differ between new and changed rows, and are looked up once for all.
         if not keys:
             auto_filling = self._auto_filling(parsed.collection, is_new=True)
             return new_plain_rows(parsed, auto_filling, problems)
@@ -180,6 +183,7 @@ class RowCompleter:
 
     def _points_to_key(self, parsed: ParsedSet) -> bool:
         """Tell whether the rows of a list point to the keys of their owners."""
+        # One row tells for all: the elements of a set are in lists of the same field.
         first_owner = parsed.rows[0].owner if parsed.rows else None
         if first_owner is None or first_owner.field is None:
             return False
@@ -192,6 +196,7 @@ class RowCompleter:
     ) -> tuple[ResolvedRow, list[Problem]]:
         owner = source.owner_of(row) if row.owner else None
         values = dict(row.values)
+        # Administrators need no permission, and so get no presets of one.
         if source.is_admin:
             problems = complete_new(values, *auto_filling)
             # By position, which takes half the time: a call may have ten thousand rows.
@@ -223,6 +228,7 @@ class RowCompleter:
             source.require_allowed(row)
         problems = complete_change(values, *auto_filling)
         owner = source.owner_of(row) if row.owner else None
+        # Presets come later: which permission allows a change depends on the stored row.
         key = source.stored.keys[number]
         resolved = ResolvedRow(
             row.sent, values, row.position, row.invalid_fields, owner, False, key
@@ -230,7 +236,7 @@ class RowCompleter:
         return resolved, problems
 
     def _check(self, source: _RowSource, row: ResolvedRow, *, is_validated: bool) -> list[Problem]:
-        """Return what rules of fields and hooks say of a row."""
+        """Return the problems of a row by the rules of its fields, and by hooks."""
         problems: list[Problem] = []
         collection = source.collection
         if source.rules.has_rules and is_validated:
@@ -244,7 +250,7 @@ class RowCompleter:
     def complete_with_presets(
         self, collection: Collection, row: ResolvedRow, problems: Problems
     ) -> ResolvedRow:
-        """Return a change, whose presets have been applied, filled and checked."""
+        """Return a change to which presets have been added, filled and checked as a whole."""
         rules = self._validator.rules_of(collection)
         auto_filling = self._auto_filling(collection, is_new=False)
         values = dict(row.values)
@@ -256,9 +262,9 @@ class RowCompleter:
         return row
 
     def has_update_presets(self, collection: Collection) -> bool:
-        """Tell whether a permission may add values to changes.
+        """Tell whether any permission of the caller has presets for changes.
 
-        Which permission holds, and so what a change comes to, is known only beside the stored row.
+        Only the stored row tells which permissions apply, and so which presets a change gets.
         """
         grants = self._permissions.policy.granted(collection.name, "update")
         return any(grant.presets for grant in grants)
@@ -266,7 +272,10 @@ class RowCompleter:
     def passing_grants(
         self, grants: tuple[GuardedGrant, ...], row: ResolvedRow
     ) -> tuple[tuple[GuardedGrant, ...], list[Problem]]:
-        """Return the grants whose validation passes, and the problems by the first that fails."""
+        """Return the grants whose validation a row passes, and the problems of the first failure.
+
+        There are no problems if the row passes the validation of every grant.
+        """
         passing: list[GuardedGrant] = []
         first_problems: list[Problem] = []
         for grant in grants:
@@ -282,6 +291,7 @@ class RowCompleter:
         """Return a row with the presets of permissions; of two for one field the first counts."""
         presets: dict[str, object] = {}
         values = dict(row.values)
+        # In reverse order, so that the first permission overwrites the others.
         for grant in reversed(tuple(grants)):
             self._add_presets(grant, collection, row.sent, values, presets)
         return row._replace(values=values, presets=presets)
@@ -294,7 +304,7 @@ class RowCompleter:
         values: Values,
         presets: dict[str, object],
     ) -> None:
-        """Add the presets of a permission for fields that were not sent to the values of a row."""
+        """Add the presets of a permission to the values of a row, for fields that were not sent."""
         if not grant.presets:
             return
         never_preset = hooks_of(collection.name).never_preset
@@ -310,11 +320,15 @@ class RowCompleter:
     def _passing_create_grants(
         self, collection: Collection, row: ResolvedRow
     ) -> tuple[tuple[GuardedGrant, ...], list[Problem]]:
-        """Return the permissions that allow a new item, and what is wrong if there are none."""
+        """Return the permissions that allow a new item, and if there are none its problems.
+
+        Raises `Refused` FORBIDDEN if no permission covers all fields that were sent.
+        """
         grants = grants_covering(self._permissions.grants(collection, "create"), row.sent_fields)
         if not grants:
             raise forbidden()
         passing, problems = self.passing_grants(grants, row)
+        # One permission is enough: what others find wrong does not matter then.
         return passing, [] if passing else problems
 
     def _grant_problems(self, grant: GuardedGrant, row: ResolvedRow) -> list[Problem]:
@@ -338,13 +352,13 @@ class RowCompleter:
 
     def _bound_presets(self, grant: Grant) -> dict[str, object]:
         operands = {name: preset_operand(value) for name, value in grant.presets.items()}
-        known = self._validator.values_of(
+        values_by_path = self._validator.values_of(
             operand
             for operand in operands.values()
             if isinstance(operand, CallerValue) and operand.path
         )
         placeholders = [
-            Placeholder(resolve_operand(operand, known), unchanged, name)
+            Placeholder(resolve_operand(operand, values_by_path), unchanged, name)
             for name, operand in operands.items()
         ]
         # Bound like the operands of a filter, so that $NOW means the same in both.

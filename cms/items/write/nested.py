@@ -1,6 +1,7 @@
-"""Writes a payload in a transaction: resolve, authorize, plan, run.
+"""Writes a payload in a transaction: resolve, authorize, plan, run, check.
 
-All that is wrong with the payload is refused together, before anything is written.
+Everything that the service finds wrong with a payload is refused together, before anything is
+written. The rules of permissions on written rows are checked last.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from cms.items.write.running import run_plan
 
 
 class CompletePayload(NamedTuple):
-    """The payload of a call, as far as it is known without stored rows.
+    """A payload whose own items are complete; its related items are still as parsed.
 
-    `root` are its items, with nothing below them yet; `related` is what they say of related items,
-    None for nothing. `parser` holds the problems.
+    `root` has the items of the call, and no sets below them. `related` is the parsed root with all
+    sets below it, None if no item names related items. `parser` holds the problems found so far,
+    and collects those of related items; `authorizer` authorizes all of them.
     """
 
     parser: PayloadParser
@@ -43,51 +45,56 @@ def write_tree(executor: Executor, payload: CompletePayload) -> list[str]:
     context = executor.context
     catalogue = context.snapshot.catalogue
     authorized = _TreeAuthorization(executor, payload).authorize()
+    # The last moment at which nothing is written: from here on the database alone refuses values.
     asked = (AskedSet(each.collection, each.rows) for each in authorized)
     refuse(payload.parser.problems, catalogue, asked, is_permitted=context.actor.policy.is_admin)
     plan = plan_mutations(catalogue, authorized)
     written = run_plan(executor, plan)
+    # Rules may look at any row of the call, so they are tried when all are written.
     for row_set in plan.sets:
         payload.authorizer.check(written, row_set, executor.transaction.execute)
     return written.keys(plan.sets[0])
 
 
 class _TreeAuthorization:
-    """Resolves a payload, and checks everything that it is to do against the stored rows."""
+    """Resolves and authorizes a payload, set by set from the root down."""
 
     def __init__(self, executor: Executor, payload: CompletePayload) -> None:
         self._executor = executor
         self._payload = payload
 
     def authorize(self) -> Sequence[AuthorizedSet]:
-        """Return the authorized sets of the resolved tree, in the order of a walk."""
+        """Return the authorized sets of the resolved tree, in the order of `walk_sets`."""
         root = self._payload.root
         related = self._payload.related
         if related is None:
             return [self._authorized(root)]
         if root.stored_keys:
-            # Two calls that replace the same list take turns.
+            # Two calls that replace the list of one item take turns: otherwise each would leave
+            # elements of the other in it.
             lock_rows(self._executor, root.collection, root.stored_keys)
         authorized_root = self._authorized_root(root, related)
         tree = self._resolver().resolve(related, root)
         return [authorized_root._replace(resolved=tree), *self._authorized_below(tree)]
 
     def _authorized_root(self, root: ResolvedSet, related: ParsedSet) -> AuthorizedSet:
-        """Return the root, authorized before its lists are read.
+        """Return the authorized root.
 
-        Refusals for what is below, which may name what the caller has no permission on, come first.
-        The lists of a hidden row are not read for them, so that it is refused like a missing one.
+        Where the root is refused, a refusal of related items comes before it, such as a hidden
+        collection that they name.
         """
         try:
             return self._authorized(root)
         except Refused as refused:
+            # Without their keys the rows count as missing: lists of a hidden row are not read, as
+            # what is in them could otherwise be told from the answer.
             if refused.status in (STATUS["FORBIDDEN"], STATUS["NOT_FOUND"]):
                 rows = [row._replace(key=None) for row in root.rows]
                 self._resolver().resolve(related, root._replace(rows=rows))
             raise
 
     def _authorized_below(self, tree: ResolvedSet) -> list[AuthorizedSet]:
-        """Return everything but the root, once it is resolved."""
+        """Return the authorized sets below the root, and authorize deletions from their lists."""
         authorized: list[AuthorizedSet] = []
         for resolved in walk_sets(tree):
             if resolved is not tree:

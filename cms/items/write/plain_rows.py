@@ -1,6 +1,7 @@
-"""Makes resolved rows of items to which nothing but automatic values is added, often thousands.
+"""Makes resolved rows of items that get nothing but automatic values.
 
-All of them are items of an administrator, without rules of fields and without owners.
+They are items of an administrator, without owners, and of a collection without rules of fields or
+hooks. There may be thousands, so these loops do no more than they must.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from cms.errors import Problem
-from cms.items.write.parsed import ParsedRow, ParsedSet
+from cms.items.write.parsed import ParsedRow, ParsedSet, RowValues
 from cms.items.write.problems import Problems
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.schema.auto_fields import AutoFields, AutoValues, complete_change, complete_new
+from cms.schema.payload import Values
 
 
 class AutoFilling(NamedTuple):
@@ -25,7 +27,7 @@ class AutoFilling(NamedTuple):
 def new_plain_rows(
     parsed: ParsedSet, auto_filling: AutoFilling, problems: Problems
 ) -> list[ResolvedRow]:
-    """Return new items."""
+    """Return the rows of new items."""
     rows: list[ResolvedRow] = []
     for row in parsed.rows:
         sent, row_values, position, _, invalid_fields, _ = row
@@ -45,16 +47,13 @@ def changed_plain_rows(
     auto_filling: AutoFilling,
     problems: Problems,
 ) -> list[ResolvedRow]:
-    """Return changes of the items of the keys, by number; None is the key of a missing item."""
+    """Return the changes of stored items; `keys` are theirs by number, None for a missing item."""
     key_field = parsed.key_field
     rows: list[ResolvedRow] = []
     for number, row in enumerate(parsed.rows):
         sent, row_values, position, _, invalid_fields, _ = row
         key = keys[number]
-        values = dict(row_values)
-        # A key of null has been refused as one that is missing.
-        if key is not None or values.get(key_field) is None:
-            values.pop(key_field, None)
+        values = values_without_key(row_values, key_field, key)
         row_problems = complete_change(values, *auto_filling)
         if row_problems:
             add_row_problems(row_problems, row, problems)
@@ -63,10 +62,25 @@ def changed_plain_rows(
     return rows
 
 
+def values_without_key(row_values: RowValues, key_field: str, key: str | None) -> Values:
+    """Return a copy of the values of a change, without the key of the row that changes.
+
+    A row that is missing (`key` is None) keeps the key that was sent.
+    """
+    values = dict(row_values)
+    # A key of null has been refused as one that is missing.
+    if key is not None or values.get(key_field) is None:
+        values.pop(key_field, None)
+    return values
+
+
 def add_row_problems(
     row_problems: Iterable[Problem], row: ParsedRow | ResolvedRow, problems: Problems
 ) -> None:
-    """Keep the problems of a row, except for fields whose values are known to be unusable."""
+    """Add the problems of a row, except those of fields that have a problem from parsing.
+
+    A value that could not be parsed is missing among the values, and would be reported as missing.
+    """
     for problem in row_problems:
         if problem.extensions.get("field") not in row.invalid_fields:
             problems.add(problem, row.position)

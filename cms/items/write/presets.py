@@ -16,9 +16,10 @@ log = logging.getLogger(__name__)
 
 
 def convert_preset(grant: Grant, field: Field, value: object) -> str:
-    """Return a preset as its column takes it.
+    """Return the value of a preset as text for its column.
 
-    One that does not fit refuses the item; the log says which permission it belongs to.
+    Raises `Refused` FORBIDDEN for a value that does not fit the column: only administrators can
+    correct it, and the log names the permission for them.
     """
     try:
         return converter(field)(value)
@@ -35,6 +36,7 @@ def refuse_preset(grant: Grant, field: Field, reason: str) -> Refused:
 
 def preset_operand(value: object) -> Operand:
     """Return what a preset holds: a variable, or the value itself."""
+    # A malformed variable is an ordinary text.
     try:
         operand = parse_variable(value)
     except ValueError:
@@ -42,8 +44,11 @@ def preset_operand(value: object) -> Operand:
     return operand if isinstance(operand, Now | CallerValue) else Constant(value)
 
 
-def resolve_operand(operand: Operand, known: Mapping[CallerValue, tuple[object, ...]]) -> Operand:
+def resolve_operand(
+    operand: Operand, values_by_path: Mapping[CallerValue, tuple[object, ...]]
+) -> Operand:
     """Return the first value that a path from the caller leads to; any other operand as it is."""
     if isinstance(operand, CallerValue) and operand.path:
-        return Constant(next(iter(known[operand]), None))
+        # A column takes one value, while a path through a list may lead to several or none.
+        return Constant(next(iter(values_by_path[operand]), None))
     return operand

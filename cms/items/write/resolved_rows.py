@@ -1,7 +1,8 @@
-"""The second stage of a write: rows of which it is known whether they are stored.
+"""The second stage of a write: rows that are known to be stored or new.
 
-Their values are complete: automatic values, and presets of the permissions to create. What is known
-of them later, in the transaction, is in cms/items/write/mutations.py and written_rows.py.
+Their values are complete, with automatic values, and in new rows with presets. A resolved row is
+not changed any more: what authorizing adds makes another row (cms/items/write/mutations.py), and
+keys and revisions stand beside it (cms/items/write/written_rows.py).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _ALL_CHANGED: Mapping[int, frozenset[str]] = {}
 class StoredRows(NamedTuple):
     """Which rows of a parsed set are stored; all others are new.
 
-    `keys` are those of the stored rows, by number; None is the key of a row that the payload takes
-    to be stored and that is missing. `unchanged` are fields that already hold what was sent.
+    `keys` are the keys of stored rows, by number; None for a row that has to be stored and is
+    missing. `unchanged` are the fields of rows that hold what was sent already, by number.
     """
 
     keys: Mapping[int, str | None] = _NO_KEYS
@@ -38,9 +39,10 @@ ALL_NEW = StoredRows()
 class ResolvedRow(NamedTuple):
     """A row that is inserted if it `is_new`, else updated by its key.
 
-    `sent`, `position`, `invalid_fields` and `owner` are those of the `ParsedRow`. `values` are what
-    its columns take, without the key of a stored row. `presets` are what permissions add to what was
-    sent. `grants` are the permissions that allow a new row; None where none is needed.
+    `sent`, `position`, `invalid_fields` and `owner` are those of the `ParsedRow`. `values` are the
+    values of its columns, without the key of a stored row. `presets` are the values that permissions
+    add to what was sent. `grants` are the permissions that allow a new row, None for administrators
+    and for changes.
     """
 
     sent: Mapping[str, object]
@@ -60,6 +62,7 @@ class ResolvedRow(NamedTuple):
         It takes the place of whatever was sent for that field.
         """
         owner = self.owner
+        # Without the field among its values, an element stays where it is: nothing is set.
         if owner is None or owner.field is None or owner.field not in self.values:
             return _NO_REFERENCE
         return {owner.field: owner.value}
@@ -99,8 +102,8 @@ class ResolvedSet(NamedTuple):
     def changed_numbers(self) -> list[int]:
         """The numbers of the rows that are updated.
 
-        Below the root a row that was sent with nothing but its key is left alone. A row without a
-        key does not exist, which is a problem that is known by then.
+        A related item that was sent as nothing but its key is not updated, while the items of a
+        call always are. A row without a key is missing, for which there is a problem already.
         """
         return [
             number
@@ -146,7 +149,11 @@ def deletes_dropped(link: Link) -> bool:
 
 
 def walk_sets(resolved: ResolvedSet) -> Iterator[ResolvedSet]:
-    """Yield all sets of a tree, rows that only leave a list among them."""
+    """Yield all sets of a tree, each before the sets below it.
+
+    Planning numbers the sets in this order, so `_Planner` in cms/items/write/planning.py must visit
+    them in the same order.
+    """
     yield resolved
     for to_one in resolved.to_one:
         yield from walk_sets(to_one.targets)

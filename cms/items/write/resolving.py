@@ -1,7 +1,10 @@
-"""Resolves the tree of a payload before anything is written.
+"""Resolves the related items of a payload before anything is written.
 
-It finds out which rows exist, to whose lists they belong, and which rows leave a list. All reads
-use the read engine: a row that the caller may not see is missing for it, and is never touched.
+The resolver finds out which rows are stored, to whose lists they belong, and which rows leave a
+list. It reads as the caller may read: a row that the caller cannot see is refused like a missing
+one if the payload names it, and stays in its list if not.
+
+Of a to-many field, the elements' column `far` points to the owner's column `near` (`Link`).
 """
 
 from __future__ import annotations
@@ -36,10 +39,11 @@ StoredValues = Mapping[str, Mapping[str, str | None]]
 
 @dataclass(frozen=True, slots=True)
 class _ListState:
-    """What is known of the lists of stored owners before they are written.
+    """The stored content of the lists at one field, locked.
 
-    `near_values` are what the elements of owners hold in the field that points to them, by the
-    owners' numbers; `stored` are the elements that the payload names.
+    `near_values` are the values that elements of stored owners hold in the field that points to
+    them, by the owners' numbers. `stored` are the stored rows that the payload names, in whichever
+    list they are.
     """
 
     near_values: Mapping[int, str]
@@ -58,10 +62,8 @@ class Resolver:
         self._problems = parser.problems
 
     def resolve(self, parsed: ParsedSet, resolved: ResolvedSet) -> ResolvedSet:
-        """Return a set with what its payload says of related items, resolved as well.
-
-        `resolved` are its own rows, which are complete.
-        """
+        """Return `resolved`, whose own rows are complete, with the sets below it resolved too."""
+        # First, as it turns objects at many-to-any fields into objects at to-one fields.
         parsed = self._with_targets(parsed, resolved)
         to_one = [self._resolve_to_one(field, resolved) for field in parsed.to_one]
         to_many = [self._resolve_list(field, resolved) for field in parsed.to_many]
@@ -69,13 +71,13 @@ class Resolver:
 
     def _complete(self, parsed: ParsedSet, stored: StoredRows, above: ResolvedSet) -> ResolvedSet:
         """Return a set below another, with its own rows and all that is below them."""
-        resolved = self._authorizer.complete(
+        resolved = self._authorizer.completer.complete(
             parsed, self._problems, stored=stored, owners=above.rows
         )
         return self.resolve(parsed, resolved)
 
     def _with_targets(self, parsed: ParsedSet, resolved: ResolvedSet) -> ParsedSet:
-        """Read the collections of many-to-any objects for which the payload does not say them."""
+        """Return a set whose many-to-any objects all have a collection, read where it is stored."""
         if not parsed.unresolved:
             return parsed
         fields = tuple(dict.fromkeys(item.collection_field for item in parsed.unresolved))
@@ -95,13 +97,15 @@ class Resolver:
         return ResolvedToOne(field.name, field.link, resolved, field.pairs)
 
     def _stored_keys(self, parsed: ParsedSet, stored: StoredValues) -> dict[int, str | None]:
-        """Tell new rows from stored ones, and return the keys of these."""
+        """Return the keys of the stored rows of a set by their numbers; all other rows are new."""
         keys: dict[int, str | None] = {}
         for number, row in enumerate(parsed.rows):
             key = row.values.get(parsed.key_field)
+            # A row under `create` is new even if its key is stored: the database refuses it then.
             if key in stored and row.expects is not Expects.ABSENT:
                 keys[number] = key
             elif row.expects is Expects.PRESENT:
+                # Without this entry the row would count as a new one.
                 keys[number] = None
                 sent_key = row.sent.get(parsed.key_field)
                 self._add_missing_item(parsed.collection, row.position, sent_key)
@@ -117,6 +121,7 @@ class Resolver:
         for owner, number in field.pairs:
             key = keys.get(number)
             if key is not None:
+                # A new owner has no stored list in which the element could be already.
                 near = state.near_values.get(owner)
                 element = elements.rows[number]
                 unchanged[number] = _unchanged_fields(field, element, state.stored[key], near)
@@ -130,6 +135,7 @@ class Resolver:
     def _list_state(self, field: ParsedToMany, above: ResolvedSet) -> _ListState:
         """Lock and read the elements that are named, and those of replaced lists."""
         elements = field.elements
+        # A row may be named twice, under `update` and under `delete`; it is refused later.
         removed_keys = [removal.key for removal in field.removals]
         keys = list(dict.fromkeys([*elements.numbers_by_key, *removed_keys]))
         near_values = self._near_values(field, above)
@@ -170,13 +176,14 @@ class Resolver:
             )
 
     def _near_values(self, field: ParsedToMany, above: ResolvedSet) -> dict[int, str]:
-        """Return what the elements of stored owners hold in the field that points to them."""
+        """Return what stored owners hold in the column that their elements point to."""
         owners = {
             row.key: number for number, row in enumerate(above.rows) if row.key and not row.is_new
         }
         near = field.link.near
         if near == above.key_field:
             return {owner: key for key, owner in owners.items()}
+        # The foreign key points to another unique column, which has to be read.
         values = column_by_key(self._executor, above.collection, near, list(owners))
         return {owners[key]: value for key, value in values.items() if value is not None}
 
@@ -196,6 +203,7 @@ class Resolver:
         elements = field.elements
         for removal in field.removals:
             owner_value = state.stored.get(removal.key, {}).get(field.link.far)
+            # In another list, or in none: `delete` takes rows of this list only.
             if owner_value is None or owner_value != state.near_values.get(removal.owner):
                 self._add_missing_item(elements.collection, removal.position, removal.sent)
             elif removal.key in elements.numbers_by_key:
@@ -215,6 +223,7 @@ class Resolver:
             return
         far = field.link.far
         elements = field.elements
+        # Read as the caller sees them: elements that are hidden from it stay in the list.
         stored = self._read(elements.collection, far, list(owners), (far,))
         for key, row in stored.items():
             if key not in elements.numbers_by_key:
@@ -247,7 +256,9 @@ class Resolver:
             # What else is wrong with them follows from it.
             problems = Problems()
         # Completed like changes that the caller sent: the same permissions and rules apply.
-        return self._authorizer.complete(parsed, problems, stored=stored, owners=above.rows)
+        return self._authorizer.completer.complete(
+            parsed, problems, stored=stored, owners=above.rows
+        )
 
     def _add_missing_item(
         self, collection: Collection, position: PayloadPosition, sent_key: object
@@ -259,6 +270,7 @@ class Resolver:
             return
         name = collection.name
         message = f'A key points to an item of "{name}" that is not there, or not in this list.'
+        # The name of the key field may be hidden from others than administrators.
         extensions: dict[str, object] = {"collection": collection.name, "path": []}
         if self._executor.context.actor.policy.is_admin:
             extensions["field"] = collection.primary_key
@@ -270,7 +282,7 @@ class Resolver:
     def _stored(
         self, collection: Collection, keys: Sequence[str], fields: tuple[str, ...]
     ) -> StoredValues:
-        """Return the rows of these keys that exist for this caller."""
+        """Return the rows of these keys, without those that the caller cannot see."""
         if not keys:
             return {}
         return self._read(collection, str(collection.primary_key), keys, fields)
@@ -296,9 +308,9 @@ def _as_text(value: object) -> str | None:
 def _unchanged_fields(
     field: ParsedToMany, element: ParsedRow, stored: Mapping[str, str | None], near: str | None
 ) -> frozenset[str]:
-    """Return the fields of list and place that an element holds already.
+    """Return the fields that keep list and order, as far as an element has the right values.
 
-    An element that stays where it is needs no write, and no permission to change it.
+    An element that stays where it is needs no write, and so no permission to change it.
     """
     order = field.link.relation.order_field
     unchanged: set[str] = set()
