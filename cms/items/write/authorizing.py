@@ -103,7 +103,7 @@ class WriteAuthorizer:
         return authorized
 
     def authorize_delete(self, collection: Collection, keys: Sequence[str], fetch: Fetch) -> None:
-        """Check that rows may be deleted, and lock them; raises `Refused` NOT_FOUND or FORBIDDEN."""
+        """Check that rows may be deleted; raises `Refused` NOT_FOUND or FORBIDDEN."""
         if not self.permissions.policy.is_admin:
             if hooks_of(collection.name).is_admin_only:
                 raise forbidden()

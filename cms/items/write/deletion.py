@@ -1,15 +1,18 @@
 """Deletes rows, and records what the database does to other rows because of it (ON DELETE).
 
 Where no foreign key changes or deletes other rows, a deletion is one statement. Elsewhere it has
-three steps. The rows that are deleted are locked and recorded, table by table, from those above to
-those below them. Then rows that stay and lose what they point to are changed. Then the database
-deletes, by its own rules. Each statement is for all rows of a table, however many.
+three steps, each with one statement for all rows of a foreign key:
+
+1. Rows that will be deleted are locked and recorded, from the named rows down.
+2. Rows that stay, but lose what they point to, are changed and recorded.
+3. The database deletes the named rows, and by its own rules the rows below them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from cms.errors import not_found
 from cms.fragment import Fragment
@@ -24,9 +27,10 @@ from cms.schema.model import Catalogue, Collection, Field
 from cms.schema.referential_actions import ReferentialAction, ReferentialActions, RootTable
 
 RevisionsByRow = dict[str, int | None]
-"""Marks of deleted rows, each with the revision of its deletion, or of the nearest row above it.
+"""Row ids of deleted rows, each with the revision of its deletion, or of the nearest row above it.
 
-A mark is the primary key as text, or the place of a row without one (cms/query/sql/referential.py).
+A row id is the primary key as text, or the physical place of a row without a primary key of one
+column (cms/query/sql/referential.py).
 """
 
 
@@ -37,17 +41,19 @@ def delete_rows(
     *,
     enclosing_revisions: Mapping[str, int | None] | None = None,
 ) -> list[WrittenRow]:
-    """Delete rows by their keys; one unknown key refuses them all.
+    """Delete rows by their keys, and return their keys and revisions.
 
-    `enclosing_revisions` holds, by key, the revision of the write that the deletion is part of. It
-    becomes the parent of what is deleted with rows that leave no revision of their own.
+    `enclosing_revisions` has, by key, the revision of the write that the deletion is part of. It is
+    the parent of rows that are deleted along with one that leaves no revision of its own. Raises
+    `Refused` NOT_FOUND, after which nothing of the call may stay, if a row is gone.
     """
     if not keys:
         return []
+    # Only rows that foreign keys act on take more than one statement.
     if collection.name in executor.context.snapshot.catalogue.actions.root_tables_of:
-        known = enclosing_revisions or {}
-        revisions = {key: known.get(key) for key in keys}
-        written = _Deletion(executor, collection).delete(revisions)
+        given_parents = enclosing_revisions or {}
+        parents = {key: given_parents.get(key) for key in keys}
+        written = _Deletion(executor, collection).delete(parents)
     else:
         key_field = str(collection.primary_key)
         rows: list[RowValues] = [{key_field: key} for key in keys]
@@ -59,7 +65,7 @@ def delete_rows(
 
 @dataclass(slots=True)
 class _Deletion:
-    """A deletion under way; `recorded` are the rows that have been recorded, by their tables."""
+    """A deletion of rows of `root` under way; `recorded` are all deleted rows by their tables."""
 
     executor: Executor
     root: Collection
@@ -73,48 +79,53 @@ class _Deletion:
     def actions(self) -> ReferentialActions:
         return self.catalogue.actions
 
-    def delete(self, keys: RevisionsByRow) -> list[WrittenRow]:
-        """Delete rows of the root, and return their keys and own revisions.
+    def delete(self, parents: RevisionsByRow) -> list[WrittenRow]:
+        """Delete the rows with the keys of `parents`, and return their keys and own revisions.
 
-        `keys` have the revisions of the enclosing writes. Fewer rows than keys are returned where
-        some do not exist, or where a trigger keeps them.
+        `parents` are the revisions of the enclosing writes. Fewer rows than keys are returned if
+        some do not exist, or if a trigger keeps them.
         """
         root = self.root
         recorded: RevisionsByRow = {}
+        # A collection may lie in several tables: partitions, and tables that inherit from it.
         for root_table in self.actions.root_tables_of[root.name]:
-            recorded.update(self._record_roots(root_table, keys))
+            recorded.update(self._record_roots(root_table, parents))
+        # Without revisions of its own the statement has returned that of the enclosing write.
         has_revisions = root.accountability == "all"
         written = [(key, revision if has_revisions else None) for key, revision in recorded.items()]
-        if len(written) < len(keys):
+        if len(written) < len(parents):
             return written
         # Everything is recorded before anything is deleted: afterwards the rows could not be read.
         self._record_cascades()
         self._clear_references()
         rows = self.executor.run_cached(
-            ("remove", root.name),
+            ("delete recorded", root.name),
             lambda: referential.delete_recorded(root, ArgumentSlots()),
-            [array(list(keys))],
+            [array(list(parents))],
         )
         # A trigger may have kept rows that were recorded as deleted.
         deleted_count = rows[0][0]
-        return written if deleted_count >= len(keys) else []
+        return written if deleted_count >= len(parents) else []
 
     # Rows that are deleted
 
-    def _record_roots(self, root_table: RootTable, keys: RevisionsByRow) -> RevisionsByRow:
-        """Record the rows of the root in a table; return their keys with their revisions."""
+    def _record_roots(self, root_table: RootTable, parents: RevisionsByRow) -> RevisionsByRow:
+        """Record the named rows that lie in a table; return their keys with their revisions."""
         columns = (str(self.root.primary_key),)
         side = KeySide(root_table.table, columns, self._key(root_table), self.root)
         rows = self.executor.run_cached(
-            ("beginning", self.root.name, root_table),
+            ("record roots", self.root.name, root_table),
             lambda: referential.record_deleted(RowReference(side), ArgumentSlots()),
-            _arguments(keys, []),
+            _arguments(parents, []),
         )
-        self.recorded[root_table] = {mark: revision for mark, revision, _ in rows}
+        self.recorded[root_table] = {row_id: revision for row_id, revision, _ in rows}
         return {key: revision for _, revision, key in rows}
 
     def _record_cascades(self) -> None:
-        """Record everything that is deleted as well, one step away from the root after another."""
+        """Record the rows that are deleted along, one foreign key further from the root each time.
+
+        It ends, even for rows that point to each other in a circle: no row is recorded twice.
+        """
         wave = {root_table: dict(rows) for root_table, rows in self.recorded.items()}
         while wave:
             next_wave: dict[RootTable, RevisionsByRow] = {}
@@ -131,7 +142,7 @@ class _Deletion:
         has_actions = root_table in self.actions.by_root_table
         count_only = not has_actions and self.actions.incoming_keys[root_table] == 1
         rows = self.executor.run_cached(
-            ("going", action),
+            ("record cascade", action),
             lambda: referential.record_deleted(
                 self._reference(action), ArgumentSlots(), count_only=count_only
             ),
@@ -140,9 +151,10 @@ class _Deletion:
         return {} if count_only else dict(rows)
 
     def _recorded_before(self, root_table: RootTable) -> list[str]:
-        """Return the rows of a table that could be met again.
+        """Return the recorded rows of a table that a foreign key could lead to once more.
 
-        By one foreign key no row is met twice, unless it is a root.
+        The list is empty where that cannot be: a row has one row above it by each foreign key, so
+        a single foreign key leads to it once, unless the row is one of the root.
         """
         is_root = root_table in self.actions.root_tables_of[self.root.name]
         if is_root or self.actions.incoming_keys[root_table] > 1:
@@ -152,13 +164,17 @@ class _Deletion:
     # Rows that stay
 
     def _clear_references(self) -> None:
-        """Change the rows that stay and lose what they point to."""
+        """Change the rows that stay and lose what they point to.
+
+        The database would do so as well, but leave no history of it.
+        """
         for action in self._actions_on(self.recorded, "SET NULL", "SET DEFAULT"):
             above = self.recorded[action.foreign_root_table]
+            # Rows that are deleted themselves need no change.
             deleted = list(self.recorded.get(action.root_table, ()))
             self.executor.run_cached(
-                ("unset", action),
-                lambda: self._clearing_statement(action),  # noqa: B023
+                ("clear references", action),
+                partial(self._clearing_statement, action),
                 _arguments(above, deleted),
             )
 
@@ -190,7 +206,7 @@ class _Deletion:
     def _actions_on(
         self, root_tables: Mapping[RootTable, RevisionsByRow], *acts: str
     ) -> Iterator[ReferentialAction]:
-        """Yield the foreign keys to tables that act in one of these ways.
+        """Yield the foreign keys to these tables whose ON DELETE is one of `acts`.
 
         Their order is always the same, so that deletions of the same rows do not deadlock.
         """
@@ -205,6 +221,6 @@ def _table_name(root_table: RootTable) -> tuple[str, str]:
 
 
 def _arguments(above: RevisionsByRow, recorded: list[str]) -> list[object]:
-    """Return arguments: marks and revisions of rows above, and marks that were met before."""
+    """Return arguments: row ids and revisions of rows above, and row ids recorded before."""
     revisions = [None if revision is None else str(revision) for revision in above.values()]
     return [array(list(above)), array(revisions), array(recorded)]

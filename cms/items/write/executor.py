@@ -25,8 +25,8 @@ class Executor:
     """What runs the statements of a write: its transaction, structure and rights, and its caller.
 
     Reads use the same statements as all other reads, and so show a caller only what it may see.
-    `history_action` is what the history calls the write, if not by its own name. `while_waiting` can
-    be done while the database writes.
+    `history_action` is what the history calls the write, None for create, update or delete.
+    `while_waiting` is called while the database writes: an import parses its next batch then.
     """
 
     store: Store

@@ -1,6 +1,7 @@
 """The last stages of a write before it runs: authorized rows, and the mutations that write them.
 
-cms/items/write/planning.py makes a plan of authorized rows, cms/items/write/running.py runs it.
+cms/items/write/planning.py turns authorized rows into a plan, cms/items/write/running.py runs it.
+Values of a plan never change; keys that become known while it runs are kept in `WrittenRows`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ NO_RULES: Mapping[int, GuardedRule] = {}
 
 
 class AuthorizedSet(NamedTuple):
-    """A resolved set that its caller may write, as far as the rows before the write can tell.
+    """A resolved set that its caller may write, unless the written rows break a rule.
 
-    `rows` are its rows with what permissions to change add to them. `rules` are what rows must
-    fulfil once they are written, by their numbers.
+    `rows` are those of `resolved`, with presets added to changes. `rules` are what rows must fulfil
+    after they are written, by their numbers.
     """
 
     resolved: ResolvedSet
@@ -42,10 +43,10 @@ class RowId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Values of `field` that are known once rows of another set are written.
+    """Values of `field`, which rows take from rows of another set once these are written.
 
-    They are what those rows hold in `column`; `pairs` hold each row that points, and the row of the
-    set `target` that it points to.
+    `target` is the number of the other set, and `column` the column of its rows that `field` points
+    to. Each of `pairs` is the number of a row that points and of the row that it points to.
     """
 
     field: str
@@ -58,8 +59,8 @@ class Reference:
 class RowSet:
     """Authorized rows of one collection, and what they take from rows that are written before.
 
-    `owners` is the set above, to whose rows their owners belong. `rules` are those of
-    `AuthorizedSet`.
+    `number` is that of the set in its plan, `owners` the number of the set above it. `rules` are
+    those of `AuthorizedSet`.
     """
 
     number: int
@@ -88,7 +89,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Stored rows, by their keys; `owners` are the rows whose lists they leave, if any."""
+    """Stored rows, by their keys; `owners` has the rows whose lists they leave, by the same keys."""
 
     collection: Collection
     keys: Sequence[str]
@@ -97,7 +98,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class DeferredUpdate:
-    """References to rows that are written later: they are set when all rows exist."""
+    """References to rows that are written later, set when all rows exist (`DeferredKeys`)."""
 
     collection: Collection
     values: Mapping[RowId, RowValues]
@@ -107,8 +108,8 @@ class DeferredUpdate:
 class MutationPlan:
     """The mutations of one call in their order, and the sets of rows that they write.
 
-    The first set are the items of the call, unless it only deletes. `new_keys` are the keys that new rows bring, by
-    collection, where several statements write rows of one collection.
+    The first set has the items of the call, unless it only deletes. `new_keys` are the keys that
+    new rows have before they are written, by collection; it is empty for a plan of one set.
     """
 
     sets: tuple[RowSet, ...] = ()

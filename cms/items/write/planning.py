@@ -1,7 +1,8 @@
 """Plans the mutations of an authorized tree, without the database.
 
-What rows point to comes first, then the rows, then their lists. Rows that leave a list go before
-the new elements, and give up their unique values.
+To-one objects are written first, then the rows that point to them, then the elements of their
+lists: each needs the keys of the one before. Rows that leave a list are written before its new
+elements, which may take over their unique values.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from cms.schema.model import Catalogue
 
 
 def plan_mutations(catalogue: Catalogue, authorized: Sequence[AuthorizedSet]) -> MutationPlan:
-    """Return the plan that writes a tree, whose sets are in the order of a walk (`walk_sets`)."""
+    """Return the plan that writes a tree, whose sets are in the order of `walk_sets`."""
     new_keys = _new_keys(authorized)
     planner = _Planner(authorized, DeferredKeys(catalogue, new_keys))
     planner.add_set()
@@ -37,14 +38,14 @@ def plan_mutations(catalogue: Catalogue, authorized: Sequence[AuthorizedSet]) ->
         tuple(planner.sets[number] for number in range(len(planner.sets))),
         tuple(planner.mutations),
         planner.deferred_keys.updates(),
-        # Rows of one collection may be written by several statements: keys that the database draws
-        # for one must not be those that another brings.
+        # Several sets may be rows of one collection. Keys that the database draws for an earlier
+        # statement must not be those that rows of a later one have already.
         {} if is_flat else new_keys,
     )
 
 
 def _new_keys(authorized: Iterable[AuthorizedSet]) -> dict[str, frozenset[str]]:
-    """Return the keys that the new rows of a call bring, by collection."""
+    """Return the keys that new rows have before they are written, by collection."""
     new_keys: dict[str, frozenset[str]] = {}
     for authorized_set in authorized:
         collection = authorized_set.collection
@@ -56,7 +57,11 @@ def _new_keys(authorized: Iterable[AuthorizedSet]) -> dict[str, frozenset[str]]:
 
 
 class _Planner:
-    """A plan in the making, which numbers sets in the order in which a walk meets them."""
+    """A plan in the making.
+
+    Sets are numbered in the order of `walk_sets`, in which `authorized` has them, while mutations
+    are added in the order in which they run.
+    """
 
     def __init__(self, authorized: Sequence[AuthorizedSet], deferred_keys: DeferredKeys) -> None:
         self._authorized = authorized
@@ -81,7 +86,8 @@ class _Planner:
         return number
 
     def _add_to_one(self, number: int, to_one: ResolvedToOne) -> Reference:
-        """Add the objects at a to-one field, and return what the rows take from them."""
+        """Add the objects at a to-one field, and return the reference of the rows to them."""
+        # `add_set` gives this number to the set of the objects.
         target = self._set_count
         self.add_set(owners=number)
         return Reference(to_one.name, target, to_one.link.far, to_one.pairs)
@@ -102,13 +108,13 @@ class _Planner:
         if new:
             self.mutations.append(Insert(row_set, new))
         if len(new) < len(rows):
-            # What is deferred may have been all of a change.
+            # A change may have held nothing but references that are deferred now.
             changed = authorized.resolved._replace(rows=rows).changed_numbers
             if changed:
                 self.mutations.append(Update(row_set, changed))
 
     def _add_to_many(self, number: int, to_many: ResolvedToMany) -> None:
-        """Add the lists of rows."""
+        """Add the elements of a to-many field, and the rows that leave its lists."""
         if to_many.unlinked:
             unlinked = self._new_number()
             self._add_rows(unlinked, self._authorized[unlinked].rows, number, ())
@@ -116,6 +122,7 @@ class _Planner:
             owners = {key: RowId(number, owner) for key, owner in to_many.dropped.items()}
             self.mutations.append(Delete(to_many.elements.collection, list(owners), owners))
         far = to_many.link.far
+        # The elements are the next set to be numbered.
         elements = self._authorized[self._set_count].rows
         # An element that stays in its list needs no reference.
         pairs = [
@@ -128,7 +135,7 @@ class _Planner:
 def _with_collection_fields(
     rows: Sequence[ResolvedRow], to_one_fields: Iterable[ResolvedToOne]
 ) -> Sequence[ResolvedRow]:
-    """Return rows that say to which collection their many-to-any objects belong."""
+    """Return rows with the collections of their many-to-any objects in the collection fields."""
     for to_one in to_one_fields:
         field = to_one.link.collection_field
         if not field:
@@ -136,6 +143,7 @@ def _with_collection_fields(
         rows = list(rows)
         for number, _ in to_one.pairs:
             row = rows[number]
+            # A stored row names the collection already: it was parsed by that name.
             if row.is_new and row.values.get(field) is None:
                 values = {**row.values, field: to_one.link.target}
                 rows[number] = row._replace(values=values)

@@ -40,9 +40,9 @@ class ResolvedRow(NamedTuple):
     """A row that is inserted if it `is_new`, else updated by its key.
 
     `sent`, `position`, `invalid_fields` and `owner` are those of the `ParsedRow`. `values` are the
-    values of its columns, without the key of a stored row. `presets` are the values that permissions
-    add to what was sent. `grants` are the permissions that allow a new row, None for administrators
-    and for changes.
+    values of its columns, without the key of a stored row. `presets` are the values that
+    permissions add to what was sent. `grants` are the permissions that allow a new row, None for
+    administrators and for changes.
     """
 
     sent: Mapping[str, object]
@@ -126,8 +126,8 @@ class ResolvedToOne:
 class ResolvedToMany:
     """Elements of a to-many field (`ParsedToMany`), and rows that leave its lists.
 
-    `dropped` holds the keys of rows that leave, each with the owner whose list it leaves; `unlinked`
-    holds the same rows, changed, where they are not deleted.
+    `dropped` has the keys of rows that leave, each with the number of the owner whose list it
+    leaves. If they are not deleted, `unlinked` has them as changed rows.
     """
 
     name: str

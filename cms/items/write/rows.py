@@ -1,8 +1,8 @@
-"""Inserts and updates rows of any collection, at any depth, with their history.
+"""Inserts and updates rows with their history, and locks and reads them before.
 
-`insert_rows` and `update_rows` take many rows of one collection and run one statement for each set
-of equal columns (cms/query/sql/write.py). `delete_rows` is in cms/items/write/deletion.py. Who may
-write what has been decided before they are called.
+`insert_rows` and `update_rows` take any number of rows of one collection, and run one statement
+for all rows that name the same columns (cms/query/sql/write.py). `delete_rows` is in
+cms/items/write/deletion.py. Nothing here checks permissions: the rows are authorized before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cms.schema.model import Collection
 ColumnNames = tuple[str, ...]
 
 WrittenRow = tuple[str, int | None]
-"""A row as it was written: its key, and its revision where it left one."""
+"""A row as the database has written it: its key, and its revision if it left one."""
 
 
 # Inserts and updates
@@ -32,7 +32,11 @@ WrittenRow = tuple[str, int | None]
 def insert_rows(
     executor: Executor, collection: Collection, rows: Sequence[RowValues]
 ) -> list[WrittenRow]:
-    """Insert rows and return them in their order."""
+    """Insert rows and return them in their order.
+
+    Raises `Refused` INVALID_PAYLOAD if a trigger turns a row away, and `Conflict` for a value that
+    the database refuses.
+    """
     groups = group_by_columns(rows)
     if len(groups) < 2:
         return _insert_group(executor, collection, rows) if rows else []
@@ -59,12 +63,14 @@ def _insert_group(
 def update_rows(
     executor: Executor, collection: Collection, keys: Sequence[str], rows: Sequence[RowValues]
 ) -> list[WrittenRow]:
-    """Change rows by their keys and return them in their order; one unknown key refuses them all.
+    """Change rows by their keys and return them in their order.
 
-    A row without values stays as it is; the history records the action. No row has its key among
-    its values.
+    No row has its key among its values. A row without values stays as it is, and has an activity in
+    the history. Raises `Refused` NOT_FOUND, after which nothing of the call may stay, if a row is
+    gone, and `Conflict` for a value that the database refuses.
     """
     groups = group_by_columns(rows)
+    # Each statement locks its own group: in the order of all keys they are locked before.
     if len(groups) > 1:
         lock_rows(executor, collection, keys)
     written: dict[int, WrittenRow] = {}
@@ -86,19 +92,24 @@ def _update_group(
     keys: Sequence[str],
     rows: Sequence[RowValues],
 ) -> list[Row]:
-    """Change rows of the same columns."""
+    """Change rows of the same columns, and return the number, key and revision of each."""
     key_field = str(collection.primary_key)
     others = tuple(name for name in columns if name != key_field)
     single = len(rows) == 1
     values: list[object] = [keys[0] if single else array(keys)]
     if others:
         values += column_values(others, rows, single=single)
+    # Without columns there is nothing to set: "touch" only adds activities to the history.
     action = "update" if others else "touch"
     return _run_values(executor, action, collection, (key_field, *others), values, single=single)
 
 
 def group_by_columns(rows: Sequence[RowValues]) -> Mapping[ColumnNames, Sequence[int]]:
-    """Group the indexes of rows by their columns: a column that is not named gets its default."""
+    """Group the indexes of rows by their columns.
+
+    A statement has one list of columns: a row that does not name a column of its statement could
+    not get the column's default, or keep its value.
+    """
     orders = set(map(tuple, rows))
     # Nearly always all rows name the same columns in one order.
     if len(orders) == 1:
@@ -112,6 +123,7 @@ def group_by_columns(rows: Sequence[RowValues]) -> Mapping[ColumnNames, Sequence
         groups.setdefault(tuple(sorted(names)), []).extend(indexes)
     if len(by_order) == len(groups):
         return groups
+    # Groups of several orders are not in the order of the rows yet.
     return {names: sorted(indexes) for names, indexes in groups.items()}
 
 
@@ -133,7 +145,7 @@ def lock_list(
     keys: Sequence[str],
     near_values: Sequence[str],
 ) -> None:
-    """Lock rows by their keys, and all that point in the column `far` to any of `near_values`."""
+    """Lock rows by their keys, and all rows that hold one of `near_values` in the column `far`."""
     executor.run_cached(
         ("lock list", collection.name, far),
         lambda: locks.lock_list(collection, far, ArgumentSlots()),
@@ -186,6 +198,7 @@ def column_values(columns: ColumnNames, rows: Sequence[RowValues], *, single: bo
     """Return the values of one row as they are, those of several as one array for each column."""
     if single:
         return [rows[0][name] for name in columns]
+    # Rows of defaults only: without any array the statement needs to be told how many they are.
     if not columns:
         return [str(len(rows))]
     return [array([row[name] for row in rows]) for name in columns]
@@ -202,7 +215,8 @@ def run_action(
     columns: ColumnNames,
     rows: Sequence[RowValues],
 ) -> list[Row]:
-    """Run the statement of an action on rows."""
+    """Run the statement of an action on rows that name the same columns."""
+    # The statement of a lock takes an array even for one row.
     single = len(rows) == 1 and action != "lock"
     values = column_values(columns, rows, single=single)
     return _run_values(executor, action, collection, columns, values, single=single)
@@ -218,6 +232,7 @@ def _run_values(
     single: bool,
 ) -> list[Row]:
     """Run the statement of an action; it is printed once for all writes of its shape."""
+    # The history's name of the action is a constant of the statement, and so a part of its key.
     history_action = executor.history_action
 
     def make_fragment() -> Fragment:
@@ -235,7 +250,7 @@ def _run_values(
 
 
 def advance_keys(executor: Executor, collection: Collection, keys: Sequence[str]) -> None:
-    """Advance the sequence of a collection past keys that a call brings."""
+    """Advance the sequence of a collection past keys that new rows have already."""
     if keys and collection.key.has_sequence:
         arguments = (collection.name, collection.key.name, array(keys))
         executor.transaction.execute(statement("advance_keys"), arguments)
@@ -261,8 +276,9 @@ def _with_keys(
 def _next_keys(
     executor: Executor, collection: Collection, sent_keys: set[str | None], *, count: int
 ) -> list[str]:
-    """Return the next automatic keys, without those that rows of the call bring themselves."""
+    """Return the next automatic keys, without those that rows of the call have already."""
     keys: list[str] = []
+    # Keys that are left out are replaced in another round.
     while len(keys) < count:
         arguments = (collection.name, collection.key.name, str(count - len(keys)))
         rows = executor.transaction.execute(statement("next_keys"), arguments)
@@ -279,6 +295,7 @@ def _with_sort_values(
     sort_field = write.auto_sort_field(collection)
     if sort_field is None:
         return rows
+    # A row that names the sort field keeps its own value, even null.
     ((last,),) = executor.transaction.run(write.last_position(sort_field))
     return [
         {sort_field.name: str(last + number), **row} for number, row in enumerate(rows, start=1)

@@ -1,8 +1,12 @@
-"""Runs the mutations of a plan; what becomes known by it stands beside the plan."""
+"""Runs the mutations of a plan in a transaction.
+
+The plan itself does not change: keys, values and revisions that become known are collected in
+`WrittenRows`, from where later mutations take the keys that they refer to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from cms.database.error_mapping import Conflict
 from cms.items.write.conflicts import locating_conflicts
@@ -34,16 +38,17 @@ from cms.schema.payload import Values
 
 
 def run_plan(executor: Executor, plan: MutationPlan) -> WrittenRows:
-    """Run the mutations of a plan in their order.
+    """Run the mutations of a plan in their order, and return what they have written.
 
-    Raises `Refused` with the row that the database refuses, and `Conflict` with an inquiry about
-    all rows of the plan.
+    Raises `Conflict` for a value that the database refuses, with its row as far as can be told and
+    an inquiry about all rows of the plan, and `Refused` for a row that is gone.
     """
     run = _PlanRun(executor, plan)
     try:
         run.run()
     except Conflict as conflict:
         catalogue = executor.context.snapshot.catalogue
+        # Keys that were known by then stay known, although the rows are undone.
         sets = [
             AskedSet(row_set.collection, list(run.written.rows(row_set))) for row_set in plan.sets
         ]
@@ -64,6 +69,7 @@ class _PlanRun:
     def run(self) -> None:
         """Run all mutations."""
         collections = self._executor.context.snapshot.catalogue.collections
+        # Before all inserts: one of them could draw a key that a later one brings.
         for name, keys in self._plan.new_keys.items():
             advance_keys(self._executor, collections[name], list(keys))
         for mutation in self._plan.mutations:
@@ -72,18 +78,12 @@ class _PlanRun:
             self._set_deferred(deferred)
 
     def link_revisions(self) -> None:
-        """Give each revision the one of the enclosing write; that of a to-one object is older."""
-        written = self.written
-        links: list[tuple[int, int]] = []
-        for revision, owner in written.enclosed:
-            parent = written.nearest_revision(owner)
-            if parent:
-                links.append((revision, parent))
-        link_revisions(self._executor, links)
-        true_parents = {
-            number: written.nearest_revision(owner) for owner, number in written.reserved.items()
-        }
-        replace_reserved_revisions(self._executor, true_parents)
+        """Set the parent of each revision: the revision of the enclosing write.
+
+        It is done last, because a to-one object is written before the row that encloses it.
+        """
+        link_revisions(self._executor, self.written.revision_links())
+        replace_reserved_revisions(self._executor, self.written.reserved_parents())
 
     def _run(self, mutation: Insert | Update | Delete) -> None:
         if isinstance(mutation, Insert):
@@ -123,16 +123,19 @@ class _PlanRun:
             written.add_revision(row_id, revision)
 
     def _values(self, target: RowSet, numbers: Sequence[int]) -> Sequence[RowValues]:
-        """Return the values of rows, with what they take from rows that are written."""
-        if target.number not in self.written.values:
-            self.written.values[target.number] = self._with_references(target)
-        values = self.written.values[target.number]
+        """Return the values of rows, with the keys of the rows that they refer to."""
+        values = self.written.values_of(target)
+        if values is None:
+            values = self._with_references(target)
+            self.written.set_values(target, values)
+        # All rows of a set, which may be thousands, need no list of their own.
         if len(numbers) == len(values):
             return values
         return [values[number] for number in numbers]
 
     def _with_references(self, target: RowSet) -> list[RowValues]:
         filled: list[RowValues] = [row.values for row in target.rows]
+        # Values of the plan must not change, and only some rows may have a reference.
         copies: dict[int, Values] = {}
         for reference in target.references:
             column = self._column(reference)
@@ -145,12 +148,13 @@ class _PlanRun:
         return filled
 
     def _column(self, reference: Reference) -> dict[int, str | None]:
-        """Return what written rows hold in the column that others point to."""
+        """Return what written rows hold in the column that others refer to, by their numbers."""
         collection = self._plan.sets[reference.target].collection
         numbers = dict.fromkeys(target_number for _, target_number in reference.pairs)
         keys = {number: self.written.key(RowId(reference.target, number)) for number in numbers}
         if reference.column == collection.primary_key or not keys:
             return keys
+        # Another unique column may be filled by the database, and is read from the written rows.
         stored = column_by_key(
             self._executor, collection, reference.column, [str(key) for key in keys.values()]
         )
@@ -167,27 +171,20 @@ class _PlanRun:
         )
         for key, revision in rows:
             if revision is not None and key in delete.owners:
-                self.written.enclosed.append((revision, delete.owners[key]))
+                self.written.add_enclosed(revision, delete.owners[key])
 
     def _enclosing_revisions(self, delete: Delete) -> dict[str, int | None]:
-        """Return the revisions of the writes by which rows leave a list, by the rows' keys.
+        """Return the revisions that enclose the deletions of rows, by the rows' keys.
 
-        They are needed only where deleted rows leave no revisions of their own, which would be
-        linked later, but rows that are deleted with them do. Reserved numbers stand for revisions
-        to come.
+        They become the parents of rows that the database deletes along with these. Where the
+        enclosing revision does not exist yet, a reserved number stands for it (`link_revisions`
+        replaces it).
         """
+        # Rows that leave revisions are the parents themselves, and are linked afterwards.
         if delete.collection.accountability == "all":
             return {}
         written = self.written
-        revisions = {key: written.nearest_revision(owner) for key, owner in delete.owners.items()}
-        waiting = [owner for key, owner in delete.owners.items() if revisions[key] is None]
-        self._reserve(owner for owner in waiting if owner not in written.reserved)
-        return {
-            key: revisions[key] or written.reserved[owner] for key, owner in delete.owners.items()
-        }
-
-    def _reserve(self, owners: Iterable[RowId]) -> None:
-        """Reserve a number for the revision that each of these rows will leave."""
-        waiting = list(dict.fromkeys(owners))
+        waiting = written.without_revision(delete.owners.values())
         numbers = reserve_revisions(self._executor, len(waiting))
-        self.written.reserved.update(zip(waiting, numbers, strict=True))
+        written.reserve(dict(zip(waiting, numbers, strict=True)))
+        return {key: written.enclosing_revision(owner) for key, owner in delete.owners.items()}

@@ -1,10 +1,9 @@
-"""One item, or items that name the same fields, in one statement outside any transaction.
+"""Plans writes that are one statement, without a transaction around it: nearly all writes.
 
-Nearly all writes are made this way. The statement checks the counters, writes the rows with their
-history, and answers from the rows that it has just written. That answer is the same as a read after
-the write where no relation that it opens leads back to the written collection, and where no trigger
-changes rows behind the statement. The same holds for the rules of permissions, which the statement
-tests on the row as it was and as it is.
+The statement writes one item, or several that name the same fields. It compares the counters of
+freshness, tests the rules of permissions on the row before and after the change, writes the rows
+with their history, and answers the written rows. A write that this would not do justice to takes a
+transaction: then the functions here return None, and nothing has been written.
 """
 
 from __future__ import annotations
@@ -43,15 +42,14 @@ from cms.schema.model import Collection, Kind
 from cms.store.fetching import fetch_current
 
 _NEEDS_TRANSACTION = Statement("", (), (), ())
-"""Stands in the cache for writes of a shape that takes a transaction."""
-
+"""Stands in the cache for the statement of a shape whose writes take a transaction."""
 
 RunAlone = Callable[[], WrittenItems]
-"""Does all of a call, and returns its items as the caller may read them; None where it may not."""
+"""Does all of a call, and returns its items as the caller may read them, None if it may not."""
 
 
 class WriteShape(NamedTuple):
-    """What writes that are the same statement have in common; `single` is one row."""
+    """What writes have in common that run the same statement; `single` is for one row."""
 
     mutation: type[Insert] | type[Update] | type[Delete]
     collection: Collection
@@ -63,6 +61,7 @@ class WriteShape(NamedTuple):
 def plan_insert(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
     """Return what inserts rows, and answers them in their order; None for a transaction."""
     groups = group_by_columns([row.values for row in root.rows])
+    # A statement has one list of columns.
     if len(groups) != 1:
         return None
     authorized = call.authorizer.authorize_without_rows(root, Problems())
@@ -80,8 +79,8 @@ def plan_insert(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
 def plan_update(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
     """Return what changes one row and answers it; None for a transaction.
 
-    That is where stored values have to be read first, and where anything is wrong with the change:
-    whether its row is there has to be answered before that.
+    A transaction is needed where stored values decide about the change, and where anything is wrong
+    with it: that the row does not exist has to be answered before that.
     """
     if call.authorizer.has_conditions(call.collection):
         return None
@@ -94,6 +93,7 @@ def plan_update(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
     except Refused:
         return None
     (row,) = authorized.rows
+    # A change without values is an entry of the history only, which this statement does not make.
     if problems.entries or not row.values:
         return None
     if authorized.rules:
@@ -109,6 +109,7 @@ def plan_delete(call: WriteCall, key: str) -> RunAlone | None:
     row_rules = call.authorizer.permissions.row_rules(call.collection, "delete")
     if row_rules is None:
         return None
+    # The key is the only argument of the statement.
     columns = (str(call.collection.primary_key),)
     return _plan(call, WriteShape(Delete, call.collection, columns, row_rules), [key])
 
@@ -198,7 +199,7 @@ def _print_statement(call: WriteCall, shape: WriteShape) -> Statement:
     if collection.is_system:
         return _NEEDS_TRANSACTION  # its hooks read within a transaction
     if collection.has_side_effects and (shape.row_rules.before or not is_delete):
-        return _NEEDS_TRANSACTION  # the database itself changes more than the statement says
+        return _NEEDS_TRANSACTION  # triggers or ON UPDATE may change what the statement answers
     arguments = ArgumentSlots(len(call.parsed.literals), shape.single)
     version = call.context.snapshot.version
     single_statement = SingleStatement(version, before=_before(shape))
@@ -220,7 +221,7 @@ def _print_with_answer(
     answer = _plan_answer(call, collection)
     rule_after = shape.row_rules.after
     after = None if rule_after is None else rule_after.predicate
-    if not _stands_alone(call, shape, answer, after):
+    if not _is_independent(call, shape, answer, after):
         return _NEEDS_TRANSACTION
     # Where the caller may not read every item, the statement marks those that it may.
     is_partly_hidden = answer.allowed != EVERY_ROW
@@ -276,30 +277,36 @@ def _may_be_large(call: WriteCall, statement: Statement, row_count: int) -> bool
     return written is not None and written.of(row_count) > call.store.max_answer_size
 
 
-def _stands_alone(
+def _is_independent(
     call: WriteCall, shape: WriteShape, answer: ReadPlan, after: Predicate | None
 ) -> bool:
-    """Tell whether answer and rules read nothing that the write may have changed.
+    """Tell whether answer and rules read the same in the write as in a statement after it.
 
-    An update may have waited for another transaction: its own row is tested as that one has left
-    it, but other tables are seen as they were before. A rule that leads to them is left to the
-    next statement. A view may show any table, and so the written one.
+    The statement takes the written rows as they are now, but reads all other rows as they were when
+    it began. So the answer and the rules must not lead back to the written collection.
     """
+    # An update may have waited for another transaction. Its own row is tested as that one has left
+    # it, while a rule that leads to other tables would see them as they were before.
     if shape.mutation is Update and any(_links((answer.allowed, after))):
         return False
     collections = call.context.snapshot.catalogue.collections
     targets = {link.target for link in _links((answer.outputs, answer.allowed, after))}
+    # A view may show any table, and so the written one.
     reads_views = any(collections[name].kind is Kind.VIEW for name in targets)
     return shape.collection.name not in targets and not reads_views
 
 
 def _links(value: object) -> Iterator[Link]:
-    """Yield every step of a plan from one collection to another, wherever it stands in the plan."""
+    """Yield every link to another collection in a plan or a part of one.
+
+    It goes through all fields of the plan's dataclasses: no kind of filter or output can be missed.
+    """
     if isinstance(value, Link):
         yield value
     elif isinstance(value, tuple):
         for item in value:
             yield from _links(item)
+    # A collection holds no steps of the plan, but much else.
     elif is_dataclass(value) and not isinstance(value, Collection):
         for each in fields(value):
             yield from _links(getattr(value, each.name))

@@ -1,8 +1,8 @@
-"""The last stage of a write: keys and revisions of rows, by their numbers in a plan."""
+"""The last stage of a write: keys, values and revisions of the rows of a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cms.items.write.mutations import RowId, RowSet
 from cms.items.write.parsed import RowValues
@@ -11,22 +11,23 @@ from cms.items.write.rows import WrittenRow
 
 
 class WrittenRows:
-    """What is known of the rows of a plan once they are written, beside its sets.
+    """The keys, values and revisions of the rows of a plan, as they become known while it runs.
 
-    `values` are those of each set as they are written, with the keys of other rows. `enclosed` are
-    revisions, each beside the row whose write they were part of. `reserved` are rows whose nearest
-    revision does not exist yet, each with the number that stands for it until then.
+    A row that is not written yet has the key and the values of the plan, and no revision.
     """
 
     def __init__(self, sets: Sequence[RowSet]) -> None:
         self._sets = sets
         self._written: dict[int, list[WrittenRow | None]] = {}
-        self.values: dict[int, list[RowValues]] = {}
-        self.enclosed: list[tuple[int, RowId]] = []
-        self.reserved: dict[RowId, int] = {}
+        # Values of whole sets by their numbers, with the keys of the rows that they refer to.
+        self._values: dict[int, list[RowValues]] = {}
+        # Revisions, each with the row whose write encloses the one that left the revision.
+        self._enclosed: list[tuple[int, RowId]] = []
+        # Numbers that stand for the nearest revisions of rows that have none yet.
+        self._reserved: dict[RowId, int] = {}
 
     def add(self, target: RowSet, numbers: Sequence[int], rows: Sequence[WrittenRow]) -> None:
-        """Note that rows of a set have been written."""
+        """Add rows of a set that have been written, in the order of their numbers."""
         written = self._written.setdefault(target.number, [None] * len(target.rows))
         for number, row in zip(numbers, rows, strict=True):
             written[number] = row
@@ -35,23 +36,32 @@ class WrittenRows:
         for number, (_, revision) in zip(numbers, rows, strict=True):
             self._note_enclosed(target, number, revision)
 
+    def set_values(self, target: RowSet, values: list[RowValues]) -> None:
+        """Set the values of all rows of a set, with the keys of the rows that they refer to."""
+        self._values[target.number] = values
+
+    def values_of(self, target: RowSet) -> Sequence[RowValues] | None:
+        """Return the values of a set, or None if they are still those of the plan."""
+        return self._values.get(target.number)
+
     def add_values(self, row_id: RowId, values: RowValues) -> None:
-        """Note values that a row gets after the others."""
-        known = self.values.setdefault(
+        """Add values of a row that are set by a second statement, after all rows are written."""
+        set_values = self._values.setdefault(
             row_id.set, [row.values for row in self._sets[row_id.set].rows]
         )
-        known[row_id.row] = {**known[row_id.row], **values}
+        set_values[row_id.row] = {**set_values[row_id.row], **values}
 
     def add_revision(self, row_id: RowId, revision: int | None) -> None:
-        """Note the revision of values that a row got after the others."""
+        """Add the revision of a second statement on a row; its first revision stays its own."""
         target = self._sets[row_id.set]
         written = self._written.setdefault(target.number, [None] * len(target.rows))
+        # Revisions below the row keep the first one as their parent.
         written[row_id.row] = str(self.key(row_id)), self._revision(row_id) or revision
         if target.owners is not None:
             self._note_enclosed(target, row_id.row, revision)
 
     def key(self, row_id: RowId) -> str | None:
-        """Return the key of a row that is written, or was stored before."""
+        """Return the key of a row, or None for a new row that is not written yet."""
         written = self._row(row_id)
         return written[0] if written else self._sets[row_id.set].rows[row_id.row].key
 
@@ -60,14 +70,15 @@ class WrittenRows:
         written = self._written.get(target.number, ())
         if not written:
             return [str(row.key) for row in target.rows]
+        # Not by `key`, which would make a `RowId` for each row.
         pairs = zip(written, target.rows, strict=True)
-        return [str(known[0] if known else row.key) for known, row in pairs]
+        return [str(written_row[0] if written_row else row.key) for written_row, row in pairs]
 
     def row(self, row_id: RowId) -> ResolvedRow:
         """Return a row with its key and its values, as far as they are known."""
         row = self._sets[row_id.set].rows[row_id.row]
-        known = self.values.get(row_id.set)
-        values = row.values if known is None else known[row_id.row]
+        set_values = self._values.get(row_id.set)
+        values = row.values if set_values is None else set_values[row_id.row]
         return row._replace(key=self.key(row_id), values=values)
 
     def rows(self, target: RowSet, numbers: Sequence[int] | None = None) -> Iterator[ResolvedRow]:
@@ -75,8 +86,42 @@ class WrittenRows:
         for number in range(len(target.rows)) if numbers is None else numbers:
             yield self.row(RowId(target.number, number))
 
-    def nearest_revision(self, row_id: RowId) -> int | None:
-        """Return the revision of a row, or of the nearest one above it that has left any."""
+    # Revisions
+
+    def add_enclosed(self, revision: int, owner: RowId) -> None:
+        """Add a revision that was left by a part of the write of `owner`."""
+        self._enclosed.append((revision, owner))
+
+    def revision_links(self) -> list[tuple[int, int]]:
+        """Return enclosed revisions, each with its parent, if there is one."""
+        links: list[tuple[int, int]] = []
+        for revision, owner in self._enclosed:
+            parent = self._nearest_revision(owner)
+            if parent:
+                links.append((revision, parent))
+        return links
+
+    def without_revision(self, rows: Iterable[RowId]) -> list[RowId]:
+        """Return the rows that have neither a nearest revision nor a number reserved for it."""
+        return [row for row in dict.fromkeys(rows) if self.enclosing_revision(row) is None]
+
+    def reserve(self, numbers: Mapping[RowId, int]) -> None:
+        """Let numbers stand for the nearest revisions of rows, which do not exist yet."""
+        self._reserved.update(numbers)
+
+    def enclosing_revision(self, row_id: RowId) -> int | None:
+        """Return the nearest revision of a row, or the number that is reserved for it."""
+        return self._nearest_revision(row_id) or self._reserved.get(row_id)
+
+    def reserved_parents(self) -> dict[int, int | None]:
+        """Return the reserved numbers, each with the revision that it stands for.
+
+        None is for a number whose row, like all rows above it, has left no revision after all.
+        """
+        return {number: self._nearest_revision(row_id) for row_id, number in self._reserved.items()}
+
+    def _nearest_revision(self, row_id: RowId) -> int | None:
+        """Return the revision of a row, or of the nearest row above it that has left one."""
         current: RowId | None = row_id
         while current is not None:
             revision = self._revision(current)
@@ -89,9 +134,10 @@ class WrittenRows:
     def _note_enclosed(self, target: RowSet, number: int, revision: int | None) -> None:
         owner = self._owner(target, number)
         if owner is not None and revision is not None:
-            self.enclosed.append((revision, owner))
+            self.add_enclosed(revision, owner)
 
     def _owner(self, target: RowSet, number: int) -> RowId | None:
+        """Return the row in whose payload a row stands."""
         owner = target.rows[number].owner
         if owner is None or target.owners is None:
             return None
