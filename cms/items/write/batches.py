@@ -52,6 +52,7 @@ from cms.store.store import Store
 from cms.store.write_plan import WritePlan
 
 _LOCK_ROWS = WriteIntent(("update", "delete"))
+"""The intent of a call that only locks rows, before the operations run."""
 
 
 def run_batch(
@@ -84,6 +85,7 @@ def _plan_batch(
 
     def run(transaction: Transaction) -> bytes:
         with_allowance = replace(transaction, allowance=allowance)
+        # Each operation is planned only when its turn comes, and must see the ones before it.
         in_transaction = context._replace(fetch=with_allowance.execute)
         results = OperationResults(max_bytes)
         batch = _BatchRun(store, in_transaction, identity, with_allowance, results)
@@ -105,7 +107,11 @@ def _run_batch(batch: _BatchRun, operations: Sequence[Operation]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _BatchRun:
-    """A batch under way: all of it by the structure and rights that it began with."""
+    """A batch under way.
+
+    All operations use the structure and rights with which the batch began, even after an operation
+    has changed rights. `results` are the answers so far, to which later operations refer.
+    """
 
     store: Store
     context: RequestContext
@@ -130,10 +136,10 @@ def _json_answer(batch: _BatchRun, operation: Operation) -> object:
 
 
 def _lock_rows_by_key(batch: _BatchRun, operations: Sequence[Operation]) -> None:
-    """Lock the rows that are named by key, in the same order in every batch.
+    """Lock the rows that operations name by key, before any operation runs.
 
-    Batches over the same rows would deadlock otherwise. What is wrong with an operation is refused
-    when its turn comes.
+    Collections are locked in the order of their names, rows in the order of their keys. Two batches
+    that name the same rows in different orders would deadlock without it.
     """
     for name in sorted({operation.collection for operation in operations}):
         try:
@@ -143,20 +149,20 @@ def _lock_rows_by_key(batch: _BatchRun, operations: Sequence[Operation]) -> None
                 for operation in operations
                 if operation.collection == name
                 for key in _keys_of(operation, call.collection)
+                # References to earlier operations are objects, and have no value yet.
                 if isinstance(key, str | int)
             ]
-        # Refused again, with the number of the operation, when its turn comes.
         except Refused:
+            # The operation is refused when its turn comes, and then with its number.
             continue
         if keys:
             lock_rows(batch.executor, call.collection, keys)
 
 
 def _keys_of(operation: Operation, collection: Collection) -> list[object]:
-    """Return the keys of rows that an operation writes.
+    """Return the keys by which an operation names rows that it writes, not parsed yet.
 
-    References to earlier operations are among them as they came: what they stand for is not known
-    yet.
+    References to earlier operations are among them, and whatever else was sent in place of a key.
     """
     if operation.method == "read":
         return []
@@ -169,12 +175,14 @@ def _keys_of(operation: Operation, collection: Collection) -> list[object]:
 
 
 def _run_operation(batch: _BatchRun, operation: Operation) -> object:
+    # Values of references are put in first, so that the method gets what a single call would.
     try:
         arguments = batch.results.resolve_references(operation.arguments)
     except RecursionError:
         raise invalid_payload("It is nested too deeply") from None
     if "key" in arguments:
         key = arguments["key"]
+        # A read with null as its key would be a read of all items.
         if key is None or isinstance(key, dict | list):
             raise invalid_payload('"key" must be a primary key', field="key")
     operation = replace(operation, arguments=arguments)
@@ -223,6 +231,7 @@ def _update(batch: _BatchRun, operation: Operation) -> object:
     arguments = operation.arguments
     transaction = batch.transaction
     data = arguments["data"]
+    # Without any name of items, `data` is an array with keys, or the object of a singleton.
     names_items = bool(arguments.keys() & {"key", "keys", "query"})
     intent = CHANGE if names_items or isinstance(data, list) else PUT
     call = _call(batch, operation.collection, intent, operation.output_params)

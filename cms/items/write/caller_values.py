@@ -25,9 +25,10 @@ def caller_values(
 ) -> Mapping[CallerValue, tuple[object, ...]]:
     """Return the values at the end of each path.
 
-    There are none for a caller without a user, and there may be many behind a to-many step. Rules
-    are written by administrators: what they look at does not depend on what the caller may read.
+    A path has no values for a caller without a user (or role), and many where it goes through a
+    to-many field.
     """
+    # Administrators write the rules, which may look at what the caller cannot read.
     actor = replace(context.actor, policy=ADMIN)
     unrestricted = context._replace(actor=actor, fetch=fetch)
     return {path: tuple(_values(store, unrestricted, path)) for path in paths}
@@ -38,7 +39,7 @@ def _values(store: Store, context: RequestContext, path: CallerValue) -> Iterato
     if key is None:
         return
     query = narrow_to_key(Query(picks=(_pick(path.path),)), Slot(0))
-    # Read back as stored values: nested parts of an item are JSON text.
+    # Nested parts of an item are JSON text, which has to be parsed to follow the path.
     for item in fetch_items(store, context, path.collection, query, (key,)):
         yield from _path_ends(jsontext.loads_stored(jsontext.dumps(item)), path.path)
 

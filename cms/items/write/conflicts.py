@@ -22,18 +22,17 @@ _CODES_WITHOUT_COLUMN = ("INVALID_PAYLOAD", "VALUE_TOO_LONG", "VALUE_OUT_OF_RANG
 
 @contextmanager
 def locating_conflicts(collection: Collection, rows: Iterable[ResolvedRow]) -> Iterator[None]:
-    """Add field, value and position in the payload to a refusal of the rows written inside.
+    """Add field, value and position in the payload to a `Conflict` raised inside.
 
-    `rows` are read only then.
-
-    A value that no row has sent is a preset, or belongs to somebody else, and is not shown; nor is
-    a secret. If several rows hold the value, the last one is named.
+    `rows` are the rows that are written inside, read only after a conflict. If several hold the
+    refused value, the last one is named. A value that no row has sent is not shown, as it is a
+    preset or the value of another row; nor is a secret.
     """
     try:
         yield
     except Conflict as conflict:
         problem = describe_check(conflict.problems[0], collection)
-        # A trigger or a foreign key may refuse a row of another table.
+        # A trigger or a foreign key may refuse a row of another table, which no row here explains.
         if problem.extensions.get("collection", collection.name) != collection.name:
             raise
         source = _find_source(conflict, problem, collection, list(rows))
@@ -41,7 +40,7 @@ def locating_conflicts(collection: Collection, rows: Iterable[ResolvedRow]) -> I
             row, name = source
             problem = with_field(problem, row, collection, name)
         elif problem is conflict.problems[0]:
-            raise
+            raise  # nothing was added to it
         raise Conflict(problem, conflict.value, server_text=conflict.server_text) from conflict
 
 
@@ -102,6 +101,7 @@ def _failing_value(server_text: str, name: str, collection: Collection) -> str |
 
     None where commas inside a text make it ambiguous.
     """
+    # Only where as many values as columns come out was no comma part of a value.
     printed_row = _ROW.search(server_text)
     values = printed_row[1].split(", ") if printed_row else []
     names = [column.name for column in collection.columns]
@@ -117,7 +117,8 @@ def _is_same(sent: str, stored: str) -> bool:
 
 
 def _spellings(row: ResolvedRow, name: str) -> tuple[str, ...]:
-    """Return a value as it was sent and in small letters: a unique index may ignore the case."""
+    """Return the forms in which PostgreSQL may name a value: as sent, and in small letters."""
+    # A unique index that ignores the case is on lower(…), and names that.
     value = str(row.values[name])
     return value, value.lower()
 

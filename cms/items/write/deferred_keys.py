@@ -1,7 +1,8 @@
-"""References to rows that the same call has yet to write: they are set once those rows exist.
+"""References to rows that the same call writes later: they are set once those rows exist.
 
-A client may name a key that it makes up anywhere in its payload, while rows are written one
-statement after the other. Where its column takes null, a new row holds null until then.
+A client that chooses the keys of new items may use them anywhere in its payload, while rows are
+written one statement after the other. A reference whose row does not exist yet is taken out of its
+row, which holds null in the meantime, and set by an update at the end of the call.
 """
 
 from __future__ import annotations
@@ -18,20 +19,24 @@ from cms.schema.payload import Values
 
 
 class DeferredKeys:
-    """What one call defers, while its statements are planned in their order.
+    """Collects the references that one call defers, while its statements are planned in order.
 
-    `new_keys` are the keys that its new rows bring, by collection.
+    `new_keys` are the keys that its new rows have before they are written, by collection.
     """
 
     def __init__(self, catalogue: Catalogue, new_keys: Mapping[str, frozenset[str]]) -> None:
         self._catalogue = catalogue
+        # The keys of new rows, by collection, that no statement planned so far has written.
         self._pending = {name: set(keys) for name, keys in new_keys.items()}
         self._values: dict[str, dict[RowId, Values]] = {}
 
     def defer(
         self, set_number: int, collection: Collection, rows: Sequence[ResolvedRow]
     ) -> Sequence[ResolvedRow]:
-        """Return rows without references to rows that are written after them."""
+        """Return rows without their references to rows that are written after them.
+
+        It must be called for the sets in the order in which their mutations run.
+        """
         if not self._pending:
             return rows
         references = list(self._references(collection))
@@ -41,6 +46,7 @@ class DeferredKeys:
         deferred_rows = list(rows)
         for numbers in _statements(rows):
             new = [rows[number] for number in numbers if rows[number].is_new]
+            # Rows of one statement may refer to each other: PostgreSQL checks keys at its end.
             self._note_written(collection, (row.values for row in new))
             for number in numbers:
                 names = self._deferred_names(collection, rows[number], references)
@@ -77,7 +83,8 @@ class DeferredKeys:
                 continue
             column = collection.fields[name].column
             is_nullable = column is not None and column.is_nullable
-            # PostgreSQL refuses a new row without it, unless its constraint is deferred.
+            # A new row cannot do without a value in a column that takes no null. PostgreSQL refuses
+            # the reference then, unless the constraint is deferred.
             if not row.is_new or is_nullable:
                 names.append(name)
         return names
@@ -85,7 +92,7 @@ class DeferredKeys:
     def _without(
         self, collection: Collection, row_id: RowId, row: ResolvedRow, names: Sequence[str]
     ) -> ResolvedRow:
-        """Return a row without fields, whose values are kept for the end."""
+        """Return a row without some of its references, and keep their values for `updates`."""
         values = dict(row.values)
         deferred: Values = {}
         for name in names:
@@ -97,14 +104,17 @@ class DeferredKeys:
 
 
 def keys_of(collection: Collection, rows: Iterable[RowValues]) -> frozenset[str]:
-    """Return the keys that rows bring."""
+    """Return the keys that rows have among their values."""
     key_field = str(collection.primary_key)
     keys = {values.get(key_field) for values in rows}
     return frozenset(filter(None, keys))
 
 
 def _statements(rows: Sequence[ResolvedRow]) -> Iterator[list[int]]:
-    """Yield the rows of each statement: new ones by their columns, then the changed ones."""
+    """Yield the numbers of the rows of each statement, in the order in which they run.
+
+    New rows are inserted by `insert_rows`, one statement for equal columns. Changed rows follow.
+    """
     new = [number for number, row in enumerate(rows) if row.is_new]
     for indexes in group_by_columns([rows[number].values for number in new]).values():
         yield [new[index] for index in indexes]

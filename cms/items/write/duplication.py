@@ -1,4 +1,7 @@
-"""`meta.item_duplication_fields`: the paths of fields that clients copy with an item."""
+"""`meta.item_duplication_fields`: the paths of fields that clients copy with an item.
+
+The service stores them for clients, and only sees to it that each path leads to a field.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ def check_duplication_fields(
 
 def prune_duplication_fields(transaction: Transaction) -> None:
     """Remove the paths that lead to no field any more, after something was deleted."""
+    # The snapshot of the request is from before the deletion.
     catalogue = load_snapshot(transaction).catalogue
     for name, paths in _pruned_lists(catalogue):
         transaction.execute(

@@ -22,7 +22,7 @@ from cms.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """What runs the statements of a write: its transaction, structure and rights, and its caller.
+    """Runs the statements of a write in its transaction, for its caller.
 
     Reads use the same statements as all other reads, and so show a caller only what it may see.
     `history_action` is what the history calls the write, None for create, update or delete.
@@ -48,7 +48,7 @@ class Executor:
     ) -> list[Item]:
         """Return the items of a query as the caller may see them, nested parts as ready JSON.
 
-        `top` is their number where that is known.
+        `top` is their number if it is known, which spares an estimate of it.
         """
         statement = statement_for(self.store, self.context, collection, query)
         return self._items(ReadRun(statement, literals, top=top))
@@ -69,7 +69,7 @@ class Executor:
     def read_row_texts(
         self, output: RowOutput, collection: str, query: Query, literals: Sequence[object]
     ) -> list[str]:
-        """Return an output of each row that a query selects, whatever the query picks."""
+        """Return one output of each row that a query selects, such as its key or its version."""
         query = replace(query, picks=(), row_outputs=(output,))
         statement = statement_for(self.store, self.context, collection, query)
         return statement.row_texts(output, self._fetch(ReadRun(statement, literals)))
@@ -77,9 +77,9 @@ class Executor:
     def read_unlimited(
         self, collection: str, query: Query, literals: Sequence[object]
     ) -> dict[str, Item]:
-        """Return the items of a query that the service itself asks, each under its primary key.
+        """Return the items of a query that the service itself makes, each under its primary key.
 
-        The limits of answers do not apply.
+        The caller's permissions apply. The limits of answers do not: nothing of it is answered.
         """
         query = replace(query, row_outputs=(RowOutput.KEY,))
         statement = statement_for(self.store, self.context, collection, query)
@@ -117,7 +117,10 @@ class Executor:
     def run_cached(
         self, cache_key: Hashable, make_fragment: Callable[[], Fragment], values: Sequence[object]
     ) -> list[Row]:
-        """Run a statement on the author and these values; it is printed once for each key."""
+        """Run a statement of a write, which is printed once for each `cache_key`.
+
+        Its arguments are the author of the write, for the history, and then `values`.
+        """
         cached = self.context.snapshot.statements.setdefault_with(
             cache_key, lambda: number_parameters(make_fragment())
         )

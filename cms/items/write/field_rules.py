@@ -19,11 +19,11 @@ from cms.schema.model import Catalogue, Collection, Field, Json
 
 @dataclass(frozen=True, slots=True)
 class FieldRules:
-    """The rules of one collection, and the defaults of its columns.
+    """The rules of one collection's fields, and the defaults of its columns.
 
-    `caller_paths` are the paths from the caller that any of the rules compares with. Rules see
-    `defaults`. Of the fields in `computed`, whose defaults the database computes, they know only
-    that there will be a value.
+    `caller_paths` are the paths from the caller that any of the rules compares with. Rules see the
+    `defaults` of fields that were not sent. Fields in `computed` have defaults that the database
+    computes: rules know only that there will be a value.
     """
 
     validations: tuple[ResolvedRule, ...]
@@ -38,7 +38,8 @@ class FieldRules:
         return [problem for rule in self.validations for problem in failures(rule, values, context)]
 
     def missing_on_create(self, values: Json, context: RuleContext) -> list[Field]:
-        """Return the required fields that a new item lacks, computed ones not among them."""
+        """Return the required fields that a new item lacks, without those that are computed."""
+        # A computed field that a preset or the service has set is known, and checked.
         unknown = self.computed - context.unsent_values.keys()
         return [
             field for field in self.missing_fields(values, context) if field.name not in unknown
@@ -49,6 +50,7 @@ class FieldRules:
         missing: list[Field] = []
         for field, conditions in self.conditions:
             value = values.get(field.name, context.unsent_values.get(field.name))
+            # Conditions decide per item whether the field is required.
             if value is None and field_state(field.meta, conditions, values, context).required:
                 missing.append(field)
         return missing
@@ -88,7 +90,10 @@ def field_rules(collection: Collection, catalogue: Catalogue) -> FieldRules:
 
 
 def filled_values(rules: FieldRules, values: RowValues) -> Json:
-    """Return what a new row holds where nothing is sent: automatic values, else defaults."""
+    """Return the values of a new row as rules see them where nothing is sent.
+
+    They are the values of its columns, automatic ones included, and the defaults of all others.
+    """
     return {**rules.defaults, **values}
 
 

@@ -1,8 +1,9 @@
 """Asks the database what else is wrong with a payload that was refused.
 
-PostgreSQL stops at the first value that it refuses. Once it has refused a row, or the service has
-refused a payload, it is asked about all other values, with one question for each column or check.
-A good write never comes here.
+PostgreSQL stops at the first value that it refuses, while an answer lists everything that is wrong.
+So after a refusal, by PostgreSQL or by the service, the transaction is undone, and PostgreSQL is
+asked about all values, with one question for each column or check. A write without problems costs
+no question.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from cms.schema.system import system_table
 from cms.store.refusals import RunQuestion
 
 MAX_QUESTIONS = 300
-"""How many statements one inquiry runs at most."""
+"""How many statements one inquiry runs at most: a refused call must not cost without limit."""
 
 
 class _LimitReached(Exception):
@@ -43,9 +44,9 @@ class AskedSet(NamedTuple):
 class PayloadInquiry:
     """The inquiry about the rows of a payload.
 
-    What other rows hold is asked only where all rows are new, or the caller `is_permitted` to write
-    them. Otherwise the answer could tell what a row holds that the caller may not even read: a
-    unique value that is taken, and taken by that row itself.
+    `is_permitted` says that the caller is known to be permitted to write the rows. What other rows
+    hold is asked about only then, or if all rows are new. Anybody else could find out what a hidden
+    row holds: a unique value that is taken is reported, unless the changed row itself holds it.
     """
 
     catalogue: Catalogue
@@ -60,6 +61,7 @@ class PayloadInquiry:
             run_question,
             may_ask_about_rows=self.is_permitted or all(map(_is_all_new, self.sets)),
         )
+        # The problems found until the limit are answered: more of them would not help the client.
         try:
             for asked in self.sets:
                 run.check_set(asked)
@@ -92,13 +94,14 @@ class _InquiryRun:
     question_count: int = 0
 
     def check_set(self, asked: AskedSet) -> None:
-        """Ask about the rows of a set; values of no fitting type are asked about once."""
+        """Ask about the rows of a set, first whether the types of columns take their values."""
         collection = asked.collection
         columns = {column.name: _values_of(asked, column) for column in collection.columns}
         for column in collection.columns:
             if _has_own_rules(column):
                 self._check_type(asked, column, columns[column.name])
         for name, check in collection.checks.items():
+            # What a column holds that was not sent is not known here.
             has_values = check.columns and all(columns.get(column) for column in check.columns)
             if check.expression and has_values:
                 self._check_rule(asked, name, check, columns)
@@ -124,7 +127,10 @@ class _InquiryRun:
             self._add_field_problems(problem, asked, numbers[:MAX_PROBLEMS], column.name)
 
     def _unfit_values(self, column: Field, values: Sequence[str]) -> Iterator[tuple[str, Problem]]:
-        """Yield the values that a type does not take; a list with such values is halved."""
+        """Yield the values that a type does not take, each with its problem.
+
+        PostgreSQL does not say which value of a list it refuses, so the list is halved.
+        """
         try:
             if values:
                 self._ask(questions.cast_all(column, values))
@@ -136,6 +142,7 @@ class _InquiryRun:
                 yield from self._unfit_values(column, values[:middle])
                 yield from self._unfit_values(column, values[middle:])
         except (Refused, Stale, UnexpectedError):
+            # The question itself failed, which says nothing about the values.
             return
 
     def _check_rule(
@@ -234,7 +241,7 @@ class _InquiryRun:
     # Questions
 
     def _matching(self, numbers: Sequence[int], question: Fragment) -> list[int]:
-        """Return those numbers of rows whose places are the answer to a question."""
+        """Return the numbers of the rows that a question answers by their position, from 1."""
         answers = self._answers(question) if numbers else []
         return [numbers[index - 1] for (index,) in answers[:MAX_PROBLEMS]]
 
@@ -252,6 +259,7 @@ class _InquiryRun:
         try:
             return self.run_question(question)
         except Refused as refused:
+            # Without a connection, or after a timeout, further questions would only wait again.
             if refused.status == STATUS["SERVICE_UNAVAILABLE"]:
                 raise _LimitReached from None
             raise

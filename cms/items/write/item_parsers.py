@@ -16,10 +16,10 @@ def item_parser_of(
     *,
     knows: Callable[[str], bool],
 ) -> ItemParser:
-    """Return the parser of items for a caller who may name these fields; None is all of them.
+    """Return the parser of items for a caller who may name the fields `names`, None for all.
 
-    `knows` tells which collections the caller has a permission on: any other one is treated like
-    one that does not exist.
+    `knows` tells whether the caller has a permission on a collection. Any other collection is
+    refused like one that does not exist.
     """
 
     def relates(name: str) -> bool:

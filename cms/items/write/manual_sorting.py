@@ -1,4 +1,4 @@
-"""Manual sorting: an item takes the place of another, by the sort field of their collection."""
+"""Manual sorting: an item moves to the position of another in the sort field of its collection."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ def move_item(
     *,
     idempotency: Idempotency | None = None,
 ) -> None:
-    """Move `item` to the place of `to`; those between them close up.
+    """Move `item` to the position of `to`; the items between them move by one.
 
-    The caller needs the permission to change the sort field of both; those between move whoever may
-    change them. Raises `Refused`: INVALID_PAYLOAD for a collection without a sort field of whole
-    numbers, NOT_FOUND for an item that does not exist.
+    The caller needs the permission to change the sort field of `item` and `to`, but not of the
+    items between them. Raises `Refused`: INVALID_PAYLOAD for a collection without a sort field of
+    whole numbers, NOT_FOUND for an item that does not exist.
     """
-
     work = partial(_move_authorized, store, identity, name, payload)
     store.run_in_transaction(identity, work, idempotency=idempotency)
 
@@ -52,6 +51,7 @@ def _move_authorized(
         policy=context.actor.policy,
         actions=("update",),
     )
+    # A singleton has no items to name by key.
     if collection.is_singleton:
         raise not_found()
     sort_field = _sort_field(collection)
@@ -98,13 +98,14 @@ def _move(
     *,
     author: Fragment,
 ) -> None:
-    """Move an item; items that share a place, or have none, are numbered first."""
-    transaction.run(locks.lock_singleton(collection))  # one item moves at a time in a collection
+    """Move an item; all items are numbered first if some share a position or have none."""
+    # One item moves at a time in a collection: the positions stay as they are read here.
+    transaction.run(locks.lock_singleton(collection))
     source, target = (_position(transaction, collection, sort_field, key) for key in keys)
     low, high = sorted((source or "0", target or "0"), key=int)
     is_ambiguous = sorting.has_ambiguous_order(collection, sort_field, low, high)
     if transaction.run(is_ambiguous)[0][0]:
-        # With equal places there is no "between": all items get places of their own first.
+        # With equal positions there is no "between": all items get positions of their own first.
         transaction.run(sorting.renumber(collection, sort_field, author=author))
         source, target = (_position(transaction, collection, sort_field, key) for key in keys)
     if source is not None and target is not None and source != target:

@@ -89,7 +89,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Stored rows, by their keys; `owners` has the rows whose lists they leave, by the same keys."""
+    """Stored rows, by their keys; `owners` has, by key, the row whose list each one leaves."""
 
     collection: Collection
     keys: Sequence[str]

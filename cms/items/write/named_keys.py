@@ -14,6 +14,7 @@ from cms.query.language.parse import PARAMETERS, PageSizes, parse
 from cms.schema.model import Collection
 
 _WITHOUT_LIMIT = PageSizes(default=None)
+"""A change by query changes all items that it selects, not only those of a first page."""
 
 
 def named_keys(
@@ -41,10 +42,11 @@ def _may_be_key(value: object) -> bool:
 
 
 def _keys_of_query(executor: Executor, collection: Collection, params: object) -> list[str]:
-    """Return the keys of the items that a query selects; no default limit applies to it.
+    """Return the keys of the items that a query selects, and lock the items.
 
-    The query runs again once the items are locked: those that somebody else has changed or deleted
-    meanwhile, so that it does not select them any more, are left out.
+    The query runs again once the items are locked. Items that it does not select any more, because
+    somebody else has changed or deleted them meanwhile, are left out. So several clients can each
+    take different items by the same query.
     """
     if not isinstance(params, Mapping):
         raise invalid_payload("query must be an object", field="query", value=abbreviated(params))
@@ -66,7 +68,7 @@ def _keys_of_query(executor: Executor, collection: Collection, params: object) -
 
 
 def _refuse_unknown_parameters(params: Mapping[str, object]) -> None:
-    """Refuse names that are no parameters: a misspelt filter would otherwise change every row."""
+    """Refuse unknown parameters: without its misspelt filter a query would select every item."""
     unknown = [name for name in params if name not in PARAMETERS]
     if not unknown:
         return

@@ -1,4 +1,8 @@
-"""Sets of parsed rows while they are built: only the parser of payloads changes them."""
+"""Sets of parsed rows while they are built, which only the parser of payloads changes.
+
+Parsing goes item by item, while a set holds the rows of all items at one path. So sets grow until
+the whole payload is parsed, and are then built as frozen values (cms/items/write/parsed.py).
+"""
 
 from __future__ import annotations
 
@@ -45,7 +49,7 @@ class RowBuilder:
         )
 
     def merge(self, other: RowBuilder) -> None:
-        """Take over what another object of the same key says: its values win."""
+        """Add the values of another object with the same key, which replace those of the first."""
         self.values.update(other.values)
         self.sent = {**self.sent, **_sent_without_masks(other)}
         self.invalid_fields |= other.invalid_fields
@@ -115,7 +119,7 @@ class ToOneBuilder:
         return ParsedToOne(self.name, self.link, self.targets.build(), tuple(self.pairs))
 
     def detach(self, row: int) -> None:
-        """Forget the object at the field of a row: a later value has taken its place."""
+        """Take the object at the field away from a row; the object is still written."""
         self.pairs = [pair for pair in self.pairs if pair[0] != row]
 
 
@@ -153,5 +157,6 @@ class ToManyBuilder:
 
 
 def _sent_without_masks(row: RowBuilder) -> dict[str, object]:
-    """Return what was sent, without secrets that were sent back as they had been shown."""
+    """Return what was sent, without secrets that were sent back masked, as an answer shows them."""
+    # The parser makes no value of such a mask.
     return {name: value for name, value in row.sent.items() if value != MASK or name in row.values}

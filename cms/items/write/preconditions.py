@@ -1,4 +1,4 @@
-"""If-Match: a change of one item by a caller who has seen its present version."""
+"""If-Match: writes of one item that take place only if it still has the version that was read."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def check_match(
 ) -> None:
     """Lock an item and compare its version with an If-Match header, when there is one.
 
-    The lock stays until the transaction ends: of several callers who name the same version one is
-    let through. Raises `Refused`: PRECONDITION_FAILED, and NOT_FOUND for an item that the caller
+    The lock stays until the transaction ends, so of several callers who name the same version only
+    one can write. Raises `Refused`: PRECONDITION_FAILED, and NOT_FOUND for an item that the caller
     cannot see.
     """
     if if_match is None:
@@ -32,12 +32,12 @@ def check_match(
 def check_singleton(executor: Executor, collection: Collection, *, if_match: str | None) -> None:
     """Compare the version of a singleton as `check_match` does.
 
-    A singleton without a row, or with a hidden one, has a version of its own. Raises `Refused`
-    PRECONDITION_FAILED.
+    A singleton without a row, or with a row that is hidden from the caller, has the version
+    `NO_ROW_VERSION`. Raises `Refused` PRECONDITION_FAILED.
     """
     if if_match is None:
         return
-    # Nobody else creates the row meanwhile.
+    # There may be no row to lock: this lock keeps others from creating it.
     executor.transaction.run(locks.lock_singleton(collection))
     rows = executor.transaction.run(locks.singleton_key(collection))
     version = None

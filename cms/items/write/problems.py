@@ -32,7 +32,7 @@ class Problems:
     total: int = 0
 
     def add(self, problem: Problem, position: PayloadPosition) -> None:
-        """Keep a problem with its position; a problem of a field has the path to that field."""
+        """Add a problem with its position, which for a problem of a field includes the field."""
         self.total += 1
         # Those beyond the limit are counted only.
         if self.total > MAX_PROBLEMS:
@@ -40,8 +40,9 @@ class Problems:
         self.entries.append((position.number or 0, with_position(problem, position)))
 
     def refuse(self, inquiry: Inquiry | None = None) -> None:
-        """Raise `Refused` with the problems that are kept, in the order of the items; if any."""
+        """Raise `Refused` with the problems in the order of their items, if there are any."""
         if self.entries:
+            # Parsing, completing and resolving each add theirs, so that items alternate.
             entries = sorted(self.entries, key=lambda entry: entry[0])
             problems = [problem for _, problem in entries]
             raise Refused(problems, total=self.total, inquiry=inquiry)

@@ -1,4 +1,4 @@
-"""What the rules of fields and of permissions say of payloads."""
+"""Applies the rules of fields and the validations of permissions to payloads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from cms.store.store import Store
 class PayloadValidator:
     """Applies rules to the payloads of one call, for its caller.
 
-    `fetch` looks up what rules need to know of the caller.
+    `fetch` looks up the values that paths from the caller lead to. Within a transaction it must run
+    there (`WriteAuthorizer.use_transaction`).
     """
 
     def __init__(self, store: Store, context: RequestContext) -> None:
@@ -46,7 +47,7 @@ class PayloadValidator:
     def field_problems(
         self, rules: FieldRules, collection: Collection, row: ResolvedRow
     ) -> list[Problem]:
-        """Return the problems by those rules of fields that need nothing but the payload."""
+        """Return the problems of a row by those rules of fields that need no stored item."""
         values = row.payload
         rule_context = self._rule_context(rules.caller_paths, is_creation=row.is_new)
         unsent_values = filled_values(rules, row.values) if row.is_new else {}
@@ -58,8 +59,9 @@ class PayloadValidator:
         return problems
 
     def grant_problems(self, grant: GuardedGrant, row: ResolvedRow, presets: Json) -> list[Problem]:
-        """Return the problems by the validation of a permission that has one."""
+        """Return the problems of a row by the validation of a permission, which must have one."""
         assert grant.validation is not None
+        # What was sent comes before presets, and the reference to the owner before both.
         values = {**presets, **row.sent, **row.owner_reference}
         rule_context = self._rule_context(grant.validation.caller_paths, is_creation=row.is_new)
         return failures(grant.validation, values, rule_context)
@@ -71,9 +73,10 @@ class PayloadValidator:
         fetch: Fetch,
         problems: Problems,
     ) -> None:
-        """Check conditions of fields, which look at the whole item as a change leaves it.
+        """Check the conditions of fields on whole items, as changes leave them.
 
-        A required field that was empty before the change may stay empty.
+        Locks the items. A required field that was empty before the change may stay empty, so that
+        items from before a condition can still be changed.
         """
         rules = self.rules_of(collection)
         if not rules.conditions or not rows:
@@ -94,7 +97,10 @@ class PayloadValidator:
                     problems.add(missing(field), row.position)
 
     def values_of(self, paths: Iterable[CallerValue]) -> Mapping[CallerValue, tuple[object, ...]]:
-        """Return at least what these paths lead to; a call looks each path up only once."""
+        """Return the values that paths lead to; a call looks each path up only once.
+
+        The answer may have more paths than these.
+        """
         unknown = [path for path in paths if path not in self._caller_values]
         if unknown:
             values = caller_values(self._store, self._context, self.fetch, unknown)

@@ -1,4 +1,4 @@
-"""What the service demands of writes of its own tables, however a write reaches them."""
+"""The hooks of the service's own tables, which apply to nested writes of them as well."""
 
 from __future__ import annotations
 

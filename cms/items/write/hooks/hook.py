@@ -1,4 +1,4 @@
-"""What a system table demands of writes: hooks that run before and after them, checks of values."""
+"""The hooks of a system table: checks of values, and functions to run before and after writes."""
 
 from __future__ import annotations
 
@@ -74,6 +74,7 @@ class SystemTableHooks:
         problems: list[Problem] = []
         for name, check in self.checks.items():
             value = row.sent.get(name)
+            # Answers show a mask in place of a secret, which a client may send back.
             is_unchanged_secret = value == MASK and name not in row.values
             if value is None or is_unchanged_secret:
                 continue

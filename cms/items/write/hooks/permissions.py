@@ -1,4 +1,4 @@
-"""Permissions: their rules can be applied, and their fields exist (docs/permissions.md)."""
+"""Hooks of permissions: their rules must be usable, their fields exist (docs/permissions.md)."""
 
 from __future__ import annotations
 
@@ -91,10 +91,7 @@ def _check_fits(
 
 
 def _preset_problems(collection: Collection, presets: object) -> Iterator[str]:
-    """Yield what is wrong with presets.
-
-    What a variable stands for is known only when an item is written.
-    """
+    """Yield what is wrong with presets."""
     if not isinstance(presets, dict):
         return
     for name, value in presets.items():
@@ -105,6 +102,7 @@ def _preset_problems(collection: Collection, presets: object) -> Iterator[str]:
         field = collection.fields.get(name)
         if field is None or field.column is None or value is None:
             continue
+        # A variable can only be checked when an item is written.
         if isinstance(value, str) and value.startswith("$"):
             continue
         try:

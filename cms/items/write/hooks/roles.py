@@ -1,4 +1,4 @@
-"""Roles: valid networks, parents without a circle, and an administrator who is left."""
+"""Hooks of roles: valid networks, no circle of parents, always an active administrator."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
 
 def require_plain_registration_role(fetch: Fetch) -> None:
     """Raise `Refused` UNPROCESSABLE_CONTENT when whoever registers would be an administrator."""
+    # A role and the settings that name it may change at once: such writes take turns.
     fetch(statement("lock_accounts"), ())
     if fetch(statement("find_registering_admins"), ()):
         raise unprocessable("The role of public registration cannot be one of administrators")

@@ -1,4 +1,4 @@
-"""The settings of the project: values that the service can use (docs/settings.md)."""
+"""Hooks of the project's settings: they take only values that can be used (docs/settings.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users: addresses, passwords, what only administrators set, and the last administrator."""
+"""Hooks of users: their credentials, fields for administrators only, the last administrator."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ def _check_email(value: object, context: RequestContext) -> None:
 
 
 def _check_token(value: object, context: RequestContext) -> None:
-    # Two dots are the mark of an access token.
+    # A token with exactly two dots would be taken for an access token.
     if isinstance(value, str) and (
         not _TOKEN.fullmatch(value) or value.count(".") == _ACCESS_TOKEN_DOTS
     ):
         raise ValueError(
-            "a token has 16 to 1000 letters, digits and signs, without spaces, and not exactly two dots"
+            "a token has 16 to 1000 letters, digits and signs, without spaces, "
+            "and not exactly two dots"
         )
 
 
