@@ -55,6 +55,7 @@ class WriteIntent:
 CREATE = WriteIntent(("create",))
 CHANGE = WriteIntent(("update",))
 DELETE = WriteIntent(("delete",))
+# Creating is for singletons: one without a row gets it by its first change.
 PUT = WriteIntent(("create", "update"), allows_singletons=True)
 RESTORE = WriteIntent(("update",), allows_singletons=True, history_action="revert")
 

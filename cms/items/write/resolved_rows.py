@@ -36,6 +36,7 @@ class StoredRows(NamedTuple):
 ALL_NEW = StoredRows()
 
 
+# A named tuple for the same reason as `ParsedRow`: a call may have ten thousand.
 class ResolvedRow(NamedTuple):
     """A row that is inserted if it `is_new`, else updated by its key.
 

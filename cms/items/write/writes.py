@@ -116,6 +116,12 @@ def _plan_update_one(
     call: WriteCall, *, key: str, payload: object, if_match: str | None
 ) -> WritePlan[bytes | None]:
     key = parse_key(call.collection, key)
+    return _plan_matching_update(call, key=key, payload=payload, if_match=if_match)
+
+
+def _plan_matching_update(
+    call: WriteCall, *, key: str, payload: object, if_match: str | None
+) -> WritePlan[bytes | None]:
     plan = plan_update(call, key, payload)
     return _body_plan(call, matching_item(call, plan, key=key, if_match=if_match), single=True)
 
@@ -140,8 +146,7 @@ def _plan_update_me(
 ) -> WritePlan[bytes | None]:
     # The key comes from the credentials: it needs no parsing as one of a URL does.
     key = str(call.context.actor.user)
-    plan = plan_update(call, key, payload)
-    return _body_plan(call, matching_item(call, plan, key=key, if_match=if_match), single=True)
+    return _plan_matching_update(call, key=key, payload=payload, if_match=if_match)
 
 
 def restore(

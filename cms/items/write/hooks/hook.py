@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from cms.database.connections import Fetch
@@ -133,6 +134,16 @@ def raise_errors(errors: Sequence[ValueError]) -> None:
     """Raise what is wrong with a value, if anything is."""
     if errors:
         raise InvalidParts(errors)
+
+
+@contextmanager
+def refusals_as_errors() -> Iterator[None]:
+    """Raise a refusal of a rule as an error of the value that holds the rule (`InvalidParts`)."""
+    try:
+        yield
+    except Refused as refused:
+        # `problems` keeps the code of a refusal: INVALID_QUERY, and not FAILED_VALIDATION.
+        raise errors_of(refused) from None
 
 
 def errors_of(refused: Refused) -> InvalidParts:

@@ -11,7 +11,13 @@ from cms.access.visible_structure import ACTIONS
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import Refused
-from cms.items.write.hooks.hook import SystemTableHooks, errors_of, one_of, unprocessable
+from cms.items.write.hooks.hook import (
+    SystemTableHooks,
+    errors_of,
+    one_of,
+    refusals_as_errors,
+    unprocessable,
+)
 from cms.items.write.hooks.users import USER_HOOKS
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.query.rules.payload_rules import parse_rule
@@ -33,17 +39,13 @@ def _check_fields(value: object, context: RequestContext) -> None:
 
 
 def _check_rule(value: object, context: RequestContext) -> None:
-    try:
+    with refusals_as_errors():
         parse_permissions(value)
-    except Refused as refused:
-        raise errors_of(refused) from None
 
 
 def _check_validation(value: object, context: RequestContext) -> None:
-    try:
+    with refusals_as_errors():
         parse_rule(value)
-    except Refused as refused:
-        raise errors_of(refused) from None
 
 
 def _check_presets(value: object, context: RequestContext) -> None:

@@ -12,9 +12,9 @@ from cms.items.write.hooks.hook import (
     InvalidPart,
     SystemTableHooks,
     ValueCheck,
-    errors_of,
     one_of,
     raise_errors,
+    refusals_as_errors,
 )
 from cms.items.write.hooks.roles import require_plain_registration_role
 from cms.items.write.resolved_rows import ResolvedRow
@@ -52,10 +52,8 @@ def _check_name(value: object, context: RequestContext) -> None:
 
 
 def _check_filter(value: object, context: RequestContext) -> None:
-    try:
+    with refusals_as_errors():
         parse_rule(value, parameter="public_registration_email_filter")
-    except Refused as refused:
-        raise errors_of(refused) from None
 
 
 def _check_presets(value: object, context: RequestContext) -> None:

@@ -40,6 +40,7 @@ def _check_token(value: object, context: RequestContext) -> None:
 
 
 def _check_tfa_secret(value: object, context: RequestContext) -> None:
+    # Null takes the secret away, and is not checked.
     raise ValueError("it is set by POST /users/me/tfa/enable; null takes the second factor away")
 
 
