@@ -102,6 +102,7 @@ def _move(
     # One item moves at a time in a collection: the positions stay as they are read here.
     transaction.run(locks.lock_singleton(collection))
     source, target = (_position(transaction, collection, sort_field, key) for key in keys)
+    # An item without a position counts as 0 here: it makes the order ambiguous anyway.
     low, high = sorted((source or "0", target or "0"), key=int)
     is_ambiguous = sorting.has_ambiguous_order(collection, sort_field, low, high)
     if transaction.run(is_ambiguous)[0][0]:

@@ -39,6 +39,7 @@ class RowBuilder:
 
     @classmethod
     def of(cls, row: ParsedRow) -> RowBuilder:
+        # With a copy of the values: the parsed row stays as it is.
         return cls(
             row.sent, dict(row.values), row.position, row.expects, row.invalid_fields, row.owner
         )

@@ -74,6 +74,7 @@ def _check_preset(preset: object, index: int, keys: Set[object]) -> object:
     if not isinstance(preset, Mapping):
         raise InvalidPart("a preset is an object", index)
     key = preset.get("key")
+    # Keys with "system-" are those of the service's own presets.
     if not isinstance(key, str) or not _KEY.fullmatch(key) or key.startswith("system-"):
         raise InvalidPart(
             'it has letters, digits, "-" and "_", and does not begin with "system-"', index, "key"

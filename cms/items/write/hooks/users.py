@@ -96,6 +96,7 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
 
 
 def _ends_sessions(row: ResolvedRow) -> bool:
+    # By its values: a password that was sent back masked is no new one.
     if {"password", "email"} & row.values.keys():
         return True
     return bool(row.sent.get("status", "active") != "active")
