@@ -55,8 +55,7 @@ _READ_REQUEST = ReadRequest(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Asset:
+class Asset(NamedTuple):
     """A file in the form that one request asks for; `tag` changes with its bytes."""
 
     original: Original
@@ -74,8 +73,7 @@ class _RequestedFile(NamedTuple):
     transform: ResolvedTransform
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """The content of an asset, with the name and the media type under which it is sent."""
 
     content: StoredContent
@@ -130,8 +128,9 @@ class Assets:
         # Files that the settings show, such as the project's logo, are public.
         is_public = key.lower() in settings.public
         policy = ADMIN if is_public else _content_policy(context)
-        content_context = context._replace(actor=Actor(policy, actor.user, actor.role))
-        row = fetch_item(self._store, content_context, _READ_REQUEST, key=key)
+        if policy is not actor.policy:
+            context = context._replace(actor=Actor(policy, actor.user, actor.role))
+        row = fetch_item(self._store, context, _READ_REQUEST, key=key)
         return _RequestedFile(row, _transform(row, parameters, accept, settings))
 
     def delivery(self, asset: Asset) -> Delivery:

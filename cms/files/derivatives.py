@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from cms.database.statements import statement
 from cms.files.image_pool import ImagePool
@@ -16,8 +16,7 @@ from cms.store.store import Store
 from cms.transforms.transform import FALLBACK_FORMAT, ResolvedTransform
 
 
-@dataclass(frozen=True, slots=True)
-class Original:
+class Original(NamedTuple):
     """The content of a file: the file's id, its storage location, and the path in it."""
 
     id: str
@@ -25,8 +24,7 @@ class Original:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Derivative:
+class Derivative(NamedTuple):
     """A transformed image and its format."""
 
     content: StoredContent

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from datetime import datetime
 from email.utils import format_datetime
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -157,5 +158,6 @@ def _is_truthy(value: object) -> bool:
     return value is not None and value not in ("false", "0")
 
 
+@lru_cache(maxsize=1_000)
 def _http_date(moment: datetime) -> str:
     return format_datetime(moment, usegmt=True)

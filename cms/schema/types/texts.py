@@ -25,6 +25,7 @@ from cms.schema.types.field_type import (
 _UUID = re.compile(
     r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.IGNORECASE
 )
+_CANONICAL_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _USER_MARKERS = frozenset({"user-created", "user-updated", "role-created", "role-updated"})
 _ID_MARKERS = _USER_MARKERS | {"uuid"}
 TEXT_MARKERS = frozenset({"hash", "cast-csv", "cast-json"})
@@ -64,7 +65,12 @@ def parse_unknown(value: object) -> str:
 
 
 def parse_uuid(value: object) -> str:
-    if not isinstance(value, str) or not _UUID.fullmatch(value):
+    if not isinstance(value, str):
+        raise ValueError("it must be a UUID")
+    # Nearly all are as PostgreSQL writes them.
+    if _CANONICAL_UUID.fullmatch(value):
+        return value
+    if not _UUID.fullmatch(value):
         raise ValueError("it must be a UUID")
     return str(uuid.UUID(value))
 
