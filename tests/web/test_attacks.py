@@ -107,7 +107,7 @@ def test_a_full_server_of_which_all_are_answered_refuses_another() -> None:
     ):
         for _ in range(2):
             stack.enter_context(server.connect()).send(
-                b"GET /sleep?seconds=2 HTTP/1.1\r\nHost: x\r\n\r\n"
+                b"GET /sleep?seconds=5 HTTP/1.1\r\nHost: x\r\n\r\n"
             )
         time.sleep(0.5)
         with server.connect() as wire:
