@@ -57,7 +57,7 @@ def ability(grants: tuple[GuardedGrant, ...]) -> Ability:
 
 
 def fields_of(grants: Iterable[Grant]) -> list[str]:
-    """Return the fields that any of the grants speaks of."""
+    """Return the fields that at least one of the grants covers, `*` for all."""
     names = frozenset[str]().union(*(grant.fields for grant in grants))
     return [ALL_FIELDS] if ALL_FIELDS in names else sorted(names)
 

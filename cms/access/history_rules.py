@@ -39,7 +39,7 @@ def narrow_to_items(view: View, item_views: Iterable[View], catalogue: Catalogue
     rules = []
     members: list[VisibleMembers] = []
     for item_view in keyed:
-        rules.append(_about(history, item_view.collection, _rule(item_view), catalogue))
+        rules.append(_history_rule(history, item_view.collection, _rule(item_view), catalogue))
         members += _members(history, item_view, catalogue)
     return replace(
         view,
@@ -49,10 +49,10 @@ def narrow_to_items(view: View, item_views: Iterable[View], catalogue: Catalogue
     )
 
 
-def _about(
+def _history_rule(
     history: Collection, items: Collection, rule: GuardedRule, catalogue: Catalogue
 ) -> GuardedRule:
-    """Return the rule of rows of the history that are about an item which fulfils the rule."""
+    """Return a rule on rows of the history: the item that they record must fulfil `rule`."""
     source = _AboutItem(items.name, rule.source)
     return GuardedRule(source, about_item(history, items, rule.predicate, catalogue))
 
@@ -65,7 +65,7 @@ def _rule(view: View) -> GuardedRule:
 
 def _members(history: Collection, view: View, catalogue: Catalogue) -> Iterator[VisibleMembers]:
     for mask, names in grouped_by_rule(_masked_fields(view)):
-        rule = _about(history, view.collection, mask, catalogue)
+        rule = _history_rule(history, view.collection, mask, catalogue)
         yield VisibleMembers(rule.predicate, tuple(names))
 
 

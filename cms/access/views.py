@@ -32,11 +32,11 @@ class View:
         return field in (self.collection.fields if self.masks is None else self.masks)
 
     def mask(self, field: str) -> GuardedRule | None:
-        """Return in which rows the field may be read; None is all of them."""
+        """Return the rule of the rows in which the field may be read; None is all rows."""
         return None if self.masks is None else self.masks[field]
 
     def own_name(self, name: FieldName) -> FieldName:
-        """Return a name as this collection means it.
+        """Return a name without a target where a column of the collection has that whole name.
 
         A column may have a colon in its own name; then nothing behind it names a collection.
         """

@@ -136,7 +136,7 @@ class ClientConnection(asyncio.Protocol):
             self.server.threads.submit(exchange.run)
         elif self.is_closing or self._is_half_closed:
             self._end()
-        self._request_reader.go_on()
+        self._request_reader.resume_parsing()
 
     def _is_writing(self) -> bool:
         """Tell whether the loop is still writing an earlier answer."""

@@ -85,7 +85,7 @@ class RequestReader:
         )
 
     def feed(self, data: bytes) -> None:
-        """Parse what has arrived, as far as there is room; the rest waits for `go_on`."""
+        """Parse what has arrived, as far as there is room; the rest waits for `resume_parsing`."""
         if self.is_holding:
             self._unparsed += data
             return
@@ -103,7 +103,7 @@ class RequestReader:
                 self._hold(data[position:])
                 return
 
-    def go_on(self) -> None:
+    def resume_parsing(self) -> None:
         """Parse what has been waiting."""
         if self.is_holding and not self._connection.is_lost and self._has_room():
             rest = self._unparsed
@@ -118,7 +118,7 @@ class RequestReader:
         """Let more of a body arrive: its thread has read some."""
         self._is_full = False
         if self.is_holding:
-            self.go_on()
+            self.resume_parsing()
         else:
             self._connection.transport.resume_reading()
 
@@ -141,7 +141,7 @@ class RequestReader:
         self.is_holding = True
         self._connection.transport.pause_reading()
         if self._has_room():
-            self._server.loop.call_soon(self.go_on)
+            self._server.loop.call_soon(self.resume_parsing)
 
     def end(self) -> None:
         """Note that the client sends no more: an incomplete request is refused."""

@@ -316,7 +316,7 @@ def _unchanged_fields(
     unchanged: set[str] = set()
     if near is not None and stored.get(field.link.far) == near:
         unchanged.add(field.link.far)
-    place = element.values.get(order) if order else None
-    if order and place is not None and stored.get(order) == place:
+    position = element.values.get(order) if order else None
+    if order and position is not None and stored.get(order) == position:
         unchanged.add(order)
     return frozenset(unchanged)
