@@ -9,7 +9,6 @@ from types import MappingProxyType
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, collect_problems, invalid_payload
-from cms.items.write.duplication import check_duplication_fields, prune_duplication_fields
 from cms.schema import ddl
 from cms.schema.definitions import CollectionDefinition, parse_collection
 from cms.schema.meta_settings import (
@@ -29,6 +28,7 @@ from cms.store.identity import Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.structure import metadata
+from cms.structure.duplication_fields import check_duplication_fields, prune_duplication_fields
 from cms.structure.fields import add_index_and_comment, insert_field_record, require_extension
 from cms.structure.indexes import update_indexes
 from cms.structure.lookup import RecordPatch, check_patches, require_alterable, require_table

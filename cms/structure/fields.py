@@ -9,7 +9,6 @@ from typing import NamedTuple
 from cms.database.connections import Transaction
 from cms.database.error_mapping import reporting_nulls
 from cms.errors import Problem, Refused, collect_problems, invalid_payload
-from cms.items.write.duplication import prune_duplication_fields
 from cms.schema import ddl
 from cms.schema.definitions import FieldDefinition, parse_field
 from cms.schema.meta_settings import mismatched_keys
@@ -25,6 +24,7 @@ from cms.store.store import Store
 from cms.structure import metadata
 from cms.structure.alterations import alter, problems_of_change, rename_field
 from cms.structure.column_changes import check_text_is_json
+from cms.structure.duplication_fields import prune_duplication_fields
 from cms.structure.indexes import add_index, is_index_pending, update_indexes, with_index
 from cms.structure.lookup import (
     RecordPatch,

@@ -8,7 +8,6 @@ from functools import partial
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, invalid_payload
-from cms.items.write.duplication import prune_duplication_fields
 from cms.schema import ddl
 from cms.schema.definitions import FieldDefinition
 from cms.schema.meta_settings import (
@@ -40,6 +39,7 @@ from cms.store.identity import Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.structure import metadata
+from cms.structure.duplication_fields import prune_duplication_fields
 from cms.structure.fields import add_column, insert_field_record
 from cms.structure.indexes import add_index
 from cms.structure.lookup import require_alterable, require_relation
