@@ -21,11 +21,11 @@ from rich.progress import (
 
 from cms.cli.service import Service
 from cms.cli.session import say
+from cms.import_formats import IMPORT_FORMAT_BY_SUFFIX
 
 MEDIA_TYPES = {"csv": "text/csv", "json": "application/json", "jsonl": "application/x-ndjson"}
 
 _CHUNK_BYTES = 1 << 18
-_FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
 def import_file(
@@ -61,7 +61,7 @@ def export_file(
 
 def file_format_of(name: str, named: str | None) -> str:
     """Return the named format, else that of the suffix; raises `UsageError` without either."""
-    file_format = named or _FORMATS.get(PurePath(name).suffix.lower())
+    file_format = named or IMPORT_FORMAT_BY_SUFFIX.get(PurePath(name).suffix.lower())
     if file_format is None:
         raise click.UsageError(f"Say what {name} is: --format {', '.join(MEDIA_TYPES)}")
     return file_format

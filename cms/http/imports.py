@@ -18,12 +18,10 @@ from cms.files.storage import CHUNK_BYTES
 from cms.files.upload_form import FormPart
 from cms.http.form import form_parts, is_form
 from cms.http.media import idempotency_key_of
+from cms.import_formats import IMPORT_FORMAT_BY_SUFFIX
 from cms.items.transfer.imports import Upload, import_file, require_import
 from cms.store.store import Store
 
-_FORMAT_BY_SUFFIX: Mapping[str, str] = MappingProxyType(
-    {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-)
 _FORMAT_BY_MEDIA_TYPE: Mapping[str, str] = MappingProxyType(
     {
         "text/csv": "csv",
@@ -108,7 +106,7 @@ def _body_chunks(request: falcon.Request, max_bytes: int) -> Iterator[bytes]:
 def _file_format(suffix: str, content_type: str | None) -> str:
     """Return the format by suffix, else by type: programs often only guess the type."""
     media_type = without_parameters(content_type)
-    file_format = _FORMAT_BY_SUFFIX.get(suffix) or _FORMAT_BY_MEDIA_TYPE.get(media_type)
+    file_format = IMPORT_FORMAT_BY_SUFFIX.get(suffix) or _FORMAT_BY_MEDIA_TYPE.get(media_type)
     if file_format is None:
         media_types = ", ".join(_FORMAT_BY_MEDIA_TYPE)
         message = f"An import is one of {media_types}, or a form with a file that is."
