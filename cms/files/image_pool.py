@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
+import json
 import logging
+import pickle
 import threading
 import time
 from pathlib import Path
 
+from cms.child_processes import ChildEnded, ChildProcesses
 from cms.config import Config
 from cms.errors import unavailable
 from cms.files.image_job import RenderAnswer, RenderJob
-from cms.files.image_process import ImageProcess
-from cms.files.machine_slots import AllSlotsTaken, MachineSlots
+from cms.machine_slots import AllSlotsTaken, MachineSlots
 from cms.transforms.steps import illegal_transform
 from cms.transforms.transform import ImageLimits, Transform
 
@@ -38,11 +39,8 @@ class ImagePool:
             config.assets_transform_image_max_dimension,
             config.assets_transform_timeout.total_seconds(),
         )
-        self._idle: list[ImageProcess] = []
-        self._lock = threading.Lock()
+        self._children = ChildProcesses("cms.files.image_worker", str(MAX_MEMORY))
         self._failures = _RecentFailures()
-        # Otherwise the children would outlive a worker that ends.
-        atexit.register(self.close)
 
     def render(self, source: Path, target: Path, transform: Transform, *, name: str) -> str:
         """Write the transformed image to `target` and return its format.
@@ -65,12 +63,7 @@ class ImagePool:
 
     def close(self) -> None:
         """End the child processes that wait for work."""
-        atexit.unregister(self.close)
-        with self._lock:
-            idle = self._idle
-            self._idle = []
-        for process in idle:
-            process.end()
+        self._children.close()
 
     def _run_in_slot(self, job: RenderJob) -> RenderAnswer:
         try:
@@ -82,28 +75,15 @@ class ImagePool:
             ) from None
 
     def _run(self, job: RenderJob) -> RenderAnswer:
-        """Have a child do a job; a child that has ended for want of jobs is replaced."""
         # The child counts the time of its job itself, and may have to start first.
         max_seconds = self._limits.max_seconds + START_SECONDS
-        while True:
-            process = self._idle_or_new_process()
-            answer = process.run(job, max_seconds=max_seconds)
-            if answer is not None:
-                with self._lock:
-                    self._idle.append(process)
-                return answer
-            status = process.end()
-            # Only a child that had no job for a while ends with 0: the next one does this job.
-            if status != 0:
-                seconds = f"{self._limits.max_seconds:g}"
-                reason = f"The image needs more than {seconds} seconds, or too much memory"
-                return RenderAnswer(reason=reason)
-
-    def _idle_or_new_process(self) -> ImageProcess:
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
-        return ImageProcess(MAX_MEMORY)
+        try:
+            answer = self._children.run(pickle.dumps(job), max_seconds=max_seconds)
+        except ChildEnded:
+            seconds = f"{self._limits.max_seconds:g}"
+            reason = f"The image needs more than {seconds} seconds, or too much memory"
+            return RenderAnswer(reason=reason)
+        return RenderAnswer(**json.loads(answer))
 
 
 class _RecentFailures:

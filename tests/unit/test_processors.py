@@ -96,9 +96,9 @@ assert shown() == [available[-1]]
 @several_processors
 def test_images_are_transformed_on_all_processors() -> None:
     run("""
-from cms.files.image_process import ImageProcess
+from cms.child_processes import ChildProcess
 
-child = ImageProcess(2**30)
+child = ChildProcess("cms.files.image_worker", str(2**30))
 try:
     assert sorted(os.sched_getaffinity(child._process.pid)) == available
 finally:
