@@ -43,7 +43,17 @@ from cms.http.request import Request
 from cms.http.request_body import close_if_unread, request_body
 from cms.http.send_timeout import with_send_timeout
 from cms.memory import limit_arenas
-from cms.schema.system import ACTIVITY, PERMISSIONS, REVISIONS, ROLES, USERS
+from cms.schema.system import (
+    ACTIVITY,
+    FLOW_DELIVERIES,
+    FLOW_RUNS,
+    FLOWS,
+    OPERATIONS,
+    PERMISSIONS,
+    REVISIONS,
+    ROLES,
+    USERS,
+)
 from cms.store.store import Store
 
 
@@ -112,6 +122,7 @@ def create_app(config: Config) -> App:
     _add_structure(app)
     _add_items(app, config)
     _add_files(app, library)
+    _add_flows(app)
     app.add_route(
         "/utils/import/{collection}",
         imports.ImportResource(store, config.max_payload_size, config.files_max_upload_size),
@@ -222,6 +233,18 @@ def _add_files(app: App, library: Library) -> None:
     app.add_route("/files/{key}", files.FileResource(library))
     app.add_route("/folders", files.FoldersResource(library))
     app.add_route("/folders/{key}", files.FolderResource(library))
+
+
+def _add_flows(app: App) -> None:
+    store = app.store
+    app.add_route("/flows", items.ItemsResource(store, collection=FLOWS))
+    app.add_route("/flows/{key}", items.ItemResource(store, collection=FLOWS))
+    app.add_route("/flows/runs", history.SystemItemsResource(store, FLOW_RUNS))
+    app.add_route("/flows/runs/{key}", history.SystemItemResource(store, FLOW_RUNS))
+    app.add_route("/flows/deliveries", history.SystemItemsResource(store, FLOW_DELIVERIES))
+    app.add_route("/flows/deliveries/{key}", history.SystemItemResource(store, FLOW_DELIVERIES))
+    app.add_route("/operations", items.ItemsResource(store, collection=OPERATIONS))
+    app.add_route("/operations/{key}", items.ItemResource(store, collection=OPERATIONS))
 
 
 def create_wsgi() -> App:

@@ -47,6 +47,7 @@ CREATE TABLE system_version (
     id integer NOT NULL DEFAULT 1,
     structure bigint NOT NULL DEFAULT 1,
     access bigint NOT NULL DEFAULT 1,
+    flows bigint NOT NULL DEFAULT 1,
     CONSTRAINT system_version_pkey PRIMARY KEY (id),
     CONSTRAINT system_version_one_row CHECK (id = 1)
 );
@@ -54,6 +55,7 @@ CREATE TABLE system_version (
 COMMENT ON TABLE system_version IS 'Counters that tell every process when what it keeps in memory is out of date; exactly one row';
 COMMENT ON COLUMN system_version.structure IS 'Moves with collections, fields and relations';
 COMMENT ON COLUMN system_version.access IS 'Moves with roles, permissions, settings and what identifies a user';
+COMMENT ON COLUMN system_version.flows IS 'Moves with flows and operations';
 
 INSERT INTO system_version DEFAULT VALUES;
 
@@ -810,6 +812,117 @@ COMMENT ON COLUMN system_operations.reject IS 'The operation that follows a fail
 ALTER TABLE system_flows
     ADD CONSTRAINT system_flows_operation_fkey FOREIGN KEY (operation)
         REFERENCES system_operations (id) ON DELETE SET NULL;
+
+CREATE TRIGGER system_flows_bump
+    AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON system_flows
+    FOR EACH STATEMENT EXECUTE FUNCTION system_bump('flows');
+
+CREATE TRIGGER system_operations_bump
+    AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON system_operations
+    FOR EACH STATEMENT EXECUTE FUNCTION system_bump('flows');
+
+CREATE TABLE system_flow_runs (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    flow uuid NOT NULL,
+    trigger text NOT NULL,
+    state text NOT NULL DEFAULT 'queued',
+    attempt integer NOT NULL DEFAULT 0,
+    depth integer NOT NULL DEFAULT 0,
+    input json,
+    data json,
+    accountability json,
+    steps json,
+    result json,
+    reason text,
+    date_created timestamptz NOT NULL DEFAULT now(),
+    date_started timestamptz,
+    date_finished timestamptz,
+    CONSTRAINT system_flow_runs_pkey PRIMARY KEY (id),
+    CONSTRAINT system_flow_runs_state_check CHECK (state IN ('queued', 'running', 'done', 'rejected', 'failed'))
+);
+
+CREATE INDEX system_flow_runs_flow_idx ON system_flow_runs (flow, date_created, id);
+CREATE INDEX system_flow_runs_date_finished_idx ON system_flow_runs (date_finished);
+
+COMMENT ON TABLE system_flow_runs IS 'Runs of flows, with the log of what their operations did; they outlive their flows';
+COMMENT ON COLUMN system_flow_runs.trigger IS 'What caused the run: the kind of the flow''s trigger';
+COMMENT ON COLUMN system_flow_runs.depth IS 'How many runs have led to this one, each by causing the next';
+COMMENT ON COLUMN system_flow_runs.input IS 'What templates see as $trigger, as long as the run may be tried; never shown';
+COMMENT ON COLUMN system_flow_runs.data IS 'The same without secrets';
+COMMENT ON COLUMN system_flow_runs.accountability IS 'User, role and address of the caller; null is the service itself';
+COMMENT ON COLUMN system_flow_runs.steps IS 'What each operation did, without secrets';
+COMMENT ON COLUMN system_flow_runs.reason IS 'Why the run was rejected or has failed';
+
+CREATE FUNCTION system_queue_runs() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM procrastinate_defer_jobs_v1(array_agg(
+        ROW('flow', 'flow', 0, NULL, NULL,
+            jsonb_build_object('payload', jsonb_build_object('run', id)), NULL)::procrastinate_job_to_defer_v1
+    ))
+    FROM new_rows
+    WHERE state = 'queued'
+    HAVING count(*) > 0;
+    RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION system_queue_runs() IS 'Puts a job for each new run that is queued in the queue';
+
+CREATE TRIGGER system_flow_runs_queue
+    AFTER INSERT ON system_flow_runs
+    REFERENCING NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION system_queue_runs();
+
+CREATE TABLE system_flow_schedules (
+    flow uuid NOT NULL,
+    schedule text NOT NULL,
+    due timestamptz NOT NULL,
+    CONSTRAINT system_flow_schedules_pkey PRIMARY KEY (flow)
+);
+
+COMMENT ON TABLE system_flow_schedules IS 'When flows with a schedule run next';
+COMMENT ON COLUMN system_flow_schedules.schedule IS 'Time zone and cron expression that the time was computed from';
+
+CREATE TABLE system_flow_deliveries (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    flow uuid NOT NULL,
+    operation uuid NOT NULL,
+    run uuid,
+    message text NOT NULL,
+    url text NOT NULL,
+    attempt integer NOT NULL,
+    status integer,
+    reason text,
+    milliseconds double precision NOT NULL,
+    "timestamp" timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT system_flow_deliveries_pkey PRIMARY KEY (id),
+    CONSTRAINT system_flow_deliveries_flow_fkey FOREIGN KEY (flow) REFERENCES system_flows (id) ON DELETE CASCADE,
+    CONSTRAINT system_flow_deliveries_operation_fkey FOREIGN KEY (operation)
+        REFERENCES system_operations (id) ON DELETE CASCADE
+);
+
+CREATE INDEX system_flow_deliveries_flow_idx ON system_flow_deliveries (flow, id);
+CREATE INDEX system_flow_deliveries_operation_idx ON system_flow_deliveries (operation);
+CREATE INDEX system_flow_deliveries_timestamp_idx ON system_flow_deliveries ("timestamp");
+
+COMMENT ON TABLE system_flow_deliveries IS 'Attempts to deliver signed requests of flows';
+COMMENT ON COLUMN system_flow_deliveries.run IS 'The run, which may be deleted before; null is one that is not kept';
+COMMENT ON COLUMN system_flow_deliveries.message IS 'The header webhook-id, the same at every attempt of a run';
+COMMENT ON COLUMN system_flow_deliveries.url IS 'Where it went, without the query';
+COMMENT ON COLUMN system_flow_deliveries.status IS 'The status of the answer; null is no answer';
+COMMENT ON COLUMN system_flow_deliveries.reason IS 'Why it failed; null is a success';
+
+CREATE TABLE system_flow_outages (
+    operation uuid NOT NULL,
+    since timestamptz NOT NULL DEFAULT now(),
+    failures integer NOT NULL DEFAULT 1,
+    CONSTRAINT system_flow_outages_pkey PRIMARY KEY (operation),
+    CONSTRAINT system_flow_outages_operation_fkey FOREIGN KEY (operation)
+        REFERENCES system_operations (id) ON DELETE CASCADE
+);
+
+COMMENT ON TABLE system_flow_outages IS 'Signed requests that have failed ever since their last success';
 
 CREATE TABLE system_dashboards (
     id uuid NOT NULL DEFAULT gen_random_uuid(),

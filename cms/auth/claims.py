@@ -28,7 +28,7 @@ def user_claims(transaction: Transaction, identity: Identity) -> UserClaims:
     login. Raises `Refused` INVALID_TOKEN for a user who may not act, and INVALID_IP.
     """
     # The statement is that of every request; a login needs only some of its columns.
-    _, _, user, role, admin, app, _, _, networks, _ = transaction.execute(
+    _, _, _, user, role, admin, app, _, _, networks, _ = transaction.execute(
         statement("find_actor"), identity.caller
     )[0]
     if user is None:

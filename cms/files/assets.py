@@ -157,9 +157,9 @@ class Assets:
 
     def _read_settings(self, context: RequestContext) -> _AssetSettings:
         rows = context.fetch(statement("find_asset_settings"), ())
-        structure, access, allowed, presets, public = rows[0]
+        structure, access, flows, allowed, presets, public = rows[0]
         # Kept under the version of the snapshot, so they must be of that version.
-        check_version(context.snapshot, Version(structure, access))
+        check_version(context.snapshot, Version(structure, access, flows))
         preset_list = json.loads(presets or "[]")
         rules = transform_rules(allowed, preset_list, maximum=self._max_side)
         return _AssetSettings(rules, frozenset(public))

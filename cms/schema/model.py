@@ -228,10 +228,11 @@ class Relation:
 
 
 class Version(NamedTuple):
-    """The two counters of `system_version` under which a plan and an actor were made."""
+    """The counters of `system_version` under which a plan and an actor were made."""
 
     structure: int
     access: int
+    flows: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,12 @@ ACTIVITY = "system_activity"
 COLLECTIONS = "system_collections"
 FIELDS = "system_fields"
 FILES = "system_files"
+FLOWS = "system_flows"
+FLOW_DELIVERIES = "system_flow_deliveries"
+FLOW_RUNS = "system_flow_runs"
 FOLDERS = "system_folders"
 NOTIFICATIONS = "system_notifications"
+OPERATIONS = "system_operations"
 PERMISSIONS = "system_permissions"
 PRESETS = "system_presets"
 RELATIONS = "system_relations"
@@ -123,13 +127,23 @@ _ALL = (
         },
     ),
     SystemTable(
-        "system_flows",
+        FLOW_DELIVERIES,
+        endpoint="/flows/deliveries",
+        special={
+            "timestamp": ("date-created",),
+        },
+    ),
+    SystemTable("system_flow_outages", is_listed=False),
+    SystemTable(
+        FLOWS,
+        endpoint="/flows",
+        is_writable=True,
         special={
             "date_created": ("date-created",),
             "user_created": ("user-created",),
         },
         aliases={
-            "operations": AliasTarget("system_operations", "flow"),
+            "operations": AliasTarget(OPERATIONS, "flow"),
         },
         check_rules={
             "system_flows_accountability_check": "it is all, activity or null",
@@ -137,6 +151,21 @@ _ALL = (
             "system_flows_trigger_check": "it is event, webhook, schedule, manual or operation",
         },
     ),
+    SystemTable(
+        FLOW_RUNS,
+        endpoint="/flows/runs",
+        special={
+            "date_created": ("date-created",),
+        },
+        references={
+            "flow": FLOWS,
+        },
+        internal_columns=frozenset({"input"}),
+        check_rules={
+            "system_flow_runs_state_check": "it is queued, running, done, rejected or failed",
+        },
+    ),
+    SystemTable("system_flow_schedules", is_listed=False),
     SystemTable(FOLDERS, endpoint="/folders"),
     SystemTable("system_idempotency", is_listed=False),
     SystemTable("system_migrations", is_listed=False),
@@ -150,7 +179,9 @@ _ALL = (
         },
     ),
     SystemTable(
-        "system_operations",
+        OPERATIONS,
+        endpoint="/operations",
+        is_writable=True,
         special={
             "date_created": ("date-created",),
             "user_created": ("user-created",),
@@ -290,3 +321,9 @@ def is_system(collection: str) -> bool:
 def system_table(collection: str) -> SystemTable:
     """Return what is known of a collection as a system table: nothing, for most collections."""
     return SYSTEM_TABLES.get(collection, NO_TABLE)
+
+
+def event_name(collection: str, verb: str) -> str:
+    """Return the name of an event: items.create, users.update and so on."""
+    subject = collection.removeprefix(SYSTEM_PREFIX) if is_system(collection) else "items"
+    return f"{subject}.{verb}"

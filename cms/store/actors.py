@@ -25,6 +25,7 @@ class _ActorRow(NamedTuple):
 
     structure: int
     access: int
+    flows: int
     user: str | None
     role: str | None
     is_admin: bool
@@ -35,14 +36,20 @@ class _ActorRow(NamedTuple):
     lacks_tfa: bool
 
 
+_SERVICE = Actor(ADMIN, None, None)
+"""The service itself, which has all rights."""
+
+
 def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
     """Return the caller, looked up once for each snapshot; raises `Refused` when it may not act."""
 
     def find() -> Actor:
         rows = fetch(statement("find_actor"), identity.caller)
-        check_version(snapshot, Version(*rows[0][:2]))
+        check_version(snapshot, Version(*rows[0][:3]))
         return actor_of(snapshot, identity, rows)
 
+    if identity.is_service:
+        return _SERVICE
     # A logout moves no counter, so the session of a cookie is looked up with every request.
     if identity.cookie and not fetch(
         statement("find_open_session"), (identity.session, identity.cookie)
@@ -58,6 +65,9 @@ def admit(actor: Actor, identity: Identity) -> Actor:
     `Refused`: INVALID_IP for an address that the actor's roles do not allow, FORBIDDEN for a user
     who still has to set up a second factor.
     """
+    # The role of an operation in a flow is not that of whoever has caused the run.
+    if identity.role:
+        return actor
     require_address(actor.networks, identity.client.ip)
     if actor.lacks_tfa and not identity.may_enrol:
         raise forbidden()
@@ -78,7 +88,7 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     return Actor(
         policy,
         row.user,
-        row.role,
+        row.role or identity.role,
         networks=networks_of(jsontext.loads_stored(row.networks)),
         lacks_tfa=row.lacks_tfa,
         session=identity.session,

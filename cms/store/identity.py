@@ -9,11 +9,16 @@ Author = tuple[str | None, ...]
 
 
 class ClientInfo(NamedTuple):
-    """Where a request came from."""
+    """Where a request came from.
+
+    `depth` is how many runs of flows have led to it, each by causing the next one; None for writes
+    that cause no runs.
+    """
 
     ip: str | None = None
     user_agent: str | None = None
     origin: str | None = None
+    depth: int | None = 0
 
     def author(self, user: str | None) -> Author:
         """Return what the history says of who wrote, by what user and from where."""
@@ -26,6 +31,7 @@ class Identity(NamedTuple):
     The signature of a token has been checked. `cookie` is the digest of a session cookie, whose
     session is looked up for every request, so that the cookie ends with the logout. `may_enrol`
     marks the few requests that are open to a user who still has to set up a second factor.
+    A run of a flow may act with the rights of a `role`, or as the service itself, with all rights.
     """
 
     user: str | None = None
@@ -34,10 +40,12 @@ class Identity(NamedTuple):
     cookie: str | None = None
     client: ClientInfo = ClientInfo()
     may_enrol: bool = False
+    role: str | None = None
+    is_service: bool = False
 
     def with_client(self, client: ClientInfo) -> Identity:
         """Return the identity with the client of one request."""
-        # Not by `_replace`, which takes longer: every request comes here.
+        # Not by `_replace`, which takes longer: every request comes here. No request names a role.
         return Identity(self.user, self.token, self.session, self.cookie, client, self.may_enrol)
 
     @property
@@ -46,17 +54,19 @@ class Identity(NamedTuple):
 
         Callers without credentials have their address as name.
         """
-        return self.user or self.token or self.cookie or f"public at {self.client.ip}"
+        if self.is_service:
+            return "service"
+        return self.user or self.token or self.cookie or self.role or f"public at {self.client.ip}"
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether the request came without credentials."""
-        return self.caller == ANONYMOUS.caller
+        """Whether no user is named, as by a request without credentials."""
+        return not (self.user or self.token or self.session or self.cookie)
 
     @property
     def caller(self) -> tuple[str | None, ...]:
         """Who calls, wherever from: the parameters of the statement `find_actor`."""
-        return self.user, self.token, self.session, self.cookie
+        return self.user, self.token, self.session, self.cookie, self.role
 
 
 ANONYMOUS = Identity()

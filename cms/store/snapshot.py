@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cachebox import LRUCache
@@ -18,6 +18,7 @@ from cms.query.plan.estimate import Estimate
 from cms.query.sql.statement import Statement
 from cms.schema.build import build_catalogue
 from cms.schema.model import Catalogue, Version
+from cms.store.event_flows import NO_EVENT_FLOWS, EventFlows, event_flows
 
 log = logging.getLogger("cms.store")
 
@@ -80,6 +81,7 @@ class Snapshot:
     catalogue: Catalogue
     fingerprint: str
     """The fingerprint of the structure: see `cms.store.foreign_changes`."""
+    events: EventFlows = NO_EVENT_FLOWS
     actors: LRUCache[Hashable, Actor] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
     policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
     prepared_reads: LRUCache[Hashable, PreparedRead] = field(default_factory=_read_cache)
@@ -130,7 +132,7 @@ class Snapshots:
             # Another thread has loaded a newer one while this one waited for the lock.
             if before is not None and before is not stale:
                 return before
-            current = self._with_new_rights(before) or self._load()
+            current = self._with_same_structure(before) or self._load()
             self._current = current
             _warn_about_reserved_tables(current, before)
             # Prepared statements of the former structure are hardly used again.
@@ -141,8 +143,8 @@ class Snapshots:
     def _load(self) -> Snapshot:
         return _snapshot(self._fetch(statement("load_catalogue"))[0])
 
-    def _with_new_rights(self, before: Snapshot | None) -> Snapshot | None:
-        """Return a snapshot with the same catalogue if only rights have changed, else None.
+    def _with_same_structure(self, before: Snapshot | None) -> Snapshot | None:
+        """Return a snapshot with the same catalogue if it is only rights or flows that have changed.
 
         To load the catalogue takes much longer.
         """
@@ -153,7 +155,20 @@ class Snapshots:
         # PostgreSQL did not know a name or a type of a statement.
         if now == before.version or now.structure != before.version.structure:
             return None
-        return Snapshot(now, before.catalogue, before.fingerprint)
+        if now.flows == before.version.flows:
+            return Snapshot(now, before.catalogue, before.fingerprint, before.events)
+        events = _event_flows(self._fetch(statement("find_event_flows"))[0][0])
+        current = Snapshot(now, before.catalogue, before.fingerprint, events)
+        if now.access != before.version.access:
+            return current
+        # Reads and rights know nothing of flows. Writes do: their statements are printed anew.
+        return replace(
+            current,
+            actors=before.actors,
+            policies=before.policies,
+            prepared_reads=before.prepared_reads,
+            estimates=before.estimates,
+        )
 
 
 def _warn_about_reserved_tables(current: Snapshot, before: Snapshot | None) -> None:
@@ -174,8 +189,13 @@ def load_snapshot(transaction: Transaction) -> Snapshot:
 
 
 def _snapshot(row: Row) -> Snapshot:
-    structure, access, fingerprint, *lists = row
+    structure, access, flows, fingerprint, events, *lists = row
     loaded: dict[str, Any] = {"structure": structure}
     for name, raw in zip(_CATALOGUE_LISTS, lists, strict=True):
         loaded[name] = jsontext.loads_stored(raw)
-    return Snapshot(Version(structure, access), build_catalogue(loaded), fingerprint)
+    version = Version(structure, access, flows)
+    return Snapshot(version, build_catalogue(loaded), fingerprint, _event_flows(events))
+
+
+def _event_flows(raw: str | None) -> EventFlows:
+    return NO_EVENT_FLOWS if raw is None else event_flows(jsontext.loads_stored(raw))

@@ -46,8 +46,8 @@ T = TypeVar("T")
 class Store:
     """The database of one application, with what its process remembers of the structure."""
 
-    def __init__(self, config: Config) -> None:
-        self.database = Database(config)
+    def __init__(self, config: Config, database: Database | None = None) -> None:
+        self.database = database or Database(config)
         self.page = PageSizes(config.query_limit_default, config.query_limit_max)
         self.depth = config.max_relational_depth
         self.max_nested_rows = config.max_nested_rows
@@ -68,6 +68,13 @@ class Store:
             (self.snapshots, self.database.fetch),
         )
         self._monitor = ForeignChangeMonitor(self.database, sources)
+
+    def primary_snapshot(self, flows: int) -> Snapshot:
+        """Return a snapshot of the primary with at least this counter of flows."""
+        snapshot = self._primary.current()
+        if snapshot.version.flows < flows:
+            snapshot = self._primary.refresh(snapshot)
+        return snapshot
 
     def run_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
         """Do a read, and repeat it if structure or rights have changed meanwhile.

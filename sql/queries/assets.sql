@@ -3,6 +3,7 @@
 SELECT
     version.structure,
     version.access,
+    version.flows,
     settings.storage_asset_transform,
     settings.storage_asset_presets::text,
     array_remove(

@@ -236,7 +236,13 @@ checks AS (  -- of tables, and of the domains that their columns are of
 SELECT
     version.structure,
     version.access,
+    version.flows,
     system_mark() AS fingerprint,
+    (
+        SELECT json_agg(json_build_object('id', id, 'options', options) ORDER BY date_created, id)
+        FROM system_flows
+        WHERE status = 'active' AND trigger = 'event'
+    )::text AS event_flows,
     coalesce((SELECT json_agg(tables) FROM tables), '[]')::text AS tables,
     coalesce((SELECT json_agg(columns ORDER BY table_name, position) FROM columns), '[]')::text AS columns,
     coalesce((SELECT json_agg(keys ORDER BY name) FROM keys), '[]')::text AS keys,
@@ -253,8 +259,15 @@ FROM system_version AS version;
 
 -- name: find_version
 -- The counters of freshness, for answers whose statement does not select them.
-SELECT structure, access
+SELECT structure, access, flows
 FROM system_version;
+
+-- name: find_event_flows
+-- The active flows that wait for events, with the options that say for which.
+SELECT json_agg(json_build_object('id', id, 'options', options) ORDER BY date_created, id)::text
+FROM system_flows
+WHERE status = 'active'
+  AND trigger = 'event';
 
 -- name: find_fingerprint
 -- The counter of structure, and the fingerprint of the structure at this moment.
@@ -267,13 +280,13 @@ SELECT pg_advisory_xact_lock(hashtextextended('system_deadlocks', 0));
 
 -- name: share_version
 -- The counters, which nobody can move until the transaction ends; other transactions may share the lock.
-SELECT structure, access
+SELECT structure, access, flows
 FROM system_version
 FOR SHARE;
 
 -- name: lock_version
 -- The counters, locked by a transaction that will move them: others that want to share or lock them wait.
-SELECT structure, access
+SELECT structure, access, flows
 FROM system_version
 FOR NO KEY UPDATE;
 

@@ -20,7 +20,7 @@ def things(admin: Client) -> Table:
 def test_it_tells_statement_parameters_and_plan(things: Table, encode: type[str]) -> None:
     path = f"{things.path}?filter[size][_gt]=5&fields=id"
     explanation = things.api.get(f"/utils/explain?path={encode(path)}").data
-    assert explanation["statement"].startswith("SELECT r.c0, v.structure, v.access")
+    assert explanation["statement"].startswith("SELECT r.c0, v.structure, v.access, v.flows")
     assert explanation["parameters"] == ["5"]
     assert "Plan" in explanation["plan"][0]
 

@@ -114,6 +114,12 @@ def revert(setup: RouteSetup) -> Example:
     )
 
 
+def operation(setup: RouteSetup) -> Example:
+    flow = setup.admin.post("/flows", {"name": "one", "trigger": "manual"}).data["id"]
+    body = {"flow": flow, "key": "once", "type": "log", "options": {"message": "Once."}}
+    return Example("/operations", body)
+
+
 def comment(path: str) -> Callable[[RouteSetup], Example]:
     def make(setup: RouteSetup) -> Example:
         things = table(setup.admin)
@@ -197,8 +203,10 @@ EXAMPLES: dict[str, Callable[[RouteSetup], Example]] = {
     "/fields/{collection}": fields,
     "/files": upload,
     "/files/import": from_elsewhere,
+    "/flows": lambda setup: Example("/flows", {"name": "once", "trigger": "manual"}),
     "/folders": lambda setup: Example("/folders", {"name": "once"}),
     "/items/{collection}": items,
+    "/operations": operation,
     "/permissions": permission,
     "/relations": relations,
     "/roles": lambda setup: Example("/roles", {"name": "once"}),

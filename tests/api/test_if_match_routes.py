@@ -17,7 +17,9 @@ WITHOUT = {
     "/collections": "it changes several",
     "/fields/{collection}": "it changes several",
     "/files": "it changes several",
+    "/flows": "it changes several",
     "/folders": "it changes several",
+    "/operations": "it changes several",
     "/items/{collection}": "it changes several, where it is no singleton",
     "/permissions": "it changes several",
     "/roles": "it changes several",
@@ -50,10 +52,18 @@ def permission(stage: Stage) -> str:
     return posted_to("/permissions", body)(stage)
 
 
+def operation(stage: Stage) -> str:
+    flow = stage.admin.post("/flows", {"name": "a", "trigger": "manual"}).data["id"]
+    body = {"flow": flow, "key": "a", "type": "log", "options": {"message": "x"}}
+    return posted_to("/operations", body)(stage)
+
+
 CHANGES: dict[str, tuple[Callable[[Stage], str], dict[str, object]]] = {
     "/comments/{key}": (comment, {"comment": "Better."}),
     "/folders/{key}": (posted_to("/folders", {"name": "a"}), {"name": "b"}),
+    "/flows/{key}": (posted_to("/flows", {"name": "a", "trigger": "manual"}), {"name": "b"}),
     "/items/{collection}/{key}": (item, {"name": "b"}),
+    "/operations/{key}": (operation, {"key": "b"}),
     "/permissions/{key}": (permission, {"fields": ["id"]}),
     "/roles/{key}": (posted_to("/roles", {"name": "a"}), {"name": "b"}),
     "/settings": (lambda stage: "/settings", {"project_name": "b"}),

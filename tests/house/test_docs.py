@@ -12,6 +12,7 @@ from falcon.inspect import inspect_routes
 from cms.app import create_app
 from cms.config import Config
 from cms.errors import STATUS
+from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.query.language.operators import OPERATORS
 from cms.query.language.parse import AGGREGATES
 from cms.schema.meta_settings import COLUMN_SCHEMA
@@ -36,6 +37,12 @@ def test_every_error_is_documented_with_its_status(code: str) -> None:
 @pytest.mark.parametrize("name", [*OPERATORS, *sorted(FUNCTIONS), *AGGREGATES])
 def test_every_operator_function_and_aggregate_is_documented(name: str) -> None:
     assert f"`{name}`" in page("query-language.md")
+
+
+@pytest.mark.parametrize("name", OPERATION_TYPES)
+def test_every_operation_of_flows_is_documented_with_its_options(name: str) -> None:
+    (line,) = re.findall(rf"^\| `{name}` \| (.*?) \|", page("flows.md"), re.MULTILINE)
+    assert set(re.findall("`(.*?)`", line)) == set(OPERATION_TYPES[name].options)
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -67,5 +74,5 @@ def test_what_is_told_as_missing_is_not_there(settings: Config) -> None:
     missing = re.findall(
         r"`(/[a-z/]+)`", page("directus.md").split("## Not here")[1].split("## Answers")[0]
     )
-    assert "/flows" in missing
+    assert "/dashboards" in missing
     assert routes.isdisjoint(missing)

@@ -16,6 +16,7 @@ LAYERS = (
     "query.plan",
     "query.sql",
     "query.rules",
+    "flows.definition",
     "access",
     "database",
     "store",
@@ -28,6 +29,7 @@ LAYERS = (
     "jobs",
     "mail",
     "auth",
+    "flows",
     "http",
     "top",
 )

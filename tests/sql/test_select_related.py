@@ -43,7 +43,8 @@ UUID = KEY_PATTERNS["uuid"]
 def fresh(inner: str) -> str:
     """The frame of a read of one column."""
     return (
-        "SELECT r.c0, v.structure, v.access, r.found FROM system_version AS v LEFT JOIN LATERAL "
+        "SELECT r.c0, v.structure, v.access, v.flows, r.found "
+        "FROM system_version AS v LEFT JOIN LATERAL "
         f"(SELECT TRUE AS found, {inner}) AS r ON TRUE"
     )
 
@@ -299,8 +300,8 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "groupBy=count(books)&aggregate[count]=*&sort=-count",
         (
-            "SELECT r.c0, r.c1, v.structure, v.access, r.found FROM system_version AS v LEFT JOIN "
-            "LATERAL "
+            "SELECT r.c0, r.c1, v.structure, v.access, v.flows, r.found "
+            "FROM system_version AS v LEFT JOIN LATERAL "
             '(SELECT TRUE AS found, (SELECT count(*)::integer FROM "books" AS t1 WHERE '
             't1."author" = t0."id") '
             'AS c0, count(*) AS c1 FROM "people" AS t0 GROUP BY (SELECT count(*)::integer FROM '
@@ -337,8 +338,8 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "fields=id&filter[books][title]=One&meta=*",
         (
-            'SELECT r.c0, v.structure, v.access, r.found, (SELECT count(*) FROM "people" AS t0), '
-            "(SELECT "
+            "SELECT r.c0, v.structure, v.access, v.flows, r.found, "
+            '(SELECT count(*) FROM "people" AS t0), (SELECT '
             'count(*) FROM "people" AS t0 WHERE EXISTS (SELECT FROM "books" AS t1 WHERE '
             't1."author" = t0."id" '
             'AND t1."title" = $1::text)) FROM system_version AS v LEFT JOIN LATERAL (SELECT TRUE '

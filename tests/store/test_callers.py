@@ -1,4 +1,4 @@
-"""Paths from the caller, looked up for rules that are tried on payloads."""
+"""Callers: their rights, and paths from them, looked up for rules that are tried on payloads."""
 
 from __future__ import annotations
 
@@ -48,3 +48,12 @@ def test_nobody_has_no_values(api: Client) -> None:
         ANONYMOUS, lambda scene: caller_values(store, scene, store.database.fetch, [path])
     )
     assert caller_facts == {path: ()}
+
+
+def test_the_service_and_nobody_do_not_share_their_rights(api: Client) -> None:
+    def is_admin(identity: Identity) -> bool:
+        return api.app.store.run_read(identity, lambda context: context.actor.policy.is_admin)
+
+    for _ in range(2):  # each is known to the snapshot when the other is looked up
+        assert not is_admin(ANONYMOUS)
+        assert is_admin(Identity(is_service=True))

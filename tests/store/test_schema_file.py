@@ -58,7 +58,7 @@ CATALOGUES = {
            AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.objid = d.objoid AND e.deptype = 'e')
     """,
     "the row of settings": "SELECT row_to_json(s)::text FROM system_settings AS s",
-    "the row of counters": "SELECT structure, access FROM system_version",
+    "the row of counters": "SELECT structure, access, flows FROM system_version",
 }
 
 

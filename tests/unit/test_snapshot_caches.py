@@ -21,7 +21,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Snapshot:
     """A snapshot that keeps 100 statements, of 10,000 characters in all."""
     monkeypatch.setattr(snapshot, "MAX_STATEMENT_CHARACTERS", 10_000)
     monkeypatch.setattr(snapshot, "MAX_STATEMENTS", 100)
-    return Snapshot(Version(1, 1), Catalogue(1, {}, ()), "")
+    return Snapshot(Version(1, 1, 1), Catalogue(1, {}, ()), "")
 
 
 def missed() -> Statement:

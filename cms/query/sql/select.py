@@ -23,7 +23,7 @@ from cms.query.plan.resolved import (
 from cms.query.sql.expressions import TRUE, alias, expression, link_condition, predicate
 
 _WITH_VERSION = (
-    "SELECT {0}, v.structure, v.access, r.found{1} "
+    "SELECT {0}, v.structure, v.access, v.flows, r.found{1} "
     "FROM system_version AS v LEFT JOIN LATERAL ({2}) AS r ON TRUE"
 )
 _ROWS = "SELECT {0} FROM {1}{2}"
@@ -32,7 +32,7 @@ _ROWS = "SELECT {0} FROM {1}{2}"
 def select(plan: ReadPlan) -> Fragment:
     """Print a read with the counters of freshness beside it.
 
-    The columns are the outputs in order (`c0 …`), the two counters, TRUE (NULL in the one row of an
+    The columns are the outputs in order (`c0 …`), the counters, TRUE (NULL in the one row of an
     empty answer) and the counts that were asked for. The join with the one row of `system_version`
     keeps the order of the rows: only a nested loop can carry out ON TRUE.
     """

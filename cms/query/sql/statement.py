@@ -58,7 +58,7 @@ class Statement:
     def version(self, rows: Rows) -> Version:
         """Return the counters under which the rows were read."""
         at = self._first_extra
-        return Version(rows[0][at], rows[0][at + 1])
+        return Version(*rows[0][at : at + 3])
 
     def items(self, rows: Rows) -> list[dict[str, Any]]:
         """Return the rows as items, with nested parts as ready JSON."""
@@ -82,15 +82,15 @@ class Statement:
 
     def _has_items(self, rows: Rows) -> bool:
         """Tell whether the rows are items: an empty answer has one row, for its counters."""
-        return rows[0][self._first_extra + 2] is not None
+        return rows[0][self._first_extra + 3] is not None
 
     def meta(self, rows: Rows) -> dict[str, int]:
         """Return the counts that were asked for."""
         return dict(zip(self.counts, self.extra_columns(rows[0]), strict=True))
 
     def extra_columns(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the columns behind the item, the two counters and the mark that a row exists."""
-        return row[self._first_extra + 3 :]
+        """Return the columns behind the item, the counters and the mark that a row exists."""
+        return row[self._first_extra + 4 :]
 
     def _nested(self, row: tuple[Any, ...]) -> dict[str, Any]:
         item: dict[str, Any] = {}

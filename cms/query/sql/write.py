@@ -220,7 +220,7 @@ def _statement(
     ]
     # The counters come first: `old` and `rows` take them as a condition.
     if single_statement:
-        parts.insert(0, Step("v", text("SELECT structure, access FROM system_version")))
+        parts.insert(0, Step("v", text("SELECT structure, access, flows FROM system_version")))
     return with_steps(parts, _answer(collection, history, single_statement))
 
 
@@ -244,7 +244,9 @@ def _single_answer(single_statement: SingleStatement) -> Fragment:
     shown = text(", rows.shown") if single_statement.shown else EMPTY
     seen = text(", (SELECT old.seen FROM old)") if single_statement.before else EMPTY
     # The counters come in any case, and so there is a row even where none was written.
-    shape = "SELECT {0}, v.structure, v.access, rows.found{1}{2} FROM v LEFT JOIN rows ON TRUE"
+    shape = (
+        "SELECT {0}, v.structure, v.access, v.flows, rows.found{1}{2} FROM v LEFT JOIN rows ON TRUE"
+    )
     return fill(shape, columns, shown, seen)
 
 
@@ -278,12 +280,13 @@ def _allowed(single_statement: SingleStatement | None) -> Fragment:
 
 
 def _version_conditions(single_statement: SingleStatement | None) -> list[Fragment]:
-    """Print the condition that structure and rights have not changed since the plan was made."""
+    """Print the condition that the counters are still those under which the plan was made."""
     if single_statement is None:
         return []
-    shape = "(SELECT v.structure = {0} AND v.access = {1} FROM v)"
+    shape = "(SELECT (v.structure, v.access, v.flows) = ({0}) FROM v)"
     version = single_statement.version
-    return [fill(shape, param(version.structure, "bigint"), param(version.access, "bigint"))]
+    counters = (version.structure, version.access, version.flows)
+    return [fill(shape, commas(param(counter, "bigint") for counter in counters))]
 
 
 def _advance_sequences(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from cms.items.write.hooks.flows import FLOW_HOOKS, OPERATION_HOOKS
 from cms.items.write.hooks.hook import SystemTableHooks
 from cms.items.write.hooks.permissions import PERMISSION_HOOKS
 from cms.items.write.hooks.roles import ROLE_HOOKS
 from cms.items.write.hooks.settings import SETTINGS_HOOKS
 from cms.items.write.hooks.users import USER_HOOKS
-from cms.schema.system import PERMISSIONS, ROLES, SETTINGS, USERS
+from cms.schema.system import FLOWS, OPERATIONS, PERMISSIONS, ROLES, SETTINGS, USERS
 
 NO_HOOKS = SystemTableHooks()
 
@@ -20,6 +21,8 @@ HOOKS: Mapping[str, SystemTableHooks] = MappingProxyType(
         ROLES: ROLE_HOOKS,
         PERMISSIONS: PERMISSION_HOOKS,
         SETTINGS: SETTINGS_HOOKS,
+        FLOWS: FLOW_HOOKS,
+        OPERATIONS: OPERATION_HOOKS,
     }
 )
 

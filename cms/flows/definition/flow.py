@@ -1,0 +1,94 @@
+"""A flow as its rows say, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from cms import jsontext
+from cms.flows.definition.graph import Graph, Operation, graph_problems
+from cms.flows.definition.operation_types import OPERATION_TYPES
+from cms.flows.definition.trigger_types import FILTER_SCOPES, SCOPES, TRIGGER_TYPES
+from cms.schema.system import FLOWS, OPERATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class FlowDefinition:
+    """A flow: its trigger with the options, and its operations in the order of their creation."""
+
+    id: str
+    trigger: str | None
+    options: Mapping[str, object]
+    graph: Graph
+    is_active: bool = True
+    accountability: str | None = "all"
+
+
+class FlowProblem(NamedTuple):
+    """What is wrong with a flow: in which row, and at which path inside it."""
+
+    collection: str
+    key: str
+    path: tuple[str | int, ...]
+    reason: str
+
+
+def flow_definition(row: Sequence[Any]) -> FlowDefinition:
+    """Return the flow of a row of `find_flow_definitions`."""
+    identifier, trigger, options, first, operations, is_active, accountability = row
+    entries = jsontext.loads_stored(operations)
+    assert isinstance(entries, list)
+    by_id = {entry["id"]: Operation(**entry) for entry in entries}
+    graph = Graph(by_id, first or _only_beginning(by_id))
+    return FlowDefinition(identifier, trigger, _loads(options), graph, is_active, accountability)
+
+
+def flow_problems(flow: FlowDefinition) -> Iterator[FlowProblem]:
+    """Yield what is wrong with a flow and its operations."""
+    if flow.trigger is not None:
+        for error in TRIGGER_TYPES[flow.trigger].errors(flow.options):
+            yield FlowProblem(FLOWS, flow.id, ("options", *error.path), str(error))
+        yield from _filter_problems(flow)
+    for operation in flow.graph.operations.values():
+        yield from _operation_problems(operation)
+    for problem in graph_problems(flow.graph):
+        collection = FLOWS if problem.operation is None else OPERATIONS
+        key = problem.operation or flow.id
+        yield FlowProblem(collection, key, (problem.field,), problem.reason)
+
+
+def _filter_problems(flow: FlowDefinition) -> Iterator[FlowProblem]:
+    """Yield the events that only action flows can wait for, where a filter flow names them."""
+    scopes = flow.options.get("scope")
+    if flow.options.get("type") != "filter" or not isinstance(scopes, list):
+        return
+    for index, scope in enumerate(scopes):
+        if scope in SCOPES and scope not in FILTER_SCOPES:
+            reason = "only flows of the type action wait for it"
+            yield FlowProblem(FLOWS, flow.id, ("options", "scope", index), reason)
+
+
+def _operation_problems(operation: Operation) -> Iterator[FlowProblem]:
+    options = OPERATION_TYPES.get(operation.type)
+    if options is None:
+        reason = f"it is one of {', '.join(OPERATION_TYPES)}"
+        yield FlowProblem(OPERATIONS, operation.id, ("type",), reason)
+        return
+    for error in options.errors(operation.options):
+        yield FlowProblem(OPERATIONS, operation.id, ("options", *error.path), str(error))
+
+
+def _only_beginning(operations: Mapping[str, Operation]) -> str | None:
+    """Return where a flow begins that does not say so.
+
+    That is the oldest operation to which no other one leads.
+    """
+    targets = {operation.resolve for operation in operations.values()}
+    targets |= {operation.reject for operation in operations.values()}
+    return next((identifier for identifier in operations if identifier not in targets), None)
+
+
+def _loads(text: str | None) -> Mapping[str, object]:
+    value = None if text is None else jsontext.loads_stored(text)
+    return value if isinstance(value, dict) else {}

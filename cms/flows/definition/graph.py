@@ -1,0 +1,93 @@
+"""The operations of a flow as a graph: which one comes first, and which one after which.
+
+An operation leads to one other in case of success (`resolve`) and to one in case of failure
+(`reject`). Each has at most one way in, so a flow is a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+ENDS = ("resolve", "reject")
+
+
+class Operation(NamedTuple):
+    """One operation as its row says."""
+
+    id: str
+    key: str
+    type: str
+    options: Mapping[str, object]
+    resolve: str | None = None
+    reject: str | None = None
+
+    def next(self, end: str) -> str | None:
+        return self.resolve if end == "resolve" else self.reject
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The operations of one flow by id, and the first one."""
+
+    operations: Mapping[str, Operation]
+    first: str | None = None
+
+
+class GraphProblem(NamedTuple):
+    """What is wrong with a graph: at which operation (None: the flow), and at which field."""
+
+    operation: str | None
+    field: str
+    reason: str
+
+
+def graph_problems(graph: Graph) -> Iterator[GraphProblem]:
+    """Yield what is wrong with the ends and the keys of a flow's operations.
+
+    That keys are unique within a flow, the database minds.
+    """
+    for operation in graph.operations.values():
+        if operation.key.startswith("$"):
+            yield GraphProblem(operation.id, "key", "names with $ are those of the run")
+    sources: dict[str, str | None] = {}
+    for way in _ways_in(graph):
+        reason = _reason_against(way, graph, sources)
+        if reason is not None:
+            yield GraphProblem(way.source, way.field, reason)
+        else:
+            sources[way.target] = way.source
+
+
+class _WayIn(NamedTuple):
+    """One way to an operation: from an end of another one, or from the flow."""
+
+    source: str | None
+    field: str
+    target: str
+
+
+def _ways_in(graph: Graph) -> Iterator[_WayIn]:
+    if graph.first is not None:
+        yield _WayIn(None, "operation", graph.first)
+    for operation in graph.operations.values():
+        for end in ENDS:
+            target = operation.next(end)
+            if target is not None:
+                yield _WayIn(operation.id, end, target)
+
+
+def _reason_against(way: _WayIn, graph: Graph, sources: Mapping[str, str | None]) -> str | None:
+    """Return why a way cannot be added to those that `sources` has: each target, its source."""
+    if way.target not in graph.operations:
+        return "the flow has no such operation"
+    # Each operation has one source at most, so what lies before it is a line.
+    before = way.source
+    while before is not None:
+        if before == way.target:
+            return "it leads back to an operation before it"
+        before = sources.get(before)
+    if way.target in sources:
+        return "another operation, or the flow itself, already leads there"
+    return None

@@ -1,0 +1,116 @@
+"""The types of operations and the options of each (docs/flows.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from cms.flows.definition.options import (
+    Option,
+    Options,
+    addresses,
+    any_json,
+    boolean,
+    headers,
+    json_object,
+    key,
+    key_or_keys,
+    method,
+    object_or_objects,
+    permissions,
+    rule,
+    script,
+    signing_secrets,
+    text,
+    url,
+    uuid,
+    uuid_or_uuids,
+    whole_number,
+    word,
+)
+
+MAX_SLEEP_MILLISECONDS = 24 * 60 * 60 * 1000
+MAX_BATCH_SIZE = 10_000
+
+_ITEMS = {"collection": Option(text, is_required=True), "permissions": Option(permissions)}
+_WRITES = {**_ITEMS, "emitEvents": Option(boolean)}
+_SELECTION = {"key": Option(key_or_keys), "query": Option(json_object)}
+_KEY_OR_QUERY = (("key", "query"),)
+"""An update or deletion without either would be one of all items."""
+
+OPERATION_TYPES: Mapping[str, Options] = MappingProxyType(
+    {
+        "condition": Options({"filter": Option(rule, is_required=True)}),
+        "exec": Options({"code": Option(script, is_required=True, takes_templates=False)}),
+        "item-create": Options({**_WRITES, "payload": Option(object_or_objects, is_required=True)}),
+        "item-read": Options({**_ITEMS, **_SELECTION, "emitEvents": Option(boolean)}),
+        "item-update": Options(
+            {**_WRITES, **_SELECTION, "payload": Option(object_or_objects, is_required=True)},
+            one_of=_KEY_OR_QUERY,
+        ),
+        "item-delete": Options({**_WRITES, **_SELECTION}, one_of=_KEY_OR_QUERY),
+        "log": Options({"message": Option(any_json, is_required=True)}),
+        "mail": Options(
+            {
+                "to": Option(addresses, is_required=True),
+                "cc": Option(addresses),
+                "bcc": Option(addresses),
+                "subject": Option(text, is_required=True),
+                "type": Option(word("markdown", "html", "text", "wysiwyg", "template")),
+                "body": Option(text),
+                "template": Option(text),
+                "data": Option(json_object),
+            },
+            one_of=(("body", "template"),),
+        ),
+        "notification": Options(
+            {
+                "recipient": Option(uuid_or_uuids, is_required=True),
+                "subject": Option(text, is_required=True),
+                "message": Option(text),
+                "collection": Option(text),
+                "item": Option(key),
+            }
+        ),
+        "request": Options(
+            {
+                "method": Option(method),
+                "url": Option(url, is_required=True),
+                "headers": Option(headers),
+                "body": Option(any_json),
+                "sign": Option(boolean),
+                "secret": Option(signing_secrets),
+            },
+            needs=(("sign", "secret"),),
+        ),
+        "sleep": Options(
+            {"milliseconds": Option(whole_number(0, MAX_SLEEP_MILLISECONDS), is_required=True)}
+        ),
+        "transform": Options({"json": Option(any_json, is_required=True)}),
+        "trigger": Options(
+            {
+                "flow": Option(uuid, is_required=True),
+                "payload": Option(any_json),
+                "iterationMode": Option(word("parallel", "serial", "batch")),
+                "batchSize": Option(whole_number(1, MAX_BATCH_SIZE)),
+            }
+        ),
+        "json-web-token": Options(
+            {
+                "operation": Option(word("sign", "verify", "decode"), is_required=True),
+                "payload": Option(json_object),
+                "token": Option(text),
+                "secret": Option(text),
+                "options": Option(json_object),
+            },
+            one_of=(("payload", "token"),),
+        ),
+        "throw-error": Options(
+            {
+                "code": Option(text),
+                "status": Option(whole_number(400, 599)),
+                "message": Option(text),
+            }
+        ),
+    }
+)

@@ -1,0 +1,287 @@
+"""The options of triggers and operations: which there are, and which values they take.
+
+Options are checked when a flow is saved, as far as they hold no templates, and again with the
+values of a run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from uuid import UUID
+
+from cms.emails import is_email
+from cms.errors import Refused
+from cms.flows.definition.signature import parse_secret
+from cms.flows.definition.templates import Constant, TemplateError, parse_template
+from cms.query.rules.payload_rules import parse_rule
+
+SCRIPT_ENGINE = "py_mini_racer"
+"""The module that runs scripts, of the extra `script`."""
+
+OptionPath = tuple[str | int, ...]
+
+_METHOD_NAMES = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class OptionError(ValueError):
+    """An option is wrong: `path` leads to it from the options."""
+
+    def __init__(self, reason: str, *path: str | int) -> None:
+        super().__init__(reason)
+        self.path = path
+
+
+Check = Callable[[object], None]
+"""Checks the value of an option; raises `OptionError`, with a path inside the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option. Null counts as not given."""
+
+    check: Check
+    is_required: bool = False
+    takes_templates: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of one kind of trigger or operation, and of which groups one is needed."""
+
+    options: Mapping[str, Option]
+    one_of: tuple[tuple[str, ...], ...] = ()
+    needs: tuple[tuple[str, str], ...] = ()
+    """Options that need another one as soon as they are set and not false."""
+
+    def errors(self, values: object, *, are_rendered: bool = False) -> Iterator[OptionError]:
+        """Yield what is wrong with values: as they are saved, or rendered by a run."""
+        if values is None:
+            values = {}
+        if not isinstance(values, Mapping):
+            yield OptionError("they are an object")
+            return
+        for name in values:
+            if name not in self.options:
+                yield OptionError(f"there is no such option; there are {self._names()}", str(name))
+        for name, option in self.options.items():
+            yield from _errors_of(name, option, values.get(name), are_rendered=are_rendered)
+        for names in self.one_of:
+            if all(values.get(name) is None for name in names):
+                yield OptionError(f"one of {' and '.join(names)} is needed", names[0])
+        for name, needed in self.needs:
+            if values.get(name) and values.get(needed) is None:
+                yield OptionError(f"{name} needs it", needed)
+
+    def _names(self) -> str:
+        return ", ".join(self.options) or "none"
+
+
+def _errors_of(
+    name: str, option: Option, value: object, *, are_rendered: bool
+) -> Iterator[OptionError]:
+    if value is None:
+        if option.is_required:
+            yield OptionError("it is needed", name)
+        return
+    try:
+        # What templates stand for is known in a run only; there a text may look like one again.
+        if are_rendered or not option.takes_templates or _is_constant(value):
+            option.check(value)
+    except (OptionError, TemplateError) as error:
+        yield OptionError(str(error), name, *error.path)
+
+
+def _is_constant(value: object) -> bool:
+    return isinstance(parse_template(value), Constant)
+
+
+# What options take
+
+
+def any_json(value: object) -> None:
+    """Take every value."""
+
+
+def text(value: object) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise OptionError("it is a text")
+
+
+def script(value: object) -> None:
+    text(value)
+    if find_spec(SCRIPT_ENGINE) is None:
+        raise OptionError(
+            "no script can run here: the service is installed without the extra script "
+            "(pip install 'cms[script]')"
+        )
+
+
+def boolean(value: object) -> None:
+    if not isinstance(value, bool):
+        raise OptionError("it is true or false")
+
+
+def json_object(value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise OptionError("it is an object")
+
+
+def object_or_objects(value: object) -> None:
+    """Take an object, or a list of objects."""
+    for index, element in enumerate(value if isinstance(value, list) else [value]):
+        if not isinstance(element, Mapping):
+            path = (index,) if isinstance(value, list) else ()
+            raise OptionError("it is an object, or a list of objects", *path)
+
+
+def key(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise OptionError("it is a key")
+
+
+def key_or_keys(value: object) -> None:
+    """Take the key of an item, or a list of keys."""
+    for index, element in enumerate(value if isinstance(value, list) else [value]):
+        if isinstance(element, bool) or not isinstance(element, str | int):
+            path = (index,) if isinstance(value, list) else ()
+            raise OptionError("it is a key, or a list of keys", *path)
+
+
+def uuid(value: object) -> None:
+    try:
+        UUID(value if isinstance(value, str) else "")
+    except ValueError:
+        raise OptionError("it is a UUID") from None
+
+
+def uuid_or_uuids(value: object) -> None:
+    """Take a UUID, or a list of them."""
+    if not isinstance(value, list):
+        uuid(value)
+        return
+    if not value:
+        raise OptionError("at least one is needed")
+    for index, element in enumerate(value):
+        try:
+            uuid(element)
+        except OptionError as error:
+            raise OptionError(str(error), index) from None
+
+
+def texts_of(value: object) -> list[str]:
+    """Return the texts of an option that takes one, or a list of them."""
+    return [str(element) for element in value] if isinstance(value, list) else [str(value)]
+
+
+def whole_number(minimum: int, maximum: int) -> Check:
+    """Return the check of a whole number within bounds, which may come as a text of digits."""
+
+    def check(value: object) -> None:
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise OptionError("it is a whole number")
+        if not minimum <= value <= maximum:
+            raise OptionError(f"it is from {minimum} to {maximum}")
+
+    return check
+
+
+def word(*words: str) -> Check:
+    """Return the check that a value is one of these words."""
+
+    def check(value: object) -> None:
+        if value not in words:
+            raise OptionError(f"it is one of {', '.join(words)}")
+
+    return check
+
+
+def texts(value: object) -> None:
+    """Take a list of texts."""
+    if not isinstance(value, list):
+        raise OptionError("it is a list of texts")
+    for index, element in enumerate(value):
+        if not isinstance(element, str):
+            raise OptionError("it is a text", index)
+
+
+def addresses(value: object) -> None:
+    """Take an e-mail address, a list of them, or a text with commas between them."""
+    elements = value.split(",") if isinstance(value, str) else value
+    if not isinstance(elements, list) or not elements:
+        raise OptionError("it is an e-mail address, or a list of them")
+    for index, element in enumerate(elements):
+        if not is_email(element.strip() if isinstance(element, str) else element):
+            path = (index,) if isinstance(value, list) else ()
+            raise OptionError("it is not an e-mail address", *path)
+
+
+def permissions(value: object) -> None:
+    """Take the word for a caller, or the id of a role."""
+    if value not in ("$trigger", "$public", "$full"):
+        try:
+            uuid(value)
+        except OptionError:
+            raise OptionError("it is $trigger, $public, $full or the id of a role") from None
+
+
+def rule(value: object) -> None:
+    """Take a filter that is tried on the values of the run."""
+    try:
+        parse_rule(value)
+    except Refused as refused:
+        problem = refused.problems[0]
+        reason = str(problem.extensions.get("reason", problem.message)).removesuffix(".")
+        raise OptionError(reason) from None
+
+
+def method(value: object) -> None:
+    """Take the name of an HTTP method, in any case."""
+    if not isinstance(value, str) or value.upper() not in _METHOD_NAMES:
+        raise OptionError(f"it is one of {', '.join(_METHOD_NAMES)}")
+
+
+def signing_secrets(value: object) -> None:
+    """Take the secret of a signature, or a list of them while one is being replaced."""
+    for index, element in enumerate(value if isinstance(value, list) else [value]):
+        try:
+            parse_secret(element if isinstance(element, str) else "")
+        except ValueError as error:
+            path = (index,) if isinstance(value, list) else ()
+            raise OptionError(str(error), *path) from None
+    if value == []:
+        raise OptionError("at least one is needed")
+
+
+def url(value: object) -> None:
+    if not isinstance(value, str) or not value.startswith(("http://", "https://")):
+        raise OptionError("it is an address that begins with http:// or https://")
+
+
+def headers(value: object) -> None:
+    """Take an object of headers, or a list of objects with `header` and `value`."""
+    for path, name, content in _header_entries(value):
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise OptionError("it is not the name of a header", *path)
+        if not isinstance(content, str | int) or (
+            isinstance(content, str) and ("\r" in content or "\n" in content)
+        ):
+            raise OptionError("the value of a header is a text of one line", *path)
+
+
+def _header_entries(value: object) -> Iterator[tuple[OptionPath, object, object]]:
+    if isinstance(value, Mapping):
+        for name, content in value.items():
+            yield (str(name),), name, content
+    elif isinstance(value, list):
+        for index, entry in enumerate(value):
+            if not isinstance(entry, Mapping):
+                raise OptionError("it is an object with header and value", index)
+            yield (index,), entry.get("header"), entry.get("value")
+    else:
+        raise OptionError("they are an object, or a list of objects with header and value")

@@ -1,0 +1,166 @@
+"""Templates in the options of operations: `{{path}}` stands for a value of the run.
+
+A template only looks values up: it has no operators, calls or filters, so that nobody who may write
+a flow, or fill in what it reads, can run code with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from cms import jsontext
+
+Scope = Mapping[str, object]
+"""The values of a run by name: `$trigger`, `$last`, the keys of operations and so on."""
+
+_PLACEHOLDER = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.DOTALL)
+_PATH = re.compile(r"[\w$:-]+(?:\.[\w$:-]+|\[\d+\])*")
+_STEP = re.compile(r"[^.\[\]]+")
+
+
+class TemplateError(ValueError):
+    """What stands in braces is no path."""
+
+    def __init__(self, text: str, path: tuple[str | int, ...]) -> None:
+        super().__init__(f'"{{{{{text}}}}}" is no path such as {{{{$trigger.body.title}}}}')
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A path into the scope, for instance `$trigger`, `body`, `0`, `title`."""
+
+    steps: tuple[str, ...]
+
+    def render(self, scope: Scope) -> object:
+        """Return the value with its type; None where the path leads to nothing."""
+        value: object = scope
+        for step in self.steps:
+            if isinstance(value, Mapping):
+                value = value.get(step)
+            elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+                value = value[int(step)]
+            else:
+                return None
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text with lookups inside it."""
+
+    parts: tuple[str | Lookup, ...]
+
+    def render(self, scope: Scope) -> str:
+        """Return the text, with every value written out; nothing for null."""
+        return "".join(
+            part if isinstance(part, str) else _written(part.render(scope)) for part in self.parts
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value without a lookup."""
+
+    value: object
+
+    def render(self, scope: Scope) -> object:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """An object of templates; the names may hold lookups, too."""
+
+    entries: tuple[tuple[Lookup | Text | Constant, Template], ...]
+
+    def render(self, scope: Scope) -> dict[str, object]:
+        return {_written(name.render(scope)): value.render(scope) for name, value in self.entries}
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """A list of templates."""
+
+    elements: tuple[Template, ...]
+
+    def render(self, scope: Scope) -> list[object]:
+        return [element.render(scope) for element in self.elements]
+
+
+Template = Constant | Lookup | Text | Object | List
+
+
+def parse_template(value: object, path: tuple[str | int, ...] = ()) -> Template:
+    """Return the template of a JSON value, whose texts may hold lookups at any depth.
+
+    Raises `TemplateError`, whose `path` leads from the value to the text.
+    """
+    template: Template
+    if isinstance(value, str):
+        return _parse_text(value, path)
+    if isinstance(value, Mapping):
+        entries = [
+            (_parse_text(name, path), parse_template(inner, (*path, name)))
+            for name, inner in value.items()
+        ]
+        template = Object(tuple(entries))
+        is_constant = all(
+            isinstance(name, Constant) and isinstance(inner, Constant) for name, inner in entries
+        )
+    elif isinstance(value, list):
+        elements = [parse_template(inner, (*path, index)) for index, inner in enumerate(value)]
+        template = List(tuple(elements))
+        is_constant = all(isinstance(element, Constant) for element in elements)
+    else:
+        return Constant(value)
+    # A large value without a lookup is handed on, and not made anew by each run.
+    return Constant(value) if is_constant else template
+
+
+def lookups(template: Template) -> Iterator[Lookup]:
+    """Yield every lookup of a template."""
+    match template:
+        case Lookup():
+            yield template
+        case Text(parts):
+            yield from (part for part in parts if isinstance(part, Lookup))
+        case Object(entries):
+            for name, inner in entries:
+                yield from lookups(name)
+                yield from lookups(inner)
+        case List(elements):
+            for element in elements:
+                yield from lookups(element)
+
+
+def _parse_text(text: str, path: tuple[str | int, ...]) -> Constant | Lookup | Text:
+    parts: list[str | Lookup] = []
+    end = 0
+    for placeholder in _PLACEHOLDER.finditer(text):
+        if placeholder.start() > end:
+            parts.append(text[end : placeholder.start()])
+        parts.append(_parse_lookup(placeholder[1], path))
+        end = placeholder.end()
+    if not parts:
+        return Constant(text)
+    if end < len(text):
+        parts.append(text[end:])
+    if len(parts) == 1 and isinstance(parts[0], Lookup):
+        return parts[0]
+    return Text(tuple(parts))
+
+
+def _parse_lookup(text: str, path: tuple[str | int, ...]) -> Lookup:
+    if not _PATH.fullmatch(text):
+        raise TemplateError(text, path)
+    return Lookup(tuple(_STEP.findall(text)))
+
+
+def _written(value: object) -> str:
+    """Return a value as it stands in a text: null is empty, objects and numbers are JSON."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else jsontext.dumps(value).decode()

@@ -1,0 +1,114 @@
+"""The triggers of flows and the options of each (docs/flows.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from zoneinfo import ZoneInfo
+
+from cms.flows.definition.options import (
+    Check,
+    Option,
+    OptionError,
+    Options,
+    any_json,
+    boolean,
+    method,
+    texts,
+    word,
+)
+from cms.flows.definition.schedule import ScheduleError, parse_schedule
+from cms.schema.system import SYSTEM_PREFIX, SYSTEM_TABLES
+
+WRITABLE_TABLES = tuple(table.name for table in SYSTEM_TABLES.values() if table.is_writable)
+_WRITTEN = ("create", "update", "delete")
+_SYSTEM_SCOPES = (
+    "activity",
+    "comments",
+    "dashboards",
+    "files",
+    "flows",
+    "folders",
+    "notifications",
+    "operations",
+    "panels",
+    "permissions",
+    "presets",
+    "roles",
+    "settings",
+    "shares",
+    "translations",
+    "users",
+)
+SCOPES = frozenset(
+    {"items.sort", "files.upload", "auth.login"}
+    | {f"{name}.{action}" for name in ("items", *_SYSTEM_SCOPES) for action in _WRITTEN}
+)
+"""The events that a flow can wait for."""
+
+
+FILTER_SCOPES = frozenset(
+    f"{name}.{action}"
+    for name in ("items", *(name.removeprefix(SYSTEM_PREFIX) for name in WRITABLE_TABLES))
+    for action in _WRITTEN
+)
+"""The events that a filter flow can wait for: writes that are planned like those of items."""
+
+
+def _scopes(value: object) -> None:
+    texts(value)
+    assert isinstance(value, list)
+    if not value:
+        raise OptionError("at least one event is needed")
+    for index, scope in enumerate(value):
+        if scope not in SCOPES:
+            raise OptionError("there is no such event; there are items.create and others", index)
+
+
+def _cron(value: object) -> None:
+    try:
+        # Whether a moment exists does not depend on the time zone, which may change later.
+        parse_schedule(value, ZoneInfo("UTC"))
+    except ScheduleError as error:
+        raise OptionError(str(error)) from None
+
+
+def _fixed(check: Check, *, is_required: bool = False) -> Option:
+    """Return an option that takes no templates: a trigger knows no values yet."""
+    return Option(check, is_required=is_required, takes_templates=False)
+
+
+_RETURN = Option(any_json)
+
+TRIGGER_TYPES: Mapping[str, Options] = MappingProxyType(
+    {
+        "event": Options(
+            {
+                "type": _fixed(word("filter", "action"), is_required=True),
+                "scope": _fixed(_scopes, is_required=True),
+                "collections": _fixed(texts),
+                "return": _RETURN,
+            }
+        ),
+        "webhook": Options(
+            {
+                "method": _fixed(method),
+                "async": _fixed(boolean),
+                "return": _RETURN,
+                "cacheEnabled": _fixed(boolean),
+            }
+        ),
+        "schedule": Options({"cron": _fixed(_cron, is_required=True)}),
+        "manual": Options(
+            {
+                "collections": _fixed(texts),
+                "location": _fixed(word("both", "item", "collection")),
+                "requireSelection": _fixed(boolean),
+                "fields": _fixed(any_json),
+                "async": _fixed(boolean),
+                "return": _RETURN,
+            }
+        ),
+        "operation": Options({"return": _RETURN}),
+    }
+)

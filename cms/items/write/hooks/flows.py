@@ -1,0 +1,81 @@
+"""Flows and operations: their options, and the graph that they make together (docs/flows.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cms.database.connections import Fetch
+from cms.database.statements import statement
+from cms.errors import Problem, Refused
+from cms.flows.definition.flow import FlowProblem, flow_definition, flow_problems
+from cms.flows.definition.operation_types import OPERATION_TYPES
+from cms.flows.definition.trigger_types import TRIGGER_TYPES
+from cms.items.write.hooks.hook import SystemTableHooks, one_of
+from cms.items.write.resolved_rows import ResolvedRow
+from cms.store.context import RequestContext
+
+
+def _check_options(value: object, context: RequestContext) -> None:
+    if not isinstance(value, dict):
+        raise ValueError("they are an object")
+
+
+def _check_key(value: object, context: RequestContext) -> None:
+    if not isinstance(value, str) or not value.strip() or value.startswith("$"):
+        raise ValueError("it is a text that does not begin with $")
+
+
+def _after_flows(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
+    _require_sound(fetch, [str(row.key) for row in rows])
+
+
+def _after_operations(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
+    keys = [str(row.key) for row in rows]
+    if keys:
+        _require_sound(
+            fetch, [row[0] for row in fetch(statement("find_flows_of_operations"), (keys,))]
+        )
+
+
+def _require_sound(fetch: Fetch, keys: Sequence[str]) -> None:
+    """Raise `Refused` with what is wrong with flows as they are stored now.
+
+    A change of one row alone can make a flow wrong together with its other rows.
+    """
+    if not keys:
+        return
+    rows = fetch(statement("find_flow_definitions"), (list(keys),))
+    problems = [
+        _problem(problem) for row in rows for problem in flow_problems(flow_definition(row))
+    ]
+    if problems:
+        raise Refused(problems)
+
+
+def _problem(problem: FlowProblem) -> Problem:
+    name = ".".join(map(str, problem.path))
+    return Problem(
+        "FAILED_VALIDATION",
+        f'Validation failed for "{name}": {problem.reason}.',
+        {
+            "collection": problem.collection,
+            "key": problem.key,
+            "field": problem.path[0],
+            "path": list(problem.path),
+            "type": "valid",
+            "reason": problem.reason,
+        },
+    )
+
+
+# Only administrators write them: an operation may act with all rights, and so would its author.
+FLOW_HOOKS = SystemTableHooks(
+    is_admin_only=True,
+    checks={"trigger": one_of(*TRIGGER_TYPES), "options": _check_options},
+    after=_after_flows,
+)
+OPERATION_HOOKS = SystemTableHooks(
+    is_admin_only=True,
+    checks={"type": one_of(*OPERATION_TYPES), "key": _check_key, "options": _check_options},
+    after=_after_operations,
+)

@@ -1,0 +1,110 @@
+"""Which flows wait for which events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cms.schema.system import SYSTEM_PREFIX, is_system
+
+ITEMS = "items"
+AUTH = "auth"
+ANY_COLLECTION = "*"
+
+
+class Event(NamedTuple):
+    """What flows wait for: `type` is filter or action, `verb` create, update and the like."""
+
+    type: str
+    verb: str
+
+
+class CollectionEvents(NamedTuple):
+    """The ids of the flows that wait for events of one collection, in the order of their creation.
+
+    Without such flows it is false.
+    """
+
+    by_event: Mapping[Event, tuple[str, ...]]
+
+    def __bool__(self) -> bool:
+        return bool(self.by_event)
+
+    def actions(self, verb: str) -> tuple[str, ...]:
+        """Return the flows that run after a write of items."""
+        return self.by_event.get(Event("action", verb), ())
+
+    def filters(self, verb: str) -> tuple[str, ...]:
+        """Return the flows that run before a write of items, inside its transaction."""
+        return self.by_event.get(Event("filter", verb), ())
+
+
+NO_EVENTS = CollectionEvents({})
+
+
+class EventFlows(NamedTuple):
+    """The active flows with an event trigger, by the collections whose events they wait for."""
+
+    by_collection: Mapping[str, CollectionEvents]
+    of_others: CollectionEvents = NO_EVENTS
+    """Those of collections that no flow names: flows of all collections, without the system's."""
+
+    def of(self, collection: str) -> CollectionEvents:
+        """Return the flows that wait for events of a collection."""
+        named = self.by_collection.get(collection)
+        if named is not None:
+            return named
+        # Asked only where flows wait for all collections.
+        return NO_EVENTS if self.of_others and is_system(collection) else self.of_others
+
+
+NO_EVENT_FLOWS = EventFlows({})
+
+
+class _Wait(NamedTuple):
+    """A flow that waits for an event of a collection, or of `ANY_COLLECTION`."""
+
+    flow: str
+    collection: str
+    event: Event
+
+
+def event_flows(rows: object) -> EventFlows:
+    """Return the event flows of a list of objects with `id` and `options`."""
+    waits = [wait for row in (rows if isinstance(rows, list) else []) for wait in _waits(row)]
+    named = {wait.collection for wait in waits}
+    lists: dict[str, dict[Event, list[str]]] = {}
+    for wait in waits:
+        for collection in _collections(wait.collection, named):
+            flows = lists.setdefault(collection, {}).setdefault(wait.event, [])
+            if wait.flow not in flows:
+                flows.append(wait.flow)
+    of_others = _frozen(lists.pop(ANY_COLLECTION, {}))
+    return EventFlows({name: _frozen(events) for name, events in lists.items()}, of_others)
+
+
+def _collections(name: str, named: set[str]) -> Sequence[str]:
+    """Return what a name stands for: one collection, or all of items that any flow names."""
+    if name != ANY_COLLECTION:
+        return [name]
+    return [each for each in named if not is_system(each)]
+
+
+def _frozen(events: Mapping[Event, list[str]]) -> CollectionEvents:
+    return CollectionEvents({event: tuple(flows) for event, flows in events.items()})
+
+
+def _waits(row: Mapping[str, Any]) -> Iterator[_Wait]:
+    """Yield what a flow waits for."""
+    options = row["options"] or {}
+    for scope in options.get("scope") or ():
+        subject, _, verb = scope.partition(".")
+        event = Event(options.get("type", "action"), verb)
+        # Logins are no writes of items: cms/auth/account_history.py finds their flows itself.
+        if subject == AUTH:
+            continue
+        if subject != ITEMS:
+            yield _Wait(row["id"], f"{SYSTEM_PREFIX}{subject}", event)
+            continue
+        for collection in options.get("collections") or [ANY_COLLECTION]:
+            yield _Wait(row["id"], collection, event)

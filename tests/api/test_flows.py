@@ -1,0 +1,179 @@
+"""/flows and /operations: written as items are, and refused where they could not run."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from tests.client import Answer, Client
+from tests.members import may, member
+from tests.things import Stage
+
+LOG = {"type": "log", "options": {"message": "Hello"}}
+
+
+def new_flow(admin: Client, **values: object) -> dict[str, object]:
+    flow: dict[str, object] = admin.post(
+        "/flows", {"name": "A flow", "trigger": "webhook", **values}
+    ).data
+    return flow
+
+
+def new_operation(admin: Client, flow: dict[str, object], key: str, **values: object) -> str:
+    operation = admin.post("/operations", {**LOG, "flow": flow["id"], "key": key, **values}).data
+    return str(operation["id"])
+
+
+def reasons(answer: Answer) -> list[tuple[str, str]]:
+    """Return collection and path of each problem of a refused write."""
+    assert answer.status == 422, answer.text
+    return [(error["collection"], ".".join(map(str, error["path"]))) for error in answer.errors]
+
+
+def test_a_flow_is_made_read_with_its_operations_changed_and_deleted(admin: Client) -> None:
+    flow = new_flow(admin, icon="bolt", color="#ff8800", options={"method": "POST"})
+    assert (flow["status"], flow["accountability"]) == ("active", "all")
+    second = new_operation(admin, flow, "second")
+    first = new_operation(admin, flow, "first", resolve=second)
+    changed = admin.patch(f"/flows/{flow['id']}", {"operation": first, "status": "inactive"}).data
+    assert changed["operation"] == first
+    read = admin.get(f"/flows/{flow['id']}", fields="*,operations.key,operations.resolve").data
+    assert sorted(map(str, read["operations"])) == [
+        str({"key": "first", "resolve": second}),
+        str({"key": "second", "resolve": None}),
+    ]
+    assert admin.delete(f"/flows/{flow['id']}").status == 204
+    assert admin.get(f"/operations/{first}").status == 404
+
+
+def test_a_flow_is_written_whole_with_operations_that_lead_to_each_other(admin: Client) -> None:
+    first = str(uuid4())
+    second = str(uuid4())
+    flow = new_flow(
+        admin,
+        operation=first,
+        operations=[
+            {**LOG, "id": first, "key": "first", "resolve": second},
+            {**LOG, "id": second, "key": "second"},
+        ],
+    )
+    read = admin.get(f"/flows/{flow['id']}", fields="operation,operations.id").data
+    assert read["operation"] == first
+    assert {entry["id"] for entry in read["operations"]} == {first, second}
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"trigger": "event", "options": {"type": "action"}}, "options.scope"),
+        ({"trigger": "schedule", "options": {"cron": "0 0 30 2 *"}}, "options.cron"),
+        ({"trigger": "webhook", "options": {"method": "HEAD"}}, "options.method"),
+        ({"trigger": "sometimes"}, "trigger"),
+        ({"options": []}, "options"),
+    ],
+)
+def test_a_trigger_that_never_fires_is_refused(
+    admin: Client, values: dict[str, object], path: str
+) -> None:
+    answer = admin.post("/flows", {"name": "Wrong", "trigger": "manual", **values})
+    assert reasons(answer) == [("system_flows", path)]
+    assert admin.get("/flows", **{"filter[name][_eq]": "Wrong"}).data == []
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"type": "dance"}, "type"),
+        ({"type": "sleep", "options": {"milliseconds": "soon"}}, "options.milliseconds"),
+        ({"options": {"message": "{{1 + 1}}"}}, "options.message"),
+        ({"options": {"massage": "Hello", "message": 1}}, "options.massage"),
+        ({"key": "$last"}, "key"),
+    ],
+)
+def test_an_operation_that_cannot_run_is_refused(
+    admin: Client, values: dict[str, object], path: str
+) -> None:
+    flow = new_flow(admin)
+    answer = admin.post("/operations", {**LOG, "flow": flow["id"], "key": "wrong", **values})
+    assert reasons(answer) == [("system_operations", path)]
+
+
+def test_operations_that_lead_back_are_refused_however_they_are_written(admin: Client) -> None:
+    flow = new_flow(admin)
+    second = new_operation(admin, flow, "second")
+    first = new_operation(admin, flow, "first", resolve=second)
+    back = admin.patch(f"/operations/{second}", {"reject": first})
+    # The older operation's way counts as the first one.
+    assert reasons(back) == [("system_operations", "resolve")]
+    assert back.errors[0]["key"] == first
+    itself = admin.patch("/operations", [{"id": second, "resolve": second}])
+    assert reasons(itself) == [("system_operations", "resolve")]
+    operations = {"update": [{"id": second, "resolve": first}]}
+    nested = admin.patch(f"/flows/{flow['id']}", {"operations": operations})
+    assert reasons(nested) == [("system_operations", "resolve")]
+    assert admin.get(f"/operations/{second}").data["resolve"] is None
+
+
+def test_an_operation_has_one_way_in_and_stays_in_its_flow(admin: Client) -> None:
+    flow = new_flow(admin)
+    other = new_flow(admin)
+    last = new_operation(admin, flow, "last")
+    new_operation(admin, flow, "first", resolve=last)
+    body = {**LOG, "flow": flow["id"], "key": "third", "resolve": last}
+    assert reasons(admin.post("/operations", body)) == [("system_operations", "resolve")]
+    body = {**LOG, "flow": other["id"], "key": "third", "resolve": last}
+    assert reasons(admin.post("/operations", body)) == [("system_operations", "resolve")]
+    assert reasons(admin.patch(f"/flows/{other['id']}", {"operation": last})) == [
+        ("system_flows", "operation")
+    ]
+
+
+def test_a_changed_trigger_is_checked_against_the_options_that_are_stored(admin: Client) -> None:
+    flow = new_flow(admin, options={"method": "GET"})
+    answer = admin.patch(f"/flows/{flow['id']}", {"trigger": "schedule"})
+    assert reasons(answer) == [("system_flows", "options.method"), ("system_flows", "options.cron")]
+
+
+def test_keys_are_unique_within_a_flow(admin: Client) -> None:
+    flow = new_flow(admin)
+    other = new_flow(admin)
+    new_operation(admin, flow, "same")
+    new_operation(admin, other, "same")
+    answer = admin.post("/operations", {**LOG, "flow": flow["id"], "key": "same"})
+    assert answer.codes == ["RECORD_NOT_UNIQUE"]
+
+
+def test_everything_wrong_with_a_flow_is_told_at_once(admin: Client) -> None:
+    operations = [
+        {"key": "a", "type": "mail", "options": {"to": "nobody", "subject": ""}},
+        {"key": "b", "type": "request", "options": {}},
+    ]
+    answer = admin.post("/flows", {"name": "Wrong", "trigger": "webhook", "operations": operations})
+    assert {path for _, path in reasons(answer)} == {
+        "options.to",
+        "options.subject",
+        "options.body",
+        "options.url",
+    }
+
+
+def test_flows_are_written_by_administrators_and_read_by_those_who_may(
+    stage: Stage, admin: Client
+) -> None:
+    flow = new_flow(admin)
+    operation = new_operation(admin, flow, "one")
+    actions = ("create", "read", "update", "delete")
+    tables = ("system_flows", "system_operations")
+    writer = member(stage, *(may(table, action=action) for table in tables for action in actions))
+    # An operation may act with all rights, and an event may be caused by an administrator.
+    assert writer.post("/flows", {"name": "Mine", "trigger": "manual"}).status == 403
+    assert writer.post("/operations", {**LOG, "flow": flow["id"], "key": "two"}).status == 403
+    assert writer.patch(f"/flows/{flow['id']}", {"name": "Mine"}).status == 403
+    assert writer.patch(f"/operations/{operation}", {"key": "two"}).status == 403
+    assert writer.delete(f"/operations/{operation}").status == 403
+    assert writer.delete(f"/flows/{flow['id']}").status == 403
+    assert writer.get(f"/operations/{operation}").status == 200
+    reader = member(stage, may("system_flows", "id", "name"))
+    assert reader.post("/flows", {"name": "Not mine", "trigger": "manual"}).status == 403
+    assert set(reader.get("/flows").data[0]) == {"id", "name"}

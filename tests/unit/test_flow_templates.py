@@ -1,0 +1,125 @@
+"""Templates of flows: paths into the values of a run, and nothing else."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cms.flows.definition.templates import (
+    Constant,
+    TemplateError,
+    lookups,
+    parse_template,
+)
+
+SCOPE = {
+    "$trigger": {
+        "body": {
+            "items": [{"title": "One"}, {"title": "Two"}],
+            "count": 12345678901234567890,
+            "is_new": True,
+            "note": None,
+            "0": "zero",
+        }
+    },
+    "read-it": ["first"],
+}
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+def render(value: object) -> object:
+    return parse_template(value).render(SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("template", "value"),
+    [
+        ("{{$trigger.body.count}}", 12345678901234567890),
+        ("{{ $trigger.body.is_new }}", True),
+        ("{{$trigger.body.note}}", None),
+        ("{{$trigger.body.items}}", [{"title": "One"}, {"title": "Two"}]),
+        ("{{$trigger.body.items[1].title}}", "Two"),
+        ("{{$trigger.body.items.1.title}}", "Two"),
+        ("{{$trigger.body.0}}", "zero"),
+        ("{{read-it[0]}}", "first"),
+    ],
+)
+def test_a_template_of_one_path_keeps_the_type(template: str, value: object) -> None:
+    assert render(template) == value
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{$trigger.body.items[0].title}} and more", "One and more"),
+        ("{{$trigger.body.count}}!", "12345678901234567890!"),
+        ("new: {{$trigger.body.is_new}}", "new: true"),
+        ("[{{$trigger.body.note}}]", "[]"),
+        ("{{$trigger.body.items}}.", '[{"title":"One"},{"title":"Two"}].'),
+        ("{{read-it.0}}{{read-it.0}}", "firstfirst"),
+    ],
+)
+def test_inside_a_text_values_are_written_out(template: str, text: str) -> None:
+    assert render(template) == text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["missing", "$trigger.body.items[2]", "$trigger.body.items.title", "read-it[0].x", "$last"],
+)
+def test_a_path_that_leads_nowhere_is_empty(path: str) -> None:
+    assert render("{{" + path + "}}") is None
+    assert render("a {{" + path + "}} b") == "a  b"
+
+
+def test_templates_stand_at_any_depth_and_in_names() -> None:
+    template = {"list": [1, {"{{read-it[0]}} name": "{{$trigger.body.is_new}}"}], "null": None}
+    assert render(template) == {"list": [1, {"first name": True}], "null": None}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{{1 + 1}}", "{{}}", "{{ }}", "{{a..b}}", "{{a.b()}}", "{{a[b]}}", "{{a[-1]}}", "{{a|upper}}"],
+)
+def test_anything_but_a_path_is_refused_with_its_position(text: str) -> None:
+    with pytest.raises(TemplateError) as caught:
+        parse_template({"list": ["fine", text]})
+    assert caught.value.path == ("list", 1)
+
+
+@pytest.mark.parametrize("text", ["__class__", "$trigger.__class__.__mro__", "read-it.append"])
+def test_what_python_knows_of_a_value_is_out_of_reach(text: str) -> None:
+    assert render("{{" + text + "}}") is None
+
+
+def test_a_rendered_text_is_not_a_template_again() -> None:
+    template = parse_template("{{a}} {{b}}")
+    assert template.render({"a": "{{b}}", "b": "{{a}}"}) == "{{b}} {{a}}"
+
+
+def test_the_lookups_of_a_template_can_be_listed() -> None:
+    template = parse_template({"{{a}}": ["{{b.c}} {{$env.KEY}}", 1], "x": "{{d}}"})
+    paths = [".".join(lookup.steps) for lookup in lookups(template)]
+    assert paths == ["a", "b.c", "$env.KEY", "d"]
+
+
+@given(json_values)
+def test_values_without_braces_stay_as_they_are(value: object) -> None:
+    if "{{" not in str(value):
+        template = parse_template(value)
+        assert isinstance(template, Constant)
+        assert template.render({}) == value
+
+
+@given(st.text(alphabet="{}$.[]a0 "))
+def test_every_text_is_a_template_or_refused(text: str) -> None:
+    with suppress(TemplateError):
+        parse_template(text).render({"a": [{"0": "a"}]})
