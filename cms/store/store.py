@@ -36,6 +36,7 @@ from cms.store.idempotency import (
     run_idempotently,
 )
 from cms.store.identity import Identity
+from cms.store.payload_filter import PayloadFilter, no_filter
 from cms.store.refusals import with_inquiry
 from cms.store.snapshot import Snapshot, Snapshots, load_snapshot
 from cms.store.write_plan import TransactionWork, WritePlan, transaction_plan
@@ -53,6 +54,7 @@ class Store:
         self.max_nested_rows = config.max_nested_rows
         self.max_answer_size = config.max_answer_size
         self.statement_timeout = config.db_statement_timeout
+        self.payload_filter: PayloadFilter = no_filter
         # Each connection may hold a prepared plan that is out of date, which costs an attempt.
         self._attempts = ATTEMPTS + config.database_pool_size
         on_structure_change = self.database.discard_prepared

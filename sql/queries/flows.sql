@@ -36,3 +36,12 @@ WHERE flows.id = ANY ($1::uuid[]);
 SELECT DISTINCT flow::text
 FROM system_operations
 WHERE id = ANY ($1::uuid[]);
+
+-- name: queue_runs
+-- Queues a run of the flow $1 for each JSON text of $2, caused by the trigger $3, with the accountability $4 and the
+-- depth $5; returns the runs in their order.
+INSERT INTO system_flow_runs (flow, trigger, input, accountability, depth)
+SELECT $1::uuid, $3::text, data, $4::json, $5::integer
+FROM unnest($2::text[]::json[]) WITH ORDINALITY AS cause (data, number)
+ORDER BY number
+RETURNING id::text;

@@ -73,6 +73,7 @@ class WriteCall(NamedTuple):
     parsed: ParsedQuery
     authorizer: WriteAuthorizer
     history_action: str | None = None
+    is_filtered: bool = False
 
     def executor(self, transaction: Transaction) -> Executor:
         """Return what runs the statements of this call, and move its lookups there too."""

@@ -16,6 +16,7 @@ from functools import partial
 
 from cms.errors import not_found
 from cms.fragment import Fragment
+from cms.items.write.event_runs import json_keys, queue_event_runs
 from cms.items.write.executor import Executor
 from cms.items.write.parsed import RowValues
 from cms.items.write.rows import WrittenRow, run_action
@@ -105,7 +106,12 @@ class _Deletion:
         )
         # A trigger may have kept rows that were recorded as deleted.
         deleted_count = rows[0][0]
-        return written if deleted_count >= len(parents) else []
+        if deleted_count < len(parents):
+            return []
+        deleted = json_keys(root, [key for key, _ in written])
+        event_data = {"payload": deleted, "keys": deleted}
+        queue_event_runs(self.executor, root, verb="delete", data=event_data)
+        return written
 
     # Rows that are deleted
 

@@ -11,6 +11,8 @@ from cms.errors import Problem, Refused, abbreviated, invalid_payload, not_found
 from cms.fragment import Fragment, commas, param
 from cms.items.read.reads import parse_key
 from cms.items.write.authorizing import WriteAuthorizer
+from cms.items.write.event_runs import json_keys, queue_event_runs
+from cms.items.write.executor import Executor
 from cms.query.sql import locks, sorting
 from cms.schema.model import Collection, Field
 from cms.store.context import RequestContext
@@ -62,6 +64,10 @@ def _move_authorized(
     types = ("uuid", "text", "text", "text")
     author_params = [param(value, cast) for value, cast in zip(author_values, types, strict=True)]
     _move(transaction, collection, sort_field, keys, author=commas(author_params))
+    moved, target = json_keys(collection, keys)
+    event_data = {"payload": {"item": moved, "to": target}, "keys": [moved]}
+    executor = Executor(store, context, transaction, identity.client)
+    queue_event_runs(executor, collection, verb="sort", data=event_data)
 
 
 def _sort_field(collection: Collection) -> Field:

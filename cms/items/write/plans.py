@@ -19,6 +19,7 @@ from cms.errors import Problem, not_found
 from cms.items.write import single_statement
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.executor import Executor
+from cms.items.write.filtering import FlowFilter, filter_flows, filtered_plan
 from cms.items.write.mutations import Delete, MutationPlan
 from cms.items.write.named_keys import named_keys
 from cms.items.write.nested import CompletePayload, write_tree
@@ -49,6 +50,8 @@ class ParsedPayload(NamedTuple):
 
 def plan_create(call: WriteCall, items: Sequence[object]) -> WritePlan[WrittenItems]:
     """Create items."""
+    if flows := filter_flows(call, "create"):
+        return filtered_plan(call, flows, lambda flow: plan_create(flow.call, flow.items(items)))
     payload = call.complete(*parse_payload(call, items, Expects.ABSENT))
     return WritePlan(
         partial(_write_payload, call, payload),
@@ -61,6 +64,10 @@ def plan_create(call: WriteCall, items: Sequence[object]) -> WritePlan[WrittenIt
 
 def plan_update(call: WriteCall, key: str, item: object) -> WritePlan[WrittenItems]:
     """Change the item of a key."""
+    if flows := filter_flows(call, "update"):
+        return filtered_plan(
+            call, flows, lambda flow: plan_update(flow.call, key, flow.item(item, [key]))
+        )
     payload = complete_update(call, parse_payload(call, [item], Expects.PRESENT), [key])
     # A revert has a history action of its own, which only the transaction writes.
     is_plain = payload.related is None and not call.history_action
@@ -72,6 +79,10 @@ def plan_update(call: WriteCall, key: str, item: object) -> WritePlan[WrittenIte
 
 def plan_update_each(call: WriteCall, items: list[object]) -> WritePlan[WrittenItems]:
     """Change the items of an array, which hold their keys."""
+    if flows := filter_flows(call, "update"):
+        return filtered_plan(
+            call, flows, lambda flow: plan_update_each(flow.call, flow.keyed_items(items))
+        )
     parser, parsed = parse_payload(call, items, Expects.PRESENT)
     key_field = parsed.key_field
     keys = [values.get(key_field) for values in parsed.row_values]
@@ -102,6 +113,10 @@ def _add_key_problems(call: WriteCall, parser: PayloadParser, parsed: ParsedSet)
 
 def plan_update_many(call: WriteCall, payload: Mapping[str, object]) -> WritePlan[WrittenItems]:
     """Give the items that `keys` or `query` name the values of `data`."""
+    if flows := filter_flows(call, "update"):
+        return filtered_plan(
+            call, flows, lambda flow: plan_update_many(flow.call, flow.change(payload))
+        )
     # Parsed before the transaction, so that hidden names are refused without one.
     parsed = parse_payload(call, [payload["data"]], Expects.PRESENT)
     return WritePlan(partial(_update_named, call, parsed, payload))
@@ -120,6 +135,8 @@ def _update_named(
 
 def plan_singleton(call: WriteCall, item: object) -> WritePlan[WrittenItems]:
     """Change the one item of a singleton, or create it."""
+    if flows := filter_flows(call, "update"):
+        return filtered_plan(call, flows, lambda flow: plan_singleton(flow.call, flow.item(item)))
     return WritePlan(partial(_write_singleton, call, parse_payload(call, [item], Expects.EITHER)))
 
 
@@ -127,6 +144,13 @@ def _write_singleton(
     call: WriteCall, parsed: ParsedPayload, transaction: Transaction
 ) -> WrittenItems:
     executor = call.executor(transaction)
+    return _write_and_read(call, executor, complete_singleton(call, parsed, transaction))
+
+
+def complete_singleton(
+    call: WriteCall, parsed: ParsedPayload, transaction: Transaction
+) -> CompletePayload:
+    """Return the payload of a singleton, once it is known whether there is an item."""
     # An advisory lock, as there may be no row to lock: two calls would both create the one row.
     transaction.run(locks.lock_singleton(call.collection))
     stored = transaction.run(locks.singleton_key(call.collection))
@@ -135,7 +159,7 @@ def _write_singleton(
         key = str(stored[0][0])
         keys = dict.fromkeys(range(len(parsed.items.rows)), key)
         _check_singleton_key(call, parsed, key)
-    return _write_and_read(call, executor, call.complete(*parsed, StoredRows(keys)))
+    return call.complete(*parsed, StoredRows(keys))
 
 
 def _check_singleton_key(call: WriteCall, parsed: ParsedPayload, key: str) -> None:
@@ -205,26 +229,38 @@ def _write_payload(
 
 def plan_delete(call: WriteCall, key: str) -> WritePlan[object]:
     """Delete the item of a key."""
+    if flows := filter_flows(call, "delete"):
+        return filtered_plan(call, flows, partial(_plan_checked_delete, key=key))
     return WritePlan(partial(_delete_item, call, key), single_statement.plan_delete(call, key))
+
+
+def _plan_checked_delete(flow: FlowFilter, *, key: str) -> WritePlan[object]:
+    flow.check_deletion([key])
+    return plan_delete(flow.call, key)
 
 
 def plan_delete_many(call: WriteCall, selection: Mapping[str, object]) -> WritePlan[object]:
     """Delete the items that `keys` or `query` name."""
+    if flows := filter_flows(call, "delete"):
+        return filtered_plan(
+            call, flows, lambda flow: plan_delete_many(flow.call, flow.deletion(selection))
+        )
     return WritePlan(partial(_delete_named, call, selection))
 
 
 def _delete_item(call: WriteCall, key: str, transaction: Transaction) -> None:
-    _delete(call, call.executor(transaction), [key])
+    delete_items(call, call.executor(transaction), [key])
 
 
 def _delete_named(
     call: WriteCall, selection: Mapping[str, object], transaction: Transaction
 ) -> None:
     executor = call.executor(transaction)
-    _delete(call, executor, named_keys(executor, call.collection, selection))
+    delete_items(call, executor, named_keys(executor, call.collection, selection))
 
 
-def _delete(call: WriteCall, executor: Executor, keys: Sequence[str]) -> None:
+def delete_items(call: WriteCall, executor: Executor, keys: Sequence[str]) -> None:
+    """Delete the items of keys, as far as the caller may; one unknown key refuses them all."""
     fetch = executor.transaction.execute
     call.authorizer.authorize_delete(call.collection, keys, fetch)
     run_plan(executor, MutationPlan(mutations=(Delete(call.collection, keys),)))

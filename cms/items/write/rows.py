@@ -13,10 +13,11 @@ from cms.database.connections import Row
 from cms.database.statements import statement
 from cms.errors import invalid_payload, not_found
 from cms.fragment import Fragment
+from cms.items.write.event_runs import cause_literal, flows_after
 from cms.items.write.executor import Executor
 from cms.items.write.parsed import RowValues
 from cms.query.sql import locks, write
-from cms.query.sql.arguments import ArgumentSlots
+from cms.query.sql.arguments import ArgumentSlots, FlowsByVerb
 from cms.query.sql.arrays import array
 from cms.schema.model import Collection
 
@@ -205,6 +206,8 @@ def column_values(columns: ColumnNames, rows: Sequence[RowValues], *, single: bo
 
 
 _PRINTERS = {"insert": write.insert, "update": write.update}
+_VERBS = {"insert": "create", "update": "update", "delete": "delete"}
+"""The events of actions; the others are none."""
 _PRINTERS_BY_KEY = {"touch": write.touch, "delete": write.delete, "lock": locks.lock_by_key}
 
 
@@ -234,15 +237,21 @@ def _run_values(
     """Run the statement of an action; it is printed once for all writes of its shape."""
     # The history's name of the action is a constant of the statement, and so a part of its key.
     history_action = executor.history_action
+    flows: FlowsByVerb = ()
+    if action in _VERBS:
+        verb = _VERBS[action]
+        flows = flows_after(executor.context, executor.client, collection, verb=verb)
+    if flows:
+        values = (cause_literal(executor.context, executor.client), *values)
 
     def make_fragment() -> Fragment:
-        arguments = ArgumentSlots(single=single, history_action=history_action)
+        arguments = ArgumentSlots(single=single, history_action=history_action, flows=flows)
         if action in _PRINTERS_BY_KEY:
             return _PRINTERS_BY_KEY[action](collection, arguments)
         fields = [collection.fields[name] for name in columns]
         return _PRINTERS[action](collection, fields, arguments)
 
-    cache_key = (action, history_action, collection.name, columns, single)
+    cache_key = (action, history_action, collection.name, columns, single, flows)
     return executor.run_cached(cache_key, make_fragment, values)
 
 

@@ -8,7 +8,7 @@ transaction: then the functions here return None, and nothing has been written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from cms.errors import Refused, forbidden, not_found
 from cms.fragment import Fragment
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.conflicts import locating_conflicts
+from cms.items.write.event_runs import cause_literal, flows_after
 from cms.items.write.executor import number_parameters
 from cms.items.write.inquiry import AskedSet, PayloadInquiry
 from cms.items.write.mutations import AuthorizedSet, Delete, Insert, Update
@@ -33,7 +34,7 @@ from cms.query.plan.plan import plan
 from cms.query.plan.resolved import EVERY_ROW, Predicate, ReadPlan
 from cms.query.plan.sizes import written_size
 from cms.query.sql import write
-from cms.query.sql.arguments import ArgumentSlots
+from cms.query.sql.arguments import ArgumentSlots, FlowsByVerb
 from cms.query.sql.expressions import predicate
 from cms.query.sql.select import top_outputs
 from cms.query.sql.statement import Statement
@@ -43,6 +44,9 @@ from cms.store.fetching import fetch_current
 
 _NEEDS_TRANSACTION = Statement("", (), (), ())
 """Stands in the cache for the statement of a shape whose writes take a transaction."""
+
+_VERBS: Mapping[type, str] = {Insert: "create", Update: "update", Delete: "delete"}
+"""The events that mutations are."""
 
 RunAlone = Callable[[], WrittenItems]
 """Does all of a call, and returns its items as the caller may read them, None if it may not."""
@@ -56,6 +60,7 @@ class WriteShape(NamedTuple):
     columns: ColumnNames
     row_rules: RowRules
     single: bool = True
+    flows: FlowsByVerb = ()
 
 
 def plan_insert(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
@@ -120,6 +125,11 @@ def _plan(
     values: Sequence[object],
     authorized: AuthorizedSet | None = None,
 ) -> RunAlone | None:
+    verb = _VERBS[shape.mutation]
+    flows = flows_after(call.context, call.client, shape.collection, verb=verb)
+    if flows:
+        shape = shape._replace(flows=flows)
+        values = (cause_literal(call.context, call.client), *values)
     statement = _statement(call, shape)
     row_count = len(authorized.rows) if authorized else 1
     # A write whose answer turns out too large must be undone, which takes a transaction.
@@ -179,6 +189,7 @@ def _statement(call: WriteCall, shape: WriteShape) -> Statement:
         shape.columns,
         shape.single,
         shape.row_rules,
+        shape.flows,
         call.parsed.query,
         len(call.parsed.literals),
         call.context.actor.policy,
@@ -200,7 +211,7 @@ def _print_statement(call: WriteCall, shape: WriteShape) -> Statement:
         return _NEEDS_TRANSACTION  # its hooks read within a transaction
     if collection.has_side_effects and (shape.row_rules.before or not is_delete):
         return _NEEDS_TRANSACTION  # triggers or ON UPDATE may change what the statement answers
-    arguments = ArgumentSlots(len(call.parsed.literals), shape.single)
+    arguments = ArgumentSlots(len(call.parsed.literals), shape.single, flows=shape.flows)
     version = call.context.snapshot.version
     single_statement = SingleStatement(version, before=_before(shape))
     if not is_delete:

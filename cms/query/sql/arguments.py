@@ -10,6 +10,9 @@ from cms.query.language.ast import Slot
 from cms.query.plan.bindings import Placeholder, unchanged
 from cms.schema.model import Field
 
+FlowsByVerb = tuple[tuple[str, tuple[str, ...]], ...]
+"""Ids of flows that run after a write, by the verb of their event: create, update and so on."""
+
 AUTHOR_SLOTS = 4
 
 
@@ -18,12 +21,18 @@ class ArgumentSlots:
     """The slots of a write's literals: four for the author, then an array for each column.
 
     With `single` there is a plain value for each column instead, which PostgreSQL executes fastest.
-    `history_action` is the action in the history, where it differs from the write's own.
+    `history_action` is the action in the history, where it differs from the write's own. `flows`
+    are those that run after the write: what causes their runs is then a literal after the author.
     """
 
     first_slot: int = 0
     single: bool = False
     history_action: str | None = None
+    flows: FlowsByVerb = ()
+
+    def cause(self) -> Fragment:
+        """Print who and what has caused the runs of flows, as JSON."""
+        return param(_slot(self.first_slot + AUTHOR_SLOTS), "json")
 
     def author(self) -> Fragment:
         """Print user, address, user agent and origin."""
@@ -34,7 +43,7 @@ class ArgumentSlots:
 
     def column(self, index: int, element: str) -> Fragment:
         return param(
-            _slot(self.first_slot + AUTHOR_SLOTS + index),
+            _slot(self._first_column + index),
             element if self.single else f"{element}[]",
         )
 
@@ -45,7 +54,11 @@ class ArgumentSlots:
 
     def row_count(self) -> Fragment:
         """Print the number of rows that come without values."""
-        return param(_slot(self.first_slot + AUTHOR_SLOTS), "integer")
+        return param(_slot(self._first_column), "integer")
+
+    @property
+    def _first_column(self) -> int:
+        return self.first_slot + AUTHOR_SLOTS + (1 if self.flows else 0)
 
 
 def array_type(field: Field) -> str:

@@ -4,7 +4,7 @@ Every statement has the form
 
     WITH [v AS (the counters),] [old AS (the rows as they were, locked in the order of their keys),]
     rows AS (INSERT, UPDATE or DELETE … RETURNING key, history, answer),
-    activities AS (INSERT …), revisions AS (INSERT …)
+    activities AS (INSERT …), revisions AS (INSERT …) [, runs AS (INSERT …)]
     SELECT … FROM rows
 
 Values are sent as one array for each column, so that two rows and ten thousand are the same short
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, param, text
 from cms.query.sql.arguments import ArgumentSlots, array_type, key_cast
+from cms.query.sql.write_events import event_columns, event_steps
 from cms.query.sql.write_history import (
     ACTIVITY,
     HistoryEntry,
@@ -80,7 +81,7 @@ def insert(
         commas(cells),
         _source(columns, arguments),
         concat(" WHERE ", join(" AND ", conditions)) if conditions else EMPTY,
-        _returning(collection, single_statement),
+        _returning(collection, single_statement, event_columns(collection, arguments, None)),
     )
     return _statement(
         collection,
@@ -131,7 +132,7 @@ def update(
         name(collection.name),
         commas(assignments),
         name(key.name),
-        _returning(collection, single_statement),
+        _returning(collection, single_statement, event_columns(collection, arguments, others)),
         delta,
         _allowed(single_statement),
         _and(_advance_sequences(collection, enumerate(others, start=1), arguments)),
@@ -175,7 +176,7 @@ def delete(
         "DELETE FROM {0} AS t0 USING old WHERE t0.{1} = old.k{3} RETURNING {2}",
         name(collection.name),
         name(key.name),
-        _returning(collection, single_statement),
+        _returning(collection, single_statement, event_columns(collection, arguments, [])),
         _allowed(single_statement),
     )
     history = HistoryEntry("delete", "NULL::json")
@@ -217,6 +218,7 @@ def _statement(
         *history_steps(
             collection, history, history_action=arguments.history_action, author=arguments.author()
         ),
+        *event_steps(collection, arguments),
     ]
     # The counters come first: `old` and `rows` take them as a condition.
     if single_statement:
@@ -250,9 +252,13 @@ def _single_answer(single_statement: SingleStatement) -> Fragment:
     return fill(shape, columns, shown, seen)
 
 
-def _returning(collection: Collection, single_statement: SingleStatement | None) -> Fragment:
-    """Print the columns that a written row (t0) returns, for the history and the answer."""
-    columns = history_columns(collection)
+def _returning(
+    collection: Collection,
+    single_statement: SingleStatement | None,
+    event_columns: Sequence[Fragment],
+) -> Fragment:
+    """Print the columns that a written row (t0) returns: for history, events and the answer."""
+    columns = [*history_columns(collection), *event_columns]
     if single_statement:
         columns.append(text("TRUE AS found"))
         columns += [

@@ -83,11 +83,12 @@ def history_columns(collection: Collection) -> list[Fragment]:
 def whole_row(collection: Collection, *, masks: bool = False) -> Fragment:
     """Print the whole row (t0) as reads show it, without secrets; with `masks` they are masked."""
     fields = [field for field in collection.columns if masks or not field.is_secret]
-    shown = commas(fill("{0} AS {1}", _shown(field), name(field.name)) for field in fields)
-    return fill("(SELECT row_to_json(d.*) FROM (SELECT {0}) AS d)", shown)
+    columns = commas(fill("{0} AS {1}", shown(field), name(field.name)) for field in fields)
+    return fill("(SELECT row_to_json(d.*) FROM (SELECT {0}) AS d)", columns)
 
 
-def _shown(field: Field) -> Fragment:
+def shown(field: Field) -> Fragment:
+    """Print the value of a column of a row (t0) as reads show it."""
     return fill(field.json_sql, fill(field.type.value_sql, text(f"t0.{quoted(field.name)}")))
 
 
@@ -119,7 +120,7 @@ def delta_of(fields: list[Field]) -> Fragment:
     for index, field in enumerate(fields):
         before = _compared(field, f"old.w{index}")
         after = _compared(field, f"t0.{quoted(field.name)}")
-        entries.append(fill(shape, param(field.name, "text"), _shown(field), before, after))
+        entries.append(fill(shape, param(field.name, "text"), shown(field), before, after))
     rows = (
         "(SELECT json_object_agg(d.name, d.value) FROM (VALUES {0}) AS d (name, value, "
         "changed) WHERE d.changed)"

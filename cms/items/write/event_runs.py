@@ -1,0 +1,69 @@
+"""Runs of flows that wait for what a write does to items: they are queued with the write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cms import jsontext
+from cms.database.statements import statement
+from cms.items.write.executor import Executor
+from cms.query.sql.arguments import FlowsByVerb
+from cms.schema.model import Collection
+from cms.schema.system import FILES, event_name
+from cms.store.context import RequestContext
+from cms.store.identity import ClientInfo
+
+Accountability = Mapping[str, str | None]
+"""User, role and address of whoever causes a run."""
+
+
+def flows_after(
+    context: RequestContext, client: ClientInfo, collection: Collection, *, verb: str
+) -> FlowsByVerb:
+    """Return the flows that a write of items causes to run after it."""
+    events = context.snapshot.events.of(collection.name)
+    # Nearly all collections have none.
+    if not events or client.depth is None:
+        return ()
+    # An upload is what creates a file.
+    is_upload = collection.name == FILES and verb == "create"
+    flows = [(each, events.actions(each)) for each in ((verb, "upload") if is_upload else (verb,))]
+    return tuple((each, ids) for each, ids in flows if ids)
+
+
+def cause_literal(context: RequestContext, client: ClientInfo) -> str:
+    """Return the literal `ArgumentSlots.cause`: who and what causes runs of flows, as JSON."""
+    cause = {"depth": client.depth, "accountability": accountability_of(context, client)}
+    return jsontext.dumps(cause).decode()
+
+
+def queue_event_runs(
+    executor: Executor, collection: Collection, *, verb: str, data: Mapping[str, object]
+) -> None:
+    """Queue the runs that a write of several statements causes; `data` say more of the event."""
+    context = executor.context
+    client = executor.client
+    flows_by_verb = flows_after(context, client, collection, verb=verb)
+    if not flows_by_verb:
+        return
+    accountability = jsontext.dumps(accountability_of(context, client)).decode()
+    for event_verb, flows in flows_by_verb:
+        event = {"event": event_name(collection.name, event_verb), "collection": collection.name}
+        trigger = jsontext.dumps({**event, **data}).decode()
+        for flow in flows:
+            arguments = (flow, [trigger], "event", accountability, client.depth)
+            executor.transaction.execute(statement("queue_runs"), arguments)
+
+
+def accountability_of(context: RequestContext, client: ClientInfo) -> Accountability | None:
+    """Return who causes a run of a flow; None is the service itself."""
+    actor = context.actor
+    # Nobody but the service itself has all rights without a user or a role.
+    if actor.policy.is_admin and actor.user is None and actor.role is None:
+        return None
+    return {"user": actor.user, "role": actor.role, "ip": client.ip}
+
+
+def json_keys(collection: Collection, keys: Sequence[str]) -> list[object]:
+    """Return keys as reads show them: numbers as numbers."""
+    return [collection.key.type.read_default(key) for key in keys]

@@ -1,0 +1,74 @@
+"""The printers of runs of flows, for statements whose written rows are called `rows`.
+
+A trigger of `system_flow_runs` queues the runs, so that a write with its runs stays one statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from cms.fragment import Fragment, commas, fill, param, text
+from cms.query.sql.arguments import ArgumentSlots
+from cms.query.sql.write_history import Step, shown, whole_row
+from cms.schema.model import Collection, Field
+from cms.schema.system import event_name
+
+_INSERT_RUNS = (
+    "INSERT INTO system_flow_runs (flow, trigger, depth, input, accountability) "
+    "SELECT flow.id, 'event', ({0} ->> 'depth')::integer, json_build_object('event', {1}, "
+    "'collection', {2}, 'payload', event.payload, {3}, event.keys), {0} -> 'accountability' "
+    "FROM ({4}) AS event CROSS JOIN unnest({5}) WITH ORDINALITY AS flow (id, number) "
+    "ORDER BY flow.number"
+)
+# Each new item is an event of its own.
+_NEW_ROWS = "SELECT rows.key_value AS keys, rows.data AS payload FROM rows"
+_EVENTS = {
+    "create": _NEW_ROWS,
+    "upload": _NEW_ROWS,
+    # Items that get the same values are one event.
+    "update": (
+        "SELECT json_agg(rows.key_value) AS keys, (array_agg(rows.payload))[1] AS payload "
+        "FROM rows GROUP BY rows.payload::text"
+    ),
+    "delete": (
+        "SELECT json_agg(rows.key_value) AS keys, json_agg(rows.key_value) AS payload "
+        "FROM rows HAVING count(*) > 0"
+    ),
+}
+
+
+def event_columns(
+    collection: Collection, arguments: ArgumentSlots, columns: Sequence[Field] | None
+) -> list[Fragment]:
+    """Print the columns of a row (t0) for its event: its key, and its values.
+
+    `columns` are those that an update writes; None stands for all of them. Secrets are left out.
+    """
+    if not arguments.flows:
+        return []
+    key = fill("to_json({0}) AS key_value", shown(collection.key))
+    if columns is None:
+        # The history has the whole row already, as `data`.
+        has_data = collection.accountability == "all"
+        return [key] if has_data else [key, fill("{0} AS data", whole_row(collection))]
+    entries = commas(
+        fill("{0}, {1}", param(field.name, "text"), shown(field))
+        for field in columns
+        if not field.is_secret
+    )
+    return [key, fill("json_build_object({0}) AS payload", entries)]
+
+
+def event_steps(collection: Collection, arguments: ArgumentSlots) -> Iterable[Step]:
+    """Yield the steps of a statement that queue a run of each flow for its event."""
+    for verb, flows in arguments.flows:
+        query = fill(
+            _INSERT_RUNS,
+            arguments.cause(),
+            param(event_name(collection.name, verb), "text"),
+            param(collection.name, "text"),
+            text("'keys'" if verb in ("update", "delete") else "'key'"),
+            text(_EVENTS[verb]),
+            param(list(flows), "uuid[]"),
+        )
+        yield Step(f"runs_after_{verb}", query)
