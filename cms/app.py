@@ -18,6 +18,9 @@ from cms.database.error_mapping import Stale
 from cms.errors import Refused
 from cms.files.assets import Assets
 from cms.files.library import Library
+from cms.flows.calls import FlowCalls
+from cms.flows.filters import FlowPayloadFilter
+from cms.flows.run import Services
 from cms.http import (
     accounts,
     assets,
@@ -25,6 +28,7 @@ from cms.http import (
     errors,
     factors,
     files,
+    flows,
     history,
     imports,
     items,
@@ -122,7 +126,7 @@ def create_app(config: Config) -> App:
     _add_structure(app)
     _add_items(app, config)
     _add_files(app, library)
-    _add_flows(app)
+    _add_flows(app, config)
     app.add_route(
         "/utils/import/{collection}",
         imports.ImportResource(store, config.max_payload_size, config.files_max_upload_size),
@@ -235,14 +239,21 @@ def _add_files(app: App, library: Library) -> None:
     app.add_route("/folders/{key}", files.FolderResource(library))
 
 
-def _add_flows(app: App) -> None:
+def _add_flows(app: App, config: Config) -> None:
     store = app.store
+    services = Services(store, config)
+    store.payload_filter = FlowPayloadFilter(services)
+    calls = FlowCalls(services)
     app.add_route("/flows", items.ItemsResource(store, collection=FLOWS))
     app.add_route("/flows/{key}", items.ItemResource(store, collection=FLOWS))
+    app.add_route("/flows/trigger/{key}", flows.TriggerResource(calls))
     app.add_route("/flows/runs", history.SystemItemsResource(store, FLOW_RUNS))
     app.add_route("/flows/runs/{key}", history.SystemItemResource(store, FLOW_RUNS))
+    app.add_route("/flows/runs/{key}/retry", flows.RetryResource(store))
+    app.add_route("/flows/{key}/runs", flows.FlowRowsResource(store, FLOW_RUNS))
     app.add_route("/flows/deliveries", history.SystemItemsResource(store, FLOW_DELIVERIES))
     app.add_route("/flows/deliveries/{key}", history.SystemItemResource(store, FLOW_DELIVERIES))
+    app.add_route("/flows/{key}/deliveries", flows.FlowRowsResource(store, FLOW_DELIVERIES))
     app.add_route("/operations", items.ItemsResource(store, collection=OPERATIONS))
     app.add_route("/operations/{key}", items.ItemResource(store, collection=OPERATIONS))
 

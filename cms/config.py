@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from cms import dotenv
 from cms.locations import Location, missing_options, options_of, with_absolute_root
@@ -35,7 +37,7 @@ class Config:
 
     Sizes are bytes, lifetimes and time limits are timedeltas, paths are absolute. Fields that are
     left out of the representation may hold passwords, so that no log shows them. `locations` are
-    those that `storage_locations` names.
+    those that `storage_locations` names, `flows_env` the values of `flows_env_allow_list`.
     """
 
     host: str
@@ -76,10 +78,16 @@ class Config:
     import_ip_allow_list: tuple[Network, ...]
     import_ip_deny_list: tuple[Network, ...]
     import_timeout: timedelta
+    cache_ttl: timedelta
+    flows_time_zone: ZoneInfo
+    flows_run_retention: timedelta
     assets_cache_ttl: timedelta
     assets_transform_image_max_dimension: int
     assets_transform_timeout: timedelta
     assets_transform_max_concurrent: int
+    flows_env_allow_list: tuple[str, ...]
+    flows_max_outage: timedelta
+    flows_run_script_timeout: timedelta
     assets_sendfile: str | None
     query_limit_default: int
     query_limit_max: int | None
@@ -107,6 +115,7 @@ class Config:
     email_smtp_secure: bool
     email_smtp_ignore_tls: bool
     locations: tuple[Location, ...]
+    flows_env: Mapping[str, str] = field(repr=False)
 
 
 def load(environ: Mapping[str, str], *, folder: Path) -> Config:
@@ -136,7 +145,8 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     absolute_locations = tuple(
         with_absolute_root(location, uploads=uploads, folder=folder) for location in locations
     )
-    config = Config(**values, locations=absolute_locations)
+    flows_env = _allowed_variables(values["flows_env_allow_list"], sources)
+    config = Config(**values, locations=absolute_locations, flows_env=flows_env)
     # Checked on the defaults as well: what is secure follows from PUBLIC_URL.
     if config.session_cookie_same_site == "none" and not config.session_cookie_secure:
         raise ConfigError(
@@ -144,6 +154,16 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
             "browsers refuse it otherwise."
         )
     return config
+
+
+def _allowed_variables(names: Sequence[str], sources: Sources) -> Mapping[str, str]:
+    """Return the variables that flows may read and that are set; the first source wins."""
+    variables = {}
+    for name in names:
+        source = next((source for source in sources if name in source), {})
+        if name in source:
+            variables[name] = source[name]
+    return MappingProxyType(variables)
 
 
 def effective(config: Config) -> Iterator[tuple[str, str]]:

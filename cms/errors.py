@@ -45,11 +45,19 @@ STATUS: Mapping[str, int] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: a code of `STATUS`, a sentence, and extensions with the details."""
+    """One thing that is wrong: a code of `STATUS`, a sentence, and extensions with the details.
+
+    `own_status` is the status of a code that a flow has made up.
+    """
 
     code: str
     message: str
     extensions: Mapping[str, object] = field(default_factory=dict)
+    own_status: int | None = None
+
+    @property
+    def status(self) -> int:
+        return self.own_status or STATUS[self.code]
 
 
 PayloadPath = tuple[str | int, ...]
@@ -82,7 +90,7 @@ class Refused(Exception):
     @property
     def status(self) -> int:
         """The status of the answer: that of the first problem."""
-        return STATUS[self.problems[0].code]
+        return self.problems[0].status
 
     def map_problems(self, change: Callable[[Problem], Problem]) -> Refused:
         """Return the refusal with each problem changed, also those that the inquiry will find."""

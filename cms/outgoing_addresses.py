@@ -23,6 +23,10 @@ class AddressDenied(Exception):
     """An address that must not be requested; the text says why, for whoever named it."""
 
 
+class HostDenied(AddressDenied):
+    """A host that is not known now, or that may not be asked: which of them, nobody learns."""
+
+
 @dataclass(frozen=True, slots=True)
 class AddressFilter:
     """Which addresses may be requested: public and allowed ones, but never denied ones."""
@@ -77,14 +81,14 @@ def port_of(target: SplitResult) -> int:
 def checked_addresses(
     target: SplitResult, address_filter: AddressFilter, resolve: HostResolver
 ) -> Sequence[Address]:
-    """Return all addresses of a host; raises `AddressDenied` if one of them may not be requested.
+    """Return all addresses of a host; raises `HostDenied` if one of them may not be requested.
 
     An unknown name is refused like one of the internal network: nobody learns which names there
     are.
     """
     addresses = resolve(str(target.hostname), port_of(target))
     if not addresses or not all(map(address_filter.allows, addresses)):
-        raise AddressDenied("the host is not known, or not one that may be asked")
+        raise HostDenied("the host is not known, or not one that may be asked")
     return addresses
 
 

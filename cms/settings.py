@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cms.text_shapes import MASK
 
@@ -93,6 +94,11 @@ def _with_unit(text: str, units: Mapping[str, int], *, default_unit: str) -> int
     return int(float(match[1]) * factor)
 
 
+def parse_milliseconds(text: str, *, default_unit: str) -> int:
+    """Return the milliseconds of a time such as 15m; raises ValueError."""
+    return _with_unit(text, DURATION_UNITS, default_unit=default_unit)
+
+
 def _in_largest_unit(amount: int, units: Mapping[str, int]) -> str:
     # Whole units only, so that the text means exactly this amount when it is read again.
     name, factor = max(
@@ -103,7 +109,7 @@ def _in_largest_unit(amount: int, units: Mapping[str, int]) -> str:
 
 def _duration(maximum: timedelta) -> SettingType:
     def parse(text: str) -> timedelta:
-        value = timedelta(milliseconds=_with_unit(text, DURATION_UNITS, default_unit="ms"))
+        value = timedelta(milliseconds=parse_milliseconds(text, default_unit="ms"))
         if not timedelta(0) < value <= maximum:
             raise ValueError
         return value
@@ -192,6 +198,15 @@ def _hops(text: str) -> int:
 
 TEXT = SettingType("a text", str)
 LONG_TEXT = SettingType("a text of 32 characters or more", _matched("(?s).{32,}"))
+
+
+def _time_zone(text: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, OSError):
+        raise ValueError from None
+
+
 HOST = SettingType("a host name or an IP address", _host)
 ADDRESS = SettingType(
     "an address such as https://cms.example.com or https://example.com/cms", _web_address
@@ -212,6 +227,7 @@ BOOLEAN = SettingType("true or false", _boolean, lambda value: "true" if value e
 SIZE = _size(2**31)
 FILE_SIZE = _size(5000 * 2**30)  # the largest object of S3
 LIFETIME = _duration(timedelta(days=3650))
+TIME_ZONE = SettingType("the name of a time zone such as Europe/Berlin", _time_zone, str)
 IMPORT_TIME = _duration(timedelta(days=1))
 RETENTION = SettingType("a span such as 90d, 8w, 12mo or 2y", _retention)
 ADDRESSES = SettingType(
@@ -256,6 +272,12 @@ ENDPOINT = SettingType("an address such as https://s3.example.com", _web_address
 
 SEND_TIME = _duration(timedelta(days=1))
 TRANSFORM_TIME = _duration(timedelta(days=1))
+SCRIPT_TIME = _duration(timedelta(days=1))
+VARIABLES = SettingType(
+    "names of variables with commas between them",
+    _comma_separated(_matched(r"[A-Za-z_][A-Za-z0-9_]*")),
+    ",".join,
+)
 SENDFILE = SettingType(
     "x-sendfile, or the path of nginx's internal location such as /protected",
     _matched(r"x-sendfile|(?:/[A-Za-z0-9._~-]+)+"),
@@ -426,6 +448,16 @@ SETTINGS: tuple[Setting, ...] = (
         unset="nothing",
     ),
     Setting("IMPORT_TIMEOUT", IMPORT_TIME, "how long an import by URL may take", "5m"),
+    Setting(
+        "CACHE_TTL",
+        LIFETIME,
+        "how long the answer of a flow with `cacheEnabled` is served again",
+        "5m",
+    ),
+    Setting("FLOWS_TIME_ZONE", TIME_ZONE, "the time zone of the schedules of flows", "UTC"),
+    Setting(
+        "FLOWS_RUN_RETENTION", LIFETIME, "how long runs of flows are kept after their end", "30d"
+    ),
     Setting("ASSETS_CACHE_TTL", LIFETIME, "how long clients may keep an asset", "30d"),
     Setting(
         "ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION",
@@ -442,6 +474,19 @@ SETTINGS: tuple[Setting, ...] = (
         "transforms at a time on one machine",
         unset="the number of cores",
     ),
+    Setting(
+        "FLOWS_ENV_ALLOW_LIST",
+        VARIABLES,
+        "the variables of the environment that flows may read",
+        unset="none",
+    ),
+    Setting(
+        "FLOWS_MAX_OUTAGE",
+        LIFETIME,
+        "how long signed requests of a flow may fail before it is switched off",
+        "5d",
+    ),
+    Setting("FLOWS_RUN_SCRIPT_TIMEOUT", SCRIPT_TIME, "how long a script of a flow may run", "10s"),
     Setting(
         "ASSETS_SENDFILE",
         SENDFILE,

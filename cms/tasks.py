@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 from cms.config import Config
 from cms.database.connections import Database
 from cms.database.maintenance import run_maintenance
+from cms.flows.filters import FlowPayloadFilter
+from cms.flows.run import Services
+from cms.flows.runs import MAX_ATTEMPTS, RunWorker, delete_old_runs
+from cms.flows.schedules import run_due_schedules
 from cms.jobs.housekeeping import delete_finished
+from cms.jobs.job_worker import Ticker
 from cms.jobs.task import Job, Task
 from cms.mail.send import send
+from cms.store.store import Store
 
 
 def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
@@ -18,6 +25,10 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
     def mail(job: Job) -> None:
         send(job, config, database)
 
+    services = Services(Store(config, database), config)
+    services.store.payload_filter = FlowPayloadFilter(services)
+    run_worker = RunWorker(services)
+
     def maintain(_job: Job) -> None:
         run_maintenance(
             config.database_url or "",
@@ -25,9 +36,22 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
             access_life=config.access_token_ttl,
         )
         delete_finished(database)
+        delete_old_runs(database, config.flows_run_retention)
 
     return (
         # The pauses add up to eight hours: a mail server may be down for a night.
         Task("mail", mail, attempts=15),
+        Task(
+            "flow",
+            run_worker.run,
+            attempts=MAX_ATTEMPTS,
+            wait=timedelta(seconds=10),
+            max_wait=timedelta(hours=1),
+        ),
         Task("maintain", maintain, attempts=5, wait=timedelta(minutes=5), cron="17 3 * * *"),
     )
+
+
+def tickers_of(config: Config, database: Database) -> tuple[Ticker, ...]:
+    """Return what a worker calls beside its jobs."""
+    return (partial(run_due_schedules, database, config.flows_time_zone),)

@@ -6,6 +6,7 @@ Each command imports its code when it runs, so that --help and completion stay q
 from __future__ import annotations
 
 from typing import Any, BinaryIO
+from uuid import UUID
 
 import click
 
@@ -167,6 +168,32 @@ def make_token(email: str) -> None:
     from cms.cli.user import token
 
     token(current_config(), email=email)
+
+
+@cms.group()
+def flows() -> None:
+    """List flows, and run them."""
+
+
+@flows.command("list")
+def list_flows() -> None:
+    """Print id, status, trigger and name of every flow."""
+    from cms.cli.flows import list_flows
+
+    list_flows(current_config())
+
+
+@flows.command("run")
+@click.argument("key", metavar="ID", type=click.UUID)
+@click.option("--data", default="{}", help="What templates see as $trigger, as JSON.")
+def run_flow(key: UUID, data: str) -> None:
+    """Run a flow with all rights, and print its steps with their results, secrets included.
+
+    Its trigger and its status do not matter. The exit code is 1 when it is rejected.
+    """
+    from cms.cli.flows import run_flow
+
+    raise SystemExit(0 if run_flow(current_config(), key=str(key), data=data) else 1)
 
 
 URL = click.option("--url", help="The address of the service; PUBLIC_URL when left out.")

@@ -10,7 +10,7 @@ from cms.config import Config
 from cms.database.connections import Database
 from cms.http.logs import start_logging
 from cms.jobs.job_worker import run_until_stopped
-from cms.tasks import tasks_of
+from cms.tasks import tasks_of, tickers_of
 
 
 def run_worker(config: Config, *, line: int | None = None) -> None:
@@ -20,16 +20,21 @@ def run_worker(config: Config, *, line: int | None = None) -> None:
     """
     require_database(config)
     with watched_database(config) as dsn:
-        # Each job runs in a thread and may need a connection; one more returns stalled jobs.
+        # Each job runs in a thread and may need a connection; others return stalled jobs and
+        # find what is due.
         worker_config = replace(
-            config, database_url=dsn, database_pool_size=config.worker_concurrency + 1
+            config, database_url=dsn, database_pool_size=config.worker_concurrency + 2
         )
         start_logging(worker_config)
         database = Database(worker_config)
         if line is None:
             say("The worker waits for jobs (Ctrl-C stops it).")
         has_finished = run_until_stopped(
-            worker_config, database, tasks_of(worker_config, database), line=line
+            worker_config,
+            database,
+            tasks_of(worker_config, database),
+            tickers=tickers_of(worker_config, database),
+            line=line,
         )
         if has_finished:
             database.close()

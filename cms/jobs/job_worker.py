@@ -39,16 +39,26 @@ FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
 
 
+Ticker = Callable[[], float]
+"""Does what is due, and returns how many seconds to wait until it is called again."""
+
+
 def run_until_stopped(
-    config: Config, database: Database, tasks: Iterable[Task], *, line: int | None = None
+    config: Config,
+    database: Database,
+    tasks: Iterable[Task],
+    *,
+    tickers: Iterable[Ticker] = (),
+    line: int | None = None,
 ) -> bool:
     """Run jobs until SIGTERM or SIGINT, or until `line`, a pipe, is closed.
 
-    Returns whether all jobs that had begun have ended. If not, they are back in the queue while
-    their threads still run: the caller must end the process with `os._exit`.
+    Tickers are called meanwhile, each as often as it says. Returns whether all jobs that had begun
+    have ended. If not, they are back in the queue while their threads still run: the caller must
+    end the process with `os._exit`.
     """
     loop = asyncio.new_event_loop()
-    worker = Worker(config, database, tasks)
+    worker = Worker(config, database, tasks, tickers)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, worker.stop)
     # With another handler `nohup` has started the process, which then outlives its terminal.
@@ -70,9 +80,16 @@ def drain(config: Config, database: Database, tasks: Iterable[Task]) -> None:
 class Worker:
     """Runs the jobs of one process with procrastinate's worker, remade after a lost connection."""
 
-    def __init__(self, config: Config, database: Database, tasks: Iterable[Task]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        database: Database,
+        tasks: Iterable[Task],
+        tickers: Iterable[Ticker] = (),
+    ) -> None:
         self._config = config
         self._tasks = tuple(tasks)
+        self._tickers = tuple(tickers)
         self._max_jobs = config.worker_concurrency
         # A pooler that allows no prepared statements does not pass on notifications either.
         self._is_listening = config.database_prepare
@@ -94,13 +111,16 @@ class Worker:
 
     async def run(self) -> bool:
         """Run jobs until `stop`; return whether all jobs that had begun have ended."""
-        # Two more threads than jobs, so that the maintenance of the queue never waits for a job.
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._max_jobs + 2))
-        maintenance = asyncio.create_task(self._requeue_stalled())
+        # More threads than jobs, so that the maintenance of the queue never waits for a job.
+        threads = self._max_jobs + 2 + len(self._tickers)
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads))
+        maintenance = [asyncio.create_task(self._requeue_stalled())]
+        maintenance += [asyncio.create_task(_call_again(ticker)) for ticker in self._tickers]
         jobs = asyncio.create_task(self._run_jobs())
         stop_at_once = asyncio.create_task(self._stop_at_once.wait())
         await asyncio.wait({jobs, stop_at_once}, return_when=asyncio.FIRST_COMPLETED)
-        await _cancel(maintenance)
+        for task in maintenance:
+            await _cancel(task)
         # A thread cannot be ended from outside: what still runs then is given to others.
         if not jobs.done():
             await self._requeue_running()
@@ -175,6 +195,20 @@ class Worker:
             await asyncio.to_thread(requeue, self._database, self._fetcher.worker_id)
         except (Refused, Stale) as error:
             log.warning("jobs that run are left to the next worker: %s", error)
+
+
+async def _call_again(ticker: Ticker) -> None:
+    """Call a ticker again and again."""
+    while True:
+        try:
+            pause = await asyncio.to_thread(ticker)
+        except (Refused, Stale) as error:
+            log.debug("what is due was not looked for: %s", error)
+            pause = FIRST_PAUSE_SECONDS
+        except Exception:
+            log.exception("what is due cannot be looked for")
+            pause = MAX_PAUSE_SECONDS
+        await asyncio.sleep(pause)
 
 
 async def _wait_up_to(seconds: float, event: asyncio.Event) -> None:

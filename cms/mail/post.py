@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from cms.database.connections import Transaction
 from cms.errors import invalid_payload
-from cms.jobs.task import defer
+from cms.jobs.task import defer, defer_all
 from cms.mail.addresses import parse_address
 
 TASK = "mail"
@@ -59,17 +59,16 @@ def post(transaction: Transaction, mail: Mail) -> None:
 
     Raises `Refused` INVALID_PAYLOAD for a mail that cannot be sent.
     """
+    post_all(transaction, [mail])
+
+
+def post_all(transaction: Transaction, mails: Sequence[Mail]) -> None:
+    """Have mails sent once the transaction has committed, all or none; raises like `post`."""
     # Refused now: when a worker finds out, nobody is there to be told.
-    if not mail.recipients:
-        raise invalid_payload("A mail needs a recipient", field="to")
-    for name in ("to", "cc", "bcc", "reply_to"):
-        for address in getattr(mail, name):
-            _check_address(address, name)
-    if not _TEMPLATE_NAME.fullmatch(mail.template):
-        raise invalid_payload(
-            "The name of a mail template has letters, digits, - and _", field="template"
-        )
-    defer(transaction, TASK, to_payload(mail))
+    for mail in mails:
+        _check(mail)
+    if mails:
+        defer_all(transaction, TASK, [to_payload(mail) for mail in mails])
 
 
 def post_decoy(transaction: Transaction, mail: Mail) -> None:
@@ -102,6 +101,18 @@ def from_payload(payload: Mapping[str, Any]) -> QueuedMail:
     fields = dict(payload)
     mail_id = str(fields.pop("id"))
     return QueuedMail(mail_id, Mail(**fields))
+
+
+def _check(mail: Mail) -> None:
+    if not mail.recipients:
+        raise invalid_payload("A mail needs a recipient", field="to")
+    for name in ("to", "cc", "bcc", "reply_to"):
+        for address in getattr(mail, name):
+            _check_address(address, name)
+    if not _TEMPLATE_NAME.fullmatch(mail.template):
+        raise invalid_payload(
+            "The name of a mail template has letters, digits, - and _", field="template"
+        )
 
 
 def _check_address(address: object, field: str) -> None:

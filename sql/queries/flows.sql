@@ -37,6 +37,12 @@ SELECT DISTINCT flow::text
 FROM system_operations
 WHERE id = ANY ($1::uuid[]);
 
+-- name: list_flows
+-- Id, status, trigger and name of every flow, the oldest first.
+SELECT id::text, status, trigger, name
+FROM system_flows
+ORDER BY date_created, id;
+
 -- name: queue_runs
 -- Queues a run of the flow $1 for each JSON text of $2, caused by the trigger $3, with the accountability $4 and the
 -- depth $5; returns the runs in their order.
@@ -44,4 +50,161 @@ INSERT INTO system_flow_runs (flow, trigger, input, accountability, depth)
 SELECT $1::uuid, $3::text, data, $4::json, $5::integer
 FROM unnest($2::text[]::json[]) WITH ORDINALITY AS cause (data, number)
 ORDER BY number
+RETURNING id::text;
+
+-- name: queue_event_runs
+-- Queues a run of each action flow that waits for the event $1, with the data $2, the accountability $3 and the depth
+-- $4, for events of which no collection is told.
+INSERT INTO system_flow_runs (flow, trigger, input, accountability, depth)
+SELECT id, 'event', $2::json, $3::json, $4::integer
+FROM system_flows
+WHERE status = 'active'
+  AND trigger = 'event'
+  AND options ->> 'type' = 'action'
+  AND (options -> 'scope')::jsonb ? $1::text
+ORDER BY date_created, id;
+
+-- name: take_run
+-- Begins an attempt at a run; none for a run that has ended. The last column is the counter of flows.
+UPDATE system_flow_runs AS run
+SET state = 'running',
+    attempt = run.attempt + 1,
+    date_started = now(),
+    reason = NULL
+WHERE id = $1::uuid
+  AND state IN ('queued', 'running')
+RETURNING
+    flow::text,
+    trigger,
+    attempt,
+    depth,
+    input::text,
+    accountability::text,
+    (SELECT flows FROM system_version);
+
+-- name: finish_run
+-- Ends a run in the state $2 with the data $3, steps $4, result $5 and reason $6, and records it as activity if $7.
+WITH finished AS (
+    UPDATE system_flow_runs
+    SET state = $2::text,
+        data = $3::json,
+        input = CASE WHEN $2::text <> 'done' THEN input END,
+        steps = $4::json,
+        result = $5::json,
+        reason = $6::text,
+        date_finished = now()
+    WHERE id = $1::uuid
+    RETURNING id, flow, accountability
+)
+INSERT INTO system_activity (action, "user", ip, collection, item)
+SELECT 'run', (accountability ->> 'user')::uuid, accountability ->> 'ip', 'system_flows', flow::text
+FROM finished
+WHERE $7::boolean;
+
+-- name: delete_run
+-- Deletes a run that is to leave nothing.
+DELETE FROM system_flow_runs
+WHERE id = $1::uuid;
+
+-- name: requeue_run
+-- Notes why an attempt has failed, after which the job of the run is tried again.
+UPDATE system_flow_runs
+SET state = 'queued',
+    steps = $2::json,
+    reason = $3::text
+WHERE id = $1::uuid;
+
+-- name: retry_run
+-- Lets a run that was rejected or has failed run again.
+UPDATE system_flow_runs
+SET state = 'queued'
+WHERE id = $1::uuid
+  AND state IN ('rejected', 'failed')
+RETURNING id::text;
+
+-- name: find_run
+-- The state of a run.
+SELECT state
+FROM system_flow_runs
+WHERE id = $1::uuid;
+
+-- name: insert_finished_run
+-- Inserts a run that ended at once: flow, trigger, state, depth, data, accountability, steps, result, reason, the
+-- time of its beginning; records it as activity.
+WITH run AS (
+    INSERT INTO system_flow_runs (
+        flow, trigger, state, attempt, depth, data, accountability, steps, result, reason, date_created, date_started,
+        date_finished
+    )
+    SELECT
+        id, $2::text, $3::text, 1, $4::integer, $5::json, $6::json, $7::json, $8::json, $9::text, $10::timestamptz,
+        $10::timestamptz, clock_timestamp()
+    FROM system_flows
+    WHERE id = $1::uuid
+    RETURNING flow, accountability
+)
+INSERT INTO system_activity (action, "user", ip, collection, item)
+SELECT 'run', (accountability ->> 'user')::uuid, accountability ->> 'ip', 'system_flows', flow::text
+FROM run;
+
+-- name: end_lost_runs
+-- Ends runs of more than a day ago that no job is left for: a job that loses its worker too often is given up.
+UPDATE system_flow_runs AS run
+SET state = 'failed',
+    reason = 'It lost its worker too often.',
+    date_finished = now()
+WHERE state IN ('queued', 'running')
+  AND date_created < now() - interval '1 day'
+  AND NOT EXISTS (
+      SELECT
+      FROM procrastinate_jobs AS job
+      WHERE job.task_name = 'flow'
+        AND job.status IN ('todo', 'doing')
+        AND job.args -> 'payload' ->> 'run' = run.id::text
+  );
+
+-- name: delete_old_runs
+-- Deletes runs that ended more than $1 seconds ago.
+DELETE FROM system_flow_runs
+WHERE date_finished < now() - make_interval(secs => $1::double precision);
+
+-- name: find_schedules
+-- The active flows with a schedule: id, cron expression, the schedule that the next time was computed from, that time,
+-- and the time now. Times that are known of other flows are forgotten, so that none of them is made up for later.
+WITH scheduled AS (
+    SELECT id, options ->> 'cron' AS cron
+    FROM system_flows
+    WHERE status = 'active'
+      AND trigger = 'schedule'
+),
+forgotten AS (
+    DELETE FROM system_flow_schedules
+    WHERE flow NOT IN (SELECT id FROM scheduled)
+)
+SELECT scheduled.id::text, scheduled.cron, known.schedule, known.due, now()
+FROM scheduled
+LEFT JOIN system_flow_schedules AS known ON known.flow = scheduled.id;
+
+-- name: set_schedule
+-- Notes when the flow $1 runs next by the schedule $2: at $3.
+INSERT INTO system_flow_schedules (flow, schedule, due)
+VALUES ($1::uuid, $2::text, $3::timestamptz)
+ON CONFLICT (flow) DO UPDATE
+SET schedule = excluded.schedule,
+    due = excluded.due
+WHERE system_flow_schedules.schedule <> excluded.schedule;
+
+-- name: run_schedule
+-- Queues the run of the flow $1 that is due at $2, with the data $4, and notes the next time $3; another machine may
+-- have been quicker.
+WITH taken AS (
+    UPDATE system_flow_schedules
+    SET due = $3::timestamptz
+    WHERE flow = $1::uuid
+      AND due = $2::timestamptz
+    RETURNING flow
+)
+INSERT INTO system_flow_runs (flow, trigger, input)
+SELECT flow, 'schedule', $4::json
+FROM taken
 RETURNING id::text;

@@ -13,6 +13,7 @@ from cms.auth import accounts
 from cms.config import Config
 from cms.database.connections import Database, Transaction
 from cms.database.statements import statement
+from tests.active_flows import make_flow, runs, step
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 
 TABLE = {"collection": "things", "schema": {}, "fields": [{"field": "name", "type": "string"}]}
@@ -232,3 +233,37 @@ def test_a_read_is_answered_however_often_rights_change_meanwhile(
             moves = 0
             assert (api.get(path).status, path) == (200, path)
             assert moves >= 5
+
+
+def test_a_changed_flow_is_in_force_with_the_next_call_and_event_of_every_process(
+    api: Client, other: Client
+) -> None:
+    api.post("/collections", TABLE)
+    called = make_flow(api, "webhook", {}, [step("one", "transform", {"json": 1})])
+    options = {"type": "filter", "scope": ["items.create"], "collections": ["things"]}
+    steps = [step("name", "transform", {"json": {"name": "filtered"}})]
+    assert other.get(f"/flows/trigger/{called}").data == 1
+    assert other.post("/items/things", {"name": "a"}).data["name"] == "a"
+    waiting = make_flow(api, "event", options, steps)
+    assert other.post("/items/things", {"name": "a"}).data["name"] == "filtered"
+    operation = api.get(f"/flows/{called}").data["operation"]
+    assert api.patch(f"/operations/{operation}", {"options": {"json": 2}}).status == 200
+    assert other.get(f"/flows/trigger/{called}").data == 2
+    assert api.delete(f"/flows/{waiting}").status == 204
+    assert other.post("/items/things", {"name": "a"}).data["name"] == "a"
+    queued = {"type": "action", "scope": ["items.create"]}
+    action = make_flow(api, "event", queued, [])
+    assert other.post("/items/things", {"name": "a"}).status == 200
+    assert len(runs(api, action)) == 1
+
+
+def test_a_changed_flow_loads_neither_structure_nor_rights(api: Client) -> None:
+    api.post("/collections", TABLE)
+    assert api.get("/items/things").status == 200
+    before = api.app.store.snapshots.current()
+    make_flow(api, "webhook", {}, [])
+    assert api.get("/items/things").status == 200
+    after = api.app.store.snapshots.current()
+    assert after.version.flows > before.version.flows
+    assert after.catalogue is before.catalogue
+    assert after.actors is before.actors

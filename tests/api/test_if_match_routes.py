@@ -18,6 +18,7 @@ WITHOUT = {
     "/fields/{collection}": "it changes several",
     "/files": "it changes several",
     "/flows": "it changes several",
+    "/flows/trigger/{key}": "what it does is said by the flow",
     "/folders": "it changes several",
     "/operations": "it changes several",
     "/items/{collection}": "it changes several, where it is no singleton",

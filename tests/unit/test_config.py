@@ -359,7 +359,7 @@ def test_what_a_driver_lacks_is_told_by_name(tmp_path: Path) -> None:
 
 def test_the_record_and_the_table_name_the_same_settings() -> None:
     names = [field.name.upper() for field in fields(Config)]
-    assert names == [*(setting.name for setting in SETTINGS), "LOCATIONS"]
+    assert names == [*(setting.name for setting in SETTINGS), "LOCATIONS", "FLOWS_ENV"]
     options = [f"STORAGE_<NAME>_{field.name.upper()}" for field in fields(Location)]
     assert sorted(options) == sorted(["STORAGE_<NAME>_NAME", *(option.name for option in OPTIONS)])
 
@@ -432,3 +432,11 @@ def test_a_data_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     with pytest.raises(ConfigError, match=f"SECRET is not set.*{os.sep}data"):
         secret_of(config_in(tmp_path))
+
+
+def test_flows_read_only_the_variables_that_are_named(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("LATER=from the file\nOTHER=hidden\n")
+    environ = {"FLOWS_ENV_ALLOW_LIST": "KEY, LATER,MISSING", "KEY": "a=b", "HIDDEN": "x"}
+    config = load(environ, folder=tmp_path)
+    assert config.flows_env == {"KEY": "a=b", "LATER": "from the file"}
+    assert "a=b" not in repr(config)

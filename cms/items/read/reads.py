@@ -89,6 +89,12 @@ def fetch_item(store: Store, context: RequestContext, request: ReadRequest, *, k
     return _fetch_by_key(store, context, request, key).item
 
 
+def fetch_items(store: Store, context: RequestContext, request: ReadRequest) -> list[Item]:
+    """Return the items of a list for further work."""
+    statement, literals = prepare_read(store, context, request)
+    return statement.items(_fetch(store, context, statement, literals))
+
+
 class _VersionedItem(NamedTuple):
     """An item of a keyed read; rows of views have no version."""
 

@@ -1,0 +1,70 @@
+"""`cms flows`: flows from a shell, without a running service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import click
+
+from cms import jsontext
+from cms.cli.session import existing_database, say
+from cms.config import Config
+from cms.database.statements import statement
+from cms.flows.engine import StepLog
+from cms.flows.execution import Cause, Execution, as_json
+from cms.flows.filters import FlowPayloadFilter
+from cms.flows.run import Services
+from cms.flows.runs import program_of, run_at_once
+from cms.store.store import Store
+
+
+def list_flows(config: Config) -> None:
+    """Print id, status, trigger and name of every flow."""
+    with _services(config) as services:
+        for columns in services.store.database.fetch_primary(statement("list_flows")):
+            say("  ".join(str(column or "-") for column in columns))
+
+
+def run_flow(config: Config, *, key: str, data: str) -> bool:
+    """Run a flow as the service itself, and print its steps; return whether it was not rejected."""
+    try:
+        trigger = jsontext.loads(data.encode())
+    except ValueError as error:
+        raise click.ClickException(f"--data is no JSON: {error}") from None
+    with _services(config) as services:
+        store = services.store
+        program = program_of(store.snapshots.current(), key, store.database.fetch_primary)
+        if program is None:
+            raise click.ClickException("There is no such flow.")
+        cause = Cause("manual", trigger, None)
+        execution = run_at_once(services, program, cause)
+    _print(execution)
+    return execution.outcome.rejected is None
+
+
+@contextmanager
+def _services(config: Config) -> Iterator[Services]:
+    with existing_database(config) as dsn:
+        ours = replace(config, database_url=dsn, database_pool_size=2)
+        store = Store(ours)
+        services = Services(store, ours)
+        store.payload_filter = FlowPayloadFilter(services)
+        try:
+            yield services
+        finally:
+            store.close()
+
+
+def _print(execution: Execution) -> None:
+    for step in execution.outcome.steps:
+        say(_line(step))
+        for line in step.lines:
+            say(f"    {line}")
+        say(f"    {as_json(step.result)}")
+    say(execution.reason or f"The flow returns {as_json(execution.result)}")
+
+
+def _line(step: StepLog) -> str:
+    return f"{step.key} ({step.type}): {step.status} in {step.milliseconds} ms"

@@ -1,0 +1,163 @@
+"""Flows that a call runs: webhooks, and flows that users start by hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from cachebox import LRUCache
+
+from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
+from cms.flows.execution import Cause, refusal_of
+from cms.flows.program import Program
+from cms.flows.run import Services
+from cms.flows.runs import program_of, queue_runs, run_at_once
+from cms.items.read.answers import json_body
+from cms.items.read.prepare import ReadRequest
+from cms.items.read.reads import fetch_item, fetch_items, keyed, parse_key
+from cms.schema.system import FLOWS, is_system
+from cms.store.context import RequestContext
+from cms.store.identity import Identity
+
+MAX_CACHED_ANSWERS = 1_000
+MAX_KEYS = 10_000
+"""Items that one call may name for a flow that users start by hand."""
+
+
+class FlowRequest(NamedTuple):
+    """A request to run a flow; names of headers are in small letters."""
+
+    path: str
+    method: str
+    headers: Mapping[str, str]
+    query_string: str
+    query: Mapping[str, object]
+    body: object
+
+    @property
+    def data(self) -> dict[str, object]:
+        """What templates see as `$trigger`: the request, and beside it the keys of its body."""
+        request: dict[str, object] = {
+            "path": self.path,
+            "method": self.method,
+            "headers": dict(self.headers),
+            "query": dict(self.query),
+            "body": self.body,
+        }
+        own = self.body if isinstance(self.body, Mapping) else {}
+        return {**own, **request}
+
+
+class _CallableFlow(NamedTuple):
+    """A flow that may be run, and the cause of its run."""
+
+    program: Program
+    cause: Cause
+    version: int
+
+
+class _Cached(NamedTuple):
+    """An answer that is kept until a time of the monotonic clock, in seconds."""
+
+    body: bytes
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCalls:
+    """Runs flows for callers, with the answers that one process keeps."""
+
+    services: Services
+    _answers: LRUCache[Any, _Cached] = field(default_factory=lambda: LRUCache(MAX_CACHED_ANSWERS))
+
+    def trigger(self, identity: Identity, key: str, request: FlowRequest) -> bytes | None:
+        """Run a webhook flow, or one that users start by hand; None is an answer without a body.
+
+        Raises `Refused`: FORBIDDEN without any right on flows, NOT_FOUND for a flow that is hidden
+        or that no call runs, METHOD_NOT_ALLOWED, and what a rejected flow answers.
+        """
+        flow = self.services.store.run_read(
+            identity, lambda context: self._find(context, identity, key, request)
+        )
+        options = flow.program.definition.options
+        if options.get("async"):
+            self._queue(flow)
+            return None
+        if not (options.get("cacheEnabled") and request.method == "GET"):
+            return self._run(identity, flow)
+        cache_key = (key, flow.version, identity.caller, request.path, request.query_string)
+        cached = self._answers.get(cache_key)
+        if cached and cached.until > time.monotonic():
+            return cached.body
+        body = self._run(identity, flow)
+        until = time.monotonic() + self.services.config.cache_ttl.total_seconds()
+        self._answers[cache_key] = _Cached(body, until)
+        return body
+
+    def _queue(self, flow: _CallableFlow) -> None:
+        queue_runs(self.services.store.database.fetch_primary, flow.program.flow, [flow.cause])
+
+    def _run(self, identity: Identity, flow: _CallableFlow) -> bytes:
+        execution = run_at_once(self.services, flow.program, flow.cause, identity=identity)
+        if execution.outcome.rejected:
+            raise refusal_of(execution)
+        return json_body({"data": execution.result}, self.services.store.max_answer_size)
+
+    def _find(
+        self, context: RequestContext, identity: Identity, key: str, request: FlowRequest
+    ) -> _CallableFlow:
+        # This read compares the counters, so that the program in the snapshot is the current one.
+        item = fetch_item(self.services.store, context, ReadRequest(FLOWS, "fields=id"), key=key)
+        flow = str(item["id"])
+        program = program_of(context.snapshot, flow, context.fetch)
+        if program is None or not program.definition.is_active:
+            raise not_found()
+        trigger = program.definition.trigger
+        if trigger not in ("webhook", "manual"):
+            raise not_found()
+        _require_method(program, request.method)
+        if trigger == "manual":
+            self._check_selection(context, program, request)
+        actor = context.actor
+        accountability = {"user": actor.user, "role": actor.role, "ip": identity.client.ip}
+        cause = Cause(trigger, request.data, accountability)
+        return _CallableFlow(program, cause, context.snapshot.version.flows)
+
+    def _check_selection(
+        self, context: RequestContext, program: Program, call: FlowRequest
+    ) -> None:
+        """Check the items that a call names; raises `Refused` for items the caller may not read."""
+        body = call.body if isinstance(call.body, Mapping) else {}
+        options = program.definition.options
+        collection = body.get("collection")
+        keys = body.get("keys") or []
+        if not isinstance(collection, str) or is_system(collection):
+            raise invalid_payload('"collection" must be the name of a collection')
+        offered = options.get("collections")
+        if isinstance(offered, list) and offered and collection not in offered:
+            raise forbidden()
+        if not isinstance(keys, list) or len(keys) > MAX_KEYS:
+            raise invalid_payload(f'"keys" must be an array of {MAX_KEYS} keys at most')
+        key_field = keyed(context, collection)
+        if not keys:
+            if options.get("requireSelection", True):
+                raise invalid_payload('"keys" must name at least one item')
+            return
+        named = {parse_key(key_field, key) for key in keys}
+        name = str(key_field.primary_key)
+        rule = {name: {"_in": sorted(named)}}
+        params: dict[str, object] = {"fields": name, "filter": rule, "limit": -1}
+        request = ReadRequest(collection, params=params)
+        if len(fetch_items(self.services.store, context, request)) < len(named):
+            raise forbidden()
+
+
+def _require_method(program: Program, method: str) -> None:
+    allowed = "POST"
+    if program.definition.trigger == "webhook":
+        allowed = str(program.definition.options.get("method") or "GET").upper()
+    if method != allowed:
+        message = f"The method {method} is not allowed here; there is {allowed}."
+        raise Refused(Problem("METHOD_NOT_ALLOWED", message, {"allowed": [allowed]}))

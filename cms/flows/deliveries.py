@@ -1,0 +1,85 @@
+"""The log of signed requests, and the end of those that nobody has taken for days."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from cms.database.statements import statement
+from cms.flows.notifications import Notification, notify
+from cms.flows.run import Run, Services
+from cms.items.write import writes
+from cms.schema.system import FLOWS
+from cms.store.identity import Identity
+
+MIN_FAILURES = 10
+"""Failures before a flow is switched off, however long they have lasted: two failures in a week are
+no outage."""
+
+log = logging.getLogger("cms")
+
+
+class Delivery(NamedTuple):
+    """One attempt to deliver a webhook; without a status, `reason` says why there is no answer."""
+
+    message: str
+    url: str
+    status: int | None
+    reason: str | None
+    milliseconds: float
+
+
+def record_delivery(run: Run, delivery: Delivery, *, has_failed: bool) -> None:
+    """Log a delivery; switch the flow off after so many days without a success."""
+    if run.operation is None:
+        return
+    values = (
+        run.flow,
+        run.operation,
+        run.id,
+        delivery.message,
+        without_secrets(delivery.url),
+        run.attempt,
+        delivery.status,
+        delivery.reason,
+        delivery.milliseconds,
+        has_failed,
+        run.services.config.flows_max_outage.total_seconds(),
+        MIN_FAILURES,
+    )
+    fetch = run.services.store.database.fetch_primary
+    if run.transaction is not None:
+        # A second connection could wait for ever for those who wait for this transaction.
+        fetch = run.transaction.transaction.execute
+    rows = fetch(statement("record_delivery"), values)
+    if rows and run.transaction is None:
+        switch_off(run.services, run.flow, delivery)
+
+
+def switch_off(services: Services, flow: str, delivery: Delivery) -> None:
+    """Make a flow inactive, and tell all administrators unless somebody else has just done so."""
+    target = writes.WriteTarget(FLOWS)
+    service = Identity(is_service=True)
+    writes.update_one(services.store, service, target, key=flow, payload={"status": "inactive"})
+    with services.store.database.transaction() as transaction:
+        rows = transaction.execute(statement("end_outages"), (flow,))
+        if not rows:
+            return
+        administrators = [row[0] for row in transaction.execute(statement("find_administrators"))]
+        days = services.config.flows_max_outage / timedelta(days=1)
+        message = (
+            f"Its signed requests to {urlsplit(delivery.url).hostname} have failed for {days:g} "
+            f"days, the last one because of this: {delivery.reason}. Switch it on again once the "
+            "other server answers."
+        )
+        subject = f'The flow "{rows[0][0]}" is switched off'
+        notify(transaction, administrators, Notification(subject, message, FLOWS, flow))
+    log.warning("flow %s is switched off: its requests have failed for %g days", flow, days)
+
+
+def without_secrets(url: str) -> str:
+    """Return a URL for a log: without its query, which often holds a key."""
+    parts = urlsplit(url)
+    return parts._replace(query="…" if parts.query else "", fragment="").geturl()

@@ -1,0 +1,117 @@
+"""Runs a program: one operation after the other, each with what those before it have left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from cms.errors import Problem, Refused
+from cms.flows.definition.operation_types import OPERATION_TYPES
+from cms.flows.operations import OPERATIONS
+from cms.flows.program import Program, Step
+from cms.flows.run import Rejected, Run
+
+_TRANSIENT_STATUS = 503
+
+
+class StepLog(NamedTuple):
+    """What one step of a run did: when, for how many milliseconds, and what it logged."""
+
+    operation: str
+    key: str
+    type: str
+    status: str
+    options: object
+    result: object
+    began: datetime
+    milliseconds: float
+    lines: tuple[str, ...]
+
+
+class Outcome(NamedTuple):
+    """What a run has come to: its values with the results of all operations.
+
+    `rejected` is the rejection that no operation followed, `rejected_key` the key of its operation.
+    """
+
+    values: Mapping[str, object]
+    steps: tuple[StepLog, ...]
+    rejected: Rejected | None = None
+    rejected_key: str | None = None
+
+
+def run_program(program: Program, run: Run) -> Outcome:
+    """Run the operations of a flow from the first to an end; their results are in `run.values`.
+
+    The graph has no cycle, so every operation runs once at most.
+    """
+    logs: list[StepLog] = []
+    step = program.step(program.first)
+    while step is not None:
+        rejected = _run_step(step, run, logs)
+        following = program.step(step.reject if rejected else step.resolve)
+        if rejected and following is None:
+            return Outcome(run.values, tuple(logs), rejected, step.key)
+        step = following
+    return Outcome(run.values, tuple(logs))
+
+
+def _run_step(step: Step, run: Run, logs: list[StepLog]) -> Rejected | None:
+    """Run one operation, and add its result to the values and its log to the logs."""
+    began = datetime.now(UTC)
+    start = time.perf_counter()
+    run.lines = []
+    run.operation = step.id
+    options: object = None
+    rejected: Rejected | None = None
+    try:
+        options = step.options.render(run.values)
+        result = _result(step, options, run)
+    except Rejected as error:
+        result = error.result
+        rejected = error
+    milliseconds = round((time.perf_counter() - start) * 1000, 3)
+    status = "reject" if rejected else "resolve"
+    logs.append(
+        StepLog(
+            step.id,
+            step.key,
+            step.type,
+            status,
+            options,
+            result,
+            began,
+            milliseconds,
+            tuple(run.lines),
+        )
+    )
+    run.values[step.key] = result
+    run.values["$last"] = result
+    return rejected
+
+
+def _result(step: Step, options: object, run: Run) -> object:
+    # What templates have become is known only now.
+    if not step.is_constant:
+        _require_valid(step, options)
+    assert isinstance(options, dict)
+    try:
+        return OPERATIONS[step.type](options, run)
+    except Refused as refused:
+        result = {"errors": [_as_json(problem) for problem in refused.problems]}
+        raise Rejected(result, is_transient=refused.status == _TRANSIENT_STATUS) from refused
+
+
+def _require_valid(step: Step, options: object) -> None:
+    errors = [
+        {"message": f"{error}.", "path": list(error.path)}
+        for error in OPERATION_TYPES[step.type].errors(options, are_rendered=True)
+    ]
+    if errors:
+        raise Rejected({"errors": errors})
+
+
+def _as_json(problem: Problem) -> dict[str, object]:
+    return {"message": problem.message, "extensions": {"code": problem.code, **problem.extensions}}

@@ -1,0 +1,70 @@
+"""Filter flows: inside the transaction of a write, before its rows are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cms.errors import Problem, Refused
+from cms.flows.execution import MAX_DEPTH, Cause, Execution, refusal_of
+from cms.flows.run import OpenTransaction, Services
+from cms.flows.runs import program_of, run_at_once
+from cms.items.write.event_runs import accountability_of
+from cms.schema.system import event_name
+from cms.store.payload_filter import FilterEvent
+
+_PAYLOAD_MAKERS = frozenset({"transform", "exec"})
+"""Operations whose result is the payload where a flow does not say what it returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPayloadFilter:
+    """Runs the filter flows of an event, each with what the one before it has returned."""
+
+    services: Services
+
+    def __call__(self, event: FilterEvent, payload: object, keys: Sequence[object]) -> object:
+        _require_depth(event)
+        for flow in event.flows:
+            program = program_of(event.context.snapshot, flow, event.transaction.execute)
+            if program is None:
+                continue
+            cause = Cause(
+                "event",
+                _trigger(event, payload, keys),
+                accountability_of(event.context, event.client),
+                event.client.depth or 0,
+            )
+            transaction = OpenTransaction(event.transaction, event.context)
+            execution = run_at_once(self.services, program, cause, transaction=transaction)
+            if execution.outcome.rejected:
+                raise refusal_of(execution)
+            payload = _changed(execution, payload)
+        return payload
+
+
+def _trigger(event: FilterEvent, payload: object, keys: Sequence[object]) -> dict[str, object]:
+    trigger: dict[str, object] = {
+        "event": event_name(event.collection, event.verb),
+        "collection": event.collection,
+        "payload": payload,
+    }
+    if event.verb != "create":
+        trigger["keys"] = list(keys)
+    return trigger
+
+
+def _changed(execution: Execution, payload: object) -> object:
+    """Return the payload that a flow returns, or the one before."""
+    steps = execution.outcome.steps
+    has_return = execution.program.definition.options.get("return") is not None
+    if not has_return and not (steps and steps[-1].type in _PAYLOAD_MAKERS):
+        return payload
+    result = execution.result
+    return result if isinstance(result, Mapping) else payload
+
+
+def _require_depth(event: FilterEvent) -> None:
+    if (event.client.depth or 0) > MAX_DEPTH:
+        reason = f"{MAX_DEPTH} runs of flows in a row have each caused the next one"
+        raise Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason}))

@@ -1,0 +1,80 @@
+"""What the operations of a flow do that need nothing but the values of the run."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from cachebox import LRUCache
+
+from cms import jsontext
+from cms.errors import Problem
+from cms.flows.redaction import redacted, secrets_of
+from cms.flows.run import Rejected, RenderedOptions, Run
+from cms.query.rules.payload_rules import parse_rule
+from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
+from cms.query.rules.validation import RuleContext, failures
+
+log = logging.getLogger("cms")
+
+_RULES: LRUCache[bytes, ResolvedRule] = LRUCache(1000)
+"""Resolved filters by their JSON: to parse one takes as long as to try it."""
+
+
+def condition(options: RenderedOptions, run: Run) -> object:
+    """Try a filter on the values of the run; null, or reject with the list of failures."""
+    rule = _rule(options["filter"])
+    if rule.caller_paths:
+        raise Rejected({"message": "A condition compares with the caller itself, not with a path."})
+    context = RuleContext(user=run.user, role=run.role)
+    problems = failures(rule, run.values, context)
+    if problems:
+        raise Rejected([_failure(problem) for problem in problems])
+    return None
+
+
+def _rule(value: object) -> ResolvedRule:
+    """Return the rule of a filter, which is nearly always that of the run before."""
+    return _RULES.setdefault_with(jsontext.dumps(value), lambda: resolve_rule(parse_rule(value)))
+
+
+def write_log(options: RenderedOptions, run: Run) -> object:
+    """Write a line in the log of the run and in that of the service, without secrets."""
+    message = redacted(options["message"], _secrets_so_far(run))
+    text = message if isinstance(message, str) else jsontext.dumps(message).decode()
+    run.log(text)
+    log.info("flow %s: %s", run.flow, text)
+    return None
+
+
+def _secrets_so_far(run: Run) -> set[str]:
+    environment = run.values.get("$env")
+    allowed = environment.values() if isinstance(environment, Mapping) else ()
+    return {*run.secrets, *secrets_of(run.values), *map(str, allowed)}
+
+
+def transform(options: RenderedOptions, run: Run) -> object:
+    """Return the value that the option describes."""
+    return options["json"]
+
+
+def sleep(options: RenderedOptions, run: Run) -> object:
+    """Wait."""
+    time.sleep(int(options["milliseconds"]) / 1000)
+    return None
+
+
+def throw_error(options: RenderedOptions, run: Run) -> object:
+    """Reject with an error that a synchronous caller gets as it is."""
+    raise Rejected(
+        {
+            "code": options.get("code") or "UNPROCESSABLE_CONTENT",
+            "status": int(options.get("status") or 422),
+            "message": options.get("message") or "The flow was rejected.",
+        }
+    )
+
+
+def _failure(problem: Problem) -> dict[str, object]:
+    return {"message": problem.message, **problem.extensions}

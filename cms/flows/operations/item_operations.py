@@ -1,0 +1,135 @@
+"""The operations on items, with the rights that their option `permissions` names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from cms import jsontext
+from cms.access.problem_redaction import redacted_problems
+from cms.database.connections import Transaction
+from cms.flows.run import Rejected, RenderedOptions, Run
+from cms.items.read.prepare import ReadRequest
+from cms.items.read.reads import keyed
+from cms.items.write.calls import CREATE, DELETE, PUT, WriteCall, WriteIntent, new_call
+from cms.items.write.executor import Executor
+from cms.items.write.keyed_plans import (
+    Keys,
+    plan_keyed_create,
+    plan_keyed_deletion,
+    plan_keyed_update,
+)
+from cms.query.language.ast import EMPTY_QUERY
+from cms.store.actors import find_actor
+from cms.store.context import RequestContext
+from cms.store.identity import Identity
+from cms.store.write_plan import WritePlan, transaction_plan
+
+T = TypeVar("T")
+
+
+def create_items(options: RenderedOptions, run: Run) -> object:
+    """Create one item, or several of a list, and return their keys."""
+    payload = options["payload"]
+    items = payload if isinstance(payload, list) else [payload]
+    return _write(options, run, CREATE, lambda call: plan_keyed_create(call, items))
+
+
+def read_items(options: RenderedOptions, run: Run) -> object:
+    """Return the items of a query or of a list of keys; the item alone for a single key."""
+    # In a transaction, not on a replica: a run reads what the write before it has left.
+    data = _run(options, run, partial(transaction_plan, partial(_read, options, run)))
+    # Parts of an answer are JSON already, but templates look into them.
+    return jsontext.loads_stored(jsontext.dumps(data))
+
+
+def _read(
+    options: RenderedOptions, run: Run, transaction: Transaction, context: RequestContext
+) -> object:
+    name = options["collection"]
+    key = options.get("key")
+    query = dict(options.get("query") or {})
+    executor = Executor(run.services.store, context, transaction, run.identity.client)
+    if isinstance(key, list):
+        return executor.answer(ReadRequest(name, params=_of_keys(context, name, key, query)))
+    return executor.answer(ReadRequest(name, params=query), key=key)
+
+
+def _of_keys(
+    context: RequestContext, name: str, keys: Sequence[object], query: Mapping[str, object]
+) -> dict[str, object]:
+    """Return a query of the items of these keys; all of them are one page."""
+    of_keys = {str(keyed(context, name).primary_key): {"_in": list(keys)}}
+    own = query.get("filter")
+    return {"limit": -1, **query, "filter": {"_and": [own, of_keys]} if own else of_keys}
+
+
+def update_items(options: RenderedOptions, run: Run) -> object:
+    """Change the items of a key, of keys or of a query alike, and return their keys."""
+    selection = _selection(options)
+    payload = options["payload"]
+    return _write(options, run, PUT, lambda call: plan_keyed_update(call, selection, payload))
+
+
+def delete_items(options: RenderedOptions, run: Run) -> object:
+    """Delete the items of a key, of keys or of a query, and return their keys."""
+    selection = _selection(options)
+    return _write(options, run, DELETE, lambda call: plan_keyed_deletion(call, selection))
+
+
+def _selection(options: RenderedOptions) -> dict[str, object]:
+    """Return which items an operation names, as `keys` or `query`; keys go first."""
+    key = options.get("key")
+    if key is None:
+        query = options.get("query") or {}
+        # A template that leads nowhere must not select all items.
+        if "filter" in query and query["filter"] is None:
+            raise Rejected({"message": "The filter is null, which would be all items."})
+        return {"query": query}
+    return {"keys": key if isinstance(key, list) else [key]}
+
+
+def _write(
+    options: RenderedOptions,
+    run: Run,
+    intent: WriteIntent,
+    plan: Callable[[WriteCall], WritePlan[Keys]],
+) -> object:
+    return _run(options, run, partial(_plan_write, options, run, intent, plan))
+
+
+def _plan_write(
+    options: RenderedOptions,
+    run: Run,
+    intent: WriteIntent,
+    plan: Callable[[WriteCall], WritePlan[Keys]],
+    context: RequestContext,
+) -> WritePlan[Keys]:
+    call = new_call(
+        run.services.store,
+        context,
+        _identity(options, run).client,
+        name=options["collection"],
+        parsed=EMPTY_QUERY,
+        intent=intent,
+    )
+    return plan(call)
+
+
+def _run(options: RenderedOptions, run: Run, plan: Callable[[RequestContext], WritePlan[T]]) -> T:
+    """Run a plan in a transaction of its own, or in that of the filter flow."""
+    identity = _identity(options, run)
+    if run.transaction is None:
+        return run.services.store.run_write(identity, plan)
+    with run.open_transaction() as transaction:
+        snapshot = run.transaction.context.snapshot
+        fetch = transaction.execute
+        context = RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch)
+        with redacted_problems(context.actor.policy):
+            return plan(context).run(transaction)
+
+
+def _identity(options: RenderedOptions, run: Run) -> Identity:
+    emits_events = options.get("emitEvents") is not False
+    return run.identity_for(options.get("permissions"), emits_events=emits_events)

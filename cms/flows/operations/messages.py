@@ -1,0 +1,73 @@
+"""The operations `mail` and `notification`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from cms.database.connections import Transaction
+from cms.flows.definition.options import texts_of
+from cms.flows.notifications import Notification, notify
+from cms.flows.run import Rejected, RenderedOptions, Run
+from cms.mail.post import GENERIC, BodyFormat, Mail, post
+
+_TEMPLATE_TYPE = "template"
+_FORMATS: Mapping[str, str] = {"wysiwyg": "html"}
+"""Types of bodies that have another name here."""
+
+
+def send_mail(options: RenderedOptions, run: Run) -> object:
+    """Post a mail, which a worker sends; the result is null."""
+    kind = str(options.get("type") or "markdown")
+    template = (
+        options.get("template") if kind == _TEMPLATE_TYPE or not options.get("body") else None
+    )
+    mail = Mail(
+        _addresses(options["to"]),
+        template=template or GENERIC,
+        data=options.get("data") or {},
+        subject=options["subject"],
+        body=options.get("body") or "",
+        kind=cast(BodyFormat, "markdown" if kind == _TEMPLATE_TYPE else _FORMATS.get(kind, kind)),
+        cc=_addresses(options.get("cc")),
+        bcc=_addresses(options.get("bcc")),
+    )
+    with run.open_transaction() as transaction:
+        post(transaction, mail)
+    return None
+
+
+def send_notification(options: RenderedOptions, run: Run) -> object:
+    """Notify users, and return the ids of their notifications' recipients.
+
+    Reject where one of them does not exist.
+    """
+    recipients = list(dict.fromkeys(texts_of(options["recipient"])))
+    item = options.get("item")
+    notification = Notification(
+        options["subject"],
+        options.get("message"),
+        options.get("collection"),
+        None if item is None else str(item),
+        sender=run.user,
+    )
+    with run.open_transaction() as transaction:
+        return _notify_all(transaction, recipients, notification)
+
+
+def _notify_all(
+    transaction: Transaction, recipients: list[str], notification: Notification
+) -> list[str]:
+    notified = notify(transaction, recipients, notification)
+    missing = sorted(set(recipients) - set(notified))
+    if missing:
+        raise Rejected({"message": f"There is no user {', '.join(missing)}."})
+    return notified
+
+
+def _addresses(value: object) -> list[str]:
+    """Return the addresses of a list, or of a text with commas between them."""
+    if value is None:
+        return []
+    elements = value if isinstance(value, list) else str(value).split(",")
+    return [str(element).strip() for element in elements]

@@ -1,0 +1,167 @@
+"""The operation `request`: asks another server, or delivers a signed webhook to it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cms import jsontext
+from cms.flows.definition.options import texts_of
+from cms.flows.definition.signature import parse_secret, signature_headers
+from cms.flows.deliveries import Delivery, record_delivery
+from cms.flows.redaction import secrets_of
+from cms.flows.run import Rejected, RenderedOptions, Run
+from cms.outgoing import (
+    FetchError,
+    FetchLimits,
+    OutgoingRequest,
+    OutgoingResponse,
+    ResponseTooLarge,
+    fetch,
+)
+from cms.outgoing_addresses import AddressDenied, AddressFilter, HostDenied
+
+MAX_SECONDS = 30.0
+"""For the whole exchange, with redirects."""
+
+MAX_RESPONSE_BYTES = 10 * 2**20
+
+_JSON = "application/json"
+_FIRST_ERROR_STATUS = 400
+_TRANSIENT_STATUSES = frozenset({408, 425, 429, *range(500, 600)})
+
+
+class Exchange(NamedTuple):
+    """What has come of a request; without a status, `reason` says why there is no answer."""
+
+    status: int | None
+    reason: str
+    headers: Mapping[str, str] = {}
+    data: object = None
+    is_transient: bool = False
+
+    @property
+    def has_failed(self) -> bool:
+        return self.status is None or self.status >= _FIRST_ERROR_STATUS
+
+    @property
+    def result(self) -> dict[str, object]:
+        return {
+            "status": self.status,
+            "statusText": self.reason,
+            "headers": dict(self.headers),
+            "data": self.data,
+        }
+
+
+def send_request(options: RenderedOptions, run: Run) -> object:
+    """Send a request and return its answer; reject with the same shape for an error."""
+    headers = headers_of(options.get("headers"))
+    run.secrets.update(secrets_of(headers))
+    body = _body(options.get("body"), headers)
+    message = None
+    if options.get("sign"):
+        message = _message(run)
+        keys = [parse_secret(text) for text in texts_of(options["secret"])]
+        seconds = int(time.time())
+        headers |= signature_headers(keys, message=message, seconds=seconds, body=body or b"")
+    outgoing = OutgoingRequest(
+        options["url"], str(options.get("method") or "GET").upper(), headers, body
+    )
+    start = time.perf_counter()
+    exchange = _exchange(outgoing, AddressFilter.from_config(run.services.config))
+    milliseconds = round((time.perf_counter() - start) * 1000, 3)
+    if message is not None:
+        reason = exchange.reason if exchange.has_failed else None
+        delivery = Delivery(message, outgoing.url, exchange.status, reason, milliseconds)
+        record_delivery(run, delivery, has_failed=exchange.has_failed)
+    if exchange.has_failed:
+        raise Rejected(exchange.result, is_transient=exchange.is_transient)
+    return exchange.result
+
+
+def _exchange(outgoing: OutgoingRequest, address_filter: AddressFilter) -> Exchange:
+    limits = FetchLimits(MAX_SECONDS, MAX_RESPONSE_BYTES)
+    try:
+        with fetch(outgoing, address_filter, limits=limits) as response:
+            content = b"".join(response.chunks)
+    except AddressDenied as denied:
+        # The name of a host may only be unknown for a while.
+        return Exchange(None, str(denied), is_transient=isinstance(denied, HostDenied))
+    except FetchError as failed:
+        return Exchange(None, str(failed), is_transient=True)
+    except ResponseTooLarge:
+        return Exchange(None, f"it answers with more than {MAX_RESPONSE_BYTES // 2**20} MB")
+    return Exchange(
+        response.status,
+        response.reason,
+        response.headers,
+        _data(response, content),
+        response.status in _TRANSIENT_STATUSES,
+    )
+
+
+def _data(response: OutgoingResponse, content: bytes) -> object:
+    """Return the value of a body in JSON, else its text; None for no body."""
+    if not content:
+        return None
+    media_type, _, parameters = response.headers.get("content-type", "").partition(";")
+    media_type = media_type.strip().lower()
+    if media_type == _JSON or media_type.endswith("+json"):
+        try:
+            return jsontext.loads(content)
+        # A server that answers with something else than it says.
+        except ValueError:
+            return _text(content, "utf-8")
+    _, _, charset = parameters.lower().partition("charset=")
+    return _text(content, charset.split(";")[0].strip(' "') or "utf-8")
+
+
+def _text(content: bytes, charset: str) -> str:
+    try:
+        text = content.decode(charset, errors="replace")
+    except LookupError:
+        text = content.decode(errors="replace")
+    # PostgreSQL stores no U+0000, and the result goes to the log of the run.
+    return text.replace("\0", "\ufffd")
+
+
+def headers_of(value: object) -> dict[str, str]:
+    """Return the headers of an object, or of a list of objects with `header` and `value`."""
+    if isinstance(value, list):
+        return {str(entry["header"]): str(entry["value"]) for entry in value}
+    headers: Mapping[str, object] = value if isinstance(value, Mapping) else {}
+    return {name: str(content) for name, content in headers.items()}
+
+
+def _body(value: object, headers: dict[str, str]) -> bytes | None:
+    """Return the bytes of a body, and add its media type to the headers if they have none."""
+    if value is None:
+        return None
+    has_type = any(name.lower() == "content-type" for name in headers)
+    if not isinstance(value, str):
+        content = jsontext.dumps(value)
+        is_json = True
+    else:
+        content = value.encode()
+        is_json = _is_json(value)
+    if not has_type:
+        headers["Content-Type"] = _JSON if is_json else "text/plain; charset=utf-8"
+    return content
+
+
+def _is_json(text: str) -> bool:
+    try:
+        jsontext.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _message(run: Run) -> str:
+    """Return the id of a webhook, the same at every attempt of a run."""
+    if run.id is None:
+        return f"msg_{uuid.uuid4().hex}"
+    return f"msg_{uuid.uuid5(uuid.UUID(run.id), str(run.operation)).hex}"

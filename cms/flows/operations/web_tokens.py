@@ -1,0 +1,103 @@
+"""The operation `json-web-token`: signs, verifies and decodes tokens."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import jwt
+
+from cms.flows.run import Rejected, RenderedOptions, Run
+from cms.settings import parse_milliseconds
+
+ALGORITHMS = ("HS256", "HS384", "HS512")
+"""The algorithms of tokens: never "none", and none whose key is public."""
+
+_CLAIMS = {"issuer": "iss", "audience": "aud", "subject": "sub", "jwtid": "jti"}
+_TIMES = {"expiresIn": "exp", "notBefore": "nbf"}
+_SIGNING = frozenset({"algorithm", *_CLAIMS, *_TIMES})
+_VERIFYING = frozenset({"algorithm", "algorithms", *_CLAIMS, "clockTolerance"})
+
+
+def json_web_token(options: RenderedOptions, run: Run) -> object:
+    """Return a signed token, or the claims of one; reject where it does not verify."""
+    settings = options.get("options") or {}
+    try:
+        match options["operation"]:
+            case "sign":
+                token = _signed(options, settings)
+                run.secrets.add(token)
+                return token
+            case "verify":
+                return _verified(options, settings)
+            case _:
+                return jwt.decode(_text(options, "token"), options={"verify_signature": False})
+    except jwt.PyJWTError as error:
+        # Not the text of the error, which may hold parts of the token.
+        message = f"The token cannot be used: {type(error).__name__}."
+        raise Rejected({"message": message}) from None
+    except ValueError as error:
+        raise Rejected({"message": f"The token cannot be used: {error}."}) from None
+
+
+def _signed(options: RenderedOptions, settings: RenderedOptions) -> str:
+    # A misspelt option would make a token that never expires.
+    _require_known(settings, _SIGNING)
+    claims = dict(options.get("payload") or {})
+    now = math.floor(time.time())
+    claims.setdefault("iat", now)
+    for name, claim in _TIMES.items():
+        if settings.get(name) is not None:
+            claims[claim] = now + _seconds(settings[name])
+    for name, claim in _CLAIMS.items():
+        if settings.get(name) is not None:
+            claims[claim] = settings[name]
+    (algorithm,) = _algorithms(settings.get("algorithm"))
+    return jwt.encode(claims, _text(options, "secret"), algorithm=algorithm)
+
+
+def _verified(options: RenderedOptions, settings: RenderedOptions) -> object:
+    _require_known(settings, _VERIFYING)
+    return jwt.decode(
+        _text(options, "token"),
+        _text(options, "secret"),
+        algorithms=_algorithms(settings.get("algorithms") or settings.get("algorithm")),
+        audience=settings.get("audience"),
+        issuer=settings.get("issuer"),
+        subject=settings.get("subject"),
+        leeway=_seconds(settings.get("clockTolerance") or 0),
+        # A token that names its audience is verified without one, if none is asked for.
+        options={"verify_aud": settings.get("audience") is not None},
+    )
+
+
+def _require_known(settings: RenderedOptions, names: frozenset[str]) -> None:
+    unknown = sorted(set(settings) - names)
+    if unknown:
+        raise ValueError(f"options has no {unknown[0]}; there are {', '.join(sorted(names))}")
+
+
+def _text(options: RenderedOptions, name: str) -> str:
+    value = options.get(name)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name} is needed")
+    return value
+
+
+def _algorithms(named: object) -> list[str]:
+    names = [named or ALGORITHMS[0]] if not isinstance(named, list) else named
+    if not names or not set(map(str, names)) <= set(ALGORITHMS):
+        raise ValueError(f"the algorithm is one of {', '.join(ALGORITHMS)}")
+    return [str(name) for name in names]
+
+
+def _seconds(value: object) -> int:
+    """Return the seconds of a number of them, or of a time such as 15m."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    try:
+        return parse_milliseconds(str(value), default_unit="s") // 1000
+    except ValueError:
+        raise ValueError(
+            "a time is a number of seconds, or a text such as 15m, 12h or 7d"
+        ) from None

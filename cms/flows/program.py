@@ -1,0 +1,99 @@
+"""A flow made ready to run: its operations with their options as templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cms.flows.definition.flow import FlowDefinition
+from cms.flows.definition.graph import Operation
+from cms.flows.definition.operation_types import OPERATION_TYPES
+from cms.flows.definition.templates import Constant, Object, Template, TemplateError, parse_template
+
+
+class Step(NamedTuple):
+    """One operation, and the ids of those that follow it.
+
+    Options that hold no template are `is_constant`: they have been checked when they were saved.
+    """
+
+    id: str
+    key: str
+    type: str
+    options: Template
+    is_constant: bool
+    resolve: str | None
+    reject: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The steps of a flow by id, the first one, and what a run returns."""
+
+    definition: FlowDefinition
+    steps: Mapping[str, Step]
+    returns: str | Template
+    """The word `$all`, or a template."""
+
+    @property
+    def flow(self) -> str:
+        return self.definition.id
+
+    @property
+    def first(self) -> str | None:
+        return self.definition.graph.first
+
+    def step(self, identifier: str | None) -> Step | None:
+        """Return the step of an id, None for the end of a flow."""
+        return None if identifier is None else self.steps[identifier]
+
+
+def compile_flow(flow: FlowDefinition) -> Program:
+    """Return the program of a flow that has no problems."""
+    steps = {operation.id: _step(operation) for operation in flow.graph.operations.values()}
+    return Program(flow, steps, _returns(flow))
+
+
+def _returns(flow: FlowDefinition) -> str | Template:
+    """Return the name of a value or the key of an operation, or the template of a value."""
+    value = flow.options.get("return")
+    if value is None:
+        return _path("$last")
+    operations = flow.graph.operations.values()
+    keys = {operation.key for operation in operations}
+    by_id = {operation.id: operation.key for operation in operations}
+    if value == "$all":
+        return value
+    # A path may stand without braces where it begins with something of the run.
+    if isinstance(value, str) and not value.isspace():
+        path = by_id.get(value, value)
+        if path.startswith("$") or path.partition(".")[0] in keys:
+            return _path(path)
+    return parse_template(value)
+
+
+def _path(path: str) -> Template:
+    try:
+        return parse_template(f"{{{{{path}}}}}")
+    except TemplateError:
+        return Constant(path)
+
+
+def _step(operation: Operation) -> Step:
+    entries = []
+    for name, value in (operation.options or {}).items():
+        option = OPERATION_TYPES[operation.type].options[name]
+        template = parse_template(value) if option.takes_templates else Constant(value)
+        entries.append((Constant(name), template))
+    options = Object(tuple(entries))
+    is_constant = all(isinstance(template, Constant) for _, template in entries)
+    return Step(
+        operation.id,
+        operation.key,
+        operation.type,
+        options,
+        is_constant,
+        operation.resolve,
+        operation.reject,
+    )

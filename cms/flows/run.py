@@ -1,0 +1,133 @@
+"""A run under way, as its operations see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from cms.config import Config
+from cms.database.connections import Transaction
+from cms.flows.scripts.script_pool import ScriptPool
+from cms.store.context import RequestContext
+from cms.store.identity import ANONYMOUS, Identity
+from cms.store.store import Store
+
+MAX_LOG_LINES = 200
+"""Lines that one step may add to the log of its run; what follows is left out."""
+
+
+class Rejected(Exception):
+    """An operation was not successful; `result` is what it leaves.
+
+    A failure that may pass (`is_transient`) is worth another attempt of the whole run.
+    """
+
+    def __init__(self, result: object, *, is_transient: bool = False) -> None:
+        super().__init__(str(result))
+        self.result = result
+        self.is_transient = is_transient
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What operations need of the process."""
+
+    store: Store
+    config: Config
+    scripts: ScriptPool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scripts", ScriptPool(self.config))
+
+
+class OpenTransaction(NamedTuple):
+    """The transaction that a filter flow runs in, and the context of the write."""
+
+    transaction: Transaction
+    context: RequestContext
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a flow.
+
+    `values` are what templates look up. `identity` is who caused the run: a user, nobody, or the
+    service itself. `transaction` is set in filter flows: everything that an operation reads or
+    writes then happens inside it. `attempt` counts from 1, `depth` from 0 for a run that no other
+    run has caused.
+    """
+
+    services: Services
+    flow: str
+    identity: Identity
+    values: dict[str, object]
+    attempt: int = 1
+    depth: int = 0
+    id: str | None = None
+    """The same at every attempt; None for a run that has only one."""
+    transaction: OpenTransaction | None = None
+    run_flow: FlowRunner | None = None
+    operation: str | None = None
+    """The id of the operation that runs."""
+    lines: list[str] = field(default_factory=list)
+    secrets: set[str] = field(default_factory=set)
+    """Texts that the log of the run masks wherever they appear."""
+
+    def log(self, line: str) -> None:
+        """Add a line to the log of the step that runs."""
+        if len(self.lines) < MAX_LOG_LINES:
+            self.lines.append(line)
+
+    @property
+    def user(self) -> str | None:
+        """The user who caused the run, None for nobody and for the service itself."""
+        return self._accountability("user")
+
+    @property
+    def role(self) -> str | None:
+        return self._accountability("role")
+
+    def _accountability(self, name: str) -> str | None:
+        accountability = self.values.get("$accountability")
+        return accountability.get(name) if isinstance(accountability, Mapping) else None
+
+    @contextmanager
+    def open_transaction(self) -> Iterator[Transaction]:
+        """Yield a transaction of one operation: its own, or a part of the filter flow's."""
+        if self.transaction is None:
+            with self.services.store.database.transaction() as transaction:
+                yield transaction
+            return
+        transaction = self.transaction.transaction
+        # What an operation has begun is undone when it rejects, and the flow may go on.
+        with transaction.savepoint():
+            yield transaction
+
+    def identity_for(self, permissions: object, *, emits_events: bool = True) -> Identity:
+        """Return whose rights an operation uses: its option `permissions`, None for `$trigger`.
+
+        What is written under it causes runs one level deeper, or none without `emits_events`.
+        """
+        depth = self.depth + 1 if emits_events else None
+        client = self.identity.client._replace(depth=depth)
+        match permissions:
+            case None | "$trigger":
+                return self.identity._replace(client=client)
+            case "$public":
+                return ANONYMOUS.with_client(client)
+            case "$full":
+                return Identity(is_service=True, client=client)
+            case role:
+                return Identity(role=str(role), client=client)
+
+
+RenderedOptions = Mapping[str, Any]
+"""The options of an operation by name, with values in the place of templates."""
+
+Operation = Callable[[RenderedOptions, Run], object]
+"""Does one operation with its rendered options; returns its result, or raises `Rejected`."""
+
+FlowRunner = Callable[[Run, str, object], object]
+"""Runs the flow of an id for a run, with a payload; returns its result, or raises `Rejected`."""

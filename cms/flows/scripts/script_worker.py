@@ -1,0 +1,143 @@
+"""A child process that runs scripts of flows in V8: their limits end it, and not the service.
+
+`python -m cms.flows.scripts.script_worker BYTES` reads jobs, each a line of JSON, from its standard
+input, and answers each with a line of JSON. It ends with its input, when no job has come for a
+while, and after a script that has met a limit: V8 does not give all of its memory back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from importlib import resources
+from pathlib import Path
+
+from py_mini_racer import (
+    JSEvalException,
+    JSOOMException,
+    JSPromise,
+    JSPromiseError,
+    JSTimeoutException,
+    MiniRacer,
+)
+
+from cms.flows.scripts.script_job import (
+    MAX_LINE_LENGTH,
+    MAX_LINES,
+    MAX_RESULT_LENGTH,
+    ScriptJob,
+)
+
+IDLE_SECONDS = 60.0
+END_SECONDS = 1.0
+"""How long after its time a script is ended that does not let itself be interrupted."""
+
+BUFFER_FACTOR = 3
+"""How many times the limit of the heap all memory of the process may grow: buffers are outside of
+the heap, and V8 collects garbage into another part of it."""
+
+_PROCESS = Path("/proc/self")
+_SETUP = resources.files("cms.flows.scripts").joinpath("isolate.js").read_text("utf-8")
+
+
+def main() -> None:
+    """Run scripts until no more come, or one meets a limit."""
+    heap_bytes = int(sys.argv[1])
+    MiniRacer().close()  # opens every file that V8 needs
+    _limit_process(heap_bytes)
+    has_met_limit = False
+    while not has_met_limit and _waits_for_job():
+        line = sys.stdin.buffer.readline()
+        if not line:
+            return
+        job = ScriptJob(**json.loads(line))
+        # The kernel ends this process when V8 cannot interrupt a script, as in a loop of promises.
+        signal.setitimer(signal.ITIMER_REAL, job.max_seconds + END_SECONDS)
+        answer, has_met_limit = _run(job, heap_bytes)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.stdout.buffer.write(answer.encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _limit_process(heap_bytes: int) -> None:
+    """Take from this process what no script needs, in case one breaks out of V8."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    if not _PROCESS.exists():  # as on macOS
+        return
+    # Not the address space: V8 reserves a terabyte of it.
+    limit = _data_bytes() + BUFFER_FACTOR * heap_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    # Nothing more can be opened, neither files nor sockets. An event loop of Python opens three.
+    open_files = len(os.listdir(_PROCESS / "fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files + 3, open_files + 3))
+
+
+def _data_bytes() -> int:
+    status = (_PROCESS / "status").read_text("ascii")
+    (line,) = (line for line in status.splitlines() if line.startswith("VmData:"))
+    return int(line.split()[1]) * 1024
+
+
+def _waits_for_job() -> bool:
+    """Wait for the next job, or the end of the input; false where neither comes for a while."""
+    readable, _, _ = select.select([sys.stdin], [], [], IDLE_SECONDS)
+    return bool(readable)
+
+
+def _run(job: ScriptJob, heap_bytes: int) -> tuple[str, bool]:
+    """Return the answer as JSON, and whether the script has met a limit."""
+    deadline = time.monotonic() + job.max_seconds
+    with MiniRacer() as engine:
+        engine.set_hard_memory_limit(heap_bytes)
+        engine.eval(_setup_script())
+        try:
+            call = f"isolate.run({json.dumps(job.code)}, {json.dumps(job.data)})"
+            promise = engine.eval(call, timeout_sec=job.max_seconds)
+            assert isinstance(promise, JSPromise)
+            outcome = promise.get(timeout=max(deadline - time.monotonic(), 0.001))
+            limit = None
+        except JSTimeoutException:
+            limit = "time"
+        except JSOOMException:
+            limit = "memory"
+        except (JSEvalException, JSPromiseError) as error:
+            outcome = json.dumps({"error": {"name": "Error", "message": str(error)[:1000]}})
+            limit = None
+        lines = _lines(engine)
+    if limit is not None:
+        return json.dumps({"limit": limit, "lines": lines}), True
+    return f'{{"outcome":{outcome},"lines":{json.dumps(lines)}}}', False
+
+
+def _setup_script() -> str:
+    script = _SETUP
+    for name, value in (
+        ("MAX_LINES", MAX_LINES),
+        ("MAX_LINE_LENGTH", MAX_LINE_LENGTH),
+        ("MAX_RESULT_LENGTH", MAX_RESULT_LENGTH),
+    ):
+        script = script.replace(name, str(value))
+    return script
+
+
+def _lines(engine: MiniRacer) -> list[str]:
+    """Return the console output, nothing of it where the isolate does not answer any more."""
+    try:
+        lines = json.loads(str(engine.eval("isolate.lines()", timeout_sec=END_SECONDS / 2)))
+    except (JSEvalException, ValueError):
+        return []
+    # The script may have put anything there.
+    if not isinstance(lines, list):
+        return []
+    # PostgreSQL stores no U+0000.
+    return [str(line).replace("\0", "") for line in lines]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""/flows: calls that run flows, and the runs."""
+
+from __future__ import annotations
+
+import falcon
+
+from cms.flows.calls import FlowCalls, FlowRequest
+from cms.flows.runs import retry_run
+from cms.http.items import send_list
+from cms.http.media import read_json, send_written
+from cms.items.read.prepare import ReadRequest, RowTest
+from cms.store.store import Store
+
+
+class TriggerResource:
+    """Runs a flow."""
+
+    def __init__(self, calls: FlowCalls) -> None:
+        self._calls = calls
+
+    def _trigger(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+        method = request.context.method
+        body = None if method in ("GET", "HEAD") else read_json(request)
+        call = FlowRequest(
+            request.path,
+            method,
+            _headers(request),
+            request.query_string,
+            request.params,
+            body,
+        )
+        send_written(response, self._calls.trigger(request.context.identity, key, call))
+
+    on_get = on_post = on_put = on_patch = on_delete = _trigger
+    on_head = _trigger
+    """Refused: a flow that runs with GET must not run for a look at its headers."""
+
+
+class FlowRowsResource:
+    """The rows of a log that are of one flow."""
+
+    def __init__(self, store: Store, collection: str) -> None:
+        self._store = store
+        self._collection = collection
+
+    def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+        only = (RowTest("flow", "_eq", key),)
+        read_request = ReadRequest(self._collection, request.query_string, only=only)
+        send_list(self._store, request, response, read_request)
+
+
+class RetryResource:
+    """Another attempt at a run."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def on_post(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+        retry_run(self._store, request.context.identity, key)
+        response.status = falcon.HTTP_204
+
+
+def _headers(request: falcon.Request) -> dict[str, str]:
+    """Return the headers that a flow sees, by names in small letters.
+
+    Those that authenticate the caller are not among them: a flow could hand them on.
+    """
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    headers.pop("cookie", None)
+    if headers.get("authorization", "").lower().startswith("bearer "):
+        del headers["authorization"]
+    return headers

@@ -1,0 +1,108 @@
+"""Plans of writes that answer the keys of their items, whether or not the caller may read these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from cms.database.connections import Transaction
+from cms.items.write.calls import WriteCall
+from cms.items.write.event_runs import json_keys
+from cms.items.write.filtering import FlowFilter, filter_flows, filtered_plan
+from cms.items.write.named_keys import named_keys
+from cms.items.write.nested import CompletePayload, write_tree
+from cms.items.write.parsed import Expects
+from cms.items.write.plans import (
+    ParsedPayload,
+    complete_singleton,
+    complete_update,
+    delete_items,
+    parse_payload,
+)
+from cms.store.write_plan import WritePlan
+
+Keys = list[object]
+"""Primary keys as answers show them."""
+
+
+def plan_keyed_create(call: WriteCall, items: Sequence[object]) -> WritePlan[Keys]:
+    """Create items."""
+    if flows := filter_flows(call, "create"):
+        return filtered_plan(
+            call, flows, lambda flow: plan_keyed_create(flow.call, flow.items(items))
+        )
+    payload = call.complete(*parse_payload(call, items, Expects.ABSENT))
+    return WritePlan(partial(_write_payload, call, payload))
+
+
+def plan_keyed_update(
+    call: WriteCall, selection: Mapping[str, object], item: object
+) -> WritePlan[Keys]:
+    """Give the items that `keys` or `query` name the values of a payload.
+
+    The one item of a singleton needs no name.
+    """
+    if call.collection.is_singleton:
+        return _plan_keyed_singleton(call, item)
+    if flows := filter_flows(call, "update"):
+        change = {**selection, "data": item}
+        return filtered_plan(call, flows, partial(_plan_filtered_update, change=change))
+    parsed = parse_payload(call, [item], Expects.PRESENT)
+    return WritePlan(partial(_update_named, call, parsed, selection))
+
+
+def _plan_filtered_update(flow: FlowFilter, *, change: Mapping[str, object]) -> WritePlan[Keys]:
+    filtered = flow.change(change)
+    return plan_keyed_update(flow.call, {"keys": filtered["keys"]}, filtered["data"])
+
+
+def _plan_keyed_singleton(call: WriteCall, item: object) -> WritePlan[Keys]:
+    if flows := filter_flows(call, "update"):
+        return filtered_plan(
+            call, flows, lambda flow: _plan_keyed_singleton(flow.call, flow.item(item))
+        )
+    parsed = parse_payload(call, [item], Expects.EITHER)
+    return WritePlan(partial(_write_singleton, call, parsed))
+
+
+def plan_keyed_deletion(call: WriteCall, selection: Mapping[str, object]) -> WritePlan[Keys]:
+    """Delete the items that `keys` or `query` name."""
+    if flows := filter_flows(call, "delete"):
+        return filtered_plan(
+            call, flows, lambda flow: plan_keyed_deletion(flow.call, flow.deletion(selection))
+        )
+    return WritePlan(partial(_delete_named, call, selection))
+
+
+# The runs
+
+
+def _write_payload(call: WriteCall, payload: CompletePayload, transaction: Transaction) -> Keys:
+    return json_keys(call.collection, write_tree(call.executor(transaction), payload))
+
+
+def _update_named(
+    call: WriteCall,
+    parsed: ParsedPayload,
+    selection: Mapping[str, object],
+    transaction: Transaction,
+) -> Keys:
+    executor = call.executor(transaction)
+    keys = named_keys(executor, call.collection, selection)
+    payload = complete_update(call, parsed, keys)
+    return json_keys(call.collection, write_tree(executor, payload)) if keys else []
+
+
+def _write_singleton(call: WriteCall, parsed: ParsedPayload, transaction: Transaction) -> Keys:
+    executor = call.executor(transaction)
+    payload = complete_singleton(call, parsed, transaction)
+    return json_keys(call.collection, write_tree(executor, payload))
+
+
+def _delete_named(
+    call: WriteCall, selection: Mapping[str, object], transaction: Transaction
+) -> Keys:
+    executor = call.executor(transaction)
+    keys = named_keys(executor, call.collection, selection)
+    delete_items(call, executor, keys)
+    return json_keys(call.collection, keys)

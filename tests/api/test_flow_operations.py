@@ -1,0 +1,145 @@
+"""Operations in flows: scripts beside other requests, and webhooks that are tried again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from ipaddress import ip_network
+
+import pytest
+
+from cms.config import Config
+from tests.active_flows import make_flow, runs, step, work
+from tests.client import Client
+from tests.files.sources import Source, source
+from tests.members import member
+from tests.things import Stage, Table, field
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+@pytest.fixture(scope="module")
+def stage_settings(settings: Config) -> Config:
+    return replace(
+        settings,
+        import_ip_allow_list=(ip_network("127.0.0.1/32"),),
+        flows_run_script_timeout=timedelta(seconds=2),
+    )
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Source]:
+    with source() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _no_flows(admin: Client) -> Iterator[None]:
+    yield
+    flows = [flow["id"] for flow in admin.get("/flows", fields="id").data]
+    assert admin.delete("/flows", flows).status == 204
+
+
+@pytest.fixture
+def pages(stage: Stage) -> Table:
+    return stage.empty_table(field("title", "string"))
+
+
+def script(admin: Client, code: str) -> str:
+    steps = [step("script", "exec", {"code": code})]
+    return make_flow(admin, "webhook", {"method": "POST"}, steps)
+
+
+def test_a_script_answers_a_webhook_and_its_console_is_in_the_log(admin: Client) -> None:
+    code = "module.exports = (data) => { console.log('n', data.$trigger.body.n); return [1] }"
+    flow = script(admin, code)
+    assert admin.post(f"/flows/trigger/{flow}", {"n": 5}).data == [1]
+    (run,) = runs(admin, flow)
+    assert run["steps"][0]["log"] == ["n 5"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["while (true) {}", "const a = []; while (true) a.push(new Uint8Array(1e7).fill(1))"],
+)
+def test_other_requests_go_on_beside_a_script_without_a_bound(
+    admin: Client, pages: Table, statement: str
+) -> None:
+    flow = script(admin, f"module.exports = () => {{ {statement} }}")
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(admin.post, f"/flows/trigger/{flow}", {})
+        longest = 0.0
+        while not running.done():
+            start = time.monotonic()
+            assert pages.get().status == 200
+            longest = max(longest, time.monotonic() - start)
+        answer = running.result()
+    assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
+    assert longest < 1
+
+
+def test_without_the_extra_no_script_can_be_saved(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cms.flows.definition.options.SCRIPT_ENGINE", "no_such_engine")
+    operation = {"key": "x", "type": "exec", "options": {"code": "module.exports = () => 1"}}
+    answer = admin.post("/flows", {"name": "x", "trigger": "webhook", "operations": [operation]})
+    assert (answer.status, answer.codes) == (422, ["FAILED_VALIDATION"])
+    assert answer.errors[0]["path"] == ["options", "code"]
+    assert "cms[script]" in answer.errors[0]["reason"]
+
+
+def test_a_signed_request_is_tried_again_under_the_same_id(
+    stage: Stage, stage_settings: Config, admin: Client, server: Source, pages: Table
+) -> None:
+    url = server.page("/hook", b"", 503)
+    options = {"url": url, "method": "POST", "body": {}, "sign": True, "secret": SECRET}
+    scope = {"type": "action", "scope": ["items.create"], "collections": [pages.name]}
+    flow = make_flow(admin, "event", scope, [step("send", "request", options)])
+    pages.add({"title": "One"})
+    work(stage, stage_settings)
+    (run,) = runs(admin, flow)
+    assert (run["state"], run["attempt"]) == ("queued", 1)
+    server.page("/hook", b"", 200)
+    with stage.side_door.connection() as connection:
+        connection.execute("UPDATE procrastinate_jobs SET scheduled_at = NULL")
+    work(stage, stage_settings)
+    (run,) = runs(admin, flow)
+    assert (run["state"], run["attempt"]) == ("done", 2)
+    first, second = admin.get(f"/flows/{flow}/deliveries", sort="id").data
+    assert (first["status"], second["status"]) == (503, 200)
+    assert (first["attempt"], second["attempt"]) == (1, 2)
+    assert first["message"] == second["message"]
+    assert first["run"] == run["id"]
+    # Neither the secret nor the signature is in the log of the run.
+    assert SECRET not in str(run)
+
+
+def test_deliveries_are_for_those_who_may_read_them(
+    stage: Stage, admin: Client, server: Source
+) -> None:
+    url = server.page("/hook", b"", 200)
+    options = {"url": url, "sign": True, "secret": SECRET}
+    flow = make_flow(admin, "webhook", {"method": "POST"}, [step("send", "request", options)])
+    assert admin.post(f"/flows/trigger/{flow}", {}).status == 200
+    (delivery,) = admin.get(f"/flows/{flow}/deliveries").data
+    assert admin.get(f"/flows/deliveries/{delivery['id']}").data == delivery
+    for path in ("/flows/deliveries", f"/flows/{flow}/deliveries"):
+        assert member(stage).get(path).status == 403
+        assert admin.post(path, {}).status == 405
+    assert admin.get("/items/system_flow_deliveries").status == 403
+
+
+def test_a_signed_request_of_a_filter_flow_is_logged_with_the_write(
+    admin: Client, server: Source, pages: Table
+) -> None:
+    url = server.page("/hook", b"", 200)
+    options = {"url": url, "sign": True, "secret": SECRET}
+    scope = {"type": "filter", "scope": ["items.create"], "collections": [pages.name]}
+    flow = make_flow(admin, "event", scope, [step("send", "request", options)])
+    pages.add({"title": "One"})
+    assert admin.post(pages.path, {"id": 1}).status == 400
+    assert len(admin.get(f"/flows/{flow}/deliveries").data) == 1

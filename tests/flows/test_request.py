@@ -1,0 +1,384 @@
+"""The operation request: what is sent, what comes back, and what is never asked."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from standardwebhooks.webhooks import Webhook
+
+from cms.config import Config
+from cms.flows.operations import request as requests
+from cms.flows.run import Rejected, Run, Services
+from cms.flows.runs import delete_old_runs
+from tests.files.sources import Source, raw_source, source
+from tests.flows.runs import do, new_run, rejection, services_of
+from tests.people import person
+from tests.things import Stage
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+LOOPBACK = (ipaddress.ip_network("127.0.0.1/32"),)
+
+
+@dataclass
+class Received:
+    """What a page was asked."""
+
+    method: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Source]:
+    with source() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def services(stage: Stage, settings: Config) -> Services:
+    return services_of(stage, settings, import_ip_allow_list=LOOPBACK)
+
+
+@pytest.fixture
+def run(services: Services) -> Run:
+    return new_run(services)
+
+
+def echo(server: Source, path: str, status: int = 200) -> tuple[str, Received]:
+    """Have a path answer `{"ok": true}`, and return its address and what it will be asked."""
+    received = Received()
+
+    def answer(handler: Any) -> None:
+        received.method = handler.command
+        received.headers = {name.lower(): value for name, value in handler.headers.items()}
+        received.body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        handler.send_response(status, "As told")
+        handler.send_header("Content-Type", "application/json; charset=utf-8")
+        handler.send_header("Content-Length", "12")
+        handler.end_headers()
+        handler.wfile.write(b'{"ok": true}')
+
+    server.pages[path] = answer
+    return server.url(path), received
+
+
+def test_the_answer_has_status_headers_and_data(run: Run, server: Source) -> None:
+    url, received = echo(server, "/echo", 201)
+    result = do(run, "request", url=url)
+    assert (result["status"], result["statusText"]) == (201, "As told")
+    assert result["data"] == {"ok": True}
+    assert result["headers"]["content-type"] == "application/json; charset=utf-8"
+    assert received.method == "GET"
+
+
+@pytest.mark.parametrize(
+    ("body", "sent", "media_type"),
+    [
+        ({"a": [1, "ü"]}, '{"a":[1,"ü"]}'.encode(), "application/json"),
+        ([], b"[]", "application/json"),
+        ('{"a": 1}', b'{"a": 1}', "application/json"),
+        ("plain", b"plain", "text/plain; charset=utf-8"),
+        (5, b"5", "application/json"),
+        (None, b"", None),
+    ],
+)
+def test_a_body_is_sent_with_its_type(
+    run: Run, server: Source, body: object, sent: bytes, media_type: str | None
+) -> None:
+    url, received = echo(server, "/echo")
+    do(run, "request", url=url, method="post", body=body)
+    assert (received.method, received.body) == ("POST", sent)
+    assert received.headers.get("content-type") == media_type
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Own": "one", "content-type": "text/csv"},
+        [{"header": "X-Own", "value": "one"}, {"header": "content-type", "value": "text/csv"}],
+    ],
+)
+def test_headers_are_an_object_or_a_list(run: Run, server: Source, headers: object) -> None:
+    url, received = echo(server, "/echo")
+    do(run, "request", url=url, method="POST", headers=headers, body="a,b")
+    assert (received.headers["x-own"], received.headers["content-type"]) == ("one", "text/csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type", "data"),
+    [
+        (b"", "text/plain", None),
+        (b"caf\xe9", "text/plain; charset=latin-1", "café"),
+        (b"caf\xe9", "text/plain; charset=unknown", "caf\ufffd"),
+        (b"a\0b", "application/octet-stream", "a\ufffdb"),
+        (b"{broken", "application/json", "{broken"),
+        (b'{"n": 12345678901234567890}', "application/hal+json", {"n": 12345678901234567890}),
+    ],
+)
+def test_data_is_read_by_its_type(
+    run: Run, server: Source, content: bytes, media_type: str, data: object
+) -> None:
+    url = server.page("/data", content, Content_Type=media_type)
+    assert do(run, "request", url=url)["data"] == data
+
+
+@pytest.mark.parametrize("status", [400, 404, 429, 500, 503])
+def test_an_error_rejects_with_the_same_shape(run: Run, server: Source, status: int) -> None:
+    url = server.page("/error", b"no", status)
+    with pytest.raises(Rejected) as rejected:
+        do(run, "request", url=url)
+    result = rejected.value.result
+    assert isinstance(result, dict)
+    assert set(result) == {"status", "statusText", "headers", "data"}
+    assert (result["status"], result["data"]) == (status, "no")
+    assert rejected.value.is_transient is (status in (429, 500, 503))
+
+
+def test_a_server_that_does_not_answer_rejects_with_the_same_shape(run: Run) -> None:
+    result = rejection(run, "request", url="http://127.0.0.1:1/")
+    assert result == {
+        "status": None,
+        "statusText": "it cannot be reached",
+        "headers": {},
+        "data": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.2", "10.0.0.1", "169.254.169.254", "[::1]", "0x7f000002", "localhost."]
+)
+def test_inner_addresses_are_never_asked(stage: Stage, settings: Config, host: str) -> None:
+    run = new_run(services_of(stage, settings))
+    result = rejection(run, "request", url=f"http://{host}:9/")
+    assert (result["status"], result["statusText"]) == (
+        None,
+        "the host is not known, or not one that may be asked",
+    )
+
+
+def test_an_unknown_host_may_be_known_later(run: Run) -> None:
+    with pytest.raises(Rejected) as rejected:
+        do(run, "request", url="http://no-such-host.invalid/")
+    assert rejected.value.is_transient
+
+
+def test_redirects_are_followed_and_checked_again(run: Run, server: Source) -> None:
+    target = server.page("/target", b"here", Content_Type="text/plain")
+    server.page("/from", status=302, Location="/target")
+    server.page("/inner", status=302, Location="http://169.254.169.254/")
+    server.page("/round", status=302, Location="/round")
+    assert target
+    assert do(run, "request", url=server.url("/from"))["data"] == "here"
+    inner = rejection(run, "request", url=server.url("/inner"))
+    assert "may be asked" in inner["statusText"]
+    assert "redirects" in rejection(run, "request", url=server.url("/round"))["statusText"]
+
+
+def test_size_and_time_have_a_limit(
+    run: Run, server: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "MAX_RESPONSE_BYTES", 1000)
+    monkeypatch.setattr(requests, "MAX_SECONDS", 0.5)
+    large = rejection(run, "request", url=server.page("/large", b"x" * 1001))
+    assert "more than" in large["statusText"]
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
+    with raw_source(head, *[b"x"] * 1000, pause=0.05) as dripping:
+        start = time.monotonic()
+        assert rejection(run, "request", url=dripping)["status"] is None
+        assert time.monotonic() - start < 2
+
+
+def test_credentials_of_headers_are_secrets_of_the_run(run: Run, server: Source) -> None:
+    url, _ = echo(server, "/echo")
+    headers = [
+        {"header": "Authorization", "value": "Bearer hunter2"},
+        {"header": "X-Other", "value": "shown"},
+    ]
+    do(run, "request", url=url, headers=headers)
+    assert "hunter2" in run.secrets
+    assert "shown" not in run.secrets
+
+
+# Signed requests
+
+
+@pytest.fixture
+def flow(stage: Stage, run: Run) -> Run:
+    """A run of a stored flow, at its one operation."""
+    body = {"name": "Sync", "trigger": "webhook", "options": {}}
+    flow = stage.admin.post("/flows", body).data["id"]
+    body = {"flow": flow, "key": "send", "type": "log", "options": {"message": "x"}}
+    run.flow = flow
+    run.operation = stage.admin.post("/operations", body).data["id"]
+    run.id = str(uuid.uuid4())
+    return run
+
+
+def signed(url: str, **options: Any) -> dict[str, Any]:
+    return {
+        "url": url,
+        "method": "POST",
+        "body": {"title": "ü"},
+        "sign": True,
+        "secret": SECRET,
+        **options,
+    }
+
+
+def deliveries(stage: Stage, run: Run) -> Any:
+    return stage.value(
+        "SELECT json_agg(json_build_array(url, attempt, status, reason) ORDER BY id) "
+        f"FROM system_flow_deliveries WHERE operation = '{run.operation}'"
+    )
+
+
+def test_the_reference_library_verifies_what_a_server_gets(flow: Run, server: Source) -> None:
+    url, received = echo(server, "/hook")
+    do(flow, "request", **signed(url))
+    verified = Webhook(SECRET).verify(received.body, received.headers)
+    assert verified == {"title": "ü"}
+
+
+def test_all_attempts_of_a_run_have_the_same_id(flow: Run, server: Source) -> None:
+    url, received = echo(server, "/hook")
+    messages = []
+    for number, run_id in enumerate([flow.id, flow.id, str(uuid.uuid4()), None, None]):
+        flow.attempt = number + 1
+        flow.id = run_id
+        do(flow, "request", **signed(url))
+        messages.append(received.headers["webhook-id"])
+    assert messages[0] == messages[1]
+    assert len(set(messages)) == 4
+
+
+def test_every_delivery_is_logged_without_the_query(
+    stage: Stage, flow: Run, server: Source
+) -> None:
+    url, _ = echo(server, "/hook")
+    do(flow, "request", **signed(f"{url}?key=secret"))
+    flow.attempt = 2
+    bad = server.page("/bad", b"", 500)
+    rejection(flow, "request", **signed(bad))
+    rejection(flow, "request", **signed("http://127.0.0.1:1/x"))
+    assert deliveries(stage, flow) == [
+        [f"{url}?…", 1, 200, None],
+        [bad, 2, 500, "Internal Server Error"],
+        ["http://127.0.0.1:1/x", 2, None, "it cannot be reached"],
+    ]
+
+
+def test_a_request_without_a_signature_is_not_logged(
+    stage: Stage, flow: Run, server: Source
+) -> None:
+    url, received = echo(server, "/hook")
+    do(flow, "request", url=url)
+    assert "webhook-signature" not in received.headers
+    assert deliveries(stage, flow) is None
+
+
+def status(stage: Stage, run: Run) -> str:
+    return str(stage.admin.get(f"/flows/{run.flow}").data["status"])
+
+
+def test_after_days_of_failure_the_flow_is_switched_off_and_administrators_are_told(
+    stage: Stage, flow: Run, server: Source
+) -> None:
+    person(stage)  # no administrator: nobody tells this one
+    before = stage.value("SELECT count(*) FROM system_notifications")
+    bad = signed(server.page("/bad", b"", 500))
+    for _ in range(12):
+        rejection(flow, "request", **bad)
+    assert status(stage, flow) == "active"
+    age_outage(stage, flow, timedelta(days=4, hours=23))
+    rejection(flow, "request", **bad)
+    assert status(stage, flow) == "active"
+    age_outage(stage, flow, timedelta(hours=2))
+    rejection(flow, "request", **bad)
+    assert status(stage, flow) == "inactive"
+    assert stage.value("SELECT count(*) FROM system_notifications") == before + 1
+    text = stage.value("SELECT subject || message FROM system_notifications ORDER BY id DESC")
+    assert '"Sync" is switched off' in text
+    assert "127.0.0.1" in text
+    mail = stage.value(
+        "SELECT args -> 'payload' FROM procrastinate_jobs WHERE task_name = 'mail' ORDER BY id DESC"
+    )
+    assert mail["to"] == ["admin@example.com"]
+    # Switched on again, it has as many days once more.
+    assert stage.admin.patch(f"/flows/{flow.flow}", {"status": "active"}).status == 200
+    rejection(flow, "request", **bad)
+    assert status(stage, flow) == "active"
+
+
+def test_a_success_ends_an_outage(stage: Stage, flow: Run, server: Source) -> None:
+    bad = signed(server.page("/bad", b"", 500))
+    url, _ = echo(server, "/hook")
+    for _ in range(12):
+        rejection(flow, "request", **bad)
+    age_outage(stage, flow, timedelta(days=9))
+    do(flow, "request", **signed(url))
+    rejection(flow, "request", **bad)
+    assert status(stage, flow) == "active"
+
+
+def test_two_failures_in_a_week_are_no_outage(stage: Stage, flow: Run, server: Source) -> None:
+    bad = signed(server.page("/bad", b"", 500))
+    rejection(flow, "request", **bad)
+    age_outage(stage, flow, timedelta(days=9))
+    rejection(flow, "request", **bad)
+    assert status(stage, flow) == "active"
+
+
+def test_a_deleted_operation_leaves_no_log(stage: Stage, flow: Run, server: Source) -> None:
+    url, _ = echo(server, "/hook")
+    assert stage.admin.delete(f"/flows/{flow.flow}").status == 204
+    do(flow, "request", **signed(url))
+    rejection(flow, "request", **signed(server.page("/bad", b"", 500)))
+    assert deliveries(stage, flow) is None
+
+
+def test_old_deliveries_are_deleted(stage: Stage, flow: Run, server: Source) -> None:
+    url, _ = echo(server, "/hook")
+    do(flow, "request", **signed(url))
+    do(flow, "request", **signed(f"{url}?later"))
+    with stage.side_door.connection() as connection:
+        connection.execute(
+            b"UPDATE system_flow_deliveries SET timestamp = timestamp - interval '31 days' "
+            b"WHERE url = %s",
+            [url],
+        )
+    delete_old_runs(flow.services.store.database, timedelta(days=30))
+    assert deliveries(stage, flow) == [[f"{url}?…", 1, 200, None]]
+
+
+def age_outage(stage: Stage, run: Run, age: timedelta) -> None:
+    with stage.side_door.connection() as connection:
+        connection.execute(
+            b"UPDATE system_flow_outages SET since = since - %s WHERE operation = %s",
+            [age, run.operation],
+        )
+
+
+def test_a_secret_is_needed_to_sign(stage: Stage, flow: Run) -> None:
+    body = {
+        "flow": flow.flow,
+        "key": "hook",
+        "type": "request",
+        "options": {"url": "https://example.com", "sign": True},
+    }
+    answer = stage.admin.post("/operations", body)
+    assert answer.status == 422
+    assert answer.errors[0]["path"] == ["options", "secret"]
+    body["options"] = {"url": "https://example.com", "sign": True, "secret": "short"}
+    answer = stage.admin.post("/operations", body)
+    assert answer.status == 422
+    assert "short" not in json.dumps(answer.errors[0]["reason"])
+    body["options"] = {"url": "https://example.com", "sign": True, "secret": "{{$env.KEY}}"}
+    assert stage.admin.post("/operations", body).status == 200
