@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -163,7 +162,7 @@ def _allowed_variables(names: Sequence[str], sources: Sources) -> Mapping[str, s
         source = next((source for source in sources if name in source), {})
         if name in source:
             variables[name] = source[name]
-    return MappingProxyType(variables)
+    return variables
 
 
 def effective(config: Config) -> Iterator[tuple[str, str]]:
