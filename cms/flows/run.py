@@ -11,7 +11,9 @@ from cms.config import Config
 from cms.database.connections import Transaction
 from cms.flows.scripts.script_pool import ScriptPool
 from cms.store.context import RequestContext
+from cms.store.counters import current_version
 from cms.store.identity import ANONYMOUS, Identity
+from cms.store.snapshot import Snapshot, load_snapshot
 from cms.store.store import Store
 
 MAX_LOG_LINES = 200
@@ -47,6 +49,17 @@ class OpenTransaction(NamedTuple):
 
     transaction: Transaction
     context: RequestContext
+
+    def current_snapshot(self) -> Snapshot:
+        """Return the snapshot of the write, or one of what the transaction has changed meanwhile.
+
+        Without it a flow that changes rights or flows would find the write out of date, at every
+        attempt. Other requests must not see such a snapshot: nothing in it is committed.
+        """
+        snapshot = self.context.snapshot
+        if current_version(self.transaction.execute) == snapshot.version:
+            return snapshot
+        return load_snapshot(self.transaction)
 
 
 @dataclass(slots=True)

@@ -102,7 +102,7 @@ def run_inner_flow(run: Run, flow: str, payload: object) -> object:
     snapshot = store.snapshots.current()
     fetch = store.database.fetch_primary
     if run.transaction:
-        snapshot = run.transaction.context.snapshot
+        snapshot = run.transaction.current_snapshot()
         fetch = run.transaction.transaction.execute
     program = program_of(snapshot, flow, fetch)
     if (

@@ -335,7 +335,16 @@ def _relations(
         # A record marked as dropped hides its foreign key too.
         if (table, column) not in recorded and table in collections and target in collections:
             one_field = one_fields.get((table, column))
-            yield Relation(table, column, target, one_field, constraint=constraint)
+            # Rows that go with the row above them, such as operations, are nothing without it.
+            deletes_dropped = one_field is not None and constraint.on_delete == "CASCADE"
+            yield Relation(
+                table,
+                column,
+                target,
+                one_field,
+                one_deselect_action="delete" if deletes_dropped else "nullify",
+                constraint=constraint,
+            )
     for system_name, system in SYSTEM_TABLES.items():
         for column, target in system.references.items():
             if system_name in collections and target in collections:

@@ -32,10 +32,22 @@ FROM system_flows AS flows
 WHERE flows.id = ANY ($1::uuid[]);
 
 -- name: find_flows_of_operations
--- The flows that operations belong to.
-SELECT DISTINCT flow::text
+-- The flows that operations belong to, and those that lead to one of them: the flow that an operation has left, too.
+SELECT flow::text
 FROM system_operations
-WHERE id = ANY ($1::uuid[]);
+WHERE id = ANY ($1::uuid[])
+   OR resolve = ANY ($1::uuid[])
+   OR reject = ANY ($1::uuid[])
+UNION
+SELECT id::text
+FROM system_flows
+WHERE operation = ANY ($1::uuid[]);
+
+-- name: clear_beginnings
+-- Lets flows that begin with one of these operations find their beginning themselves.
+UPDATE system_flows
+SET operation = NULL
+WHERE operation = ANY ($1::uuid[]);
 
 -- name: list_flows
 -- Id, status, trigger and name of every flow, the oldest first.

@@ -288,3 +288,24 @@ def test_a_filter_flow_refuses_a_deletion(stage: Stage, admin: Client, pages: Ta
     assert admin.delete(f"{pages.path}/{item['id']}").codes == ["KEPT"]
     assert admin.delete(pages.path, [item["id"]]).codes == ["KEPT"]
     assert stage.value(f'SELECT count(*) FROM "{pages.name}"') == 1
+
+
+def test_a_filter_flow_may_change_rights_and_go_on(
+    stage: Stage, admin: Client, pages: Table
+) -> None:
+    full = {"permissions": "$full"}
+    role = {**full, "collection": "system_roles", "payload": {"name": "Made by a flow"}}
+    permission = {**may(pages.name, action="create"), "role": "{{$last[0]}}"}
+    grant = {**full, "collection": "system_permissions", "payload": permission}
+    note = {"collection": pages.name, "permissions": "{{role[0]}}", "payload": {"title": "noted"}}
+    steps = [
+        step("role", "item-create", role, resolve="grant"),
+        step("grant", "item-create", grant, resolve="note"),
+        step("note", "item-create", {**note, "emitEvents": False}, resolve="keep"),
+        step("keep", "transform", {"json": "{{$trigger.payload}}"}),
+    ]
+    filter_flow(admin, pages, steps)
+    assert admin.post(pages.path, {"title": "a"}).status == 200
+    caller = member(stage, may(pages.name, action="create"))
+    assert caller.post(pages.path, {"title": "b"}).status == 204
+    assert stage.value(f'SELECT count(*) FROM "{pages.name}"') == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
@@ -177,3 +178,82 @@ def test_flows_are_written_by_administrators_and_read_by_those_who_may(
     reader = member(stage, may("system_flows", "id", "name"))
     assert reader.post("/flows", {"name": "Not mine", "trigger": "manual"}).status == 403
     assert set(reader.get("/flows").data[0]) == {"id", "name"}
+
+
+def test_an_operation_that_others_lead_to_stays_in_its_flow(admin: Client) -> None:
+    flow = new_flow(admin)
+    other = new_flow(admin)
+    last = new_operation(admin, flow, "last")
+    first = new_operation(admin, flow, "first", resolve=last)
+    moved = admin.patch(f"/operations/{last}", {"flow": other["id"]})
+    assert reasons(moved) == [("system_operations", "resolve")]
+    assert moved.errors[0]["key"] == first
+    nested = admin.patch(f"/flows/{other['id']}", {"operations": {"update": [{"id": last}]}})
+    assert reasons(nested) == [("system_operations", "resolve")]
+    body = {"keys": [first, last], "data": {"flow": other["id"]}}
+    assert admin.patch("/operations", body).status == 200
+    assert admin.patch(f"/flows/{other['id']}", {"operation": first}).status == 200
+    began = admin.patch(f"/operations/{first}", {"flow": flow["id"], "resolve": None})
+    assert reasons(began) == [("system_flows", "operation")]
+    assert began.errors[0]["key"] == other["id"]
+
+
+@pytest.mark.parametrize("path", ["/flows", "/operations"])
+def test_a_flow_whose_first_operation_is_deleted_begins_with_the_next_one(
+    admin: Client, path: str
+) -> None:
+    flow = new_flow(admin, options={"method": "POST", "return": "$last"})
+    echo = {"type": "transform", "options": {"json": "second"}}
+    second = new_operation(admin, flow, "second", **echo)
+    first = new_operation(admin, flow, "first", resolve=second)
+    assert admin.patch(f"/flows/{flow['id']}", {"operation": first}).status == 200
+    if path == "/flows":
+        deletion = {"operations": {"delete": [first]}}
+        assert admin.patch(f"/flows/{flow['id']}", deletion).status == 200
+    else:
+        assert admin.delete(f"/operations/{first}").status == 204
+    assert admin.get(f"/flows/{flow['id']}").data["operation"] is None
+    assert admin.post(f"/flows/trigger/{flow['id']}", {}).data == "second"
+
+
+def test_an_inactive_flow_is_checked_and_told_where_its_nested_parts_are_wrong(
+    admin: Client,
+) -> None:
+    flow = new_flow(admin, status="inactive")
+    kept = new_operation(admin, flow, "kept")
+    gone = new_operation(admin, flow, "gone")
+    operations = {
+        "create": [{"key": "new", "type": "log", "options": {"message": "Hello"}}],
+        "update": [{"id": kept, "options": {"message": "Changed"}}],
+        "delete": [gone],
+    }
+    path = f"/flows/{flow['id']}"
+    assert admin.patch(path, {"operations": operations}).status == 200
+    keys = {entry["key"] for entry in admin.get(path, fields="operations.key").data["operations"]}
+    assert keys == {"kept", "new"}
+    for wrong, field in (
+        ({"create": [{"key": "x", "type": "dance"}]}, ["operations", "create", 0, "type"]),
+        ({"create": [{"key": "$x", "type": "log"}]}, ["operations", "create", 0, "key"]),
+        ({"update": [{"id": kept, "options": []}]}, ["operations", "update", 0, "options"]),
+    ):
+        answer = admin.patch(path, {"operations": wrong})
+        assert (answer.status, answer.errors[0]["path"]) == (422, field), answer.text
+    missing = admin.patch(path, {"operations": {"update": [{"id": kept, "options": {}}]}})
+    assert reasons(missing) == [("system_operations", "options.message")]
+    twice = {"create": [{**LOG, "key": "kept"}]}
+    refused = admin.patch(path, {"operations": twice})
+    assert refused.codes == ["RECORD_NOT_UNIQUE"]
+    unknown = admin.patch(f"/operations/{kept}", {"resolve": str(uuid4())})
+    assert unknown.status in (400, 422)
+
+
+def test_changes_at_the_same_time_make_no_circle(admin: Client) -> None:
+    for _ in range(5):
+        flow = new_flow(admin)
+        pair = [new_operation(admin, flow, key) for key in ("one", "two")]
+        with ThreadPoolExecutor(2) as pool:
+            answers = pool.map(
+                lambda ends: admin.patch(f"/operations/{ends[0]}", {"resolve": ends[1]}).status,
+                [pair, pair[::-1]],
+            )
+        assert sorted(answers) == [200, 422]

@@ -123,7 +123,7 @@ def _run(options: RenderedOptions, run: Run, plan: Callable[[RequestContext], Wr
     if run.transaction is None:
         return run.services.store.run_write(identity, plan)
     with run.open_transaction() as transaction:
-        snapshot = run.transaction.context.snapshot
+        snapshot = run.transaction.current_snapshot()
         fetch = transaction.execute
         context = RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch)
         with redacted_problems(context.actor.policy):

@@ -29,6 +29,17 @@ def _after_flows(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedR
     _require_sound(fetch, [str(row.key) for row in rows])
 
 
+def _before_operations(
+    fetch: Fetch,
+    context: RequestContext,
+    rows: Sequence[ResolvedRow],
+    deleted_keys: Sequence[str],
+) -> None:
+    # As the foreign keys of `resolve` and `reject` do for the other ways to an operation.
+    if deleted_keys:
+        fetch(statement("clear_beginnings"), (list(deleted_keys),))
+
+
 def _after_operations(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
     keys = [str(row.key) for row in rows]
     if keys:
@@ -40,7 +51,9 @@ def _after_operations(fetch: Fetch, context: RequestContext, rows: Sequence[Reso
 def _require_sound(fetch: Fetch, keys: Sequence[str]) -> None:
     """Raise `Refused` with what is wrong with flows as they are stored now.
 
-    A change of one row alone can make a flow wrong together with its other rows.
+    A change of one row alone can make a flow wrong together with its other rows. Two transactions
+    that change one flow take turns: each moves the counter of flows before it comes here, and this
+    statement sees what the other has committed.
     """
     if not keys:
         return
@@ -77,5 +90,6 @@ FLOW_HOOKS = SystemTableHooks(
 OPERATION_HOOKS = SystemTableHooks(
     is_admin_only=True,
     checks={"type": one_of(*OPERATION_TYPES), "key": _check_key, "options": _check_options},
+    before=_before_operations,
     after=_after_operations,
 )
