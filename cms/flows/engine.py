@@ -68,11 +68,13 @@ def _run_step(step: Step, run: Run, logs: list[StepLog]) -> Rejected | None:
     rejected: Rejected | None = None
     try:
         options = step.options.render(run.values)
+        run.secrets.collect(options)
         result = _result(step, options, run)
     except Rejected as error:
         result = error.result
         rejected = error
     milliseconds = round((time.perf_counter() - start) * 1000, 3)
+    run.secrets.collect(result)
     status = "reject" if rejected else "resolve"
     logs.append(
         StepLog(

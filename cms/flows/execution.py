@@ -10,7 +10,7 @@ from cms import jsontext
 from cms.errors import Problem, Refused
 from cms.flows.engine import Outcome, StepLog, run_program
 from cms.flows.program import Program
-from cms.flows.redaction import redacted, secrets_of
+from cms.flows.redaction import Secrets
 from cms.flows.run import FlowRunner, OpenTransaction, Rejected, Run, Services
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
 
@@ -97,15 +97,11 @@ class Execution(NamedTuple):
 
     def log(self) -> RunLog:
         """Return what the log of the run keeps, without secrets."""
-        values = self.outcome.values
-        environment = values.get("$env")
-        allowed = environment.values() if isinstance(environment, Mapping) else ()
-        options = (option for step in self.outcome.steps for option in secrets_of(step.options))
-        secrets = {*self.run.secrets, *secrets_of(self.cause.data), *map(str, allowed), *options}
+        secrets = self.run.secrets
         return RunLog(
-            as_json(redacted(self.cause.data, secrets)),
+            as_json(secrets.masked(self.cause.data)),
             as_json([_step_entry(step, secrets) for step in self.outcome.steps]),
-            as_json(redacted(values.get("$last"), secrets)),
+            as_json(secrets.masked(self.outcome.values.get("$last"))),
         )
 
 
@@ -133,6 +129,9 @@ def execute(
         attempt.transaction,
         attempt.run_flow,
     )
+    for variable in services.config.flows_env.values():
+        run.secrets.add(variable)
+    run.secrets.collect(cause.data)
     return Execution(program, cause, run, run_program(program, run), began)
 
 
@@ -169,15 +168,15 @@ def _thrown_problem(rejected: Rejected) -> Problem:
     return Problem(str(error["code"]), str(error["message"]), own_status=error["status"])
 
 
-def _step_entry(step: StepLog, secrets: set[str]) -> dict[str, object]:
+def _step_entry(step: StepLog, secrets: Secrets) -> dict[str, object]:
     return {
         "operation": step.operation,
         "key": step.key,
         "type": step.type,
         "status": step.status,
-        "options": redacted(step.options, secrets),
-        "result": redacted(step.result, secrets),
-        "log": redacted(list(step.lines), secrets),
+        "options": secrets.masked(step.options),
+        "result": secrets.masked(step.result),
+        "log": [secrets.masked(line) for line in step.lines],
         "date_started": step.began.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "milliseconds": step.milliseconds,
     }

@@ -2,79 +2,202 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+import re2
+
+from cms import jsontext
+from cms.flows.secret_texts import (
+    forms_of,
+    is_query_secret,
+    is_secret_name,
+    masked_by_form,
+    secrets_in,
+)
 from cms.text_shapes import MASK
 
-_SECRET_WORDS = ("password", "passwd", "secret", "token", "apikey", "privatekey")
-_SECRET_NAMES = frozenset(
-    {"authorization", "proxyauthorization", "cookie", "setcookie", "credentials", "otp"}
-)
 MIN_SECRET_LENGTH = 4
 """A shorter text is no secret: masking it would spoil every log."""
+MIN_NUMBER_LENGTH = 6
+"""The same of numbers, which are as often counts of tokens."""
+MAX_SECRETS = 250
+MAX_SECRETS_LENGTH = 2**14
+"""Characters of all secrets of a run. Beyond either bound its log shows no values at all."""
 MAX_TEXT_LENGTH = 10_000
 """Characters of one text that a log keeps."""
+MAX_DEPTH = 100
+"""Levels of a value that a log keeps: JSON is not written at any depth."""
+
+_MAX_PATTERN_BYTES = 2**26
+"""What the automaton of all secrets may take; with less it could be built again and again."""
+
+_HEADER_NAMES = ("header", "name", "key")
+"""Where the name of a header stands that is an object with its `value`."""
 
 
-@lru_cache(maxsize=4096)
-def is_secret_name(name: str) -> bool:
-    """Tell whether the value under a name is a secret, whatever it is."""
-    letters = "".join(character for character in name.lower() if character.isalnum())
-    if letters in _SECRET_NAMES:
-        return True
-    return any(word in letters for word in _SECRET_WORDS)
+class Secrets:
+    """The secrets of a run and of its inner runs, which come to light while it goes on.
 
+    Both methods take time linear in their value, however many secrets there are.
+    """
 
-def secrets_of(value: object) -> Iterable[str]:
-    """Yield the texts that stand under names of secrets, at any depth."""
-    if isinstance(value, Mapping):
+    def __init__(self) -> None:
+        self._texts: set[str] = set()
+        self._length = 0
+        self._has_too_many = False
+        self._pattern: Any = None
+
+    def __contains__(self, text: str) -> bool:
+        return text in self._texts
+
+    def add(self, secret: str) -> None:
+        """Mask a text from now on, and the forms that others give it."""
+        if self._has_too_many or secret == MASK or not _is_encodable(secret):
+            return
+        if len(secret) > MAX_SECRETS_LENGTH:
+            self._has_too_many = True
+            return
+        for text in forms_of(secret):
+            if len(text) >= MIN_SECRET_LENGTH and text not in self._texts:
+                self._texts.add(text)
+                self._length += len(text)
+                self._pattern = None
+        self._has_too_many = len(self._texts) > MAX_SECRETS or self._length > MAX_SECRETS_LENGTH
+
+    def collect(self, value: object) -> None:
+        """Find the secrets of a value: under their names, in URLs, and in texts that are JSON."""
+        self._collect(value, 0)
+
+    def masked(self, value: object) -> object:
+        """Return a value for a log: secrets are masked, long texts cut.
+
+        With too many secrets nothing is left of the value but its absence.
+        """
+        if self._has_too_many:
+            return None if value is None else MASK
+        if self._pattern is None and self._texts:
+            self._pattern = _pattern_of(self._texts)
+        return self._masked(value, 0)
+
+    def _collect(self, value: object, depth: int, *, within: str = "") -> None:
+        if self._has_too_many or depth > MAX_DEPTH:
+            return
+        if isinstance(value, str):
+            self._collect_text(value, depth)
+        elif isinstance(value, Mapping):
+            secret_names = _secret_names(value, within)
+            for name, inner in value.items():
+                self._collect_text(str(name), depth)
+                if str(name) in secret_names:
+                    self._add_all(inner, depth)
+                else:
+                    self._collect(inner, depth + 1, within=str(name))
+        elif isinstance(value, list | tuple):
+            for inner in value:
+                self._collect(inner, depth + 1)
+
+    def _collect_text(self, text: str, depth: int) -> None:
+        parsed = _parsed(text)
+        if parsed is not None:
+            self._collect(parsed, depth + 1)
+        else:
+            for secret in secrets_in(text):
+                self.add(secret)
+
+    def _add_all(self, value: object, depth: int) -> None:
+        """Mask all texts and numbers of a value."""
+        if self._has_too_many or depth > MAX_DEPTH:
+            return
+        if isinstance(value, Mapping):
+            value = list(value.values())
+        if isinstance(value, list | tuple):
+            for inner in value:
+                self._add_all(inner, depth + 1)
+        elif isinstance(value, str):
+            self.add(value)
+            self._collect(value, depth)
+        elif len(str(value)) >= MIN_NUMBER_LENGTH:
+            self.add(str(value))
+
+    def _masked(self, value: object, depth: int, *, within: str = "") -> object:
+        if isinstance(value, str):
+            return self._masked_text(value, depth)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, Mapping):
+            return MASK if depth > MAX_DEPTH else self._masked_mapping(value, depth, within)
+        if isinstance(value, list | tuple):
+            if depth > MAX_DEPTH:
+                return MASK
+            return [self._masked(inner, depth + 1) for inner in value]
+        return MASK if str(value) in self._texts else value
+
+    def _masked_mapping(
+        self, value: Mapping[Any, object], depth: int, within: str
+    ) -> dict[str, object]:
+        secret_names = _secret_names(value, within)
+        masked: dict[str, object] = {}
         for name, inner in value.items():
-            if is_secret_name(str(name)):
-                yield from _texts(inner)
-            else:
-                yield from secrets_of(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from secrets_of(inner)
+            text = str(name)
+            key = self._masked_text(text, depth)
+            # Names that look alike without their secrets are still as many.
+            if key in masked:
+                key = f"{key} {len(masked)}"
+            is_secret = inner is not None and text in secret_names
+            masked[key] = MASK if is_secret else self._masked(inner, depth + 1, within=text)
+        return masked
+
+    def _masked_text(self, text: str, depth: int) -> str:
+        parsed = _parsed(text)
+        if parsed is not None and depth <= MAX_DEPTH:
+            masked = self._masked(parsed, depth + 1)
+            # A text without secrets stays as it was written.
+            if masked != parsed:
+                text = jsontext.dumps(masked).decode()
+        # Only what is kept is looked at, and what a secret at the end of it needs to be whole.
+        text = masked_by_form(self._without_known(text[: MAX_TEXT_LENGTH + MAX_SECRETS_LENGTH]))
+        return text if len(text) <= MAX_TEXT_LENGTH else f"{text[:MAX_TEXT_LENGTH]} …"
+
+    def _without_known(self, text: str) -> str:
+        if self._pattern is None:
+            return text
+        return str(self._pattern.sub(MASK, text)) if _is_encodable(text) else MASK
 
 
-def redacted(value: object, secrets: Collection[str]) -> object:
-    """Return a value for a log: secrets are masked, long texts cut."""
-    return _redacted(value, sorted(_worth_masking(secrets), key=len, reverse=True))
+def _secret_names(value: Mapping[Any, object], within: str) -> set[str]:
+    """Return the names of a mapping whose values are secrets; `within` is its own name."""
+    is_secret = is_query_secret if within == "query" else is_secret_name
+    names = {str(name) for name in value if is_secret(str(name))}
+    if "value" in value:
+        headers: Iterator[object] = (value.get(name) for name in _HEADER_NAMES)
+        if any(isinstance(header, str) and is_secret_name(header) for header in headers):
+            names.add("value")
+    return names
 
 
-def _redacted(value: object, secrets: list[str]) -> object:
-    if isinstance(value, str):
-        for secret in secrets:
-            value = value.replace(secret, MASK)
-        return value if len(value) <= MAX_TEXT_LENGTH else f"{value[:MAX_TEXT_LENGTH]} …"
-    if isinstance(value, Mapping):
-        return {
-            str(name): MASK
-            if inner is not None and is_secret_name(str(name))
-            else _redacted(inner, secrets)
-            for name, inner in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_redacted(inner, secrets) for inner in value]
-    return value
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # halves of characters, which no log can hold either
+        return False
+    return True
 
 
-def _worth_masking(secrets: Iterable[str]) -> set[str]:
-    return {secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH}
+def _parsed(text: str) -> object:
+    """Return the array or object that a text is as JSON, None for any other text."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return jsontext.loads_stored(text)
+    except (ValueError, RecursionError):
+        return None
 
 
-def _texts(value: object) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-        # The credentials of a header stand behind the name of their scheme.
-        scheme, space, credentials = value.partition(" ")
-        if space and scheme.isalpha():
-            yield credentials
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _texts(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner)
+def _pattern_of(texts: set[str]) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.longest_match = True
+    options.never_capture = True
+    options.max_mem = _MAX_PATTERN_BYTES
+    return re2.compile("|".join(map(re2.escape, sorted(texts))), options)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from cms.config import Config
 from cms.database.connections import Transaction
+from cms.flows.redaction import Secrets
 from cms.flows.scripts.script_pool import ScriptPool
 from cms.store.context import RequestContext
 from cms.store.counters import current_version
@@ -85,8 +86,8 @@ class Run:
     operation: str | None = None
     """The id of the operation that runs."""
     lines: list[str] = field(default_factory=list)
-    secrets: set[str] = field(default_factory=set)
-    """Texts that the log of the run masks wherever they appear."""
+    secrets: Secrets = field(default_factory=Secrets)
+    """What the log of the run masks wherever it appears."""
 
     def log(self, line: str) -> None:
         """Add a line to the log of the step that runs."""

@@ -196,17 +196,6 @@ def test_size_and_time_have_a_limit(
         assert time.monotonic() - start < 2
 
 
-def test_credentials_of_headers_are_secrets_of_the_run(run: Run, server: Source) -> None:
-    url, _ = echo(server, "/echo")
-    headers = [
-        {"header": "Authorization", "value": "Bearer hunter2"},
-        {"header": "X-Other", "value": "shown"},
-    ]
-    do(run, "request", url=url, headers=headers)
-    assert "hunter2" in run.secrets
-    assert "shown" not in run.secrets
-
-
 # Signed requests
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
 
 from cachebox import LRUCache
 
 from cms import jsontext
 from cms.errors import Problem
-from cms.flows.redaction import redacted, secrets_of
 from cms.flows.run import Rejected, RenderedOptions, Run
 from cms.query.rules.payload_rules import parse_rule
 from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
@@ -41,17 +39,11 @@ def _rule(value: object) -> ResolvedRule:
 
 def write_log(options: RenderedOptions, run: Run) -> object:
     """Write a line in the log of the run and in that of the service, without secrets."""
-    message = redacted(options["message"], _secrets_so_far(run))
+    message = run.secrets.masked(options["message"])
     text = message if isinstance(message, str) else jsontext.dumps(message).decode()
     run.log(text)
     log.info("flow %s: %s", run.flow, text)
     return None
-
-
-def _secrets_so_far(run: Run) -> set[str]:
-    environment = run.values.get("$env")
-    allowed = environment.values() if isinstance(environment, Mapping) else ()
-    return {*run.secrets, *secrets_of(run.values), *map(str, allowed)}
 
 
 def transform(options: RenderedOptions, run: Run) -> object:

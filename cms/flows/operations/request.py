@@ -11,7 +11,6 @@ from cms import jsontext
 from cms.flows.definition.options import texts_of
 from cms.flows.definition.signature import parse_secret, signature_headers
 from cms.flows.deliveries import Delivery, record_delivery
-from cms.flows.redaction import secrets_of
 from cms.flows.run import Rejected, RenderedOptions, Run
 from cms.outgoing import (
     FetchError,
@@ -59,7 +58,6 @@ class Exchange(NamedTuple):
 def send_request(options: RenderedOptions, run: Run) -> object:
     """Send a request and return its answer; reject with the same shape for an error."""
     headers = headers_of(options.get("headers"))
-    run.secrets.update(secrets_of(headers))
     body = _body(options.get("body"), headers)
     message = None
     if options.get("sign"):

@@ -1,0 +1,138 @@
+"""Where secrets stand: under which names, and where in URLs, headers and other texts."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from urllib.parse import quote, unquote, unquote_plus
+
+from cms import jsontext
+from cms.text_shapes import MASK
+
+_SECRET_WORDS = (
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "signingkey",
+)
+_SECRET_NAMES = frozenset(
+    {"authorization", "proxyauthorization", "cookie", "setcookie", "credentials", "otp", "pwd"}
+)
+_QUERY_NAMES = frozenset({"key", "sig", "signature", "auth", "xamzsignature"})
+"""Names that are secrets in the query of a URL, beside those that are secrets everywhere."""
+
+_SCHEME = re.compile(r"(?i)\b(basic|bearer)\s+([\w+/=.~-]{16,})")
+_USERINFO = re.compile(r"(?<=://)([^\s/?#@\"'<>]+)@")
+_QUERY_ENTRY = re.compile(r"(?<=[?&;])([^\s=&;?#\"'<>]+)=([^\s&;#\"'<>]+)")
+# A name begins at a boundary and is never shortened: so the time is linear in the text.
+_ENTRY_NAME = re.compile(r"(?<![\w.-])([\w.-]++)\\{0,3}[\"']?\s{0,3}[=:]\s{0,3}")
+_ENTRY_VALUE = re.compile(
+    r"\\++\"[^\"\\]*+"
+    r"|\"(?:[^\"\\]|\\.)*+\"?"
+    r"|'[^']*+'?"
+    r"|(?:(?:basic|bearer)\s+)?[^\s,;&\"'<>{}\[\]\\]++",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Tell whether the value under a name is a secret, whatever it is."""
+    # Callers choose names: long ones would fill the memory.
+    return _is_secret_name(name) if len(name) <= 100 else _is_secret_name.__wrapped__(name)
+
+
+@lru_cache(maxsize=4096)
+def _is_secret_name(name: str) -> bool:
+    letters = _letters(name)
+    return letters in _SECRET_NAMES or any(word in letters for word in _SECRET_WORDS)
+
+
+def secrets_in(text: str) -> Iterator[str]:
+    """Yield the secrets that stand in a text by its form: in URLs, and behind names of headers."""
+    for match in _USERINFO.finditer(text):
+        user, _, password = match[1].partition(":")
+        # A token often stands in the place of the user.
+        yield password or user
+    for match in _QUERY_ENTRY.finditer(text):
+        if is_query_secret(match[1]):
+            yield match[2]
+            yield unquote_plus(match[2])
+    for match in _SCHEME.finditer(text):
+        yield from forms_of(match[0])
+
+
+def forms_of(secret: str) -> Iterator[str]:
+    """Yield the texts that a secret appears as: itself, its parts, and how others write it."""
+    for text in (secret, *_parts(secret)):
+        yield text
+        yield text.strip()
+        yield quote(text, safe="")
+        yield jsontext.dumps(text).decode()[1:-1]
+
+
+def _parts(secret: str) -> Iterator[str]:
+    """Yield the credentials behind a scheme, also decoded; and the values of cookies."""
+    scheme, space, credentials = secret.partition(" ")
+    if space and scheme.isalpha():
+        yield credentials
+        if scheme.lower() == "basic":
+            yield from _basic_credentials(credentials)
+    for entry in secret.split(";")[:20]:
+        name, equals, value = entry.partition("=")
+        if equals and name.strip().isidentifier():
+            yield value
+    if "%" in secret:
+        yield unquote(secret)
+
+
+def _basic_credentials(encoded: str) -> Iterator[str]:
+    try:
+        decoded = base64.b64decode(encoded, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return
+    yield decoded
+    yield decoded.partition(":")[2]
+
+
+def masked_by_form(text: str) -> str:
+    """Return a text without the secrets that its form tells, whether or not they are known."""
+    text = _USERINFO.sub(f"{MASK}@", text)
+    text = _QUERY_ENTRY.sub(_masked_query_entry, text)
+    text = _SCHEME.sub(rf"\1 {MASK}", text)
+    return _without_entries(text)
+
+
+def _masked_query_entry(match: re.Match[str]) -> str:
+    return f"{match[1]}={MASK}" if is_query_secret(match[1]) else match[0]
+
+
+def _without_entries(text: str) -> str:
+    """Mask the values that stand behind names of secrets and a colon or an equals sign."""
+    pieces = []
+    end = 0
+    for name in _ENTRY_NAME.finditer(text):
+        if name.start() < end or not is_secret_name(name[1]):
+            continue
+        value = _ENTRY_VALUE.match(text, name.end())
+        if value:
+            pieces += [text[end : name.end()], MASK]
+            end = value.end()
+    return "".join([*pieces, text[end:]])
+
+
+def is_query_secret(name: str) -> bool:
+    """Tell whether an entry of the query of a URL is a secret by its name."""
+    plain = unquote(name)
+    return _letters(plain) in _QUERY_NAMES or is_secret_name(plain)
+
+
+def _letters(name: str) -> str:
+    return "".join(character for character in name.lower() if character.isalnum())
