@@ -85,6 +85,7 @@ class Config:
     assets_transform_timeout: timedelta
     assets_transform_max_concurrent: int
     flows_env_allow_list: tuple[str, ...]
+    flows_request_allow_list: tuple[str, ...]
     flows_max_outage: timedelta
     flows_run_script_timeout: timedelta
     assets_sendfile: str | None

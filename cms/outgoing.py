@@ -56,8 +56,10 @@ _GZIP = 31
 """How zlib is told that a stream has the header of gzip."""
 
 _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
-_METHOD_KEEPING_STATUSES = frozenset({307, 308})
-_SENSITIVE_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
+_SEE_OTHER = 303
+_POST_CHANGING_STATUSES = frozenset({301, 302})
+_HARMLESS_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "user-agent"})
+"""What another server may get of the headers of a request; any other one may be a secret."""
 _BODY_HEADERS = frozenset(
     {"content-type", "content-length", "content-encoding", "transfer-encoding"}
 )
@@ -73,12 +75,13 @@ class ResponseTooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """A request to another server."""
+    """A request to another server; without `follows_redirects` a redirect is its response."""
 
     url: str
     method: str = "GET"
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
+    follows_redirects: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,7 @@ def fetch(
             _connection(target, addresses, deadline, ssl_context) as connection,
             _send_request(connection, request, target) as response,
         ):
-            location = _location_of(response)
+            location = _location_of(response) if request.follows_redirects else None
             if location is None:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 chunks = _body(response, deadline, limits.size)
@@ -245,28 +248,43 @@ def _request_target(target: SplitResult) -> str:
 def _redirect(request: OutgoingRequest, location: str, status: int) -> OutgoingRequest:
     """Return the request that a redirect asks for.
 
-    Nothing secret goes to another server, and no body goes along where the method changes. Raises
-    `AddressDenied` for what is no address.
+    Methods change as in the Fetch standard: 303 asks for a GET, 301 and 302 do so after a POST.
+    Nothing but harmless headers goes to another origin. Raises `AddressDenied` for what is no
+    address, and for a body that would go to another origin.
     """
     try:
         url = urljoin(request.url, location)
+        is_same_origin = _origin(url) == _origin(request.url)
     except ValueError:
         raise AddressDenied("it redirects to what is no address") from None
-    headers = request.headers
-    if _origin(url) != _origin(request.url):
-        headers = _without(headers, _SENSITIVE_HEADERS)
-    if status in _METHOD_KEEPING_STATUSES or request.method in ("GET", "HEAD"):
-        return replace(request, url=url, headers=headers)
-    return OutgoingRequest(url, "GET", _without(headers, _BODY_HEADERS))
+    if _becomes_get(request.method, status):
+        headers = _without(request.headers, _BODY_HEADERS)
+        request = replace(request, method="GET", headers=headers, body=None)
+    if is_same_origin:
+        return replace(request, url=url)
+    if request.body is not None:
+        raise AddressDenied("it redirects to another server, which is not sent the body")
+    return replace(request, url=url, headers=_only(request.headers, _HARMLESS_HEADERS))
 
 
-def _origin(url: str) -> tuple[str, str]:
+def _becomes_get(method: str, status: int) -> bool:
+    if status in _POST_CHANGING_STATUSES:
+        return method == "POST"
+    return status == _SEE_OTHER and method != "HEAD"
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """Return scheme, host and port; raises ValueError for what is no address."""
     parts = urlsplit(url)
-    return parts.scheme, parts.netloc
+    return parts.scheme, parts.hostname, port_of(parts)
 
 
 def _without(headers: Mapping[str, str], names: Container[str]) -> Mapping[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in names}
+
+
+def _only(headers: Mapping[str, str], names: Container[str]) -> Mapping[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() in names}
 
 
 def _body(response: http.client.HTTPResponse, deadline: float, max_bytes: int) -> Iterator[bytes]:

@@ -29,14 +29,25 @@ class HostDenied(AddressDenied):
 
 @dataclass(frozen=True, slots=True)
 class AddressFilter:
-    """Which addresses may be requested: public and allowed ones, but never denied ones."""
+    """Which addresses may be requested: public and allowed ones, but never denied ones.
+
+    `hosts` are the only hosts that may be asked, if there are any: names in small letters, or
+    `*.example.com` for all names below another one.
+    """
 
     allowed: Sequence[Network] = ()
     denied: Sequence[Network] = ()
+    hosts: Sequence[str] = ()
 
     @classmethod
     def from_config(cls, config: Config) -> AddressFilter:
         return cls(config.import_ip_allow_list, config.import_ip_deny_list)
+
+    def allows_host(self, host: str) -> bool:
+        """Tell whether a host may be asked, by its name."""
+        # A dot at the end says only that nothing is to be put behind it.
+        name = host.lower().removesuffix(".")
+        return not self.hosts or any(_is_host(name, pattern) for pattern in self.hosts)
 
     def allows(self, address: Address) -> bool:
         """Tell whether an address may be requested."""
@@ -75,7 +86,8 @@ def parse_target(url: str) -> SplitResult:
 
 
 def port_of(target: SplitResult) -> int:
-    return target.port or _PORTS[target.scheme]
+    """Return the port of a URL; raises ValueError for one that is no number."""
+    return target.port or _PORTS.get(target.scheme, 0)
 
 
 def checked_addresses(
@@ -83,9 +95,12 @@ def checked_addresses(
 ) -> Sequence[Address]:
     """Return all addresses of a host; raises `HostDenied` if one of them may not be requested.
 
-    An unknown name is refused like one of the internal network: nobody learns which names there
+    A host that is not among the hosts of the filter is not even resolved: `AddressDenied`. An
+    unknown name is refused like one of the internal network: nobody learns which names there
     are.
     """
+    if not address_filter.allows_host(str(target.hostname)):
+        raise AddressDenied("the host is not one that may be asked")
     addresses = resolve(str(target.hostname), port_of(target))
     if not addresses or not all(map(address_filter.allows, addresses)):
         raise HostDenied("the host is not known, or not one that may be asked")
@@ -100,6 +115,12 @@ def resolve_host(host: str, port: int) -> Sequence[Address]:
         return []
     addresses = [ipaddress.ip_address(str(socket_address[0])) for *_, socket_address in records]
     return list(dict.fromkeys(addresses))
+
+
+def _is_host(name: str, pattern: str) -> bool:
+    if pattern.startswith("*."):
+        return name.endswith(pattern[1:])
+    return name == pattern
 
 
 def _with_mapped(address: Address) -> tuple[Address, ...]:

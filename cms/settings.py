@@ -278,6 +278,13 @@ VARIABLES = SettingType(
     _comma_separated(_matched(r"[A-Za-z_][A-Za-z0-9_]*")),
     ",".join,
 )
+HOSTS = SettingType(
+    "hosts such as api.example.com, or *.example.com, with commas between them",
+    _comma_separated(
+        lambda part: _matched(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]+")(part.lower())
+    ),
+    ",".join,
+)
 SENDFILE = SettingType(
     "x-sendfile, or the path of nginx's internal location such as /protected",
     _matched(r"x-sendfile|(?:/[A-Za-z0-9._~-]+)+"),
@@ -479,6 +486,12 @@ SETTINGS: tuple[Setting, ...] = (
         VARIABLES,
         "the variables of the environment that flows may read",
         unset="none",
+    ),
+    Setting(
+        "FLOWS_REQUEST_ALLOW_LIST",
+        HOSTS,
+        "the hosts that requests of flows may ask",
+        unset="all with a permitted address",
     ),
     Setting(
         "FLOWS_MAX_OUTAGE",

@@ -18,6 +18,9 @@ MIN_FAILURES = 10
 """Failures before a flow is switched off, however long they have lasted: two failures in a week are
 no outage."""
 
+MAX_URL_LENGTH = 2_000
+NO_ADDRESS = "(no address)"
+
 log = logging.getLogger("cms")
 
 
@@ -70,7 +73,7 @@ def switch_off(services: Services, flow: str, delivery: Delivery) -> None:
         administrators = [row[0] for row in transaction.execute(statement("find_administrators"))]
         days = services.config.flows_max_outage / timedelta(days=1)
         message = (
-            f"Its signed requests to {urlsplit(delivery.url).hostname} have failed for {days:g} "
+            f"Its signed requests to {_host(delivery.url)} have failed for {days:g} "
             f"days, the last one because of this: {delivery.reason}. Switch it on again once the "
             "other server answers."
         )
@@ -80,6 +83,19 @@ def switch_off(services: Services, flow: str, delivery: Delivery) -> None:
 
 
 def without_secrets(url: str) -> str:
-    """Return a URL for a log: without its query, which often holds a key."""
-    parts = urlsplit(url)
-    return parts._replace(query="…" if parts.query else "", fragment="").geturl()
+    """Return a URL for a log: without its query, which often holds a key, and its credentials."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return NO_ADDRESS
+    host = parts.netloc.rpartition("@")[2]
+    query = "…" if parts.query else ""
+    plain = parts._replace(netloc=host, query=query, fragment="").geturl()
+    return plain[:MAX_URL_LENGTH]
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or NO_ADDRESS
+    except ValueError:
+        return NO_ADDRESS

@@ -256,29 +256,114 @@ def test_every_redirect_is_checked_as_the_first_address_was(server: Source, targ
         get(server.url("/away"))
 
 
-def test_what_is_secret_stays_with_its_server_and_a_body_with_its_method(server: Source) -> None:
+HEADERS = {
+    "Authorization": "Bearer x",
+    "Cookie": "a=b",
+    "X-Api-Key": "secret",
+    "Host": "own.example.com",
+    "Content-Type": "text/plain",
+    "Accept-Language": "de",
+}
+
+
+def test_another_origin_gets_harmless_headers_only(server: Source) -> None:
     with source() as other:
         other.page("/end", b"end")
+        other.page("/back", status=307, Location=server.url("/end"))
         server.page("/end", b"end")
         server.page("/there", status=302, Location=other.url("/end"))
+        server.page("/there-and-back", status=302, Location=other.url("/back"))
         server.page("/same", status=307, Location="/end")
-        headers = {
-            "Authorization": "Bearer x",
-            "Cookie": "a=b",
-            "X-Other": "kept",
-            "Content-Type": "text/plain",
-        }
-        for path, last in (("/there", other), ("/same", server)):
-            with fetch(
-                OutgoingRequest(server.url(path), "POST", headers, b"body"), LOOPBACK, limits=LIMITS
-            ) as answer:
+        for path, last in (("/there", other), ("/there-and-back", server), ("/same", server)):
+            request = OutgoingRequest(server.url(path), "GET", HEADERS)
+            with fetch(request, LOOPBACK, limits=LIMITS) as answer:
                 assert b"".join(answer.chunks) == b"end"
-            method, _, seen = last.seen[-1]
-            assert ("Authorization" in seen, "Cookie" in seen) == ((last is server,) * 2)
-            assert seen["X-Other"] == "kept"
-            assert (method, seen.get("Content-Length")) == (
-                ("POST", "4") if last is server else ("GET", None)
-            )
+            own = {name for name in last.seen[-1][2] if name in HEADERS and name != "Host"}
+            is_same = path == "/same"
+            assert own == (set(HEADERS) - {"Host"} if is_same else {"Accept-Language"})
+            assert (last.seen[-1][2]["Host"] == "own.example.com") is is_same
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "last"),
+    [
+        ("POST", 301, "GET"),
+        ("POST", 302, "GET"),
+        ("POST", 303, "GET"),
+        ("PUT", 303, "GET"),
+        ("HEAD", 303, "HEAD"),
+        ("PUT", 302, "PUT"),
+        ("DELETE", 301, "DELETE"),
+        ("POST", 307, "POST"),
+        ("PATCH", 308, "PATCH"),
+    ],
+)
+def test_a_redirect_changes_the_method_as_in_a_browser(
+    server: Source, method: str, status: int, last: str
+) -> None:
+    server.page("/end", b"")
+    server.page("/from", status=status, Location="/end")
+    body = None if method == "HEAD" else b"body"
+    request = OutgoingRequest(server.url("/from"), method, {"Content-Type": "text/plain"}, body)
+    with fetch(request, LOOPBACK, limits=LIMITS):
+        pass
+    seen_method, path, headers = server.seen[-1]
+    assert (seen_method, path) == (last, "/end")
+    has_body = last in ("PUT", "POST", "PATCH", "DELETE")
+    assert ("Content-Type" in headers, headers.get("Content-Length") == "4") == (
+        has_body or method == "HEAD",
+        has_body,
+    )
+
+
+@pytest.mark.parametrize(("method", "status"), [("POST", 307), ("POST", 308), ("PUT", 302)])
+def test_another_origin_is_not_sent_the_body(server: Source, method: str, status: int) -> None:
+    with source() as other:
+        server.page("/away", status=status, Location=other.url("/end"))
+        request = OutgoingRequest(server.url("/away"), method, {}, b"secret")
+        with (
+            pytest.raises(AddressDenied, match="not sent the body"),
+            fetch(request, LOOPBACK, limits=LIMITS),
+        ):
+            pass
+        assert other.seen == []
+
+
+def test_a_redirect_that_is_not_followed_is_the_response(server: Source) -> None:
+    url = server.page("/away", b"moved", 302, Location="/end")
+    request = OutgoingRequest(url, follows_redirects=False)
+    with fetch(request, LOOPBACK, limits=LIMITS) as answer:
+        assert (answer.status, b"".join(answer.chunks)) == (302, b"moved")
+
+
+HOSTS = AddressFilter(
+    allowed=[ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")],
+    hosts=["api.example.com", "*.example.org", "::1"],
+)
+
+
+@pytest.mark.parametrize(
+    "host", ["api.example.com", "API.Example.com.", "a.example.org", "a.b.example.org", "[::1]"]
+)
+def test_hosts_of_a_list_are_asked(host: str) -> None:
+    address = ipaddress.ip_address("192.0.2.1")
+    target = parse_target(f"http://{host}/")
+    assert checked_addresses(target, HOSTS, lambda host, port: [address]) == [address]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "example.org", "example.com", "xapi.example.com", "aexample.org", "127.0.0.1",
+        "api.example.com.evil.com", "api。example.com",
+    ],
+)  # fmt: skip
+def test_hosts_beside_a_list_are_not_even_resolved(host: str) -> None:
+    def resolve(host: str, port: int) -> Sequence[Address]:
+        raise AssertionError(host)
+
+    with pytest.raises(AddressDenied):
+        checked_addresses(parse_target(f"http://{host}/"), HOSTS, resolve)
 
 
 def test_an_answer_may_have_so_many_bytes_and_no_more(server: Source) -> None:

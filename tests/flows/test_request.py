@@ -119,7 +119,14 @@ def test_headers_are_an_object_or_a_list(run: Run, server: Source, headers: obje
         (b"caf\xe9", "text/plain; charset=latin-1", "café"),
         (b"caf\xe9", "text/plain; charset=unknown", "caf\ufffd"),
         (b"a\0b", "application/octet-stream", "a\ufffdb"),
+        (b"caf\xe9", "text/plain; charset=idna", "caf\ufffd"),
+        (b"caf\xe9", "text/plain; charset=undefined", "caf\ufffd"),
+        (b"+2AA-", "text/plain; charset=utf-7", "+2AA-"),
+        (b"6869", "text/plain; charset=hex", "6869"),
         (b"{broken", "application/json", "{broken"),
+        (b'"\\u0000"', "application/json", '"\\u0000"'),
+        (b"[" * 5000, "application/json", "[" * 5000),
+        (b'{"a": 1}', "text/html", '{"a": 1}'),
         (b'{"n": 12345678901234567890}', "application/hal+json", {"n": 12345678901234567890}),
     ],
 )
@@ -196,6 +203,44 @@ def test_size_and_time_have_a_limit(
         assert time.monotonic() - start < 2
 
 
+def test_only_named_hosts_are_asked(stage: Stage, settings: Config, server: Source) -> None:
+    allowed = {"import_ip_allow_list": LOOPBACK, "flows_request_allow_list": ("localhost",)}
+    run = new_run(services_of(stage, settings, **allowed))
+    url, _ = echo(server, "/echo")
+    server.page("/away", status=302, Location=url)
+    named = server.url("/echo", "localhost")
+    assert do(run, "request", url=named)["status"] == 200
+    for denied in (url, server.url("/away", "localhost")):
+        with pytest.raises(Rejected) as rejected:
+            do(run, "request", url=denied)
+        assert "may be asked" in str(rejected.value)
+        assert not rejected.value.is_transient
+
+
+@pytest.mark.parametrize("line", [b"HTTP/1.1 200 a\0b", b"HTTP/1.1 200 OK\r\nX-Own: a\0b"])
+def test_what_cannot_be_stored_of_an_answer_is_replaced(run: Run, line: bytes) -> None:
+    with raw_source(line + b"\r\nContent-Length: 0\r\n\r\n") as url:
+        result = do(run, "request", url=url)
+    assert "a\ufffdb" in (result["statusText"], result["headers"].get("x-own"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nclosed early",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000 + b"\r\n",
+    ],
+)
+def test_an_answer_that_breaks_off_may_be_whole_later(run: Run, answer: bytes) -> None:
+    with raw_source(answer) as url, pytest.raises(Rejected) as rejected:
+        do(run, "request", url=url)
+    assert rejected.value.is_transient
+
+
 # Signed requests
 
 
@@ -262,6 +307,38 @@ def test_every_delivery_is_logged_without_the_query(
         [bad, 2, 500, "Internal Server Error"],
         ["http://127.0.0.1:1/x", 2, None, "it cannot be reached"],
     ]
+
+
+def test_a_signed_request_follows_no_redirect(stage: Stage, flow: Run, server: Source) -> None:
+    url, received = echo(server, "/hook")
+    for status in (301, 307):
+        away = server.page(f"/away{status}", b"", status, Location=url)
+        assert rejection(flow, "request", **signed(away))["status"] == status
+    assert received.headers == {}
+    assert [entry[2] for entry in deliveries(stage, flow)] == [301, 307]
+
+
+@pytest.mark.parametrize(
+    ("url", "logged"),
+    [
+        ("http://[", "(no address)"),
+        ("http://ada:hunter2@127.0.0.1:1/x?key=hunter2", "http://127.0.0.1:1/x?…"),
+        ("http://127.0.0.1:99999/", "http://127.0.0.1:99999/"),
+        ("http://" + "a" * 5000, "http://" + "a" * 1993),
+    ],
+)
+def test_an_address_that_is_none_is_a_failure_that_stays(
+    stage: Stage, flow: Run, url: str, logged: str
+) -> None:
+    with pytest.raises(Rejected):
+        do(flow, "request", **signed(url))
+    assert deliveries(stage, flow)[0][0] == logged
+    age_outage(stage, flow, timedelta(days=9))
+    for _ in range(9):
+        rejection(flow, "request", **signed(url))
+    assert status(stage, flow) == "inactive"
+    message = stage.value("SELECT message FROM system_notifications ORDER BY id DESC")
+    assert "hunter2" not in message
 
 
 def test_a_request_without_a_signature_is_not_logged(

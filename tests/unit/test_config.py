@@ -125,6 +125,8 @@ def test_a_setting_takes(name: str, text: str, value: object, tmp_path: Path) ->
         ("STORAGE_LOCATIONS", "local, my files"),
         ("FILES_MIME_TYPE_ALLOW_LIST", "image"),
         ("IMPORT_IP_DENY_LIST", "10.0.0.0/33"),
+        ("FLOWS_REQUEST_ALLOW_LIST", "https://api.example.com"),
+        ("FLOWS_REQUEST_ALLOW_LIST", "*example.com"),
         ("CORS_ORIGIN", "app.example.com"),
         ("CORS_ORIGIN", "https://app.example.com/path"),
         ("CORS_ORIGIN", "https://app.example.com,*"),

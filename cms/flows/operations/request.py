@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from cms import jsontext
@@ -28,6 +30,11 @@ MAX_SECONDS = 30.0
 MAX_RESPONSE_BYTES = 10 * 2**20
 
 _JSON = "application/json"
+_CHARSET = re.compile(
+    r"utf-?8|utf-16(?:le|be)?|(?:us-)?ascii|latin-?1|iso-8859-\d+|(?:windows-|cp)125\d"
+    r"|shift_jis|euc-(?:jp|kr)|gb(?:2312|k|18030)|big5|koi8-[ru]"
+)
+_FIRST_REDIRECT_STATUS = 300
 _FIRST_ERROR_STATUS = 400
 _TRANSIENT_STATUSES = frozenset({408, 425, 429, *range(500, 600)})
 
@@ -40,10 +47,11 @@ class Exchange(NamedTuple):
     headers: Mapping[str, str] = {}
     data: object = None
     is_transient: bool = False
+    first_error_status: int = _FIRST_ERROR_STATUS
 
     @property
     def has_failed(self) -> bool:
-        return self.status is None or self.status >= _FIRST_ERROR_STATUS
+        return self.status is None or self.status >= self.first_error_status
 
     @property
     def result(self) -> dict[str, object]:
@@ -65,11 +73,13 @@ def send_request(options: RenderedOptions, run: Run) -> object:
         keys = [parse_secret(text) for text in texts_of(options["secret"])]
         seconds = int(time.time())
         headers |= signature_headers(keys, message=message, seconds=seconds, body=body or b"")
+    method = str(options.get("method") or "GET").upper()
+    # What is signed is for one receiver only.
     outgoing = OutgoingRequest(
-        options["url"], str(options.get("method") or "GET").upper(), headers, body
+        options["url"], method, headers, body, follows_redirects=message is None
     )
     start = time.perf_counter()
-    exchange = _exchange(outgoing, AddressFilter.from_config(run.services.config))
+    exchange = _exchange(outgoing, _address_filter(run))
     milliseconds = round((time.perf_counter() - start) * 1000, 3)
     if message is not None:
         reason = exchange.reason if exchange.has_failed else None
@@ -78,6 +88,11 @@ def send_request(options: RenderedOptions, run: Run) -> object:
     if exchange.has_failed:
         raise Rejected(exchange.result, is_transient=exchange.is_transient)
     return exchange.result
+
+
+def _address_filter(run: Run) -> AddressFilter:
+    config = run.services.config
+    return replace(AddressFilter.from_config(config), hosts=config.flows_request_allow_list)
 
 
 def _exchange(outgoing: OutgoingRequest, address_filter: AddressFilter) -> Exchange:
@@ -92,12 +107,15 @@ def _exchange(outgoing: OutgoingRequest, address_filter: AddressFilter) -> Excha
         return Exchange(None, str(failed), is_transient=True)
     except ResponseTooLarge:
         return Exchange(None, f"it answers with more than {MAX_RESPONSE_BYTES // 2**20} MB")
+    # A redirect of a signed request has come to nothing.
+    first_error = _FIRST_ERROR_STATUS if outgoing.follows_redirects else _FIRST_REDIRECT_STATUS
     return Exchange(
         response.status,
-        response.reason,
-        response.headers,
+        _storable(response.reason),
+        {name: _storable(value) for name, value in response.headers.items()},
         _data(response, content),
         response.status in _TRANSIENT_STATUSES,
+        first_error,
     )
 
 
@@ -118,11 +136,16 @@ def _data(response: OutgoingResponse, content: bytes) -> object:
 
 
 def _text(content: bytes, charset: str) -> str:
+    # Python knows codecs that are none of texts, and some that take quadratic time.
+    name = charset if _CHARSET.fullmatch(charset) else "utf-8"
     try:
-        text = content.decode(charset, errors="replace")
+        return _storable(content.decode(name, errors="replace"))
     except LookupError:
-        text = content.decode(errors="replace")
-    # PostgreSQL stores no U+0000, and the result goes to the log of the run.
+        return _storable(content.decode(errors="replace"))
+
+
+def _storable(text: str) -> str:
+    """Return a text for the log of the run: PostgreSQL stores no U+0000."""
     return text.replace("\0", "\ufffd")
 
 
