@@ -10,12 +10,15 @@ from typing import NamedTuple, TypeVar
 from cms import jsontext
 from cms.errors import Refused, forbidden
 from cms.files.contents import FieldValues
+from cms.files.payloads import checked_changes, checked_fields
 from cms.items.read.reads import parse_key
 from cms.items.write import plans
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.deletion import delete_rows
 from cms.items.write.executor import Executor
+from cms.items.write.filtering import FlowFilter, filtered_plan, has_filters
+from cms.items.write.item_filters import check_deletion
 from cms.items.write.named_keys import named_keys
 from cms.items.write.parsed import Expects
 from cms.query.language.parse import parse_query_string
@@ -29,6 +32,9 @@ from cms.store.store import Store
 from cms.store.write_plan import WritePlan
 
 T = TypeVar("T")
+
+_INTERNAL = frozenset({"filename_disk"})
+"""Values of new files that are not for flows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +95,17 @@ def _plan_write(
     # In the history of a file its creation is an upload.
     history_action = "upload" if collection == FILES and action == "create" else None
     client = request.identity.client
-    return plan(WriteCall(store, context, client, target, parsed, authorizer, history_action))
+    call = WriteCall(store, context, client, target, parsed, authorizer, history_action)
+    if collection == FILES:
+        check = checked_fields if action == "create" else checked_changes
+        call = call._replace(check_filtered=check)
+    return plan(call)
 
 
 def plan_create(call: WriteCall, rows: Sequence[NewRow]) -> WritePlan[WrittenItems]:
     """Plan the creation of rows."""
+    if has_filters(call, "create"):
+        return filtered_plan(call, "create", partial(_plan_filtered_create, rows=rows))
     parsed = plans.parse_payload(call, [row.values for row in rows], Expects.ABSENT)
     owned = [_values(call.collection, row.owned) for row in rows]
     # Before the checks of required fields, which defaults and the service's values satisfy.
@@ -112,6 +124,24 @@ def plan_create(call: WriteCall, rows: Sequence[NewRow]) -> WritePlan[WrittenIte
     return plans.payload_plan(call, payload._replace(root=root))
 
 
+def _plan_filtered_create(flow: FlowFilter, *, rows: Sequence[NewRow]) -> WritePlan[WrittenItems]:
+    return plan_create(flow.call, [_filtered_row(flow, row) for row in rows])
+
+
+def _filtered_row(flow: FlowFilter, row: NewRow) -> NewRow:
+    """Return a row with what flows make of it, which see the service's values too."""
+    payload = {**row.defaults, **row.values, **row.owned}
+    shown = {name: value for name, value in payload.items() if name not in _INTERNAL}
+    item = flow.filters.item(shown, verb="create")
+    # What flows leave as it was has not been sent by the client.
+    changes = {
+        name: value
+        for name, value in item.items()
+        if name in row.values or shown.get(name) != value
+    }
+    return row._replace(values=dict(flow.call.check_filtered(changes)))
+
+
 def plan_update(
     request: WriteRequest,
     call: WriteCall,
@@ -125,13 +155,25 @@ def plan_update(
     `owned` are the values that the service sets.
     """
     row_key = parse_key(call.collection, key)
+    plan_change = partial(_plan_change, key=row_key, owned=owned or {})
+    if has_filters(call, "update"):
+        plan = filtered_plan(
+            call, "update", lambda flow: plan_change(flow.call, flow.item(changes, [row_key]))
+        )
+    else:
+        plan = plan_change(call, changes)
+    return plans.matching_item(call, plan, key=row_key, if_match=request.if_match)
+
+
+def _plan_change(
+    call: WriteCall, changes: object, *, key: str, owned: FieldValues
+) -> WritePlan[WrittenItems]:
     parser, items = plans.parse_payload(call, [changes], Expects.PRESENT)
-    owned_values = _values(call.collection, owned or {})
+    owned_values = _values(call.collection, owned)
     # The service's own values come last, and so replace whatever a client sends.
     rows = [row._replace(values={**row.values, **owned_values}) for row in items.rows]
     parsed = plans.ParsedPayload(parser, items._replace(rows=rows))
-    plan = plans.payload_plan(call, plans.complete_update(call, parsed, [row_key]))
-    return plans.matching_item(call, plan, key=row_key, if_match=request.if_match)
+    return plans.payload_plan(call, plans.complete_update(call, parsed, [key]))
 
 
 def matching_row(
@@ -173,6 +215,7 @@ def delete(
     if not keys:
         return {}
     call.authorizer.authorize_delete(collection, keys, executor.transaction.execute)
+    check_deletion(executor, collection, keys)
     return dict(delete_rows(executor, collection, keys))
 
 

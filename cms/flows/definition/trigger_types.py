@@ -18,41 +18,22 @@ from cms.flows.definition.options import (
     word,
 )
 from cms.flows.definition.schedule import ScheduleError, parse_schedule
-from cms.schema.system import SYSTEM_PREFIX, SYSTEM_TABLES
+from cms.schema.system import FILES, FOLDERS, SYSTEM_PREFIX, SYSTEM_TABLES
 
 WRITABLE_TABLES = tuple(table.name for table in SYSTEM_TABLES.values() if table.is_writable)
 _WRITTEN = ("create", "update", "delete")
-_SYSTEM_SCOPES = (
-    "activity",
-    "comments",
-    "dashboards",
-    "files",
-    "flows",
-    "folders",
-    "notifications",
-    "operations",
-    "panels",
-    "permissions",
-    "presets",
-    "roles",
-    "settings",
-    "shares",
-    "translations",
-    "users",
+_SYSTEM_SCOPES = tuple(
+    name.removeprefix(SYSTEM_PREFIX) for name in (*WRITABLE_TABLES, FILES, FOLDERS)
 )
-SCOPES = frozenset(
-    {"items.sort", "files.upload", "auth.login"}
+_ACTION_SCOPES = frozenset({"items.sort", "auth.login"})
+FILTER_SCOPES = frozenset(
+    {"files.upload"}
     | {f"{name}.{action}" for name in ("items", *_SYSTEM_SCOPES) for action in _WRITTEN}
 )
+"""The events that a filter flow can wait for."""
+
+SCOPES = FILTER_SCOPES | _ACTION_SCOPES
 """The events that a flow can wait for."""
-
-
-FILTER_SCOPES = frozenset(
-    f"{name}.{action}"
-    for name in ("items", *(name.removeprefix(SYSTEM_PREFIX) for name in WRITABLE_TABLES))
-    for action in _WRITTEN
-)
-"""The events that a filter flow can wait for: writes that are planned like those of items."""
 
 
 def _scopes(value: object) -> None:

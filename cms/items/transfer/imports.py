@@ -30,6 +30,7 @@ from cms.items.transfer.prefetch import Prefetch
 from cms.items.transfer.sources import SOURCES, SourceRow
 from cms.items.write.calls import WriteCall, WriteIntent, new_call
 from cms.items.write.inquiry import AskedSet, refuse
+from cms.items.write.item_filters import filtered_set
 from cms.items.write.nested import CompletePayload, write_tree
 from cms.items.write.parsed import Expects, ParsedSet
 from cms.items.write.plans import ParsedPayload, parse_payload
@@ -243,6 +244,7 @@ class _Import:
         parser, items = parsed
         authorizer = self._call.authorizer
         stored = self._stored_rows(items)
+        items = filtered_set(self._executor, parser, items, stored)
         root = authorizer.completer.complete(items, parser.problems, stored=stored)
         context = self._executor.context
         refuse(

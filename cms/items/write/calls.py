@@ -5,6 +5,7 @@ cms/items/write/plans.py plans a call. A batch makes one call for each of its op
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -60,10 +61,17 @@ PUT = WriteIntent(("create", "update"), allows_singletons=True)
 RESTORE = WriteIntent(("update",), allows_singletons=True, history_action="revert")
 
 
+def _unchecked(item: Mapping[str, object]) -> Mapping[str, object]:
+    """Stand for a check of items that the parser of payloads makes alone."""
+    return item
+
+
 class WriteCall(NamedTuple):
     """One call, with the structure and rights of its planning.
 
     `parsed` is the query that shapes its answer: which fields of the written items, how deep.
+    `is_filtered` is set once its items have passed the filter flows of its collection;
+    `check_filtered` returns what flows have made of an item, or raises `Refused`.
     """
 
     store: Store
@@ -74,6 +82,7 @@ class WriteCall(NamedTuple):
     authorizer: WriteAuthorizer
     history_action: str | None = None
     is_filtered: bool = False
+    check_filtered: Callable[[Mapping[str, object]], Mapping[str, object]] = _unchecked
 
     def executor(self, transaction: Transaction) -> Executor:
         """Return what runs the statements of this call, and move its lookups there too."""

@@ -25,10 +25,13 @@ def flows_after(
     # Nearly all collections have none.
     if not events or client.depth is None:
         return ()
-    # An upload is what creates a file.
-    is_upload = collection.name == FILES and verb == "create"
-    flows = [(each, events.actions(each)) for each in ((verb, "upload") if is_upload else (verb,))]
+    flows = [(each, events.actions(each)) for each in event_verbs(collection, verb)]
     return tuple((each, ids) for each, ids in flows if ids)
+
+
+def event_verbs(collection: Collection, verb: str) -> tuple[str, ...]:
+    """Return the verbs of the events that a write is; of files, a creation is an upload, too."""
+    return (verb, "upload") if collection.name == FILES and verb == "create" else (verb,)
 
 
 def cause_literal(context: RequestContext, client: ClientInfo) -> str:

@@ -11,95 +11,104 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from cms.database.connections import Transaction
+from cms.errors import Refused
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.calls import WriteCall
+from cms.items.write.event_runs import event_verbs
+from cms.items.write.item_filters import ItemFilter
 from cms.items.write.named_keys import named_keys
-from cms.store.payload_filter import FilterEvent
+from cms.items.write.problems import (
+    WHOLE_ITEM,
+    PayloadPosition,
+    key_change_problem,
+    with_position,
+)
 from cms.store.write_plan import WritePlan
 
 T = TypeVar("T")
 
 
-class FilterFlows(NamedTuple):
-    """The ids of the flows that a write has to pass, and its verb: create, update or delete."""
-
-    ids: tuple[str, ...]
-    verb: str
-
-
-def filter_flows(call: WriteCall, verb: str) -> FilterFlows | None:
-    """Return the flows that a call has to pass; None without any, or once it has passed them."""
+def has_filters(call: WriteCall, verb: str) -> bool:
+    """Tell whether a call has to pass filter flows: before it creates, updates or deletes."""
     events = call.context.snapshot.events.of(call.collection.name)
-    # Nearly all collections have none.
+    # Nearly all collections have none, and a call passes them once.
     if not events or call.is_filtered or call.client.depth is None:
-        return None
-    ids = events.filters(verb)
-    return FilterFlows(ids, verb) if ids else None
+        return False
+    return any(events.filters(each) for each in event_verbs(call.collection, verb))
 
 
 class FlowFilter(NamedTuple):
     """The filter flows of one call, in its transaction; `call` is the call that is planned then."""
 
     call: WriteCall
-    event: FilterEvent
+    filters: ItemFilter
+    verb: str
 
-    def item(self, item: object, keys: Sequence[object] = ()) -> object:
+    def item(
+        self,
+        item: object,
+        keys: Sequence[str] = (),
+        position: PayloadPosition = WHOLE_ITEM,
+    ) -> object:
         """Return what flows make of an item; anything but an object is left to be refused."""
         if not isinstance(item, Mapping):
             return item
-        return self.call.store.payload_filter(self.event, dict(item), keys)
+        filtered = self.filters.item(item, verb=self.verb, keys=keys, position=position)
+        name = self.call.collection.key.name
+        if self.verb != "update" or name not in item:
+            return self.call.check_filtered(filtered)
+        # The key of an item of an array only names it.
+        if filtered.get(name, item[name]) != item[name]:
+            problem = key_change_problem(self.call.collection)
+            raise Refused(with_position(problem, position))
+        changes = {each: value for each, value in filtered.items() if each != name}
+        return {name: item[name], **self.call.check_filtered(changes)}
 
     def items(self, items: Sequence[object]) -> list[object]:
         """Return what flows make of new items."""
-        return [self.item(item) for item in items]
+        return [
+            self.item(item, position=_position(items, index)) for index, item in enumerate(items)
+        ]
 
     def keyed_items(self, items: Sequence[object]) -> list[object]:
         """Return what flows make of items that hold their keys."""
-        name = self.call.collection.primary_key
+        key_field = self.call.collection.key
         filtered = []
-        for item in items:
-            # A key that is missing is refused later, with all else that is wrong.
-            keys = [item[name]] if isinstance(item, Mapping) and name in item else []
-            filtered.append(self.item(item, keys))
+        for index, item in enumerate(items):
+            keys = []
+            # A key that is missing or wrong is refused later, with all else that is wrong.
+            if isinstance(item, Mapping) and item.get(key_field.name) is not None:
+                keys = [str(item[key_field.name])]
+            filtered.append(self.item(item, keys, _position(items, index)))
         return filtered
 
     def change(self, payload: Mapping[str, object]) -> Mapping[str, object]:
         """Return a change of items that `keys` or `query` name, with what flows make of `data`."""
-        keys = self._named_keys(payload)
+        executor = self.call.executor(self.filters.executor.transaction)
+        keys = list(named_keys(executor, self.call.collection, payload))
         return {"keys": keys, "data": self.item(payload["data"], keys)}
 
-    def deletion(self, selection: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the deletion of items that `keys` or `query` name, which flows may refuse."""
-        keys = self._named_keys(selection)
-        self.check_deletion(keys)
-        return {"keys": keys}
 
-    def check_deletion(self, keys: Sequence[str]) -> None:
-        """Raise `Refused` where a flow refuses that items are deleted."""
-        self.call.store.payload_filter(self.event, list(keys), keys)
-
-    def _named_keys(self, selection: Mapping[str, object]) -> list[str]:
-        executor = self.call.executor(self.event.transaction)
-        return list(named_keys(executor, self.call.collection, selection))
+def _position(items: Sequence[object], index: int) -> PayloadPosition:
+    return PayloadPosition(index) if len(items) > 1 else WHOLE_ITEM
 
 
 def filtered_plan(
-    call: WriteCall, flows: FilterFlows, plan: Callable[[FlowFilter], WritePlan[T]]
+    call: WriteCall, verb: str, plan: Callable[[FlowFilter], WritePlan[T]]
 ) -> WritePlan[T]:
     """Return a write that `plan` plans in its transaction, where its flows can run."""
-    return WritePlan(partial(_run_filtered, call, flows, plan))
+    return WritePlan(partial(_run_filtered, call, verb, plan))
 
 
 def _run_filtered(
     call: WriteCall,
-    flows: FilterFlows,
+    verb: str,
     plan: Callable[[FlowFilter], WritePlan[T]],
     transaction: Transaction,
 ) -> T:
     context = call.context._replace(fetch=transaction.execute)
     authorizer = WriteAuthorizer(call.store, context)
     filtered = call._replace(context=context, authorizer=authorizer, is_filtered=True)
-    event = FilterEvent(
-        transaction, context, call.client, flows.ids, call.collection.name, flows.verb
-    )
-    return plan(FlowFilter(filtered, event)).run(transaction)
+    events = context.snapshot.events.of(call.collection.name)
+    filters = ItemFilter(filtered.executor(transaction), call.collection, events)
+    return plan(FlowFilter(filtered, filters, verb)).run(transaction)

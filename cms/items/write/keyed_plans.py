@@ -8,7 +8,7 @@ from functools import partial
 from cms.database.connections import Transaction
 from cms.items.write.calls import WriteCall
 from cms.items.write.event_runs import json_keys
-from cms.items.write.filtering import FlowFilter, filter_flows, filtered_plan
+from cms.items.write.filtering import FlowFilter, filtered_plan, has_filters
 from cms.items.write.named_keys import named_keys
 from cms.items.write.nested import CompletePayload, write_tree
 from cms.items.write.parsed import Expects
@@ -27,9 +27,9 @@ Keys = list[object]
 
 def plan_keyed_create(call: WriteCall, items: Sequence[object]) -> WritePlan[Keys]:
     """Create items."""
-    if flows := filter_flows(call, "create"):
+    if has_filters(call, "create"):
         return filtered_plan(
-            call, flows, lambda flow: plan_keyed_create(flow.call, flow.items(items))
+            call, "create", lambda flow: plan_keyed_create(flow.call, flow.items(items))
         )
     payload = call.complete(*parse_payload(call, items, Expects.ABSENT))
     return WritePlan(partial(_write_payload, call, payload))
@@ -44,9 +44,9 @@ def plan_keyed_update(
     """
     if call.collection.is_singleton:
         return _plan_keyed_singleton(call, item)
-    if flows := filter_flows(call, "update"):
+    if has_filters(call, "update"):
         change = {**selection, "data": item}
-        return filtered_plan(call, flows, partial(_plan_filtered_update, change=change))
+        return filtered_plan(call, "update", partial(_plan_filtered_update, change=change))
     parsed = parse_payload(call, [item], Expects.PRESENT)
     return WritePlan(partial(_update_named, call, parsed, selection))
 
@@ -57,20 +57,12 @@ def _plan_filtered_update(flow: FlowFilter, *, change: Mapping[str, object]) -> 
 
 
 def _plan_keyed_singleton(call: WriteCall, item: object) -> WritePlan[Keys]:
-    if flows := filter_flows(call, "update"):
-        return filtered_plan(
-            call, flows, lambda flow: _plan_keyed_singleton(flow.call, flow.item(item))
-        )
     parsed = parse_payload(call, [item], Expects.EITHER)
     return WritePlan(partial(_write_singleton, call, parsed))
 
 
 def plan_keyed_deletion(call: WriteCall, selection: Mapping[str, object]) -> WritePlan[Keys]:
     """Delete the items that `keys` or `query` name."""
-    if flows := filter_flows(call, "delete"):
-        return filtered_plan(
-            call, flows, lambda flow: plan_keyed_deletion(flow.call, flow.deletion(selection))
-        )
     return WritePlan(partial(_delete_named, call, selection))
 
 

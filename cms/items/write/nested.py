@@ -13,6 +13,7 @@ from cms.errors import STATUS, Refused
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.executor import Executor
 from cms.items.write.inquiry import AskedSet, refuse
+from cms.items.write.item_filters import check_deletion
 from cms.items.write.mutations import AuthorizedSet
 from cms.items.write.parsed import ParsedSet
 from cms.items.write.payload_parser import PayloadParser
@@ -105,6 +106,9 @@ class _TreeAuthorization:
                         to_many.elements.collection,
                         to_many.deleted_keys,
                         self._executor.transaction.execute,
+                    )
+                    check_deletion(
+                        self._executor, to_many.elements.collection, to_many.deleted_keys
                     )
         return authorized
 

@@ -161,3 +161,18 @@ def _sent_without_masks(row: RowBuilder) -> dict[str, object]:
     """Return what was sent, without secrets that were sent back masked, as an answer shows them."""
     # The parser makes no value of such a mask.
     return {name: value for name, value in row.sent.items() if value != MASK or name in row.values}
+
+
+def values_of_lists(row: ParsedRow, values: Values) -> Values:
+    """Return what the list of an element sets in it: its owner, and its place if it has no other.
+
+    `values` are those of the item that takes the place of the one that the row was parsed from.
+    """
+    if row.owner is None or row.owner.field is None:
+        return {}
+    owner_field = row.owner.field
+    return {
+        name: value
+        for name, value in row.values.items()
+        if name == owner_field or (row.sent.get(name) is None and values.get(name) is None)
+    }

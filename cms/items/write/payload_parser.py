@@ -19,7 +19,13 @@ from cms.items.write.parsed import (
     ParsedSet,
     UnresolvedItem,
 )
-from cms.items.write.payload_builder import RowBuilder, SetBuilder, ToManyBuilder, ToOneBuilder
+from cms.items.write.payload_builder import (
+    RowBuilder,
+    SetBuilder,
+    ToManyBuilder,
+    ToOneBuilder,
+    values_of_lists,
+)
 from cms.items.write.problems import PayloadPosition, Problems
 from cms.query.plan.links import Link, link_of
 from cms.schema.model import Catalogue, Collection
@@ -73,6 +79,29 @@ class PayloadParser:
         builder.unresolved.clear()
         for item, target in zip(parsed.unresolved, targets, strict=True):
             self._attach_to_collection(builder, item, target)
+        return builder.build()
+
+    def parse_again(
+        self, parsed: ParsedSet, items: Mapping[int, Mapping[str, object]]
+    ) -> ParsedSet:
+        """Return a set with other items in the place of some rows, by their numbers.
+
+        All rows keep their numbers, and with them what refers to them from the set above.
+        """
+        builder = SetBuilder(parsed.collection, parsed.level)
+        builder.numbers_by_key.update(parsed.numbers_by_key)
+        for number, row in enumerate(parsed.rows):
+            item = items.get(number, row.sent)
+            read = self._item_parser(builder.collection, row.expects).read(item)
+            for problem in read.problems:
+                self.problems.add(problem, row.position)
+            values = {**read.values, **values_of_lists(row, read.values)}
+            fields = _fields_of(read.problems)
+            builder.add(
+                RowBuilder(item, values, row.position, row.expects, fields, owner=row.owner)
+            )
+            if read.nested:
+                self._attach(builder, number, read)
         return builder.build()
 
     # Items

@@ -15,23 +15,23 @@ from typing import NamedTuple, TypeVar
 
 from cms.access.guard import view_of
 from cms.database.connections import Transaction
-from cms.errors import Problem, not_found
+from cms.errors import not_found
 from cms.items.write import single_statement
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.executor import Executor
-from cms.items.write.filtering import FlowFilter, filter_flows, filtered_plan
+from cms.items.write.filtering import filtered_plan, has_filters
+from cms.items.write.item_filters import check_deletion, filtered_set
 from cms.items.write.mutations import Delete, MutationPlan
 from cms.items.write.named_keys import named_keys
 from cms.items.write.nested import CompletePayload, write_tree
 from cms.items.write.parsed import Expects, ParsedSet
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.preconditions import check_match, check_singleton
-from cms.items.write.problems import PayloadPosition
+from cms.items.write.problems import PayloadPosition, key_change_problem
 from cms.items.write.resolved_rows import StoredRows
 from cms.items.write.running import run_plan
 from cms.query.language.ast import OperatorTest, Query, Slot
 from cms.query.sql import locks
-from cms.schema.model import Collection
 from cms.schema.payload import invalid_item
 from cms.store.write_plan import WritePlan
 
@@ -50,8 +50,8 @@ class ParsedPayload(NamedTuple):
 
 def plan_create(call: WriteCall, items: Sequence[object]) -> WritePlan[WrittenItems]:
     """Create items."""
-    if flows := filter_flows(call, "create"):
-        return filtered_plan(call, flows, lambda flow: plan_create(flow.call, flow.items(items)))
+    if has_filters(call, "create"):
+        return filtered_plan(call, "create", lambda flow: plan_create(flow.call, flow.items(items)))
     payload = call.complete(*parse_payload(call, items, Expects.ABSENT))
     return WritePlan(
         partial(_write_payload, call, payload),
@@ -64,9 +64,9 @@ def plan_create(call: WriteCall, items: Sequence[object]) -> WritePlan[WrittenIt
 
 def plan_update(call: WriteCall, key: str, item: object) -> WritePlan[WrittenItems]:
     """Change the item of a key."""
-    if flows := filter_flows(call, "update"):
+    if has_filters(call, "update"):
         return filtered_plan(
-            call, flows, lambda flow: plan_update(flow.call, key, flow.item(item, [key]))
+            call, "update", lambda flow: plan_update(flow.call, key, flow.item(item, [key]))
         )
     payload = complete_update(call, parse_payload(call, [item], Expects.PRESENT), [key])
     # A revert has a history action of its own, which only the transaction writes.
@@ -79,9 +79,9 @@ def plan_update(call: WriteCall, key: str, item: object) -> WritePlan[WrittenIte
 
 def plan_update_each(call: WriteCall, items: list[object]) -> WritePlan[WrittenItems]:
     """Change the items of an array, which hold their keys."""
-    if flows := filter_flows(call, "update"):
+    if has_filters(call, "update"):
         return filtered_plan(
-            call, flows, lambda flow: plan_update_each(flow.call, flow.keyed_items(items))
+            call, "update", lambda flow: plan_update_each(flow.call, flow.keyed_items(items))
         )
     parser, parsed = parse_payload(call, items, Expects.PRESENT)
     key_field = parsed.key_field
@@ -113,9 +113,9 @@ def _add_key_problems(call: WriteCall, parser: PayloadParser, parsed: ParsedSet)
 
 def plan_update_many(call: WriteCall, payload: Mapping[str, object]) -> WritePlan[WrittenItems]:
     """Give the items that `keys` or `query` name the values of `data`."""
-    if flows := filter_flows(call, "update"):
+    if has_filters(call, "update"):
         return filtered_plan(
-            call, flows, lambda flow: plan_update_many(flow.call, flow.change(payload))
+            call, "update", lambda flow: plan_update_many(flow.call, flow.change(payload))
         )
     # Parsed before the transaction, so that hidden names are refused without one.
     parsed = parse_payload(call, [payload["data"]], Expects.PRESENT)
@@ -135,8 +135,6 @@ def _update_named(
 
 def plan_singleton(call: WriteCall, item: object) -> WritePlan[WrittenItems]:
     """Change the one item of a singleton, or create it."""
-    if flows := filter_flows(call, "update"):
-        return filtered_plan(call, flows, lambda flow: plan_singleton(flow.call, flow.item(item)))
     return WritePlan(partial(_write_singleton, call, parse_payload(call, [item], Expects.EITHER)))
 
 
@@ -159,13 +157,16 @@ def complete_singleton(
         key = str(stored[0][0])
         keys = dict.fromkeys(range(len(parsed.items.rows)), key)
         _check_singleton_key(call, parsed, key)
-    return call.complete(*parsed, StoredRows(keys))
+    stored_rows = StoredRows(keys)
+    executor = call.executor(transaction)
+    items = filtered_set(executor, parsed.parser, parsed.items, stored_rows)
+    return call.complete(parsed.parser, items, stored_rows)
 
 
 def _check_singleton_key(call: WriteCall, parsed: ParsedPayload, key: str) -> None:
     for row in parsed.items.rows:
         if row.values.get(parsed.items.key_field) not in (None, key):
-            parsed.parser.problems.add(_key_change_problem(call.collection), row.position)
+            parsed.parser.problems.add(key_change_problem(call.collection), row.position)
 
 
 # Payloads
@@ -191,7 +192,7 @@ def complete_update(call: WriteCall, parsed: ParsedPayload, keys: Sequence[str])
         sent_key not in (None, key) for sent_key, key in zip(sent_keys, keys, strict=True)
     )
     if is_other_key:
-        parser.problems.add(_key_change_problem(call.collection), PayloadPosition())
+        parser.problems.add(key_change_problem(call.collection), PayloadPosition())
     return call.complete(parser, items, StoredRows(dict(enumerate(keys))))
 
 
@@ -205,12 +206,6 @@ def _one_row_for_each_key(call: WriteCall, parsed: ParsedPayload, count: int) ->
         return items._replace(rows=[row] * count)
     # Every item gets related items of its own, so the nested rows must be parsed for each.
     return parser.parse(call.collection, [row.sent] * count, Expects.PRESENT)
-
-
-def _key_change_problem(collection: Collection) -> Problem:
-    return invalid_item(
-        "the primary key of an item cannot be changed", collection.name, collection.primary_key
-    )
 
 
 def payload_plan(call: WriteCall, payload: CompletePayload) -> WritePlan[WrittenItems]:
@@ -229,22 +224,13 @@ def _write_payload(
 
 def plan_delete(call: WriteCall, key: str) -> WritePlan[object]:
     """Delete the item of a key."""
-    if flows := filter_flows(call, "delete"):
-        return filtered_plan(call, flows, partial(_plan_checked_delete, key=key))
-    return WritePlan(partial(_delete_item, call, key), single_statement.plan_delete(call, key))
-
-
-def _plan_checked_delete(flow: FlowFilter, *, key: str) -> WritePlan[object]:
-    flow.check_deletion([key])
-    return plan_delete(flow.call, key)
+    # Flows can refuse it only in a transaction.
+    run_alone = None if has_filters(call, "delete") else single_statement.plan_delete(call, key)
+    return WritePlan(partial(_delete_item, call, key), run_alone)
 
 
 def plan_delete_many(call: WriteCall, selection: Mapping[str, object]) -> WritePlan[object]:
     """Delete the items that `keys` or `query` name."""
-    if flows := filter_flows(call, "delete"):
-        return filtered_plan(
-            call, flows, lambda flow: plan_delete_many(flow.call, flow.deletion(selection))
-        )
     return WritePlan(partial(_delete_named, call, selection))
 
 
@@ -263,6 +249,7 @@ def delete_items(call: WriteCall, executor: Executor, keys: Sequence[str]) -> No
     """Delete the items of keys, as far as the caller may; one unknown key refuses them all."""
     fetch = executor.transaction.execute
     call.authorizer.authorize_delete(call.collection, keys, fetch)
+    check_deletion(executor, call.collection, keys)
     run_plan(executor, MutationPlan(mutations=(Delete(call.collection, keys),)))
     # Hooks look at what is left: deleting may not take the last administrator, for example.
     call.authorizer.run_after_hook(call.collection, fetch)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cms.errors import MAX_PROBLEMS, Inquiry, PayloadPath, Problem, Refused
+from cms.schema.model import Collection
+from cms.schema.payload import invalid_item
 
 
 class PayloadPosition(NamedTuple):
@@ -19,6 +21,10 @@ class PayloadPosition(NamedTuple):
 
     def below(self, *steps: str | int) -> PayloadPosition:
         return PayloadPosition(self.number, (*self.path, *steps))
+
+
+WHOLE_ITEM = PayloadPosition()
+"""The position of the only item of a call."""
 
 
 @dataclass(slots=True)
@@ -46,6 +52,12 @@ class Problems:
             entries = sorted(self.entries, key=lambda entry: entry[0])
             problems = [problem for _, problem in entries]
             raise Refused(problems, total=self.total, inquiry=inquiry)
+
+
+def key_change_problem(collection: Collection) -> Problem:
+    """Return the problem of a change that holds another key than that of its item."""
+    reason = "the primary key of an item cannot be changed"
+    return invalid_item(reason, collection.name, collection.primary_key)
 
 
 def with_position(problem: Problem, position: PayloadPosition) -> Problem:

@@ -16,7 +16,16 @@ from cms.access.guard import view_of
 from cms.errors import Problem, abbreviated
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.executor import Executor
-from cms.items.write.parsed import Expects, Owner, ParsedRow, ParsedSet, ParsedToMany, ParsedToOne
+from cms.items.write.item_filters import filtered_set
+from cms.items.write.parsed import (
+    Expects,
+    Owner,
+    ParsedRow,
+    ParsedSet,
+    ParsedToMany,
+    ParsedToOne,
+    RowValues,
+)
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.problems import PayloadPosition, Problems
 from cms.items.write.resolved_rows import (
@@ -32,6 +41,8 @@ from cms.schema.auto_fields import takes_null
 from cms.schema.field_names import FieldName
 from cms.schema.model import Collection
 from cms.schema.payload import invalid_item
+
+_NO_VALUES: Mapping[int, str] = {}
 
 StoredValues = Mapping[str, Mapping[str, str | None]]
 """What rows hold in some of their fields, as text, by their keys."""
@@ -69,8 +80,20 @@ class Resolver:
         to_many = [self._resolve_list(field, resolved) for field in parsed.to_many]
         return resolved._replace(to_one=tuple(to_one), to_many=tuple(to_many))
 
-    def _complete(self, parsed: ParsedSet, stored: StoredRows, above: ResolvedSet) -> ResolvedSet:
-        """Return a set below another, with its own rows and all that is below them."""
+    def _complete(
+        self,
+        parsed: ParsedSet,
+        stored: StoredRows,
+        above: ResolvedSet,
+        near_values: Mapping[int, str] = _NO_VALUES,
+    ) -> ResolvedSet:
+        """Return a set below another, with its own rows and all that is below them.
+
+        `near_values` are those of `_ListState`, for elements of lists.
+        """
+        parsed = filtered_set(
+            self._executor, self._parser, parsed, stored, owner_values=near_values
+        )
         resolved = self._authorizer.completer.complete(
             parsed, self._problems, stored=stored, owners=above.rows
         )
@@ -129,7 +152,8 @@ class Resolver:
         unlinked = None
         if dropped and not deletes_dropped(field.link):
             unlinked = self._unlinked(field, dropped, above)
-        resolved = self._complete(elements, StoredRows(keys, unchanged), above)
+        stored = StoredRows(keys, unchanged)
+        resolved = self._complete(elements, stored, above, state.near_values)
         return ResolvedToMany(field.name, field.link, resolved, field.pairs, dropped, unlinked)
 
     def _list_state(self, field: ParsedToMany, above: ResolvedSet) -> _ListState:
@@ -255,6 +279,14 @@ class Resolver:
             problems.add(invalid_item(reason, collection.name), parsed_rows[0].position)
             # What else is wrong with them follows from it.
             problems = Problems()
+        parsed = filtered_set(self._executor, self._parser, parsed, stored)
+        # Whatever flows add, the rows leave the list.
+        left: RowValues = {far: None}
+        leaving = [
+            row._replace(sent={**row.sent, **left}, values={**row.values, **left})
+            for row in parsed.rows
+        ]
+        parsed = parsed._replace(rows=leaving)
         # Completed like changes that the caller sent: the same permissions and rules apply.
         return self._authorizer.completer.complete(
             parsed, problems, stored=stored, owners=above.rows
