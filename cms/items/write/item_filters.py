@@ -1,0 +1,180 @@
+"""The filter flows of items that are about to be written, in the transaction of the write.
+
+Whatever writes items of a collection comes here once it knows which of them are new: related items,
+imports, singletons and files; and whatever deletes them. The items that other calls name go through
+their flows before they are parsed (cms/items/write/filtering.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from cms.errors import Refused
+from cms.items.write.event_runs import event_verbs, json_keys
+from cms.items.write.executor import Executor
+from cms.items.write.parsed import ParsedRow, ParsedSet
+from cms.items.write.payload_parser import PayloadParser
+from cms.items.write.problems import (
+    WHOLE_ITEM,
+    PayloadPosition,
+    key_change_problem,
+    with_position,
+)
+from cms.items.write.resolved_rows import StoredRows
+from cms.schema.model import Collection
+from cms.store.event_flows import CollectionEvents
+from cms.store.payload_filter import FilterEvent
+
+_NO_VALUES: Mapping[int, str] = {}
+
+
+class ItemFilter(NamedTuple):
+    """The filter flows of what a write does to items of one collection."""
+
+    executor: Executor
+    collection: Collection
+    events: CollectionEvents
+
+    def waits_for(self, verb: str) -> bool:
+        """Tell whether any flow waits for create, update or delete."""
+        return any(self.events.filters(each) for each in event_verbs(self.collection, verb))
+
+    def item(
+        self,
+        item: Mapping[str, object],
+        *,
+        verb: str,
+        keys: Sequence[str] = (),
+        position: PayloadPosition = WHOLE_ITEM,
+    ) -> Mapping[str, object]:
+        """Return what flows make of an item; raises `Refused` with its position."""
+        payload: object = dict(item)
+        try:
+            for each in event_verbs(self.collection, verb):
+                payload = self._run(payload, keys, verb=each)
+        except Refused as refused:
+            locate = partial(with_position, position=position)
+            raise refused.map_problems(locate) from refused
+        assert isinstance(payload, Mapping)
+        return payload
+
+    def check_deletion(self, keys: Sequence[str]) -> None:
+        """Raise `Refused` where a flow refuses that items are deleted."""
+        self._run(json_keys(self.collection, keys), keys, verb="delete")
+
+    def _run(self, payload: object, keys: Sequence[str], *, verb: str) -> object:
+        flows = self.events.filters(verb)
+        if not flows:
+            return payload
+        executor = self.executor
+        event = FilterEvent(
+            executor.transaction,
+            executor.context,
+            executor.client,
+            flows,
+            self.collection.name,
+            verb,
+        )
+        payload_filter = executor.store.payload_filter
+        return payload_filter(event, payload, json_keys(self.collection, keys))
+
+
+def item_filter(executor: Executor, collection: Collection) -> ItemFilter | None:
+    """Return the filter flows of a collection; None where it has none."""
+    events = executor.context.snapshot.events.of(collection.name)
+    # Nearly all collections have none.
+    if not events or executor.client.depth is None:
+        return None
+    return ItemFilter(executor, collection, events)
+
+
+def check_deletion(executor: Executor, collection: Collection, keys: Sequence[str]) -> None:
+    """Raise `Refused` where a flow refuses that items are deleted."""
+    filters = item_filter(executor, collection)
+    if filters and keys:
+        filters.check_deletion(keys)
+
+
+def filtered_set(
+    executor: Executor,
+    parser: PayloadParser,
+    parsed: ParsedSet,
+    stored: StoredRows,
+    *,
+    owner_values: Mapping[int, str] = _NO_VALUES,
+) -> ParsedSet:
+    """Return a set with what flows make of its rows, which keep their numbers.
+
+    `owner_values` are what elements of lists hold in the field that points to their owner, by the
+    owners' numbers. A payload that is refused already passes no flows.
+    """
+    filters = item_filter(executor, parsed.collection)
+    if filters is None or parser.problems.entries:
+        return parsed
+    filtering = _SetFilter(filters, parsed, stored, owner_values)
+    items = {
+        number: filtering.item(number)
+        for number in range(len(parsed.rows))
+        if filtering.is_waited_for(number)
+    }
+    if not items:
+        return parsed
+    again = parser.parse_again(parsed, items)
+    _refuse_other_keys(parser, again, stored)
+    return again
+
+
+class _SetFilter(NamedTuple):
+    """The rows of a set on their way through its flows."""
+
+    filters: ItemFilter
+    parsed: ParsedSet
+    stored: StoredRows
+    owner_values: Mapping[int, str]
+
+    def is_waited_for(self, number: int) -> bool:
+        """Tell whether flows wait for what is done to a row."""
+        return self.filters.waits_for(self._verb(number)) and self._is_written(number)
+
+    def item(self, number: int) -> Mapping[str, object]:
+        """Return what flows make of a row."""
+        row = self.parsed.rows[number]
+        key = self.stored.keys.get(number)
+        payload = {**row.sent, **self._owner_reference(row)}
+        item = self.filters.item(
+            payload, verb=self._verb(number), keys=[key] if key else [], position=row.position
+        )
+        # The reference to the owner was only shown: the list sets it, and nobody has sent it.
+        return {
+            name: value
+            for name, value in item.items()
+            if name in row.sent or payload.get(name) != value
+        }
+
+    def _verb(self, number: int) -> str:
+        return "update" if number in self.stored.keys else "create"
+
+    def _is_written(self, number: int) -> bool:
+        """Tell whether a row is changed: related items may be named by their keys only."""
+        if number not in self.stored.keys or not self.parsed.level:
+            return True
+        unchanged = self.stored.unchanged.get(number, frozenset())
+        names = self.parsed.rows[number].values.keys()
+        return bool(names - {self.parsed.key_field} - unchanged)
+
+    def _owner_reference(self, row: ParsedRow) -> dict[str, object]:
+        """Return what an element of a list will hold in the field that points to its owner."""
+        owner = row.owner
+        if owner is None or owner.field is None or owner.number not in self.owner_values:
+            return {}
+        field = self.parsed.collection.fields[owner.field]
+        return {field.name: field.type.read_default(self.owner_values[owner.number])}
+
+
+def _refuse_other_keys(parser: PayloadParser, parsed: ParsedSet, stored: StoredRows) -> None:
+    for number, key in stored.keys.items():
+        row = parsed.rows[number]
+        if row.values.get(parsed.key_field) not in (None, key):
+            parser.problems.add(key_change_problem(parsed.collection), row.position)

@@ -1,0 +1,318 @@
+"""Filter flows see whatever is written, by whichever way it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tests.active_flows import make_flow, step
+from tests.client import Answer, Client
+from tests.members import may, member
+from tests.things import Stage, Table, field, table
+
+Json = dict[str, Any]
+
+RENAME = step(
+    "name",
+    "exec",
+    {
+        "code": """
+module.exports = ({ $trigger: { payload, keys } }) =>
+  ({ ...payload, text: `${payload.text ?? "-"}!${keys ?? ""}` });
+"""
+    },
+)
+REFUSE = step("stop", "throw-error", {"code": "KEPT", "status": 409})
+
+
+@pytest.fixture(autouse=True)
+def _no_flows(admin: Client) -> Iterator[None]:
+    yield
+    flows = [flow["id"] for flow in admin.get("/flows", fields="id").data]
+    assert admin.delete("/flows", flows).status == 204
+
+
+@pytest.fixture
+def parts(stage: Stage) -> Table:
+    return stage.empty_table(
+        field("page", "integer"), field("text", "string"), field("place", "integer")
+    )
+
+
+@pytest.fixture
+def pages(stage: Stage, admin: Client, parts: Table) -> Table:
+    pages = stage.empty_table(field("title", "string"), field("cover", "integer"))
+    list_of = {"collection": parts.name, "field": "page", "related_collection": pages.name}
+    meta = {"one_field": "parts", "sort_field": "place"}
+    assert admin.post("/relations", {**list_of, "meta": meta}).status == 200
+    cover = {"collection": pages.name, "field": "cover", "related_collection": parts.name}
+    assert admin.post("/relations", cover).status == 200
+    return pages
+
+
+def filter_flow(admin: Client, table: Table, steps: Sequence[Json], *verbs: str) -> None:
+    scope = [f"items.{verb}" for verb in verbs]
+    options = {"type": "filter", "scope": scope, "collections": [table.name]}
+    make_flow(admin, "event", options, steps)
+
+
+def texts(table: Table) -> list[Any]:
+    return [item["text"] for item in table.api.get(table.path, sort="id").data]
+
+
+def test_related_items_are_filtered_however_they_are_nested(
+    admin: Client, pages: Table, parts: Table
+) -> None:
+    filter_flow(admin, parts, [RENAME], "create", "update")
+    body = {"title": "a", "parts": [{"text": "b"}, {"text": "c"}], "cover": {"text": "d"}}
+    query = "?fields=id,cover,parts.id,parts.place"
+    page = admin.post(f"{pages.path}{query}", body).data
+    assert sorted(texts(parts)) == ["b!", "c!", "d!"]
+    first, second = page["parts"]
+    assert [first["place"], second["place"]] == [1, 2]
+    changes = {
+        "create": [{"text": "e"}],
+        "update": [{"id": first["id"], "text": "f"}],
+        "delete": [second["id"]],
+    }
+    path = f"{pages.path}/{page['id']}"
+    assert admin.patch(path, {"parts": changes}).status == 200
+    read = {item["id"]: item for item in admin.get(parts.path).data}
+    assert read[first["id"]]["text"] == f"f!{first['id']}"
+    # It has left the list, which is a change of its own.
+    assert read[second["id"]]["text"] == f"-!{second['id']}"
+    assert read[second["id"]]["page"] is None
+    assert read[max(read)]["text"] == "e!"
+    cover = {"cover": {"id": page["cover"], "text": "g"}}
+    assert admin.patch(path, cover).status == 200
+    assert admin.get(f"{parts.path}/{page['cover']}").data["text"] == f"g!{page['cover']}"
+
+
+def test_related_items_that_stay_as_they_are_pass_no_flow(
+    admin: Client, pages: Table, parts: Table
+) -> None:
+    page = admin.post(pages.path, {"parts": [{"text": "a"}]}).data
+    filter_flow(admin, parts, [REFUSE], "update")
+    path = f"{pages.path}/{page['id']}"
+    assert admin.patch(path, {"title": "b", "parts": page["parts"]}).status == 200
+    refused = admin.patch(path, {"parts": []})
+    assert refused.codes == ["KEPT"]
+    assert refused.errors[0]["path"] == ["parts"]
+    new = admin.post(parts.path, {"text": "b"}).data["id"]
+    refused = admin.patch(path, {"parts": [*page["parts"], new]})
+    assert refused.codes == ["KEPT"]
+    assert refused.errors[0]["path"] == ["parts", 1]
+
+
+def test_a_filter_flow_sees_the_owner_of_a_related_item(
+    admin: Client, pages: Table, parts: Table
+) -> None:
+    show = {"text": "page {{$trigger.payload.page}}"}
+    filter_flow(admin, parts, [step("show", "transform", {"json": show})], "create", "update")
+    page = admin.post(pages.path, {"title": "a"}).data["id"]
+    part = admin.post(parts.path, {"text": "b"}).data["id"]
+    changed = admin.patch(f"{pages.path}/{page}", {"parts": [part, {"text": "c"}]})
+    assert changed.status == 200
+    assert texts(parts) == [f"page {page}"] * 2
+    assert len(admin.get(f"{pages.path}/{page}").data["parts"]) == 2
+
+
+def test_what_a_flow_nests_is_filtered_and_authorized_too(
+    stage: Stage, admin: Client, pages: Table, parts: Table
+) -> None:
+    nest = {"title": "a", "parts": [{"text": "nested"}]}
+    filter_flow(admin, pages, [step("nest", "transform", {"json": nest})], "create")
+    filter_flow(admin, parts, [RENAME], "create")
+    assert admin.post(pages.path, {}).status == 200
+    assert texts(parts) == ["nested!"]
+    caller = member(stage, may(pages.name, action="create"), may(pages.name), may(parts.name))
+    assert caller.post(pages.path, {}).status == 403
+    assert texts(parts) == ["nested!"]
+
+
+def test_what_a_flow_makes_of_a_related_item_is_checked_as_if_it_was_sent(
+    stage: Stage, admin: Client, pages: Table, parts: Table
+) -> None:
+    page = admin.post(pages.path, {"parts": [{"text": "a"}]}).data
+    (part,) = page["parts"]
+    results: list[tuple[Json, int, str]] = [
+        ({"nonsense": 1}, 400, "nonsense"),
+        ({"id": 999, "text": "b"}, 400, "id"),
+        ({"place": "first"}, 400, "place"),
+    ]
+    for result, status, name in results:
+        filter_flow(admin, parts, [step("x", "transform", {"json": result})], "update")
+        change = {"parts": {"update": [{"id": part, "text": "b"}]}}
+        answer = admin.patch(f"{pages.path}/{page['id']}", change)
+        assert (answer.status, answer.errors[0]["path"]) == (
+            status,
+            ["parts", "update", 0, name],
+        ), answer.text
+        assert admin.delete("/flows", [admin.get("/flows").data[0]["id"]]).status == 204
+    filter_flow(admin, parts, [RENAME], "create")
+    # The flow sets a field that this caller may not.
+    caller = member(
+        stage,
+        may(pages.name, action="create"),
+        may(pages.name),
+        may(parts.name, "place", "page", action="create"),
+        may(parts.name),
+    )
+    assert caller.post(pages.path, {"parts": [{"place": 3}]}).status == 403
+    assert texts(parts) == ["a"]
+
+
+def test_deletions_inside_a_write_are_filtered(admin: Client, stage: Stage, parts: Table) -> None:
+    pages = stage.empty_table(field("title", "string"))
+    list_of = {"collection": parts.name, "field": "page", "related_collection": pages.name}
+    meta = {"one_field": "parts", "one_deselect_action": "delete"}
+    assert admin.post("/relations", {**list_of, "meta": meta}).status == 200
+    page = admin.post(pages.path, {"parts": [{"text": "a"}]}).data
+    filter_flow(admin, parts, [REFUSE], "delete")
+    changes: list[object] = [[], {"delete": page["parts"]}]
+    for change in changes:
+        assert admin.patch(f"{pages.path}/{page['id']}", {"parts": change}).codes == ["KEPT"]
+    assert texts(parts) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "id,text\n{key},a\n,b\n"),
+        ("a.json", '[{{"id": {key}, "text": "a"}}, {{"text": "b"}}]'),
+        ("a.ndjson", '{{"id": {key}, "text": "a"}}\n{{"text": "b"}}\n'),
+    ],
+)
+def test_imports_are_filtered(admin: Client, parts: Table, name: str, content: str) -> None:
+    key = admin.post(parts.path, {"text": "old"}).data["id"]
+    filter_flow(admin, parts, [RENAME], "create", "update")
+    assert send(admin, parts, name, content.format(key=key)).status == 200
+    assert texts(parts) == [f"a!{key}", "b!"]
+
+
+def test_an_import_tells_the_lines_that_a_flow_refuses(admin: Client, parts: Table) -> None:
+    rule = {"$trigger": {"payload": {"text": {"_neq": "bad"}}}}
+    steps = [step("check", "condition", {"filter": rule}, reject="stop"), REFUSE]
+    filter_flow(admin, parts, steps, "create")
+    answer = send(admin, parts, "a.csv", "text\nfine\nbad\ngood\nbad\n")
+    assert answer.status == 409
+    assert [error["line"] for error in answer.errors] == [3, 5]
+    assert texts(parts) == []
+
+
+def test_an_import_filters_what_its_rows_nest(admin: Client, pages: Table, parts: Table) -> None:
+    filter_flow(admin, parts, [RENAME], "create")
+    answer = send(admin, pages, "a.json", '[{"title": "a", "parts": [{"text": "b"}]}]')
+    assert answer.status == 200
+    assert texts(parts) == ["b!"]
+
+
+def test_a_singleton_passes_the_flows_of_what_is_done_to_it(stage: Stage, admin: Client) -> None:
+    single = table(admin, field("text", "string"), singleton=True)
+    filter_flow(admin, single, [RENAME], "create")
+    assert admin.patch(single.path, {"text": "a"}).data["text"] == "a!"
+    assert admin.patch(single.path, {"text": "b"}).data["text"] == "b"
+
+
+def test_keys_are_shown_as_reads_show_them(admin: Client, parts: Table) -> None:
+    item = admin.post(parts.path, {"text": "a"}).data["id"]
+    show = {"place": "{{$trigger.keys[0]}}"}
+    filter_flow(admin, parts, [step("show", "transform", {"json": show})], "update")
+    code = "module.exports = (data) => { if (typeof data.$trigger.keys[0] !== 'number') throw 1 }"
+    filter_flow(admin, parts, [step("kind", "exec", {"code": code})], "update", "delete")
+    assert admin.patch(f"{parts.path}/{item}", {"text": "b"}).data["place"] == item
+    assert admin.patch(parts.path, [{"id": item, "text": "b"}]).status == 200
+    assert admin.delete(f"{parts.path}/{item}").status == 204
+
+
+def test_a_flow_does_not_turn_a_change_to_another_item(admin: Client, parts: Table) -> None:
+    first, second = (item["id"] for item in parts.add({"text": "a"}, {"text": "b"}))
+    steps = [step("other", "transform", {"json": {"id": second, "text": "c"}})]
+    filter_flow(admin, parts, steps, "update")
+    for answer in (
+        admin.patch(f"{parts.path}/{first}", {"text": "x"}),
+        admin.patch(parts.path, [{"id": first, "text": "x"}]),
+        admin.patch(parts.path, {"keys": [first], "data": {"text": "x"}}),
+    ):
+        assert (answer.status, answer.errors[0]["field"]) == (400, "id")
+    assert texts(parts) == ["a", "b"]
+
+
+def test_a_refused_item_of_an_array_is_named(admin: Client, parts: Table) -> None:
+    filter_flow(admin, parts, [REFUSE], "create")
+    assert admin.post(parts.path, [{"text": "a"}, {"text": "b"}]).errors[0]["index"] == 0
+    assert "index" not in admin.post(parts.path, {"text": "a"}).errors[0]
+
+
+# Files, folders and users
+
+
+def test_uploads_are_filtered(admin: Client) -> None:
+    code = """module.exports = ({ $trigger: { payload } }) => {
+      if (payload.filesize > 10 || payload.type !== "text/plain") throw "no";
+      return { ...payload, title: payload.title + "!" };
+    };"""
+    options = {"type": "filter", "scope": ["files.upload"]}
+    make_flow(admin, "event", options, [step("small", "exec", {"code": code})])
+    body = {"data": "aGVsbG8=", "filename_download": "a.txt"}
+    file = admin.post("/files", body)
+    assert file.data["title"] == "A!"
+    large = {"data": "aGVsbG8=" * 9, "filename_download": "a.txt"}
+    assert admin.post("/files", large).status == 400
+    assert admin.post("/files", {**body, "data": "aGVsbG8gaGVsbG8gaGVsbG8="}).status == 422
+
+
+def test_files_cannot_be_moved_by_flows(admin: Client) -> None:
+    body = {"data": "aGVsbG8=", "filename_download": "a.txt"}
+    file = admin.post("/files", body).data["id"]
+    options = {"type": "filter", "scope": ["files.create", "files.update"]}
+    steps = [step("move", "transform", {"json": {"filename_disk": "../../etc/passwd"}})]
+    make_flow(admin, "event", options, steps)
+    for answer in (
+        admin.post("/files", body),
+        admin.patch(f"/files/{file}", {"title": "b"}),
+        admin.patch("/files", {"keys": [file], "data": {"title": "b"}}),
+        admin.patch("/files", [{"id": file, "title": "b"}]),
+    ):
+        assert (answer.status, answer.errors[0]["field"]) == (400, "filename_disk"), answer.text
+
+
+def test_changes_and_deletions_of_files_and_folders_are_filtered(admin: Client) -> None:
+    folder = admin.post("/folders", {"name": "a"}).data["id"]
+    body = {"data": "aGVsbG8=", "filename_download": "a.txt", "folder": folder}
+    file = admin.post("/files", body).data["id"]
+    scope = ["files.update", "folders.create", "folders.update"]
+    for name, json in (("files", {"title": "T"}), ("folders", {"name": "N"})):
+        events = [event for event in scope if event.startswith(name)]
+        options = {"type": "filter", "scope": events}
+        make_flow(admin, "event", options, [step("name", "transform", {"json": json})])
+    assert admin.patch(f"/files/{file}", {"title": "b"}).data["title"] == "T"
+    assert admin.patch("/files", [{"id": file, "title": "b"}]).data[0]["title"] == "T"
+    assert admin.patch(f"/folders/{folder}", {"name": "b"}).data["name"] == "N"
+    assert admin.post("/folders", {"name": "c"}).data["name"] == "N"
+    make_flow(admin, "event", {"type": "filter", "scope": ["files.delete"]}, [REFUSE])
+    assert admin.delete(f"/files/{file}").codes == ["KEPT"]
+    assert admin.delete(f"/folders/{folder}").codes == ["KEPT"]
+    assert admin.get(f"/files/{file}").status == 200
+
+
+def test_a_user_changes_itself_through_filters(stage: Stage, admin: Client) -> None:
+    changes = may("system_users", "first_name", action="update")
+    caller = member(stage, changes, may("system_users", "first_name", "id"))
+    options = {"type": "filter", "scope": ["users.update"]}
+    steps = [step("name", "transform", {"json": {"first_name": "Filtered"}})]
+    make_flow(admin, "event", options, steps)
+    assert caller.patch("/users/me", {"first_name": "A"}).data["first_name"] == "Filtered"
+    # Nobody becomes an administrator by what a flow returns.
+    role = {"role": "{{$trigger.payload.first_name}}"}
+    make_flow(admin, "event", options, [step("role", "transform", {"json": role})])
+    assert caller.patch("/users/me", {"first_name": "A"}).status == 403
+
+
+def send(admin: Client, things: Table, name: str, content: str) -> Answer:
+    kinds = {"csv": "text/csv", "json": "application/json", "ndjson": "application/x-ndjson"}
+    headers = {"content-type": kinds[name.partition(".")[2]]}
+    path = f"/utils/import/{things.name}"
+    return admin.send("POST", path, raw=content.encode(), **headers)
