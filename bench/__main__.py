@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +18,7 @@ from bench import (
     crowds,
     data,
     first,
+    flows,
     growth,
     importing,
     searching,
@@ -26,7 +29,8 @@ from bench.assets import AssetResult
 from bench.bulk import Bulk
 from bench.cases import READS, RULED_READS, WRITES, Case
 from bench.chart import chart
-from bench.report import Report, as_data, table
+from bench.flows import FlowResult
+from bench.report import Report, as_data, flow_table, table
 from bench.rounds import Length, Result, Tokens, compare
 from bench.searching import Search
 from bench.stage import (
@@ -90,6 +94,12 @@ class BenchRun:
             self.servers.service, self.stage.dsn, token=self.tokens.admin, rows=rows
         )
 
+    def flows(self) -> FlowResult:
+        _announce("Flows")
+        return flows.measure(
+            self.stage, self.servers.service, tokens=self.tokens, length=self.length
+        )
+
     def assets(self) -> AssetResult:
         return assets.measure(self.stage, *self.servers, tokens=self.tokens, length=self.length)
 
@@ -103,6 +113,10 @@ def main() -> None:
     elif arguments.quick:
         sizes = QUICK_SIZES
     with temporary_folder() as folder:
+        if arguments.flows:
+            with prepared(folder) as stage:
+                print(flow_table(_measure_flows(stage, length)))
+            return
         with prepared(folder) as stage:
             report, token = _measure(stage, length, sizes, quick=arguments.quick)
         # The database has stopped: this start is that of a service with data.
@@ -115,13 +129,10 @@ def main() -> None:
 def _measure(
     stage: BenchEnvironment, length: Length, sizes: tuple[int, ...], *, quick: bool
 ) -> Measured:
-    with service_and_floor(stage) as servers:
-        service = servers.service
-        token = login(service)
-        _announce("Making the data")
-        data.make(sender(service, token), stage.dsn)
-        tokens = Tokens(token, data.make_member(stage.dsn))
-        run = BenchRun(stage, servers, tokens, length, quick)
+    with _running(stage, length, quick=quick) as run:
+        service = run.servers.service
+        tokens = run.tokens
+        token = tokens.admin
         results = run.cases()
         # Now: the calls with many rows make workers grow.
         memory = bulk.memory(service.workers())
@@ -131,6 +142,7 @@ def _measure(
         grown = growth.by_size(service, stage.dsn, tokens=tokens, sizes=sizes, length=length)
         search = run.search()
         imported = run.imported()
+        flow_result = run.flows()
         _announce("Assets and uploads")
         asset_result = run.assets()
         uploaded = uploading.measure(service, stage.folder, token=token, times=3 if quick else 5)
@@ -151,11 +163,28 @@ def _measure(
         transforms=asset_result.first,
         uploading=uploaded,
         workers=compared,
+        flows=flow_result,
         crowds=slow,
         overloads=overloaded,
         quick=quick,
     )
     return Measured(report, token)
+
+
+def _measure_flows(stage: BenchEnvironment, length: Length) -> FlowResult:
+    with _running(stage, length, quick=False) as run:
+        return run.flows()
+
+
+@contextmanager
+def _running(stage: BenchEnvironment, length: Length, *, quick: bool) -> Iterator[BenchRun]:
+    """Start both servers and make the data."""
+    with service_and_floor(stage) as servers:
+        token = login(servers.service)
+        _announce("Making the data")
+        data.make(sender(servers.service, token), stage.dsn)
+        tokens = Tokens(token, data.make_member(stage.dsn))
+        yield BenchRun(stage, servers, tokens, length, quick)
 
 
 def _worker_cases() -> list[Case]:
@@ -171,6 +200,9 @@ def _parse_arguments() -> Namespace:
     parser.add_argument("--quick", action="store_true", help="about a minute, with more noise")
     parser.add_argument(
         "--large", action="store_true", help="also 10,000,000 rows, which take minutes to make"
+    )
+    parser.add_argument(
+        "--flows", action="store_true", help="measure only flows, and keep no results"
     )
     return parser.parse_args()
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bench.bulk import Bulk
 from bench.crowds import TARGET, Crowd, Overload
+from bench.flows import MAX_P99, MIN_RUNS, WAITING, FlowResult
 from bench.growth import Depth, Size
 from bench.load import CONNECTIONS, Round
 from bench.rounds import Result
@@ -52,6 +53,7 @@ class Report:
     workers: list[WorkerComparison]
     crowds: list[Crowd]
     overloads: list[Overload]
+    flows: FlowResult
     quick: bool
     first_seconds: float = 0.0
     busy: float = field(default_factory=lambda: os.getloadavg()[1])
@@ -66,6 +68,7 @@ class Report:
             *self._process_lines(),
             *self._size_lines(),
             *self._file_lines(),
+            *_flow_lines(self.flows),
         ]
 
     def _row_in_bulk(self) -> Promise:
@@ -147,9 +150,31 @@ def _upload(uploading: Uploading) -> str:
     return f"{uploading.ratio:.2f} ({uploading.upload:,.0f} of {uploading.cat:,.0f} MiB/s)"
 
 
+def _flow_lines(flows: FlowResult) -> Iterator[Promise]:
+    p99 = flows.waiting.p99
+    yield Promise(
+        f"p99 of an asynchronous webhook while {WAITING:,} runs wait",
+        f"under {MAX_P99:.0f} ms",
+        f"{p99:.1f} ms",
+        p99 < MAX_P99,
+    )
+    yield Promise(
+        "runs of two steps a second, one worker",
+        f"{MIN_RUNS:.0f}",
+        f"{flows.runs:,.0f}",
+        flows.runs >= MIN_RUNS,
+    )
+
+
+def flow_table(flows: FlowResult) -> str:
+    """Return what was measured of flows, alone."""
+    parts = (_flows(flows), _promise_table(_flow_lines(flows)))
+    return "\n\n".join("\n".join(part) for part in parts)
+
+
 def table(report: Report) -> str:
     """Return the report as Markdown that also reads well in a terminal."""
-    parts = (_cases, _workers, _crowds, _overloads, _promises, _sizes, _depths)
+    parts = (_cases, _workers, _flow_part, _crowds, _overloads, _promises, _sizes, _depths)
     return "\n\n".join("\n".join(part(report)) for part in parts)
 
 
@@ -213,6 +238,26 @@ def _workers(report: Report) -> Iterator[str]:
         )
 
 
+def _flow_part(report: Report) -> Iterator[str]:
+    return _flows(report.flows)
+
+
+def _flows(flows: FlowResult) -> Iterator[str]:
+    yield _row(("flows", "/s", "p99 ms", "against/s", "p99 ms", "ratio", "target", ""))
+    yield _rule(8)
+    for compared in flows.comparisons:
+        figures = (
+            f"{compared.flow.rate:,.0f}",
+            f"{compared.flow.p99:.2f}",
+            f"{compared.other.rate:,.0f}",
+            f"{compared.other.p99:.2f}",
+        )
+        verdict = _verdict(kept=compared.ratio >= compared.target)
+        yield _row(
+            (compared.name, *figures, f"{compared.ratio:.2f}", f"{compared.target}", verdict)
+        )
+
+
 def _crowds(report: Report) -> Iterator[str]:
     yield _row(("clients that stop; p99 of others beside them", "ping", "25 rows", "target", ""))
     yield _rule(5)
@@ -241,9 +286,13 @@ def _overloads(report: Report) -> Iterator[str]:
 
 
 def _promises(report: Report) -> Iterator[str]:
+    return _promise_table(report.lines())
+
+
+def _promise_table(promises: Iterable[Promise]) -> Iterator[str]:
     yield _row(("what", "target", "measured", ""))
     yield _rule(4)
-    for line in report.lines():
+    for line in promises:
         yield _row((line.name, line.target, line.measured, _verdict(kept=line.kept)))
 
 
@@ -307,6 +356,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "uploading": asdict(report.uploading),
         "workers": [asdict(compared) for compared in report.workers],
         "crowds": [asdict(crowd) for crowd in report.crowds],
+        "flows": asdict(report.flows),
         "overloads": [asdict(overload) for overload in report.overloads],
     }
 

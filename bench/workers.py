@@ -40,9 +40,15 @@ def measure(
     stage: BenchEnvironment, cases: list[Case], *, tokens: Tokens, length: Length
 ) -> list[WorkerComparison]:
     """Measure every case with both workers."""
-    with ExitStack() as stack:
-        servers = {kind: stack.enter_context(_serving(stage, kind)) for kind in WORKERS}
+    with both_workers(stage) as servers:
         return [_compare_workers(case, servers, tokens, length) for case in cases]
+
+
+@contextmanager
+def both_workers(stage: BenchEnvironment) -> Iterator[dict[str, RunningServer]]:
+    """Run a process of the service with each worker."""
+    with ExitStack() as stack:
+        yield {kind: stack.enter_context(_serving(stage, kind)) for kind in WORKERS}
 
 
 @contextmanager

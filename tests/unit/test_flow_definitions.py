@@ -102,18 +102,30 @@ def test_schedules_are_in_the_time_zone_of_the_project(expression: str, expected
     assert following.strftime("%Y-%m-%d %H:%M:%S") == expected
 
 
-def test_a_moment_that_the_clocks_leave_out_comes_right_after_the_gap() -> None:
-    schedule = parse_schedule("30 2 * * *", BERLIN)
+@pytest.mark.parametrize("expression", ["30 2 * * *", "0 30 2 * * *", "30 30 2 * * *"])
+def test_a_moment_that_the_clocks_leave_out_comes_right_after_the_gap(expression: str) -> None:
+    schedule = parse_schedule(expression, BERLIN)
     following = schedule.next(datetime(2026, 3, 28, 12, tzinfo=UTC))
     assert following == datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
 
 
-def test_a_moment_that_comes_twice_counts_once() -> None:
-    schedule = parse_schedule("30 2 * * *", BERLIN)
+@pytest.mark.parametrize("expression", ["30 2 * * *", "0 30 2 * * *"])
+def test_a_moment_that_comes_twice_counts_once(expression: str) -> None:
+    schedule = parse_schedule(expression, BERLIN)
     first = schedule.next(datetime(2026, 10, 24, 12, tzinfo=UTC))
     second = schedule.next(first)
     assert first.date() == datetime(2026, 10, 25).date()
     assert second - first > timedelta(hours=20)
+
+
+@given(
+    st.sampled_from(["30 2 * * *", "0,30 2,3 * * *", "15 30 1-3 * * *", "*/20 * * * *"]),
+    st.datetimes(datetime(2026, 3, 28), datetime(2026, 3, 30))
+    | st.datetimes(datetime(2026, 10, 24), datetime(2026, 10, 26)),
+)
+def test_the_next_moment_is_never_one_that_has_been(expression: str, after: datetime) -> None:
+    moment = after.replace(tzinfo=UTC)
+    assert parse_schedule(expression, BERLIN).next(moment) > moment
 
 
 @pytest.mark.parametrize(

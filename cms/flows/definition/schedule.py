@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -27,10 +27,32 @@ class Schedule:
     def next(self, after: datetime) -> datetime:
         """Return the next moment after one (with a time zone), in UTC.
 
-        When the clocks go forward, a moment that is left out comes right after the gap. When they
-        go back, a moment that comes twice counts once.
+        Where hours or minutes begin with a star, moments follow each other as time passes. Others
+        are times of a day: when the clocks go forward, one that is left out comes right after the
+        gap; when they go back, one that comes twice counts once.
         """
-        return next(CronSim(self.expression, after.astimezone(self.zone))).astimezone(UTC)
+        local = after.astimezone(self.zone)
+        if not self._has_times_of_day:
+            return next(CronSim(self.expression, local)).astimezone(UTC)
+        # Without its zone, because CronSim knows times of a day in five fields only, and then
+        # returns past ones in the hour that comes twice.
+        for time in CronSim(self.expression, local.replace(tzinfo=None)):
+            moment = _after_gap(time.replace(tzinfo=self.zone)).astimezone(UTC)
+            if moment > after:
+                return moment
+        raise StopIteration
+
+    @property
+    def _has_times_of_day(self) -> bool:
+        minutes, hours = self.expression.split()[-5:-3]
+        return not (minutes.startswith("*") or hours.startswith("*"))
+
+
+def _after_gap(time: datetime) -> datetime:
+    """Return a local time, or for one that the clocks leave out the first one after the gap."""
+    while time != time.astimezone(UTC).astimezone(time.tzinfo):
+        time = time.replace(second=0) + timedelta(minutes=1)
+    return time
 
 
 def parse_schedule(expression: object, zone: ZoneInfo) -> Schedule:
