@@ -88,6 +88,8 @@ class Config:
     flows_request_allow_list: tuple[str, ...]
     flows_max_outage: timedelta
     flows_run_script_timeout: timedelta
+    flows_sync_timeout: timedelta
+    flows_concurrency: int
     assets_sendfile: str | None
     query_limit_default: int
     query_limit_max: int | None

@@ -501,6 +501,18 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("FLOWS_RUN_SCRIPT_TIMEOUT", SCRIPT_TIME, "how long a script of a flow may run", "10s"),
     Setting(
+        "FLOWS_SYNC_TIMEOUT",
+        SCRIPT_TIME,
+        "how long a flow may run whose caller waits, or a filter flow",
+        "30s",
+    ),
+    Setting(
+        "FLOWS_CONCURRENCY",
+        _integer(1, 100),
+        "runs of flows that one worker works on at a time, beside its other jobs",
+        "4",
+    ),
+    Setting(
         "ASSETS_SENDFILE",
         SENDFILE,
         "lets the proxy send contents that are in a folder",
@@ -574,7 +586,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "WORKER_CONCURRENCY",
         _integer(1, 100),
-        "background jobs that one worker runs at a time",
+        "background jobs other than runs of flows that one worker runs at a time",
         "4",
     ),
     Setting(

@@ -10,7 +10,8 @@ from cms.database.connections import Database
 from cms.database.maintenance import run_maintenance
 from cms.flows.filters import FlowPayloadFilter
 from cms.flows.run import Services
-from cms.flows.runs import MAX_ATTEMPTS, RunWorker, delete_old_runs
+from cms.flows.run_worker import RunWorker
+from cms.flows.runs import MAX_ATTEMPTS, delete_old_runs
 from cms.flows.schedules import run_due_schedules
 from cms.jobs.housekeeping import delete_finished
 from cms.jobs.job_worker import Ticker
@@ -47,6 +48,7 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
             attempts=MAX_ATTEMPTS,
             wait=timedelta(seconds=10),
             max_wait=timedelta(hours=1),
+            max_concurrent=config.flows_concurrency,
         ),
         Task("maintain", maintain, attempts=5, wait=timedelta(minutes=5), cron="17 3 * * *"),
     )

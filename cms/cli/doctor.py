@@ -27,7 +27,7 @@ COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red"}
 
 LOW_DISK_BYTES = 1024**3
 MIN_DISK_BYTES = 100 * 1024**2
-QUEUE_CONNECTIONS = 4  # of a worker, beside those of its jobs
+QUEUE_CONNECTIONS = 5  # of a worker, beside those of its jobs
 SPARE_CONNECTIONS = 5  # for the command line, migrations, and people with psql
 EXTENSIONS = {
     "pg_trgm": "search in texts is slow on large tables without it",
@@ -213,8 +213,9 @@ def _connections(server: ServerInfo, config: Config) -> Finding:
     pools = 1 if config.database_read_url else 2
     streams = 0 if config.database_read_url else max_streams(config.database_pool_size)
     web_connections = config.web_concurrency * (config.database_pool_size * pools + streams)
-    # One more than jobs, as `cms worker` sets its pool.
-    worker_connections = (config.worker_concurrency + 1) * pools + QUEUE_CONNECTIONS
+    # Two more than jobs, as `cms worker` sets its pool.
+    max_jobs = config.worker_concurrency + config.flows_concurrency
+    worker_connections = (max_jobs + 2) * pools + QUEUE_CONNECTIONS
     needed = web_connections + worker_connections + SPARE_CONNECTIONS
     text = f"connections: up to {needed} of {server.connections}"
     if needed <= server.connections:

@@ -12,11 +12,14 @@ from cms import jsontext
 from cms.cli.session import existing_database, say
 from cms.config import Config
 from cms.database.statements import statement
+from cms.flows.direct_runs import run_at_once
 from cms.flows.engine import StepLog
-from cms.flows.execution import Cause, Execution, as_json
+from cms.flows.execution import Cause, Execution
 from cms.flows.filters import FlowPayloadFilter
-from cms.flows.run import Services
-from cms.flows.runs import program_of, run_at_once
+from cms.flows.limits import RunLimits
+from cms.flows.run import RunContext, Services
+from cms.flows.run_log import as_json
+from cms.flows.runs import program_of
 from cms.store.store import Store
 
 
@@ -35,11 +38,14 @@ def run_flow(config: Config, *, key: str, data: str) -> bool:
         raise click.ClickException(f"--data is no JSON: {error}") from None
     with _services(config) as services:
         store = services.store
-        program = program_of(store.snapshots.current(), key, store.database.fetch_primary)
+        snapshot = store.snapshots.current()
+        program = program_of(snapshot, key, store.database.fetch_primary)
         if program is None:
             raise click.ClickException("There is no such flow.")
         cause = Cause("manual", trigger, None)
-        execution = run_at_once(services, program, cause)
+        # Whoever waits at a terminal may end the command.
+        context = RunContext(snapshot, RunLimits())
+        execution = run_at_once(services, program, cause, context=context)
     _print(execution)
     return execution.outcome.rejected is None
 

@@ -22,9 +22,8 @@ def run_worker(config: Config, *, line: int | None = None) -> None:
     with watched_database(config) as dsn:
         # Each job runs in a thread and may need a connection; others return stalled jobs and
         # find what is due.
-        worker_config = replace(
-            config, database_url=dsn, database_pool_size=config.worker_concurrency + 2
-        )
+        max_jobs = config.worker_concurrency + config.flows_concurrency
+        worker_config = replace(config, database_url=dsn, database_pool_size=max_jobs + 2)
         start_logging(worker_config)
         database = Database(worker_config)
         if line is None:

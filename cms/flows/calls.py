@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cachebox import LRUCache
 
 from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
+from cms.flows.direct_runs import run_at_once
 from cms.flows.execution import Cause, refusal_of
+from cms.flows.limits import RunLimits
 from cms.flows.program import Program
-from cms.flows.run import Services
-from cms.flows.runs import program_of, queue_runs, run_at_once
+from cms.flows.run import RunContext, Services
+from cms.flows.runs import program_of, queue_runs
 from cms.items.read.answers import json_body
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import fetch_item, fetch_items, keyed, parse_key
 from cms.schema.system import FLOWS, is_system
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
+from cms.store.snapshot import Snapshot
 
-MAX_CACHED_ANSWERS = 1_000
+MAX_CACHED_BYTES = 2**24
+"""What all answers that one process keeps may take."""
+MAX_CACHED_ANSWER = 2**20
+"""Bytes of an answer that is kept."""
+_OVERHEAD = 2**12
+"""Bytes that the key of an answer takes, nearly; headers are part of it."""
 MAX_KEYS = 10_000
 """Items that one call may name for a flow that users start by hand."""
 
@@ -51,18 +59,22 @@ class FlowRequest(NamedTuple):
 
 
 class _CallableFlow(NamedTuple):
-    """A flow that may be run, and the cause of its run."""
+    """A flow that may be run, the cause of its run, and the snapshot that both were found in."""
 
     program: Program
     cause: Cause
-    version: int
+    snapshot: Snapshot
 
 
-class _Cached(NamedTuple):
+class _CachedAnswer(NamedTuple):
     """An answer that is kept until a time of the monotonic clock, in seconds."""
 
     body: bytes
     until: float
+
+
+def _cache() -> LRUCache[Hashable, _CachedAnswer]:
+    return LRUCache(MAX_CACHED_BYTES, getsizeof=lambda _, answer: _OVERHEAD + len(answer.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +82,7 @@ class FlowCalls:
     """Runs flows for callers, with the answers that one process keeps."""
 
     services: Services
-    _answers: LRUCache[Any, _Cached] = field(default_factory=lambda: LRUCache(MAX_CACHED_ANSWERS))
+    _answers: LRUCache[Hashable, _CachedAnswer] = field(default_factory=_cache)
 
     def trigger(self, identity: Identity, key: str, request: FlowRequest) -> bytes | None:
         """Run a webhook flow, or one that users start by hand; None is an answer without a body.
@@ -87,20 +99,30 @@ class FlowCalls:
             return None
         if not (options.get("cacheEnabled") and request.method == "GET"):
             return self._run(identity, flow)
-        cache_key = (key, flow.version, identity.caller, request.path, request.query_string)
-        cached = self._answers.get(cache_key)
+        return self._cached_answer(identity, flow, request)
+
+    def _cached_answer(
+        self, identity: Identity, flow: _CallableFlow, request: FlowRequest
+    ) -> bytes:
+        key = _cache_key(identity, flow, request)
+        cached = self._answers.get(key)
         if cached and cached.until > time.monotonic():
             return cached.body
         body = self._run(identity, flow)
-        until = time.monotonic() + self.services.config.cache_ttl.total_seconds()
-        self._answers[cache_key] = _Cached(body, until)
+        if len(body) <= MAX_CACHED_ANSWER:
+            until = time.monotonic() + self.services.config.cache_ttl.total_seconds()
+            self._answers[key] = _CachedAnswer(body, until)
         return body
 
     def _queue(self, flow: _CallableFlow) -> None:
         queue_runs(self.services.store.database.fetch_primary, flow.program.flow, [flow.cause])
 
     def _run(self, identity: Identity, flow: _CallableFlow) -> bytes:
-        execution = run_at_once(self.services, flow.program, flow.cause, identity=identity)
+        limits = RunLimits.for_caller(self.services.config.flows_sync_timeout)
+        context = RunContext(flow.snapshot, limits)
+        execution = run_at_once(
+            self.services, flow.program, flow.cause, context=context, identity=identity
+        )
         if execution.outcome.rejected:
             raise refusal_of(execution)
         return json_body({"data": execution.result}, self.services.store.max_answer_size)
@@ -123,7 +145,7 @@ class FlowCalls:
         actor = context.actor
         accountability = {"user": actor.user, "role": actor.role, "ip": identity.client.ip}
         cause = Cause(trigger, request.data, accountability)
-        return _CallableFlow(program, cause, context.snapshot.version.flows)
+        return _CallableFlow(program, cause, context.snapshot)
 
     def _check_selection(
         self, context: RequestContext, program: Program, call: FlowRequest
@@ -152,6 +174,22 @@ class FlowCalls:
         request = ReadRequest(collection, params=params)
         if len(fetch_items(self.services.store, context, request)) < len(named):
             raise forbidden()
+
+
+def _cache_key(
+    identity: Identity, flow: _CallableFlow, request: FlowRequest
+) -> tuple[Hashable, ...]:
+    """Return all that an answer depends on but the items that the flow reads."""
+    key = (
+        flow.program.flow,
+        flow.snapshot.version,
+        identity.caller,
+        request.path,
+        request.query_string,
+    )
+    if not flow.program.sees_client:
+        return key
+    return (*key, identity.client.ip, *sorted(request.headers.items()))
 
 
 def _require_method(program: Program, method: str) -> None:

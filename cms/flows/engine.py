@@ -48,13 +48,19 @@ def run_program(program: Program, run: Run) -> Outcome:
     The graph has no cycle, so every operation runs once at most.
     """
     logs: list[StepLog] = []
-    step = program.step(program.first)
-    while step is not None:
+    following = program.first
+    while following is not None:
+        step = program.step(following)
+        if step is None:
+            missing = Rejected.because(f"The flow has no operation {following}.")
+            return Outcome(run.values, tuple(logs), missing, following)
+        if run.limits.is_over:
+            late = Rejected.because(run.limits.reason)
+            return Outcome(run.values, tuple(logs), late, step.key)
         rejected = _run_step(step, run, logs)
-        following = program.step(step.reject if rejected else step.resolve)
+        following = step.reject if rejected else step.resolve
         if rejected and following is None:
             return Outcome(run.values, tuple(logs), rejected, step.key)
-        step = following
     return Outcome(run.values, tuple(logs))
 
 

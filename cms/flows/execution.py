@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from cms import jsontext
 from cms.errors import Problem, Refused
-from cms.flows.engine import Outcome, StepLog, run_program
+from cms.flows.engine import Outcome, run_program
 from cms.flows.program import Program
 from cms.flows.redaction import Secrets
-from cms.flows.run import FlowRunner, OpenTransaction, Rejected, Run, Services
+from cms.flows.run import FlowRunner, Rejected, Run, RunContext, Services
+from cms.flows.run_log import NO_LOG, RunLog, run_log
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
 
 MAX_DEPTH = 10
 """How many runs in a row may each cause the next one."""
+
+LOOP = f"{MAX_DEPTH} runs in a row have each caused the next one; the flows may form a loop."
+UNEXPECTED = "An unexpected error occurred; it has been logged."
 
 Accountability = Mapping[str, str | None] | None
 """User, role and address of whoever caused a run; None is the service itself."""
@@ -45,25 +48,14 @@ class Cause(NamedTuple):
 class Attempt(NamedTuple):
     """Which attempt at a run it is, counted from 1, and what it is made in.
 
-    `run_flow` runs the flows that operations trigger; `transaction` is that of a filter flow; `run`
-    is the id of a run that may have several attempts.
+    `run_flow` runs the flows that operations trigger; `run` is the id of a run that may have
+    several attempts.
     """
 
     run_flow: FlowRunner
+    context: RunContext
     number: int = 1
-    transaction: OpenTransaction | None = None
     run: str | None = None
-
-
-class RunLog(NamedTuple):
-    """What is kept of a run, as JSON: its data, its steps, and its last result."""
-
-    data: str | None = None
-    steps: str | None = None
-    result: str | None = None
-
-
-NO_LOG = RunLog()
 
 
 class Execution(NamedTuple):
@@ -91,18 +83,17 @@ class Execution(NamedTuple):
     @property
     def reason(self) -> str | None:
         """Why the run was rejected, for its log."""
-        if self.outcome.rejected is None:
+        rejected = self.outcome.rejected
+        if rejected is None:
             return None
-        return f'The operation "{self.outcome.rejected_key}" was rejected.'
+        return rejected.reason or f'The operation "{self.outcome.rejected_key}" was rejected.'
 
     def log(self) -> RunLog:
-        """Return what the log of the run keeps, without secrets."""
-        secrets = self.run.secrets
-        return RunLog(
-            as_json(secrets.masked(self.cause.data)),
-            as_json([_step_entry(step, secrets) for step in self.outcome.steps]),
-            as_json(secrets.masked(self.outcome.values.get("$last"))),
-        )
+        """Return what the log of the run keeps, by the accountability of its flow."""
+        if self.program.definition.accountability != "all":
+            return NO_LOG
+        result = self.outcome.values.get("$last")
+        return run_log(self.cause.data, self.outcome.steps, result, self.run.secrets)
 
 
 def execute(
@@ -118,6 +109,7 @@ def execute(
     `identity` is the caller, where it is there; otherwise it is the one that the cause names.
     """
     began = datetime.now(UTC)
+    context = attempt.context
     run = Run(
         services,
         program.flow,
@@ -126,8 +118,11 @@ def execute(
         attempt.number,
         cause.depth,
         attempt.run,
-        attempt.transaction,
+        context.transaction,
         attempt.run_flow,
+        snapshot=context.snapshot,
+        limits=context.limits,
+        secrets=context.secrets or Secrets(),
     )
     for variable in services.config.flows_env.values():
         run.secrets.add(variable)
@@ -149,15 +144,15 @@ def _values(services: Services, program: Program, cause: Cause, *, attempt: int)
 def refusal_of(execution: Execution) -> Refused:
     """Return the answer to a caller whose run was rejected.
 
-    It is the error of a `throw-error`, else it names the operation and nothing more.
+    It is the error of a `throw-error`, else it names the operation and nothing more. Of a run that
+    could not go on, it says why.
     """
     rejected = execution.outcome.rejected
     assert rejected
-    last = execution.outcome.steps[-1]
-    if last.type == "throw-error":
+    if rejected.reason is None and execution.outcome.steps[-1].type == "throw-error":
         return Refused(_thrown_problem(rejected))
     key = execution.outcome.rejected_key
-    reason = f'The flow was rejected by its operation "{key}".'
+    reason = rejected.reason or f'The flow was rejected by its operation "{key}".'
     return Refused(Problem("UNPROCESSABLE_CONTENT", reason, {"operation": key}))
 
 
@@ -166,21 +161,3 @@ def _thrown_problem(rejected: Rejected) -> Problem:
     if "errors" in error:  # its own options were wrong
         return Problem("UNPROCESSABLE_CONTENT", "The flow was rejected.")
     return Problem(str(error["code"]), str(error["message"]), own_status=error["status"])
-
-
-def _step_entry(step: StepLog, secrets: Secrets) -> dict[str, object]:
-    return {
-        "operation": step.operation,
-        "key": step.key,
-        "type": step.type,
-        "status": step.status,
-        "options": secrets.masked(step.options),
-        "result": secrets.masked(step.result),
-        "log": [secrets.masked(line) for line in step.lines],
-        "date_started": step.began.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "milliseconds": step.milliseconds,
-    }
-
-
-def as_json(value: object) -> str:
-    return jsontext.dumps(value).decode()

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cms.errors import Problem, Refused
+from cms.flows.direct_runs import run_at_once
 from cms.flows.execution import MAX_DEPTH, Cause, Execution, refusal_of
-from cms.flows.run import OpenTransaction, Services
-from cms.flows.runs import program_of, run_at_once
+from cms.flows.limits import RunLimits
+from cms.flows.run import OpenTransaction, RunContext, Services
+from cms.flows.runs import program_of
 from cms.items.write.event_runs import accountability_of
 from cms.schema.system import event_name
 from cms.store.payload_filter import FilterEvent
@@ -25,6 +27,9 @@ class FlowPayloadFilter:
 
     def __call__(self, event: FilterEvent, payload: object, keys: Sequence[object]) -> object:
         _require_depth(event)
+        transaction = OpenTransaction(event.transaction, event.context)
+        limits = RunLimits.for_caller(self.services.config.flows_sync_timeout)
+        context = RunContext(event.context.snapshot, limits, transaction)
         for flow in event.flows:
             program = program_of(event.context.snapshot, flow, event.transaction.execute)
             if program is None:
@@ -35,8 +40,7 @@ class FlowPayloadFilter:
                 accountability_of(event.context, event.client),
                 event.client.depth or 0,
             )
-            transaction = OpenTransaction(event.transaction, event.context)
-            execution = run_at_once(self.services, program, cause, transaction=transaction)
+            execution = run_at_once(self.services, program, cause, context=context)
             if execution.outcome.rejected:
                 raise refusal_of(execution)
             payload = _changed(execution, payload)

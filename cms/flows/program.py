@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from cms.flows.definition.flow import FlowDefinition
 from cms.flows.definition.graph import Operation
 from cms.flows.definition.operation_types import OPERATION_TYPES
-from cms.flows.definition.templates import Constant, Object, Template, TemplateError, parse_template
+from cms.flows.definition.templates import (
+    Constant,
+    Lookup,
+    Object,
+    Template,
+    TemplateError,
+    lookups,
+    parse_template,
+)
+
+_TYPES_THAT_SEE_ALL = frozenset({"condition", "exec", "trigger"})
+"""Operations that look at the values of the run without templates."""
 
 
 class Step(NamedTuple):
@@ -35,6 +46,8 @@ class Program:
     steps: Mapping[str, Step]
     returns: str | Template
     """The word `$all`, or a template."""
+    sees_client: bool
+    """Whether what it does may depend on the headers and the address of its caller."""
 
     @property
     def flow(self) -> str:
@@ -44,15 +57,41 @@ class Program:
     def first(self) -> str | None:
         return self.definition.graph.first
 
-    def step(self, identifier: str | None) -> Step | None:
-        """Return the step of an id, None for the end of a flow."""
-        return None if identifier is None else self.steps[identifier]
+    def step(self, identifier: str) -> Step | None:
+        """Return the step of an id, None for an operation that is not the flow's."""
+        return self.steps.get(identifier)
 
 
 def compile_flow(flow: FlowDefinition) -> Program:
     """Return the program of a flow that has no problems."""
     steps = {operation.id: _step(operation) for operation in flow.graph.operations.values()}
-    return Program(flow, steps, _returns(flow))
+    returns = _returns(flow)
+    return Program(flow, steps, returns, _sees_client(flow, steps.values(), returns))
+
+
+def _sees_client(flow: FlowDefinition, steps: Iterable[Step], returns: str | Template) -> bool:
+    """Tell whether headers or address of the caller can get into a run's results.
+
+    Results of operations need no look: they are made of what these look up themselves.
+    """
+    if isinstance(returns, str) or any(step.type in _TYPES_THAT_SEE_ALL for step in steps):
+        return True
+    first = flow.graph.first
+    if any(_leads_to_client(step.options, is_first=step.id == first) for step in steps):
+        return True
+    return _leads_to_client(returns, is_first=first is None)
+
+
+def _leads_to_client(template: Template, *, is_first: bool) -> bool:
+    return any(_is_of_client(lookup, is_first=is_first) for lookup in lookups(template))
+
+
+def _is_of_client(lookup: Lookup, *, is_first: bool) -> bool:
+    name, *path = lookup.steps
+    # To the first operation, `$last` is the same as `$trigger`.
+    if name == "$trigger" or (name == "$last" and is_first):
+        return path[:1] in ([], ["headers"])
+    return name == "$accountability"
 
 
 def _returns(flow: FlowDefinition) -> str | Template:

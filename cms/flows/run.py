@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from cms.config import Config
 from cms.database.connections import Transaction
+from cms.flows.limits import RunLimits
 from cms.flows.redaction import Secrets
 from cms.flows.scripts.script_pool import ScriptPool
 from cms.store.context import RequestContext
@@ -24,13 +25,22 @@ MAX_LOG_LINES = 200
 class Rejected(Exception):
     """An operation was not successful; `result` is what it leaves.
 
-    A failure that may pass (`is_transient`) is worth another attempt of the whole run.
+    A failure that may pass (`is_transient`) is worth another attempt of the whole run. `reason` is
+    what caller and log are told where it is not the doing of the operation.
     """
 
-    def __init__(self, result: object, *, is_transient: bool = False) -> None:
-        super().__init__(str(result))
+    def __init__(
+        self, result: object, *, is_transient: bool = False, reason: str | None = None
+    ) -> None:
+        super().__init__(reason or str(result))
         self.result = result
         self.is_transient = is_transient
+        self.reason = reason
+
+    @classmethod
+    def because(cls, reason: str) -> Rejected:
+        """Return the rejection of a run that cannot go on."""
+        return cls({"message": reason}, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +73,18 @@ class OpenTransaction(NamedTuple):
         return load_snapshot(self.transaction)
 
 
+class RunContext(NamedTuple):
+    """What a run is made in, and the runs inside it as well.
+
+    Flows that operations run are those of the snapshot. `transaction` is that of a filter flow.
+    """
+
+    snapshot: Snapshot
+    limits: RunLimits
+    transaction: OpenTransaction | None = None
+    secrets: Secrets | None = None
+
+
 @dataclass(slots=True)
 class Run:
     """One run of a flow.
@@ -86,8 +108,11 @@ class Run:
     operation: str | None = None
     """The id of the operation that runs."""
     lines: list[str] = field(default_factory=list)
+    snapshot: Snapshot | None = None
+    """The snapshot in which the flow was found; None for a run that runs no other flow."""
+    limits: RunLimits = field(default_factory=RunLimits)
     secrets: Secrets = field(default_factory=Secrets)
-    """What the log of the run masks wherever it appears."""
+    """What the log of the run masks wherever it appears, and those of the runs inside it."""
 
     def log(self, line: str) -> None:
         """Add a line to the log of the step that runs."""

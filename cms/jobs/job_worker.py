@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from procrastinate import App
 from procrastinate.exceptions import ConnectorException
@@ -77,8 +77,30 @@ def drain(config: Config, database: Database, tasks: Iterable[Task]) -> None:
     asyncio.run(Worker(config, database, tasks).run_due())
 
 
+class _Group(NamedTuple):
+    """Names of tasks, and how many of their jobs a worker runs at a time."""
+
+    tasks: tuple[str, ...]
+    max_jobs: int
+
+
+def _groups_of(tasks: Iterable[Task], max_jobs: int) -> list[_Group]:
+    """Return a group of each task with a number of its own, and one of all others."""
+    others: list[str] = []
+    groups: list[_Group] = []
+    for task in tasks:
+        if task.max_concurrent is None:
+            others.append(task.name)
+        else:
+            groups.append(_Group((task.name,), task.max_concurrent))
+    return [_Group(tuple(others), max_jobs), *groups] if others else groups
+
+
 class Worker:
-    """Runs the jobs of one process with procrastinate's worker, remade after a lost connection."""
+    """Runs the jobs of one process with procrastinate's workers: one for each group of tasks.
+
+    They are remade after a lost connection.
+    """
 
     def __init__(
         self,
@@ -90,12 +112,12 @@ class Worker:
         self._config = config
         self._tasks = tuple(tasks)
         self._tickers = tuple(tickers)
-        self._max_jobs = config.worker_concurrency
+        self._groups = _groups_of(self._tasks, config.worker_concurrency)
         # A pooler that allows no prepared statements does not pass on notifications either.
         self._is_listening = config.database_prepare
         self._poll_seconds = POLL_SECONDS if self._is_listening else POLL_SECONDS_WITHOUT_NOTIFY
         self._database = database
-        self._fetcher: Fetcher | None = None
+        self._fetchers: tuple[Fetcher, ...] = ()
         self._stop_requested = asyncio.Event()
         self._stop_at_once = asyncio.Event()
 
@@ -105,14 +127,14 @@ class Worker:
             self._stop_at_once.set()
             return
         self._stop_requested.set()
-        if self._fetcher is not None:
-            self._fetcher.stop()  # type: ignore[no-untyped-call]
+        self._stop_fetchers()
         asyncio.get_running_loop().call_later(GRACE_SECONDS, self._stop_at_once.set)
 
     async def run(self) -> bool:
         """Run jobs until `stop`; return whether all jobs that had begun have ended."""
         # More threads than jobs, so that the maintenance of the queue never waits for a job.
-        threads = self._max_jobs + 2 + len(self._tickers)
+        max_jobs = sum(group.max_jobs for group in self._groups)
+        threads = max_jobs + 2 + len(self._tickers)
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads))
         maintenance = [asyncio.create_task(self._requeue_stalled())]
         maintenance += [asyncio.create_task(_call_again(ticker)) for ticker in self._tickers]
@@ -157,16 +179,36 @@ class Worker:
         with mapped_errors():
             async with queue_of(self._config, self._tasks).open_async() as queue:
                 if not self._stop_requested.is_set():
-                    self._fetcher = self._make_fetcher(queue, wait=wait)
-                    await self._fetcher.run()  # type: ignore[no-untyped-call]
+                    self._fetchers = tuple(
+                        self._make_fetcher(queue, group, wait=wait) for group in self._groups
+                    )
+                    await self._fetch(wait=wait)
 
-    def _make_fetcher(self, queue: App, *, wait: bool) -> Fetcher:
+    async def _fetch(self, *, wait: bool) -> None:
+        """Let all fetchers run until they have no more to do, or one of them has to stop."""
+        running = [
+            asyncio.create_task(fetcher.run())  # type: ignore[no-untyped-call]
+            for fetcher in self._fetchers
+        ]
+        if wait:
+            # One that ends has lost its connection, or was stopped: all of them begin again.
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            self._stop_fetchers()
+        await asyncio.wait(running)
+        for task in running:
+            task.result()
+
+    def _stop_fetchers(self) -> None:
+        for fetcher in self._fetchers:
+            fetcher.stop()  # type: ignore[no-untyped-call]
+
+    def _make_fetcher(self, queue: App, group: _Group, *, wait: bool) -> Fetcher:
         return Fetcher(
             queue,
             # Each task has a queue of its name: a job waits for a worker whose version has its
             # task.
-            queues=[task.name for task in self._tasks],
-            concurrency=self._max_jobs,
+            queues=list(group.tasks),
+            concurrency=group.max_jobs,
             wait=wait,
             fetch_job_polling_interval=self._poll_seconds,
             listen_notify=self._is_listening and wait,
@@ -189,12 +231,13 @@ class Worker:
 
     async def _requeue_running(self) -> None:
         """Put running jobs back in the queue: their threads end only with the process."""
-        if self._fetcher is None or self._fetcher.worker_id is None:
-            return
-        try:
-            await asyncio.to_thread(requeue, self._database, self._fetcher.worker_id)
-        except (Refused, Stale) as error:
-            log.warning("jobs that run are left to the next worker: %s", error)
+        for fetcher in self._fetchers:
+            if fetcher.worker_id is None:
+                continue
+            try:
+                await asyncio.to_thread(requeue, self._database, fetcher.worker_id)
+            except (Refused, Stale) as error:
+                log.warning("jobs that run are left to the next worker: %s", error)
 
 
 async def _call_again(ticker: Ticker) -> None:

@@ -36,7 +36,9 @@ class Task:
     `run` works in a thread of its own. It may run more than once for a job whose worker was killed.
     Whatever it raises is logged, and the job is tried again until it was tried `attempts` times:
     after `wait`, then after twice that, and so on up to `max_wait`. At the times of `cron`, in UTC,
-    one job with an empty payload is queued, however many machines run.
+    one job with an empty payload is queued, however many machines run. `max_concurrent` is how many
+    jobs of the task a worker runs at a time, beside those of other tasks; without it the task
+    shares `WORKER_CONCURRENCY` with others.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Task:
     wait: timedelta = timedelta(seconds=30)
     max_wait: timedelta = timedelta(hours=1)
     cron: str | None = None
+    max_concurrent: int | None = None
 
     def pause(self, error: BaseException, attempt: int) -> timedelta | None:
         """Return how long to wait after a failed attempt, or None when it was the last one."""

@@ -77,7 +77,8 @@ WHERE status = 'active'
 ORDER BY date_created, id;
 
 -- name: take_run
--- Begins an attempt at a run; none for a run that has ended. The last column is the counter of flows.
+-- Begins an attempt at a run; none for a run that has ended. A run that another worker has begun is taken over: the
+-- number of the attempt keeps that worker from writing what becomes of it. The last column is the counter of flows.
 UPDATE system_flow_runs AS run
 SET state = 'running',
     attempt = run.attempt + 1,
@@ -95,7 +96,8 @@ RETURNING
     (SELECT flows FROM system_version);
 
 -- name: finish_run
--- Ends a run in the state $2 with the data $3, steps $4, result $5 and reason $6, and records it as activity if $7.
+-- Ends a run in the state $2 with the data $3, steps $4, result $5 and reason $6, and records it as activity if $7;
+-- returns whether the attempt $8 was still the one under way.
 WITH finished AS (
     UPDATE system_flow_runs
     SET state = $2::text,
@@ -106,30 +108,44 @@ WITH finished AS (
         reason = $6::text,
         date_finished = now()
     WHERE id = $1::uuid
-    RETURNING id, flow, accountability
+      AND attempt = $8::integer
+      AND state = 'running'
+    RETURNING flow, accountability
+),
+activity AS (
+    INSERT INTO system_activity (action, "user", ip, collection, item)
+    SELECT 'run', (accountability ->> 'user')::uuid, accountability ->> 'ip', 'system_flows', flow::text
+    FROM finished
+    WHERE $7::boolean
 )
-INSERT INTO system_activity (action, "user", ip, collection, item)
-SELECT 'run', (accountability ->> 'user')::uuid, accountability ->> 'ip', 'system_flows', flow::text
-FROM finished
-WHERE $7::boolean;
+SELECT flow::text
+FROM finished;
 
 -- name: delete_run
--- Deletes a run that is to leave nothing.
+-- Deletes a run that is to leave nothing; returns whether the attempt $2 was still the one under way.
 DELETE FROM system_flow_runs
-WHERE id = $1::uuid;
+WHERE id = $1::uuid
+  AND attempt = $2::integer
+  AND state = 'running'
+RETURNING id::text;
 
 -- name: requeue_run
--- Notes why an attempt has failed, after which the job of the run is tried again.
+-- Notes the steps $2 of an attempt and the reason $3 of its failure, after which the job of the run is tried again;
+-- returns whether the attempt $4 was still the one under way.
 UPDATE system_flow_runs
 SET state = 'queued',
     steps = $2::json,
     reason = $3::text
-WHERE id = $1::uuid;
+WHERE id = $1::uuid
+  AND attempt = $4::integer
+  AND state = 'running'
+RETURNING id::text;
 
 -- name: retry_run
 -- Lets a run that was rejected or has failed run again.
 UPDATE system_flow_runs
-SET state = 'queued'
+SET state = 'queued',
+    date_finished = NULL
 WHERE id = $1::uuid
   AND state IN ('rejected', 'failed')
 RETURNING id::text;
@@ -142,15 +158,15 @@ WHERE id = $1::uuid;
 
 -- name: insert_finished_run
 -- Inserts a run that ended at once: flow, trigger, state, depth, data, accountability, steps, result, reason, the
--- time of its beginning; records it as activity.
+-- time of its beginning, and its input for another attempt; records it as activity.
 WITH run AS (
     INSERT INTO system_flow_runs (
         flow, trigger, state, attempt, depth, data, accountability, steps, result, reason, date_created, date_started,
-        date_finished
+        date_finished, input
     )
     SELECT
         id, $2::text, $3::text, 1, $4::integer, $5::json, $6::json, $7::json, $8::json, $9::text, $10::timestamptz,
-        $10::timestamptz, clock_timestamp()
+        $10::timestamptz, clock_timestamp(), $11::json
     FROM system_flows
     WHERE id = $1::uuid
     RETURNING flow, accountability

@@ -12,7 +12,9 @@ from cms.config import Config
 from cms.flows import engine
 from cms.flows.operations import OPERATIONS
 from cms.flows.run import Rejected, Run
+from cms.flows.run_worker import RunWorker
 from cms.flows.runs import MAX_ATTEMPTS, delete_old_runs
+from cms.jobs.task import Job
 from tests.active_flows import make_flow, runs, step, work
 from tests.client import Client
 from tests.things import Stage
@@ -151,3 +153,130 @@ def test_a_run_that_has_lost_its_job_has_failed(stage: Stage, admin: Client) -> 
     delete_old_runs(admin.app.store.database, timedelta(days=30))
     assert [run["state"] for run in runs(admin, lost)] == ["failed"]
     assert [run["state"] for run in runs(admin, waiting)] == ["queued"]
+
+
+# Two workers at one run
+
+
+def stalled(
+    stage: Stage, admin: Client, flow: str, finish: Callable[[Mapping[str, Any], Run], object]
+) -> Callable[[Mapping[str, Any], Run], object]:
+    """Return the operation of a worker that stalls at its first attempt.
+
+    Another worker takes the run over meanwhile, and ends it. Then `finish` is what the first does.
+    """
+
+    def sleep(options: Mapping[str, Any], run: Run) -> object:
+        if run.attempt > 1:
+            return "by the second"
+        second = RunWorker(run.services)
+        second.run(Job(0, {"run": run.id}, 2))
+        assert [other["state"] for other in runs(admin, flow)] == ["done"]
+        return finish(options, run)
+
+    return sleep
+
+
+def raising(error: Exception) -> Callable[[Mapping[str, Any], Run], object]:
+    def fail(options: Mapping[str, Any], run: Run) -> object:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "finish",
+    [
+        lambda options, run: "by the first",
+        raising(Rejected("by the first")),
+        raising(Rejected("by the first", is_transient=True)),
+        raising(RuntimeError("by the first")),
+    ],
+)
+def test_a_worker_that_has_lost_its_run_does_not_write_it(
+    stage: Stage,
+    admin: Client,
+    settings: Config,
+    monkeypatch: pytest.MonkeyPatch,
+    finish: Callable[[Mapping[str, Any], Run], object],
+) -> None:
+    flow = queued(admin)
+    operation = stalled(stage, admin, flow, finish)
+    monkeypatch.setattr(engine, "OPERATIONS", {**OPERATIONS, "sleep": operation})
+    work(stage, settings)
+    (run,) = runs(admin, flow)
+    assert (run["state"], run["attempt"], run["result"]) == ("done", 2, "by the second")
+    activity = admin.get("/activity", **{"filter[item][_eq]": flow, "filter[action][_eq]": "run"})
+    assert len(activity.data) == 1
+    assert stage.value("SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'") == 0
+
+
+def test_a_worker_that_has_lost_its_run_does_not_delete_it(
+    stage: Stage, admin: Client, settings: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [step("wait", "sleep", {"milliseconds": 0})]
+    flow = make_flow(admin, "webhook", {"async": True}, steps, accountability=None)
+    assert admin.get(f"/flows/trigger/{flow}").status == 204
+
+    def sleep(options: Mapping[str, Any], run: Run) -> object:
+        # Another worker has begun the second attempt.
+        row = f"'{run.id}'"
+        stage.value(f"UPDATE system_flow_runs SET attempt = 2 WHERE id = {row} RETURNING id")
+        return None
+
+    monkeypatch.setattr(engine, "OPERATIONS", {**OPERATIONS, "sleep": sleep})
+    work(stage, settings)
+    assert [(run["state"], run["attempt"]) for run in runs(admin, flow)] == [("running", 2)]
+
+
+# Another attempt at a run whose caller has waited
+
+
+@pytest.mark.parametrize("accountability", ["all", "activity"])
+def test_a_rejected_call_is_tried_again_with_its_data(
+    stage: Stage, admin: Client, settings: Config, accountability: str
+) -> None:
+    rule = {"$flow": {"attempt": {"_gt": 1}}}
+    steps = [
+        step("check", "condition", {"filter": rule}, resolve="tell"),
+        step("tell", "transform", {"json": "{{$trigger.body.word}}"}),
+    ]
+    options = {"method": "POST"}
+    flow = make_flow(admin, "webhook", options, steps, accountability=accountability)
+    assert admin.post(f"/flows/trigger/{flow}", {"word": "w"}).status == 422
+    (run,) = runs(admin, flow)
+    assert (run["state"], "input" in run) == ("rejected", False)
+    assert admin.post(f"/flows/runs/{run['id']}/retry").status == 204
+    (run,) = runs(admin, flow)
+    assert (run["state"], run["date_finished"]) == ("queued", None)
+    work(stage, settings)
+    (run,) = runs(admin, flow)
+    expected = "w" if accountability == "all" else None
+    assert (run["state"], run["attempt"], run["result"]) == ("done", 2, expected)
+    query = f"SELECT count(*) FROM system_flow_runs WHERE flow = '{flow}' AND input IS NOT NULL"
+    assert stage.value(query) == 0
+
+
+def test_a_call_that_an_error_ends_leaves_a_run_to_try_again(
+    stage: Stage, admin: Client, settings: Config, fail_when: Callable[[Failure], None]
+) -> None:
+    fail_when(lambda attempt: RuntimeError("a mistake") if attempt == 1 else None)
+    flow = make_flow(admin, "webhook", {}, [step("wait", "sleep", {"milliseconds": 0})])
+    assert admin.get(f"/flows/trigger/{flow}").status == 500
+    (run,) = runs(admin, flow)
+    assert (run["state"], run["steps"]) == ("failed", None)
+    assert run["reason"] == "An unexpected error occurred; it has been logged."
+    assert admin.post(f"/flows/runs/{run['id']}/retry").status == 204
+    work(stage, settings)
+    assert [run["state"] for run in runs(admin, flow)] == ["done"]
+
+
+def test_a_run_without_steps_in_its_log_has_none_between_attempts(
+    stage: Stage, admin: Client, settings: Config, fail_when: Callable[[Failure], None]
+) -> None:
+    fail_when(lambda attempt: Rejected("not now", is_transient=True))
+    steps = [step("wait", "sleep", {"milliseconds": 0})]
+    flow = make_flow(admin, "webhook", {"async": True}, steps, accountability="activity")
+    assert admin.get(f"/flows/trigger/{flow}").status == 204
+    work(stage, settings)
+    assert [(run["state"], run["steps"]) for run in runs(admin, flow)] == [("queued", None)]

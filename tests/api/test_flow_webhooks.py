@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cms.config import Config
+from cms.jobs.job_worker import drain
+from cms.tasks import tasks_of
 from tests.active_flows import Json, make_flow, runs, step, work
 from tests.client import Client
 from tests.members import may, member, new_role
@@ -264,6 +268,46 @@ def test_only_a_flow_for_operations_is_run_by_one(admin: Client) -> None:
     other = make_flow(admin, "webhook", {}, [])
     outer = make_flow(admin, "webhook", {}, [step("start", "trigger", {"flow": other})])
     assert admin.get(f"/flows/trigger/{outer}").status == 422
+
+
+def test_a_changed_inner_flow_is_in_force_with_the_next_run(
+    stage: Stage, admin: Client, settings: Config
+) -> None:
+    inner = make_flow(admin, "operation", {}, [step("tell", "transform", {"json": 1})])
+    steps = [step("inner", "trigger", {"flow": inner})]
+    outer = make_flow(admin, "webhook", {"async": True}, steps)
+    # A worker with a replica: nothing else makes it look at the primary's flows.
+    ours = replace(settings, database_url=stage.dsn, database_read_url=stage.dsn)
+    database = admin.app.store.database
+    tasks = tasks_of(ours, database)
+    for value in (1, 2):
+        operation = admin.get(f"/flows/{inner}", fields="operation").data["operation"]
+        assert admin.patch(f"/operations/{operation}", {"options": {"json": value}}).status == 200
+        assert admin.get(f"/flows/trigger/{outer}").status == 204
+        drain(ours, database, tasks)
+    assert [run["result"] for run in runs(admin, outer)] == [1, 2]
+
+
+def test_a_secret_of_a_run_is_one_in_the_logs_of_all_runs_within_it(admin: Client) -> None:
+    steps = [step("tell", "transform", {"json": "it is {{$trigger}}"})]
+    inner = make_flow(admin, "operation", {}, steps)
+    options = {"flow": inner, "payload": "{{$trigger.body.password}}"}
+    outer = make_flow(admin, "webhook", {"method": "POST"}, [step("inner", "trigger", options)])
+    answer = admin.post(f"/flows/trigger/{outer}", {"password": "hunter22"})
+    assert answer.data == "it is hunter22"
+    for flow in (inner, outer):
+        text = admin.get(f"/flows/{flow}/runs").text
+        assert "it is **********" in text
+        assert "hunter22" not in text
+
+
+def test_a_secret_of_an_inner_run_is_one_in_the_log_of_the_outer_one(admin: Client) -> None:
+    inner_steps = [step("tell", "transform", {"json": {"token": "abc-hunter"}})]
+    inner = make_flow(admin, "operation", {"return": "{{tell.token}}"}, inner_steps)
+    options = {"flow": inner, "payload": 1}
+    outer = make_flow(admin, "webhook", {}, [step("inner", "trigger", options)])
+    assert admin.get(f"/flows/trigger/{outer}").data == "abc-hunter"
+    assert "abc-hunter" not in admin.get(f"/flows/{outer}/runs").text
 
 
 # Flows that users start by hand

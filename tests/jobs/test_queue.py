@@ -5,8 +5,11 @@ once however many workers there are.
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -214,6 +217,41 @@ def test_a_worker_that_must_end_gives_its_jobs_back(queue: QueueDatabase) -> Non
     ((worker,),) = queue.execute("SELECT id FROM procrastinate_workers")
     requeue(queue.database, worker)
     assert queue.jobs() == [("note", "todo", 1)]
+
+
+def test_a_task_with_a_number_of_its_own_does_not_hold_up_others(queue: QueueDatabase) -> None:
+    """Runs of flows: more of them than may run wait, and mail goes meanwhile."""
+    done: list[str] = []
+    has_mail = threading.Event()
+    running = 0
+    most_running = 0
+
+    def run(job: Job) -> None:
+        nonlocal running, most_running
+        running += 1
+        most_running = max(most_running, running)
+        assert has_mail.wait(10)
+        time.sleep(0.05)
+        running -= 1
+        done.append("flow")
+
+    def mail(job: Job) -> None:
+        has_mail.set()
+        done.append("mail")
+
+    for _ in range(5):
+        queue.put("flow")
+    queue.put("mail")
+    queue.drain(Task("mail", mail), Task("flow", run, max_concurrent=2), worker_concurrency=1)
+    assert (sorted(done), done[0]) == (["flow"] * 5 + ["mail"], "mail")
+    assert most_running == 2
+
+
+def test_a_worker_runs_as_many_flows_as_the_setting_says(queue: QueueDatabase) -> None:
+    config = replace(queue.config, flows_concurrency=7)
+    tasks = tasks_of(config, queue.database)
+    numbers = {task.name: task.max_concurrent for task in tasks}
+    assert numbers == {"mail": None, "flow": 7, "maintain": None}
 
 
 # Upkeep

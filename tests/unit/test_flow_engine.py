@@ -10,6 +10,7 @@ import pytest
 from cms.flows.definition.flow import FlowDefinition
 from cms.flows.definition.graph import Graph, Operation
 from cms.flows.engine import Outcome, run_program
+from cms.flows.limits import RunLimits
 from cms.flows.program import compile_flow
 from cms.flows.run import Run, Services
 from cms.store.identity import ANONYMOUS
@@ -136,3 +137,31 @@ def test_a_token_that_does_not_verify_rejects_without_a_secret(options: dict[str
     )
     assert keys(outcome)[-1] == ("verify", "reject")
     assert "secret of at least" not in str(outcome.values["verify"])
+
+
+def test_an_operation_that_is_not_the_flows_ends_the_run_with_a_reason() -> None:
+    outcome = run(operation("first", "transform", {"json": 1}, resolve="elsewhere"))
+    assert keys(outcome) == [("first", "resolve")]
+    assert outcome.rejected is not None
+    assert outcome.rejected.reason == "The flow has no operation elsewhere."
+
+
+def test_no_operation_begins_after_the_deadline_of_a_run() -> None:
+    graph = Graph({"late": operation("late", "transform", {"json": 1})}, "late")
+    program = compile_flow(FlowDefinition("flow", "webhook", {}, graph))
+    late = new_run(None)
+    late.limits = RunLimits(0)
+    outcome = run_program(program, late)
+    assert keys(outcome) == []
+    assert outcome.rejected is not None
+    assert outcome.rejected.reason == "The flow takes longer than 0 seconds."
+
+
+def test_a_sleep_beyond_the_deadline_rejects_at_once() -> None:
+    graph = Graph({"wait": operation("wait", "sleep", {"milliseconds": 3_600_000})}, "wait")
+    program = compile_flow(FlowDefinition("flow", "webhook", {}, graph))
+    waiting = new_run(None)
+    waiting.limits = RunLimits(60)
+    outcome = run_program(program, waiting)
+    assert outcome.rejected is not None
+    assert outcome.rejected.reason == "The flow takes longer than 60 seconds."

@@ -52,8 +52,11 @@ def transform(options: RenderedOptions, run: Run) -> object:
 
 
 def sleep(options: RenderedOptions, run: Run) -> object:
-    """Wait."""
-    time.sleep(int(options["milliseconds"]) / 1000)
+    """Wait; reject at once where the run would be over before."""
+    seconds = int(options["milliseconds"]) / 1000
+    if seconds >= run.limits.seconds_left:
+        raise Rejected.because(run.limits.reason)
+    time.sleep(seconds)
     return None
 
 

@@ -25,7 +25,8 @@ from cms.outgoing import (
 from cms.outgoing_addresses import AddressDenied, AddressFilter, HostDenied
 
 MAX_SECONDS = 30.0
-"""For the whole exchange, with redirects."""
+"""For the whole exchange, with redirects; less where the run has less time left."""
+MIN_SECONDS = 0.01
 
 MAX_RESPONSE_BYTES = 10 * 2**20
 
@@ -79,7 +80,7 @@ def send_request(options: RenderedOptions, run: Run) -> object:
         options["url"], method, headers, body, follows_redirects=message is None
     )
     start = time.perf_counter()
-    exchange = _exchange(outgoing, _address_filter(run))
+    exchange = _exchange(outgoing, _address_filter(run), _limits(run))
     milliseconds = round((time.perf_counter() - start) * 1000, 3)
     if message is not None:
         reason = exchange.reason if exchange.has_failed else None
@@ -95,8 +96,14 @@ def _address_filter(run: Run) -> AddressFilter:
     return replace(AddressFilter.from_config(config), hosts=config.flows_request_allow_list)
 
 
-def _exchange(outgoing: OutgoingRequest, address_filter: AddressFilter) -> Exchange:
-    limits = FetchLimits(MAX_SECONDS, MAX_RESPONSE_BYTES)
+def _limits(run: Run) -> FetchLimits:
+    seconds = min(MAX_SECONDS, run.limits.seconds_left)
+    return FetchLimits(max(seconds, MIN_SECONDS), MAX_RESPONSE_BYTES)
+
+
+def _exchange(
+    outgoing: OutgoingRequest, address_filter: AddressFilter, limits: FetchLimits
+) -> Exchange:
     try:
         with fetch(outgoing, address_filter, limits=limits) as response:
             content = b"".join(response.chunks)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cms.flows.run import RenderedOptions, Run
+from cms.flows.limits import MAX_INNER_RUNS
+from cms.flows.run import Rejected, RenderedOptions, Run
 
 DEFAULT_BATCH_SIZE = 10
 
@@ -23,4 +24,16 @@ def trigger(options: RenderedOptions, run: Run) -> object:
     if mode == "batch":
         size = int(options.get("batchSize") or DEFAULT_BATCH_SIZE)
         payloads = [payload[start : start + size] for start in range(0, len(payload), size)]
+    _require_room(run, len(payloads))
     return [run.run_flow(run, flow, element) for element in payloads]
+
+
+def _require_room(run: Run, inner_runs: int) -> None:
+    """Reject a list that is too long before the first run of it."""
+    left = run.limits.inner_runs_left
+    if inner_runs > left:
+        message = (
+            f"A run runs other flows {MAX_INNER_RUNS} times at most;"
+            f" this list would take {inner_runs} of {left} that are left."
+        )
+        raise Rejected({"message": message})

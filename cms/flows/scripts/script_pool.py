@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 
 from cms import jsontext
@@ -20,6 +21,10 @@ START_SECONDS = 20.0
 """How much longer than its script a child may take, which may have to start first."""
 
 
+MIN_SECONDS = 0.01
+"""What a script gets at least, however late its run is."""
+
+
 class ScriptPool:
     """The child processes of one process, started when they are needed; `close` ends them."""
 
@@ -28,48 +33,52 @@ class ScriptPool:
         self._max_seconds = config.flows_run_script_timeout.total_seconds()
         self._children = ChildProcesses("cms.flows.scripts.script_worker", str(HEAP_BYTES))
 
-    def run(self, code: str, data: object) -> ScriptOutcome:
+    def run(self, code: str, data: object, *, max_seconds: float = math.inf) -> ScriptOutcome:
         """Run a script in an isolate of its own and return what has come of it.
 
-        `data` is a JSON value. Raises `Refused` SERVICE_UNAVAILABLE when all slots stay taken.
+        `data` is a JSON value. A caller with less time than the setting allows says so. Raises
+        `Refused` SERVICE_UNAVAILABLE when all slots stay taken.
         """
-        job = ScriptJob(code, jsontext.dumps(data).decode(), self._max_seconds)
+        seconds = min(self._max_seconds, max(max_seconds, MIN_SECONDS))
+        job = ScriptJob(code, jsontext.dumps(data).decode(), seconds)
         line = json.dumps(job._asdict()).encode() + b"\n"
         try:
-            with self._slots.take(max_seconds=self._max_seconds):
-                answer = self._children.run(line, max_seconds=self._max_seconds + START_SECONDS)
+            with self._slots.take(max_seconds=seconds):
+                answer = self._children.run(line, max_seconds=seconds + START_SECONDS)
         except AllSlotsTaken:
             raise unavailable("flows", "Too many scripts are running; try again later") from None
         except ChildEnded as ended:
             # The kernel's alarm ends a script for its time; V8 itself ends the process when the
             # system refuses it memory.
             is_late = ended.status in (-signal.SIGALRM, -signal.SIGKILL)
-            return self._limited("time" if is_late else "memory")
-        return self._outcome(answer)
+            return _limited("time" if is_late else "memory", seconds)
+        return _outcome(answer, seconds)
 
     def close(self) -> None:
         """End the child processes that wait for work."""
         self._children.close()
 
-    def _outcome(self, line: bytes) -> ScriptOutcome:
-        try:
-            answer = jsontext.loads(line)
-        except ValueError:
-            # Text that PostgreSQL cannot hold: U+0000, or halves of characters.
-            message = "The result is no text that can be stored"
-            return ScriptOutcome(error={"name": "Error", "message": message}, has_failed=True)
-        assert isinstance(answer, dict)
-        lines = tuple(answer["lines"])
-        if "limit" in answer:
-            return self._limited(answer["limit"], lines)
-        outcome = answer["outcome"]
-        if "error" in outcome:
-            return ScriptOutcome(error=outcome["error"], has_failed=True, lines=lines)
-        return ScriptOutcome(outcome["result"], lines=lines)
 
-    def _limited(self, limit: str, lines: tuple[str, ...] = ()) -> ScriptOutcome:
-        message = f"The script needs more than {HEAP_BYTES // 2**20} MB of memory"
-        if limit == "time":
-            message = f"The script takes more than {self._max_seconds:g} seconds"
-        error = {"name": "LimitExceeded", "message": message}
-        return ScriptOutcome(error=error, has_failed=True, lines=lines)
+def _outcome(line: bytes, seconds: float) -> ScriptOutcome:
+    try:
+        answer = jsontext.loads(line)
+    except ValueError:
+        # Text that PostgreSQL cannot hold: U+0000, or halves of characters.
+        message = "The result is no text that can be stored"
+        return ScriptOutcome(error={"name": "Error", "message": message}, has_failed=True)
+    assert isinstance(answer, dict)
+    lines = tuple(answer["lines"])
+    if "limit" in answer:
+        return _limited(answer["limit"], seconds, lines)
+    outcome = answer["outcome"]
+    if "error" in outcome:
+        return ScriptOutcome(error=outcome["error"], has_failed=True, lines=lines)
+    return ScriptOutcome(outcome["result"], lines=lines)
+
+
+def _limited(limit: str, seconds: float, lines: tuple[str, ...] = ()) -> ScriptOutcome:
+    message = f"The script needs more than {HEAP_BYTES // 2**20} MB of memory"
+    if limit == "time":
+        message = f"The script takes more than {seconds:.3g} seconds"
+    error = {"name": "LimitExceeded", "message": message}
+    return ScriptOutcome(error=error, has_failed=True, lines=lines)

@@ -1,0 +1,133 @@
+"""Runs at once: of a flow whose caller waits, and of flows inside another run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from cms.database.connections import Fetch
+from cms.database.statements import statement
+from cms.flows.execution import (
+    LOOP,
+    MAX_DEPTH,
+    UNEXPECTED,
+    Attempt,
+    Cause,
+    Execution,
+    execute,
+)
+from cms.flows.limits import MAX_INNER_RUNS
+from cms.flows.program import Program
+from cms.flows.run import Rejected, Run, RunContext, Services
+from cms.flows.run_log import NO_LOG, RunLog, as_json
+from cms.flows.runs import program_of
+from cms.store.identity import Identity
+from cms.store.snapshot import Snapshot
+
+
+class _EndedRun(NamedTuple):
+    """What has become of a run, for its row."""
+
+    state: str
+    began: datetime
+    log: RunLog
+    reason: str | None
+
+
+def run_at_once(
+    services: Services,
+    program: Program,
+    cause: Cause,
+    *,
+    context: RunContext,
+    identity: Identity | None = None,
+) -> Execution:
+    """Run a flow while its caller waits, and log the run.
+
+    In a transaction the log is written with it: of a refused write there is none.
+    """
+    began = datetime.now(UTC)
+    attempt = Attempt(run_inner_flow, context)
+    try:
+        execution = execute(services, program, cause, identity=identity, attempt=attempt)
+    except Exception:
+        # A transaction whose statement has failed takes no other one.
+        if context.transaction is None:
+            ended = _EndedRun("failed", began, NO_LOG, UNEXPECTED)
+            _insert(services.store.database.fetch_primary, program, cause, ended)
+        raise
+    _log(services, execution)
+    return execution
+
+
+def run_inner_flow(run: Run, flow: str, payload: object) -> object:
+    """Run a flow as a part of a run, under the same caller; return its result.
+
+    Raises `Rejected` for a flow that operations do not run, and where that flow is rejected.
+    """
+    if run.depth >= MAX_DEPTH:
+        raise Rejected({"message": LOOP})
+    if not run.limits.inner_runs_left:
+        raise Rejected({"message": f"A run runs other flows {MAX_INNER_RUNS} times at most."})
+    run.limits.inner_runs_left -= 1
+    snapshot = _current_snapshot(run)
+    program = _inner_program(run, snapshot, flow)
+    accountability: Any = run.values["$accountability"]
+    cause = Cause("operation", payload, accountability, run.depth + 1)
+    context = RunContext(snapshot, run.limits, run.transaction, run.secrets)
+    execution = run_at_once(run.services, program, cause, context=context, identity=run.identity)
+    rejected = execution.outcome.rejected
+    if rejected:
+        raise Rejected(rejected.result, is_transient=rejected.is_transient, reason=rejected.reason)
+    return execution.result
+
+
+def _current_snapshot(run: Run) -> Snapshot:
+    """Return the snapshot of the run, or one with what its transaction has changed."""
+    if run.transaction:
+        return run.transaction.current_snapshot()
+    assert run.snapshot
+    return run.snapshot
+
+
+def _inner_program(run: Run, snapshot: Snapshot, flow: str) -> Program:
+    fetch = run.services.store.database.fetch_primary
+    if run.transaction:
+        fetch = run.transaction.transaction.execute
+    program = program_of(snapshot, flow, fetch)
+    if (
+        program is None
+        or not program.definition.is_active
+        or program.definition.trigger != "operation"
+    ):
+        raise Rejected({"message": f"No active flow {flow} has the trigger operation."})
+    return program
+
+
+def _log(services: Services, execution: Execution) -> None:
+    transaction = execution.run.transaction
+    fetch = services.store.database.fetch_primary
+    if transaction:
+        fetch = transaction.transaction.execute
+    ended = _EndedRun(execution.state, execution.began, execution.log(), execution.reason)
+    _insert(fetch, execution.program, execution.cause, ended)
+
+
+def _insert(fetch: Fetch, program: Program, cause: Cause, ended: _EndedRun) -> None:
+    """Insert the row of a run, with its input if it may be tried again."""
+    if program.definition.accountability is None:
+        return
+    values = (
+        program.flow,
+        cause.trigger,
+        ended.state,
+        cause.depth,
+        ended.log.data,
+        as_json(cause.accountability),
+        ended.log.steps,
+        ended.log.result,
+        ended.reason,
+        ended.began,
+        None if ended.state == "done" else as_json(cause.data),
+    )
+    fetch(statement("insert_finished_run"), values)

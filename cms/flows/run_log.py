@@ -1,0 +1,78 @@
+"""What the log of a run keeps: no secrets, and no more than it has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cms import jsontext
+from cms.flows.engine import StepLog
+from cms.flows.redaction import Secrets
+
+MAX_LOG_BYTES = 2**18
+"""What the steps of one run may take as JSON, and half of what its data and its result may."""
+
+_VALUE_BYTES = MAX_LOG_BYTES // 4
+_SMALL = 2**8
+"""Bytes of a value that is not worth cutting, even if there is no room."""
+
+
+class RunLog(NamedTuple):
+    """What is kept of a run, as JSON: its data, its steps, and its last result."""
+
+    data: str | None = None
+    steps: str | None = None
+    result: str | None = None
+
+
+NO_LOG = RunLog()
+
+
+class _Room:
+    """The bytes that a log has left; what does not go into them is cut."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    def fit(self, value: object, secrets: Secrets) -> object:
+        """Return a value without secrets; of one that is too large, the beginning of its JSON."""
+        masked = secrets.masked(value)
+        size = len(jsontext.dumps(masked))
+        if size > max(self._left, _SMALL):
+            masked = _cut(masked, self._left)
+        self._left -= min(size, self._left)
+        return masked
+
+
+def run_log(data: object, steps: Iterable[StepLog], result: object, secrets: Secrets) -> RunLog:
+    """Return the log of a run; what is too large for it is cut, and says so."""
+    room = _Room(MAX_LOG_BYTES)
+    return RunLog(
+        as_json(_Room(_VALUE_BYTES).fit(data, secrets)),
+        as_json([_entry(step, room, secrets) for step in steps]),
+        as_json(_Room(_VALUE_BYTES).fit(result, secrets)),
+    )
+
+
+def _entry(step: StepLog, room: _Room, secrets: Secrets) -> dict[str, object]:
+    return {
+        "operation": step.operation,
+        "key": step.key,
+        "type": step.type,
+        "status": step.status,
+        "options": room.fit(step.options, secrets),
+        "result": room.fit(step.result, secrets),
+        "log": [room.fit(line, secrets) for line in step.lines],
+        "date_started": step.began.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "milliseconds": step.milliseconds,
+    }
+
+
+def _cut(value: object, size: int) -> str:
+    text = value if isinstance(value, str) else as_json(value)
+    # As a text in JSON, its quotes and backslashes take twice their size.
+    return f"{text[: size // 2]} … cut: {len(text)} characters"
+
+
+def as_json(value: object) -> str:
+    return jsontext.dumps(value).decode()

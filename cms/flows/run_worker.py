@@ -1,0 +1,143 @@
+"""Runs from the queue, as a worker does them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cms import jsontext
+from cms.database.statements import statement
+from cms.flows.direct_runs import run_inner_flow
+from cms.flows.execution import LOOP, MAX_DEPTH, UNEXPECTED, Attempt, Cause, Execution, execute
+from cms.flows.limits import RunLimits
+from cms.flows.program import Program
+from cms.flows.run import RunContext, Services
+from cms.flows.run_log import NO_LOG, RunLog
+from cms.flows.runs import MAX_ATTEMPTS, program_of
+from cms.jobs.task import Job, JobError
+
+log = logging.getLogger("cms.flows")
+
+
+class _TakenOver(Exception):
+    """Another worker has begun an attempt at the same run."""
+
+
+class _TakenRun(NamedTuple):
+    """A row of `take_run`."""
+
+    flow: str
+    trigger: str
+    attempt: int
+    depth: int
+    data: str | None
+    accountability: str | None
+    flows: int
+
+    @property
+    def cause(self) -> Cause:
+        accountability = _loads(self.accountability)
+        who = accountability if isinstance(accountability, dict) else None
+        return Cause(self.trigger, _loads(self.data), who, self.depth)
+
+
+@dataclass(frozen=True, slots=True)
+class RunWorker:
+    """Runs queued runs."""
+
+    services: Services
+
+    def run(self, job: Job) -> None:
+        """Run the run that a job names; raises `JobError` for another attempt."""
+        identifier = str(job.payload["run"])
+        database = self.services.store.database
+        rows = database.fetch_primary(statement("take_run"), (identifier,))
+        # It has ended, or was deleted with its flow.
+        if not rows:
+            return
+        taken = _TakenRun(*rows[0])
+        is_last = job.attempt >= MAX_ATTEMPTS
+        try:
+            _RunAttempt(self.services, identifier, taken, is_last).run()
+        except _TakenOver:
+            # Another attempt of the job, which is not this worker's any more, could disturb it.
+            text = "attempt %d at run %s came too late: another worker has taken it over"
+            log.warning(text, taken.attempt, identifier)
+
+
+@dataclass(frozen=True, slots=True)
+class _RunAttempt:
+    """An attempt at a run, which ends as this attempt only while no other worker has begun one."""
+
+    services: Services
+    id: str
+    taken: _TakenRun
+    is_last: bool
+
+    def run(self) -> None:
+        cause = self.taken.cause
+        store = self.services.store
+        snapshot = store.primary_snapshot(self.taken.flows)
+        program = program_of(snapshot, self.taken.flow, store.database.fetch_primary)
+        reason = _reason_against(program, cause)
+        if program is None or reason:
+            self._finish("failed", NO_LOG, reason)
+            return
+        context = RunContext(snapshot, RunLimits())
+        self._run(program, cause, context)
+
+    def _run(self, program: Program, cause: Cause, context: RunContext) -> None:
+        attempt = Attempt(run_inner_flow, context, self.taken.attempt, self.id)
+        try:
+            execution = execute(self.services, program, cause, attempt=attempt)
+        except Exception as error:
+            self._give_back(NO_LOG, UNEXPECTED)
+            raise JobError(f"flow {program.flow}: {error!r}") from error
+        rejected = execution.outcome.rejected
+        if rejected and rejected.is_transient and not self.is_last:
+            self._give_back(execution.log(), execution.reason)
+            raise JobError(f"flow {program.flow}: {execution.reason}")
+        self._finish_execution(execution)
+
+    def _give_back(self, run_log: RunLog, reason: str | None) -> None:
+        """Leave the run to the next attempt, or end it after the last one."""
+        if self.is_last:
+            self._finish("failed", run_log, reason)
+        else:
+            self._write("requeue_run", (self.id, run_log.steps, reason, self.taken.attempt))
+
+    def _finish_execution(self, execution: Execution) -> None:
+        is_kept = execution.program.definition.accountability is not None
+        rejected = execution.outcome.rejected
+        if not is_kept and not rejected:
+            self._write("delete_run", (self.id, self.taken.attempt))
+            return
+        state = "failed" if rejected and rejected.is_transient else execution.state
+        self._finish(state, execution.log(), execution.reason, is_activity=is_kept)
+
+    def _finish(
+        self, state: str, run_log: RunLog, reason: str | None, *, is_activity: bool = True
+    ) -> None:
+        values = (self.id, state, *run_log, reason, is_activity, self.taken.attempt)
+        self._write("finish_run", values)
+
+    def _write(self, name: str, values: Sequence[object]) -> None:
+        """Write what has become of the attempt; raises `_TakenOver` if it is no longer the last."""
+        if not self.services.store.database.fetch_primary(statement(name), values):
+            raise _TakenOver
+
+
+def _reason_against(program: Program | None, cause: Cause) -> str | None:
+    if program is None:
+        return "The flow does not exist any more."
+    if not program.definition.is_active:
+        return "The flow is inactive."
+    if cause.depth > MAX_DEPTH:
+        return LOOP
+    return None
+
+
+def _loads(text: str | None) -> object:
+    return None if text is None else jsontext.loads_stored(text)
