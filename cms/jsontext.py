@@ -18,6 +18,10 @@ _NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _MAX_INT64_DIGITS = 18  # with so many, every number fits into 64 bits
 
 
+class TooDeep(TypeError):
+    """A value with more levels than are written as JSON."""
+
+
 def loads(raw: str | bytes) -> object:
     """Return the value of a JSON text; numbers with a fraction or beyond 64 bits become `Decimal`.
 
@@ -74,9 +78,14 @@ def _decode_first(text: str, start: int) -> tuple[object, int]:
 def dumps(value: object) -> bytes:
     """Return the JSON text of a value from `loads` or from a statement.
 
-    Raises TypeError for a value without a JSON form, and for nesting beyond 254 levels.
+    Raises `TooDeep` for nesting beyond 254 levels, and TypeError for a value without a JSON form.
     """
-    return orjson.dumps(value, default=_encode_decimal, option=_OPTIONS)
+    try:
+        return orjson.dumps(value, default=_encode_decimal, option=_OPTIONS)
+    except TypeError as error:
+        if "ecursion" in str(error):
+            raise TooDeep("it is nested too deeply") from None
+        raise
 
 
 raw_json: Callable[[str | bytes], object] = orjson.Fragment

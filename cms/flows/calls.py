@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from cms.flows.runs import program_of, queue_runs
 from cms.items.read.answers import json_body
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import fetch_item, fetch_items, keyed, parse_key
+from cms.jsontext import TooDeep
 from cms.schema.system import FLOWS, is_system
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
@@ -88,8 +89,16 @@ class FlowCalls:
         """Run a webhook flow, or one that users start by hand; None is an answer without a body.
 
         Raises `Refused`: FORBIDDEN without any right on flows, NOT_FOUND for a flow that is hidden
-        or that no call runs, METHOD_NOT_ALLOWED, and what a rejected flow answers.
+        or that no call runs, METHOD_NOT_ALLOWED, INVALID_PAYLOAD for values that are nested too
+        deeply, and what a rejected flow answers.
         """
+        try:
+            return self._trigger(identity, key, request)
+        except TooDeep:
+            reason = "what is sent, or what the flow returns, is nested too deeply"
+            raise invalid_payload(reason) from None
+
+    def _trigger(self, identity: Identity, key: str, request: FlowRequest) -> bytes | None:
         flow = self.services.store.run_read(
             identity, lambda context: self._find(context, identity, key, request)
         )
@@ -168,12 +177,20 @@ class FlowCalls:
                 raise invalid_payload('"keys" must name at least one item')
             return
         named = {parse_key(key_field, key) for key in keys}
-        name = str(key_field.primary_key)
-        rule = {name: {"_in": sorted(named)}}
-        params: dict[str, object] = {"fields": name, "filter": rule, "limit": -1}
-        request = ReadRequest(collection, params=params)
-        if len(fetch_items(self.services.store, context, request)) < len(named):
-            raise forbidden()
+        store = self.services.store
+        # A read returns no more than a page.
+        size = store.page.maximum or len(named)
+        keys = sorted(named)
+        for start in range(0, len(keys), size):
+            page = keys[start : start + size]
+            request = _request_of_keys(collection, str(key_field.primary_key), page)
+            if len(fetch_items(store, context, request)) < len(page):
+                raise forbidden()
+
+
+def _request_of_keys(collection: str, name: str, keys: Sequence[object]) -> ReadRequest:
+    params: dict[str, object] = {"fields": name, "filter": {name: {"_in": keys}}, "limit": -1}
+    return ReadRequest(collection, params=params)
 
 
 def _cache_key(

@@ -12,6 +12,7 @@ from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.operations import OPERATIONS
 from cms.flows.program import Program, Step
 from cms.flows.run import Rejected, Run
+from cms.jsontext import TooDeep
 
 _TRANSIENT_STATUS = 503
 
@@ -110,6 +111,8 @@ def _result(step: Step, options: object, run: Run) -> object:
     except Refused as refused:
         result = {"errors": [_as_json(problem) for problem in refused.problems]}
         raise Rejected(result, is_transient=refused.status == _TRANSIENT_STATUS) from refused
+    except TooDeep:
+        raise Rejected({"message": "A value of the run is nested too deeply."}) from None
 
 
 def _require_valid(step: Step, options: object) -> None:

@@ -88,7 +88,8 @@ class Secrets:
         elif isinstance(value, Mapping):
             secret_names = _secret_names(value, within)
             for name, inner in value.items():
-                self._collect_text(str(name), depth)
+                if not _is_plain(name):
+                    self._collect_text(str(name), depth)
                 if str(name) in secret_names:
                     self._add_all(inner, depth)
                 else:
@@ -140,7 +141,7 @@ class Secrets:
         masked: dict[str, object] = {}
         for name, inner in value.items():
             text = str(name)
-            key = self._masked_text(text, depth)
+            key = self._without_known(text) if _is_plain(name) else self._masked_text(text, depth)
             # Names that look alike without their secrets are still as many.
             if key in masked:
                 key = f"{key} {len(masked)}"
@@ -174,6 +175,11 @@ def _secret_names(value: Mapping[Any, object], within: str) -> set[str]:
         if any(isinstance(header, str) and is_secret_name(header) for header in headers):
             names.add("value")
     return names
+
+
+def _is_plain(name: object) -> bool:
+    """Tell whether a name is like nearly all names: no URL, no JSON, and not too long."""
+    return isinstance(name, str) and name.isidentifier() and len(name) <= MAX_TEXT_LENGTH
 
 
 def _is_encodable(text: str) -> bool:

@@ -29,6 +29,9 @@ _SECRET_NAMES = frozenset(
 _QUERY_NAMES = frozenset({"key", "sig", "signature", "auth", "xamzsignature"})
 """Names that are secrets in the query of a URL, beside those that are secrets everywhere."""
 
+_HINT = re.compile(r"[=:]|(?i:\b(?:basic|bearer)\s)")
+"""What a text without is not looked at any further."""
+
 _SCHEME = re.compile(r"(?i)\b(basic|bearer)\s+([\w+/=.~-]{16,})")
 _USERINFO = re.compile(r"(?<=://)([^\s/?#@\"'<>]+)@")
 _QUERY_ENTRY = re.compile(r"(?<=[?&;])([^\s=&;?#\"'<>]+)=([^\s&;#\"'<>]+)")
@@ -57,6 +60,8 @@ def _is_secret_name(name: str) -> bool:
 
 def secrets_in(text: str) -> Iterator[str]:
     """Yield the secrets that stand in a text by its form: in URLs, and behind names of headers."""
+    if not _HINT.search(text):
+        return
     for match in _USERINFO.finditer(text):
         user, _, password = match[1].partition(":")
         # A token often stands in the place of the user.
@@ -104,6 +109,8 @@ def _basic_credentials(encoded: str) -> Iterator[str]:
 
 def masked_by_form(text: str) -> str:
     """Return a text without the secrets that its form tells, whether or not they are known."""
+    if not _HINT.search(text):
+        return text
     text = _USERINFO.sub(f"{MASK}@", text)
     text = _QUERY_ENTRY.sub(_masked_query_entry, text)
     text = _SCHEME.sub(rf"\1 {MASK}", text)

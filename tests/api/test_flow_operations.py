@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 
@@ -79,6 +81,38 @@ def test_other_requests_go_on_beside_a_script_without_a_bound(
         answer = running.result()
     assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
     assert longest < 1
+
+
+DEEP = json.loads("[" * 300 + "]" * 300)
+DEEP_STEPS: dict[str, Any] = {
+    "log": {"message": "{{$trigger.body}}"},
+    "exec": {"code": "module.exports = () => 1"},
+    "condition": {"filter": {"$trigger": {"body": {"_eq": "{{$trigger.body}}"}}}},
+    "request": {"url": "http://127.0.0.1:1/", "body": "{{$trigger.body}}"},
+    "transform": {"json": {"a": "{{$trigger.body}}"}},
+    "item-create": {"collection": "system_users", "payload": {"tags": "{{$trigger.body}}"}},
+    "item-read": {"collection": "system_users", "query": {"filter": {"_and": "{{$trigger.body}}"}}},
+}
+
+
+@pytest.mark.parametrize("kind", DEEP_STEPS)
+def test_a_body_that_is_nested_too_deeply_is_no_unexpected_error(admin: Client, kind: str) -> None:
+    for options in ({"method": "POST"}, {"method": "POST", "async": True}):
+        flow = make_flow(admin, "webhook", options, [step("x", kind, DEEP_STEPS[kind])])
+        assert admin.post(f"/flows/trigger/{flow}", DEEP).status < 500
+
+
+@pytest.mark.parametrize("levels", [200, 300, 900])
+def test_a_result_that_is_nested_too_deeply_is_no_unexpected_error(
+    admin: Client, levels: int
+) -> None:
+    nest = f"let a = []; for (let i = 0; i < {levels}; i++) a = [a]; return a"
+    code = f"module.exports = () => {{ {nest} }}"
+    steps = [step("x", "exec", {"code": code}, resolve="y")]
+    steps.append(step("y", "exec", {"code": "module.exports = (data) => data.x.length"}))
+    flow = make_flow(admin, "webhook", {"method": "POST", "return": "x"}, steps)
+    answer = admin.post(f"/flows/trigger/{flow}", {})
+    assert answer.status == (200 if levels == 200 else 422), answer.text
 
 
 def test_without_the_extra_no_script_can_be_saved(

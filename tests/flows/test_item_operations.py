@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from cms.errors import Refused
 from cms.flows.run import OpenTransaction, Run, Services
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
+from cms.store.store import Store
 from tests.flows.runs import SERVICE, do, new_run, rejection, services_of, somebody
 from tests.members import grant, may, new_role
 from tests.things import Stage, Table, field, table
@@ -72,6 +74,23 @@ def test_reading_returns_items(run: Run, pages: Table) -> None:
     aggregate = {"aggregate": {"sum": "views"}}
     assert do(run, "item-read", collection=name, query=aggregate) == [{"sum": {"views": 3}}]
     assert refusal(run, "item-read", collection=name, key=9) == "NOT_FOUND"
+
+
+def test_keys_of_more_items_than_a_read_returns_are_refused(
+    stage: Stage, services: Services, pages: Table, settings: Config
+) -> None:
+    pages.add(*({"title": str(number)} for number in range(4)))
+    store = Store(replace(settings, query_limit_max=2), services.store.database)
+    run = new_run(Services(store, services.config))
+    options: dict[str, Any] = {"collection": pages.name, "key": [1, 2, 3]}
+    assert "2 items at most" in rejection(run, "item-read", **options)["message"]
+    assert len(do(run, "item-read", **options, query={"limit": 1})) == 1
+    assert len(do(run, "item-read", collection=pages.name, key=[1, 2, "2"])) == 2
+    # What is written has no pages.
+    assert do(run, "item-update", **options, payload={"views": 1}) == [1, 2, 3]
+    query = {"filter": {"views": {"_null": True}}}
+    assert do(run, "item-delete", collection=pages.name, query=query) == [4]
+    assert do(run, "item-delete", **options) == [1, 2, 3]
 
 
 def test_changing_returns_the_keys(run: Run, pages: Table) -> None:

@@ -54,6 +54,7 @@ def is_script_worker(process: psutil.Process) -> bool:
         ("", None),
         ("return await Promise.all([1, Promise.resolve(2)])", [1, 2]),
         ("return await new Promise((resolve) => setTimeout(() => resolve('late'), 20))", "late"),
+        ("return await new Promise((resolve) => setTimeout(resolve))", None),
         ("return new Date(0)", "1970-01-01T00:00:00.000Z"),
         ("return 'a\\nb\\u2028c'", "a\nb\u2028c"),
     ],
@@ -101,6 +102,93 @@ def test_what_a_script_throws_is_told(pool: ScriptPool, code: str, error: object
 def test_what_cannot_be_stored_is_an_error_or_null(pool: ScriptPool, value: str) -> None:
     outcome = pool.run(body(f"return {value}"), {})
     assert outcome.has_failed or outcome.result is None
+
+
+BOUNDED = {
+    "a text": "throw 'x'.repeat(9e6)",
+    "an object": "throw { a: 'x'.repeat(9e6) }",
+    "an error": "throw new Error('x'.repeat(9e6))",
+    "the name of an error": "throw Object.assign(new Error(), { name: 'x'.repeat(9e6) })",
+}
+
+
+@pytest.mark.parametrize("statements", BOUNDED.values(), ids=BOUNDED.keys())
+def test_what_is_thrown_has_a_bound(pool: ScriptPool, statements: str) -> None:
+    outcome = pool.run(body(statements), {})
+    assert outcome.has_failed
+    assert 10 < len(repr(outcome.error)) < 10_000
+
+
+HOSTILE = {
+    "a cycle": "const a = {}; a.a = a; return a",
+    "a thrown cycle": "const a = {}; a.a = a; throw a",
+    "a thrown number": "throw 10n",
+    "a thrown symbol": "throw Symbol()",
+    "a thrown nothing": "throw undefined",
+    "a proxy": "return new Proxy({}, { ownKeys() { throw 2 } })",
+    "a getter": "return { get a() { throw 1 } }",
+    "toJSON": "return { toJSON() { throw 1 } }",
+    "a thenable": "return { then(resolve, reject) { reject(7) } }",
+    "an error without a message": "throw { __proto__: Error.prototype, get message() { throw 1 } }",
+    "a deep value": "let a = []; for (let i = 0; i < 5000; i++) a = [a]; return a",
+    "a forged result": "Promise.prototype.then = (resolve) => resolve('1'); return 5",
+    "a forged object": "Promise.prototype.then = (resolve) => resolve('{}'); return 5",
+    "a forged line": "Promise.prototype.then = (resolve) => resolve('1}\\n{'); return 5",
+    "a forged value": "Promise.prototype.then = (resolve) => resolve(isolate); return 5",
+}
+LOOPING = {
+    "a proxy": "return new Proxy({}, { ownKeys() { while (true) {} } })",
+    "a getter": "return { get a() { while (true) {} } }",
+    "toJSON": "return { toJSON() { while (true) {} } }",
+    "a thenable": "return { then() { while (true) {} } }",
+    "a message": "throw { __proto__: Error.prototype, get message() { while (true) {} } }",
+    "a console line": "console.log({ get a() { while (true) {} } })",
+}
+
+
+@pytest.mark.parametrize("statements", HOSTILE.values(), ids=HOSTILE.keys())
+def test_what_cannot_be_written_fails_and_the_pool_goes_on(
+    pool: ScriptPool, statements: str
+) -> None:
+    assert pool.run(body(statements), {}).has_failed
+    assert pool.run(body("return 1"), {}).result == 1
+
+
+@pytest.mark.parametrize("statements", LOOPING.values(), ids=LOOPING.keys())
+def test_a_value_that_takes_for_ever_to_write_is_stopped(tmp_path: Path, statements: str) -> None:
+    pool = make(tmp_path, 0.3)
+    try:
+        error = pool.run(body(statements), {}).error
+        assert isinstance(error, dict)
+        assert error["name"] == "LimitExceeded"
+        assert pool.run(body("return 1"), {}).result == 1
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "isolate.lines = () => { while (true) {} }",
+        "isolate.lines = () => JSON.stringify(Array(1e4).fill('x'.repeat(1e4)))",
+        "isolate.run = null",
+        "JSON.stringify = JSON.parse = null",
+        "Object.prototype.default = 5",
+        "console.log('a\\u0000b\\ud800')",
+    ],
+)
+def test_a_script_spoils_nothing_but_its_own_values(pool: ScriptPool, statement: str) -> None:
+    start = time.monotonic()
+    outcome = pool.run(body(f"{statement}; return data.n"), {"n": 5})
+    assert outcome.result == 5
+    assert sum(map(len, outcome.lines)) < 10
+    assert time.monotonic() - start < 0.5
+
+
+@pytest.mark.parametrize("delay", ["0", "5", "-1", "'x'", "null"])
+def test_any_delay_passes(pool: ScriptPool, delay: str) -> None:
+    statements = f"return await new Promise((resolve) => setTimeout(resolve, {delay}, 'late'))"
+    assert pool.run(body(statements), {}).result == "late"
 
 
 def test_the_console_is_kept_in_lines(pool: ScriptPool) -> None:

@@ -52,8 +52,18 @@ def _read(
     query = dict(options.get("query") or {})
     executor = Executor(run.services.store, context, transaction, run.identity.client)
     if isinstance(key, list):
+        _require_one_page(key, query, run.services.store.page.maximum)
         return executor.answer(ReadRequest(name, params=_of_keys(context, name, key, query)))
     return executor.answer(ReadRequest(name, params=query), key=key)
+
+
+def _require_one_page(
+    keys: Sequence[object], query: Mapping[str, object], maximum: int | None
+) -> None:
+    """Reject keys of more items than one read returns, unless the query has a limit of its own."""
+    number = len({str(key) for key in keys})
+    if maximum is not None and number > maximum and query.get("limit") in (None, -1):
+        raise Rejected({"message": f"A read returns {maximum} items at most, not {number}."})
 
 
 def _of_keys(

@@ -19,13 +19,20 @@ const isolate = (() => {
       lines.push(values.map(written).join(" ").slice(0, MAX_LINE_LENGTH));
     }
   };
+  // The engine's own takes no delay of zero.
+  const { setTimeout: wait } = globalThis;
+  globalThis.setTimeout = (call, delay, ...values) => wait(call, +delay >= 1 ? +delay : 1, ...values);
   globalThis.console = { log: write, info: write, warn: write, error: write, debug: write };
 
   const failure = (thrown) => {
     try {
-      if (!(thrown instanceof Error)) return stringify(thrown) ?? "null";
-      const { name, message } = thrown;
-      return stringify({ name: String(name), message: String(message) });
+      if (!(thrown instanceof Error)) {
+        const text = stringify(thrown) ?? "null";
+        if (text.length <= MAX_RESULT_LENGTH) return text;
+        return stringify({ name: "RangeError", message: "what was thrown is too large" });
+      }
+      const name = String(thrown.name).slice(0, MAX_LINE_LENGTH);
+      return stringify({ name, message: String(thrown.message).slice(0, MAX_LINE_LENGTH) });
     } catch {
       return stringify({ name: "Error", message: "what was thrown cannot be written as JSON" });
     }
@@ -43,7 +50,7 @@ const isolate = (() => {
   };
 
   // The only way in; both answer with JSON.
-  return {
+  return Object.freeze({
     run: async (code, data) => {
       try {
         return `{"result":${await runExported(code, data)}}`;
@@ -52,5 +59,5 @@ const isolate = (() => {
       }
     },
     lines: () => stringify(lines),
-  };
+  });
 })();

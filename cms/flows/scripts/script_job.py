@@ -12,6 +12,9 @@ MAX_LINE_LENGTH = 4000
 MAX_RESULT_LENGTH = 2**22
 """Characters of a result as JSON."""
 
+MAX_ANSWER_LENGTH = MAX_RESULT_LENGTH + 100
+"""The same with what tells results from errors."""
+
 
 class ScriptJob(NamedTuple):
     """JavaScript that exports a function, the JSON of what it gets, and its limit in seconds."""

@@ -60,20 +60,21 @@ class ScriptPool:
 
 
 def _outcome(line: bytes, seconds: float) -> ScriptOutcome:
-    try:
-        answer = jsontext.loads(line)
-    except ValueError:
-        # Text that PostgreSQL cannot hold: U+0000, or halves of characters.
-        message = "The result is no text that can be stored"
-        return ScriptOutcome(error={"name": "Error", "message": message}, has_failed=True)
-    assert isinstance(answer, dict)
+    answer = json.loads(line)
     lines = tuple(answer["lines"])
     if "limit" in answer:
         return _limited(answer["limit"], seconds, lines)
-    outcome = answer["outcome"]
-    if "error" in outcome:
-        return ScriptOutcome(error=outcome["error"], has_failed=True, lines=lines)
-    return ScriptOutcome(outcome["result"], lines=lines)
+    try:
+        outcome = jsontext.loads(answer["outcome"])
+    except ValueError:
+        # Text that PostgreSQL cannot hold: U+0000, or halves of characters.
+        return _failed("The result is no text that can be stored", lines)
+    match outcome:
+        case {"error": error}:
+            return ScriptOutcome(error=error, has_failed=True, lines=lines)
+        case {"result": result}:
+            return ScriptOutcome(result, lines=lines)
+    return _failed("The result is not what the script has returned", lines)
 
 
 def _limited(limit: str, seconds: float, lines: tuple[str, ...] = ()) -> ScriptOutcome:
@@ -81,4 +82,9 @@ def _limited(limit: str, seconds: float, lines: tuple[str, ...] = ()) -> ScriptO
     if limit == "time":
         message = f"The script takes more than {seconds:.3g} seconds"
     error = {"name": "LimitExceeded", "message": message}
+    return ScriptOutcome(error=error, has_failed=True, lines=lines)
+
+
+def _failed(message: str, lines: tuple[str, ...]) -> ScriptOutcome:
+    error = {"name": "Error", "message": message}
     return ScriptOutcome(error=error, has_failed=True, lines=lines)

@@ -27,6 +27,7 @@ from py_mini_racer import (
 )
 
 from cms.flows.scripts.script_job import (
+    MAX_ANSWER_LENGTH,
     MAX_LINE_LENGTH,
     MAX_LINES,
     MAX_RESULT_LENGTH,
@@ -100,7 +101,9 @@ def _run(job: ScriptJob, heap_bytes: int) -> tuple[str, bool]:
             call = f"isolate.run({json.dumps(job.code)}, {json.dumps(job.data)})"
             promise = engine.eval(call, timeout_sec=job.max_seconds)
             assert isinstance(promise, JSPromise)
-            outcome = promise.get(timeout=max(deadline - time.monotonic(), 0.001))
+            # Scripts may have replaced what promises do, and so answer with anything.
+            answer = promise.get(timeout=max(deadline - time.monotonic(), 0.001))
+            outcome = answer if isinstance(answer, str) else ""
             limit = None
         except JSTimeoutException:
             limit = "time"
@@ -112,7 +115,8 @@ def _run(job: ScriptJob, heap_bytes: int) -> tuple[str, bool]:
         lines = _lines(engine)
     if limit is not None:
         return json.dumps({"limit": limit, "lines": lines}), True
-    return f'{{"outcome":{outcome},"lines":{json.dumps(lines)}}}', False
+    # As a text: a line end of the script's would make two answers of it.
+    return json.dumps({"outcome": outcome[:MAX_ANSWER_LENGTH], "lines": lines}), False
 
 
 def _setup_script() -> str:
@@ -135,8 +139,12 @@ def _lines(engine: MiniRacer) -> list[str]:
     # The script may have put anything there.
     if not isinstance(lines, list):
         return []
-    # PostgreSQL stores no U+0000.
-    return [str(line).replace("\0", "") for line in lines]
+    return [_storable(str(line)[:MAX_LINE_LENGTH]) for line in lines[:MAX_LINES]]
+
+
+def _storable(text: str) -> str:
+    """Return a text without what PostgreSQL does not store: U+0000, and halves of characters."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 if __name__ == "__main__":
