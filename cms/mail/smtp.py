@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import smtplib
+import socket
 import ssl
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.message import EmailMessage
 
 from cms.config import Config
@@ -16,6 +18,9 @@ from cms.mail.addresses import one_line
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 20.0
+"""For one answer of the server, counted from its last byte."""
+MAX_SECONDS = 120.0
+"""For a whole mail: a server could answer byte by byte, and keep its worker for ever."""
 
 _Refusals = Mapping[str, tuple[int, bytes]]
 
@@ -42,14 +47,50 @@ def _smtp_connection(config: Config) -> Iterator[smtplib.SMTP]:
     port = config.email_smtp_port
     context = ssl.create_default_context()
     if config.email_smtp_secure:
-        with smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_SECONDS, context=context) as server:
+        with _Connection(host, port, context) as server:
             yield server
         return
-    with smtplib.SMTP(host, port, timeout=TIMEOUT_SECONDS) as server:
+    with _Connection(host, port) as server:
         # No silent way back: a server, or somebody in between, that offers no TLS is an error.
         if not config.email_smtp_ignore_tls:
             server.starttls(context=context)
         yield server
+
+
+class _Connection(smtplib.SMTP):
+    """A connection that ends after `MAX_SECONDS`; with a context it is TLS from the first byte."""
+
+    def __init__(self, host: str, port: int, context: ssl.SSLContext | None = None) -> None:
+        self._context = context
+        self._handle: socket.socket | None = None
+        self._timer = threading.Timer(MAX_SECONDS, self._hang_up)
+        self._timer.daemon = True
+        super().__init__(host, port, timeout=TIMEOUT_SECONDS)
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        plain_socket = socket.create_connection((host, port), timeout)
+        # TLS takes the socket over, so the timer gets a handle of its own.
+        self._handle = plain_socket.dup()
+        self._timer.start()
+        if self._context is None:
+            return plain_socket
+        try:
+            return self._context.wrap_socket(plain_socket, server_hostname=host)
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._timer.cancel()
+        super().close()
+        if self._handle is not None:
+            self._handle.close()
+
+    def _hang_up(self) -> None:
+        if self._handle is not None:
+            with suppress(OSError):
+                self._handle.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
