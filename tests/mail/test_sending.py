@@ -5,11 +5,7 @@ with nothing in them that nobody wrote.
 from __future__ import annotations
 
 import logging
-import socket
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +13,6 @@ import pytest
 import trustme
 
 from cms.errors import Refused
-from cms.mail import smtp
 from cms.mail.post import Mail, post
 from cms.tasks import tasks_of
 from tests.mail.server import Inbox, mail_server, server_context
@@ -273,49 +268,6 @@ def test_a_mail_waits_for_a_server_that_is_away_and_is_then_sent_once(mailer: Ma
         mailer.work(email_smtp_port=port)
         assert len(inbox.mails) == 1
     assert mailer.queue.jobs() == []
-
-
-@contextmanager
-def hanging_server(pieces: bytes) -> Iterator[int]:
-    """Run a server that sends these bytes, one every 50 milliseconds, and nothing more."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                with connection, suppress(OSError):
-                    for number in range(len(pieces)):
-                        connection.sendall(pieces[number : number + 1])
-                        time.sleep(0.05)
-                    connection.recv(1)
-
-    threading.Thread(target=serve, daemon=True).start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-
-
-@pytest.mark.parametrize(
-    ("scheme", "pieces"),
-    [
-        ("smtp", b""),
-        ("smtps", b""),
-        ("smtp", b"220 " + b"x" * 1000),
-        ("smtps", b"\x16\x03\x03\x04\x00" + b"x" * 1000),
-    ],
-)
-def test_a_server_that_hangs_or_drips_has_so_much_time_and_no_more(
-    mailer: Mailer, monkeypatch: pytest.MonkeyPatch, scheme: str, pieces: bytes
-) -> None:
-    monkeypatch.setattr(smtp, "MAX_SECONDS", 0.5)
-    with hanging_server(pieces) as port:
-        start = time.monotonic()
-        mailer.send(MAIL, email_smtp_port=port, email_smtp_secure=scheme == "smtps")
-        assert time.monotonic() - start < 10
-    assert mailer.queue.jobs() == [("mail", "todo", 1)]
 
 
 def test_each_attempt_has_the_same_message_id(mailer: Mailer, inbox: Inbox) -> None:
