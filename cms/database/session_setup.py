@@ -100,4 +100,10 @@ def pool_arguments(config: Config) -> dict[str, Any]:
             # The library runs its statements through psycopg, which prepares them itself.
             "prepare_threshold": 5 if config.database_prepare else None,
         },
+        # Each of its statements is a transaction anyway: so it costs no BEGIN and no COMMIT.
+        "configure": _set_autocommit,
     }
+
+
+async def _set_autocommit(connection: psycopg.AsyncConnection) -> None:
+    await connection.set_autocommit(True)
