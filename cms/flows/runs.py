@@ -24,6 +24,8 @@ from cms.store.store import Store, require_admin
 
 MAX_ATTEMPTS = 6
 """Attempts at a run whose failure may pass."""
+MAX_DELETED = 5_000
+"""Old runs that one statement deletes."""
 
 
 class _NoProgram(NamedTuple):
@@ -81,5 +83,7 @@ def delete_old_runs(database: Database, retention: timedelta) -> None:
     """Delete runs whose end is longer ago than the retention, and deliveries of signed requests."""
     database.fetch_primary(statement("end_lost_runs"))
     seconds = str(retention.total_seconds())
-    database.fetch_primary(statement("delete_old_runs"), (seconds,))
+    # Many runs of a day, each with its log, would take longer than a statement may.
+    while len(database.fetch_primary(statement("delete_old_runs"), (seconds, MAX_DELETED))) > 0:
+        pass
     database.fetch_primary(statement("delete_old_deliveries"), (seconds,))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import falcon
 
+from cms.errors import not_found
 from cms.flows.calls import FlowCalls, FlowRequest
 from cms.flows.runs import retry_run
 from cms.http.items import send_list
@@ -37,13 +40,15 @@ class TriggerResource:
 
 
 class FlowRowsResource:
-    """The rows of a log that are of one flow."""
+    """The rows of a log that are of one flow, which need not exist any more."""
 
     def __init__(self, store: Store, collection: str) -> None:
         self._store = store
         self._collection = collection
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+        if not _is_uuid(key):
+            raise not_found()
         only = (RowTest("flow", "_eq", key),)
         read_request = ReadRequest(self._collection, request.query_string, only=only)
         send_list(self._store, request, response, read_request)
@@ -58,6 +63,14 @@ class RetryResource:
     def on_post(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         retry_run(self._store, request.context.identity, key)
         response.status = falcon.HTTP_204
+
+
+def _is_uuid(key: str) -> bool:
+    try:
+        UUID(key)
+    except ValueError:
+        return False
+    return True
 
 
 def _headers(request: falcon.Request) -> dict[str, str]:

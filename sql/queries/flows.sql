@@ -192,9 +192,16 @@ WHERE state IN ('queued', 'running')
   );
 
 -- name: delete_old_runs
--- Deletes runs that ended more than $1 seconds ago.
+-- Deletes up to $2 runs that ended more than $1 seconds ago, and returns a row for each.
 DELETE FROM system_flow_runs
-WHERE date_finished < now() - make_interval(secs => $1::double precision);
+WHERE id IN (
+    SELECT id
+    FROM system_flow_runs
+    WHERE date_finished < now() - make_interval(secs => $1::double precision)
+    ORDER BY date_finished
+    LIMIT $2::integer
+)
+RETURNING 1;
 
 -- name: find_schedules
 -- The active flows with a schedule: id, cron expression, the schedule that the next time was computed from, that time,

@@ -14,6 +14,7 @@ from tests.client import Client
 from tests.members import may, member, new_role
 from tests.things import Stage, field
 
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
 ECHO = step("echo", "transform", {"json": {"got": "{{$trigger.body.word}}"}})
 
 
@@ -177,9 +178,36 @@ def test_runs_are_read_by_administrators(stage: Stage, admin: Client) -> None:
     }
     assert admin.get(f"/flows/{flow}/runs", **{"filter[state][_neq]": "done"}).data == []
     assert "input" not in run
+    assert admin.get(f"/flows/runs/{UNKNOWN}").status == 404
+    assert admin.get("/flows/no-uuid/runs").status == 404
+    assert admin.get(f"/flows/{UNKNOWN}/runs").data == []  # as of a flow that is gone
     caller = member(stage, may("system_flows"))
     for path in (f"/flows/{flow}/runs", f"/flows/runs/{run['id']}", "/flows/runs"):
         assert caller.get(path).status == 403
+
+
+def test_runs_are_read_page_by_page(admin: Client) -> None:
+    flow = make_flow(admin, "webhook", {}, [])
+    for number in range(5):
+        admin.get(f"/flows/trigger/{flow}", n=number)
+    pages = [
+        admin.get(f"/flows/{flow}/runs", sort="-date_created", limit=2, page=page, meta="*")
+        for page in (1, 2, 3)
+    ]
+    numbers = [run["data"]["query"]["n"] for page in pages for run in page.data]
+    assert numbers == ["4", "3", "2", "1", "0"]
+    assert pages[0].body["meta"]["filter_count"] == 5
+
+
+def test_runs_of_a_flow_are_read_by_who_may_read_them(stage: Stage, admin: Client) -> None:
+    flow = make_flow(admin, "webhook", {}, [])
+    admin.get(f"/flows/trigger/{flow}")
+    rule = {"flow": {"_eq": flow}}
+    reader = member(stage, may("system_flow_runs", "id", "flow", "state", permissions=rule))
+    (run,) = reader.get(f"/flows/{flow}/runs").data
+    assert run.keys() == {"id", "flow", "state"}
+    assert reader.get(f"/flows/runs/{run['id']}").data["state"] == "done"
+    assert len(reader.get("/flows/runs").data) == 1
 
 
 def test_a_rejected_run_is_tried_again_by_hand(
