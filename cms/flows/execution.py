@@ -13,6 +13,7 @@ from cms.flows.redaction import Secrets
 from cms.flows.run import FlowRunner, Rejected, Run, RunContext, Services
 from cms.flows.run_log import NO_LOG, RunLog, run_log
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
+from cms.store.snapshot import Snapshot
 
 MAX_DEPTH = 10
 """How many runs in a row may each cause the next one."""
@@ -122,12 +123,25 @@ def execute(
         attempt.run_flow,
         snapshot=context.snapshot,
         limits=context.limits,
-        secrets=context.secrets or Secrets(),
+        secrets=context.secrets or Secrets(_concealed_names(context.snapshot)),
     )
     for variable in services.config.flows_env.values():
         run.secrets.add(variable)
     run.secrets.collect(cause.data)
     return Execution(program, cause, run, run_program(program, run), began)
+
+
+def _concealed_names(snapshot: Snapshot) -> frozenset[str]:
+    """Return the names of fields whose values nobody sees, of all collections."""
+    return snapshot.derived.setdefault_with(
+        "concealed names",
+        lambda: frozenset(
+            field.name
+            for collection in snapshot.catalogue.collections.values()
+            for field in collection.fields.values()
+            if field.is_secret
+        ),
+    )
 
 
 def _values(services: Services, program: Program, cause: Cause, *, attempt: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import re2
@@ -39,10 +39,12 @@ _HEADER_NAMES = ("header", "name", "key")
 class Secrets:
     """The secrets of a run and of its inner runs, which come to light while it goes on.
 
-    Both methods take time linear in their value, however many secrets there are.
+    `names` are further names of secrets, beside those that are such everywhere. Both methods take
+    time linear in their value, however many secrets there are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Collection[str] = ()) -> None:
+        self._names = names
         self._texts: set[str] = set()
         self._length = 0
         self._has_too_many = False
@@ -86,7 +88,7 @@ class Secrets:
         if isinstance(value, str):
             self._collect_text(value, depth)
         elif isinstance(value, Mapping):
-            secret_names = _secret_names(value, within)
+            secret_names = self._secret_names(value, within)
             for name, inner in value.items():
                 if not _is_plain(name):
                     self._collect_text(str(name), depth)
@@ -137,7 +139,7 @@ class Secrets:
     def _masked_mapping(
         self, value: Mapping[Any, object], depth: int, within: str
     ) -> dict[str, object]:
-        secret_names = _secret_names(value, within)
+        secret_names = self._secret_names(value, within)
         masked: dict[str, object] = {}
         for name, inner in value.items():
             text = str(name)
@@ -148,6 +150,16 @@ class Secrets:
             is_secret = inner is not None and text in secret_names
             masked[key] = MASK if is_secret else self._masked(inner, depth + 1, within=text)
         return masked
+
+    def _secret_names(self, value: Mapping[Any, object], within: str) -> set[str]:
+        """Return the names of a mapping whose values are secrets; `within` is its own name."""
+        is_secret = is_query_secret if within == "query" else is_secret_name
+        names = {str(name) for name in value if name in self._names or is_secret(str(name))}
+        if "value" in value:
+            headers = (value.get(name) for name in _HEADER_NAMES)
+            if any(isinstance(header, str) and is_secret_name(header) for header in headers):
+                names.add("value")
+        return names
 
     def _masked_text(self, text: str, depth: int) -> str:
         parsed = _parsed(text)
@@ -164,17 +176,6 @@ class Secrets:
         if self._pattern is None:
             return text
         return str(self._pattern.sub(MASK, text)) if _is_encodable(text) else MASK
-
-
-def _secret_names(value: Mapping[Any, object], within: str) -> set[str]:
-    """Return the names of a mapping whose values are secrets; `within` is its own name."""
-    is_secret = is_query_secret if within == "query" else is_secret_name
-    names = {str(name) for name in value if is_secret(str(name))}
-    if "value" in value:
-        headers: Iterator[object] = (value.get(name) for name in _HEADER_NAMES)
-        if any(isinstance(header, str) and is_secret_name(header) for header in headers):
-            names.add("value")
-    return names
 
 
 def _is_plain(name: object) -> bool:

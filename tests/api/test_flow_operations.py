@@ -167,6 +167,23 @@ def test_deliveries_are_for_those_who_may_read_them(
     assert admin.get("/items/system_flow_deliveries").status == 403
 
 
+def test_deliveries_come_in_pages_and_are_filtered(admin: Client, server: Source) -> None:
+    options = {"url": server.page("/hook", b"", 200), "sign": True, "secret": SECRET}
+    flows = [
+        make_flow(admin, "webhook", {"method": "POST"}, [step("send", "request", options)])
+        for _ in range(2)
+    ]
+    for flow in [flows[0]] * 3 + [flows[1]]:
+        assert admin.post(f"/flows/trigger/{flow}", {}).status == 200
+    path = f"/flows/{flows[0]}/deliveries"
+    keys = [delivery["id"] for delivery in admin.get(path, sort="-id").data]
+    assert len(keys) == 3
+    page = admin.get(path, sort="-id", limit=2, page=2, meta="filter_count", fields="id")
+    assert (page.data, page.body["meta"]) == ([{"id": keys[2]}], {"filter_count": 3})
+    assert admin.get(path, **{"filter[status][_neq]": 200}).data == []
+    assert len(admin.get("/flows/deliveries").data) == 4
+
+
 def test_a_signed_request_of_a_filter_flow_is_logged_with_the_write(
     admin: Client, server: Source, pages: Table
 ) -> None:

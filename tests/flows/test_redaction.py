@@ -124,6 +124,14 @@ def test_what_is_no_secret_stays_as_it_is(value: object) -> None:
     assert masked(value) == value
 
 
+def test_names_of_concealed_fields_are_secrets_of_a_run() -> None:
+    secrets = Secrets({"pin"})
+    value = {"payload": {"pin": "1234", "nested": [{"pin": 5}]}, "other": "is 1234"}
+    secrets.collect(value)
+    shown = {"payload": {"pin": MASK, "nested": [{"pin": MASK}]}, "other": f"is {MASK}"}
+    assert secrets.masked(value) == shown
+
+
 def test_a_short_text_is_masked_under_its_name_only() -> None:
     assert masked({"pin_token": "123", "n": "1234"}) == {"pin_token": MASK, "n": "1234"}
 
