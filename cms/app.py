@@ -25,6 +25,7 @@ from cms.http import (
     accounts,
     assets,
     auth,
+    dashboards,
     errors,
     factors,
     files,
@@ -49,10 +50,12 @@ from cms.http.send_timeout import with_send_timeout
 from cms.memory import limit_arenas
 from cms.schema.system import (
     ACTIVITY,
+    DASHBOARDS,
     FLOW_DELIVERIES,
     FLOW_RUNS,
     FLOWS,
     OPERATIONS,
+    PANELS,
     PERMISSIONS,
     REVISIONS,
     ROLES,
@@ -127,6 +130,7 @@ def create_app(config: Config) -> App:
     _add_items(app, config)
     _add_files(app, library)
     _add_flows(app, config)
+    _add_dashboards(app)
     app.add_route(
         "/utils/import/{collection}",
         imports.ImportResource(store, config.max_payload_size, config.files_max_upload_size),
@@ -256,6 +260,16 @@ def _add_flows(app: App, config: Config) -> None:
     app.add_route("/flows/{key}/deliveries", flows.FlowRowsResource(store, FLOW_DELIVERIES))
     app.add_route("/operations", items.ItemsResource(store, collection=OPERATIONS))
     app.add_route("/operations/{key}", items.ItemResource(store, collection=OPERATIONS))
+
+
+def _add_dashboards(app: App) -> None:
+    store = app.store
+    app.add_route("/dashboards", items.ItemsResource(store, collection=DASHBOARDS))
+    app.add_route("/dashboards/{key}", items.ItemResource(store, collection=DASHBOARDS))
+    app.add_route("/dashboards/{key}/data", dashboards.DashboardDataResource(store))
+    app.add_route("/panels", items.ItemsResource(store, collection=PANELS))
+    app.add_route("/panels/{key}", items.ItemResource(store, collection=PANELS))
+    app.add_route("/panels/{key}/data", dashboards.PanelDataResource(store))
 
 
 def create_wsgi() -> App:

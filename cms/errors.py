@@ -59,6 +59,11 @@ class Problem:
     def status(self) -> int:
         return self.own_status or STATUS[self.code]
 
+    def as_json(self) -> dict[str, object]:
+        """Return the entry of the problem in the `errors` of an answer."""
+        # The code comes last, so that no extension can replace it.
+        return {"message": self.message, "extensions": {**self.extensions, "code": self.code}}
+
 
 PayloadPath = tuple[str | int, ...]
 """The keys and indices that lead to a part of a payload."""

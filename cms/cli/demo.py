@@ -1,4 +1,4 @@
-"""`cms demo`: makes continents, countries and cities of GeoNames over the REST interface."""
+"""`cms demo`: makes continents, countries and cities of GeoNames, and a dashboard over them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import click
 from rich.progress import Progress
 
+from cms.cli.demo_dashboard import DASHBOARD, demo_dashboard
 from cms.cli.service import Service, service
 from cms.config import Config
 
@@ -32,6 +33,7 @@ def load_demo(config: Config, *, url: str | None, token: str | None, replace: bo
             running.send("DELETE", f"/collections/{name}")
         _create_collections(running)
         _load_rows(running, data)
+        _create_dashboard(running)
 
 
 # Structure
@@ -85,6 +87,13 @@ def _create_collections(running: Service) -> None:
     for collection, field, related, one_field in _RELATIONS:
         body = {"collection": collection, "field": field, "related_collection": related}
         running.send("POST", "/relations", {**body, "meta": {"one_field": one_field}})
+
+
+def _create_dashboard(running: Service) -> None:
+    # Deleted by a query: there is none before the first time, and one that was changed after it.
+    query = {"filter": {"id": {"_eq": DASHBOARD}}}
+    running.send("DELETE", "/dashboards", {"query": query})
+    running.send("POST", "/dashboards", demo_dashboard())
 
 
 # Data

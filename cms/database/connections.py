@@ -15,7 +15,7 @@ from psycopg_pool import ConnectionPool
 
 from cms.config import Config, ConfigError
 from cms.database.allowance import Allowance
-from cms.database.error_mapping import mapped_errors
+from cms.database.error_mapping import map_error, mapped_errors
 from cms.database.session_setup import (
     CONNECTION_ARGUMENTS,
     configure,
@@ -23,7 +23,7 @@ from cms.database.session_setup import (
     with_address_options,
 )
 from cms.database.statements import statement
-from cms.database.wire import Chunking, Connection, Epoch
+from cms.database.wire import Call, Chunking, Connection, Epoch
 from cms.database.wire import Row as Row
 from cms.errors import unavailable
 from cms.fragment import Fragment
@@ -157,6 +157,14 @@ class Database:
         """Run one reading statement, planned for its values where a plan for any would be poor."""
         with mapped_errors(), _borrow(self._open().read) as connection:
             return connection.wire.read(text, values, prepare=False, chunking=chunking)
+
+    def fetch_all(self, calls: Sequence[Call]) -> list[list[Row] | Exception]:
+        """Run reading statements in one round trip; return the rows of each, or its error."""
+        with mapped_errors(), _borrow(self._open().read) as connection:
+            results = connection.wire.run_all(calls, prepare=self._prepare)
+        return [
+            map_error(result) if isinstance(result, psycopg.Error) else result for result in results
+        ]
 
     def fetch_primary(self, text: str, values: Sequence[object] = ()) -> list[Row]:
         """Run one statement on the primary, where it sees all writes."""

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.adapt import Transformer
@@ -53,6 +53,13 @@ class Chunking:
     rows: int
     max_bytes: int
     limit: int
+
+
+class Call(NamedTuple):
+    """A statement with the values of its parameters."""
+
+    text: str
+    values: Sequence[object]
 
 
 class Connection(psycopg.Connection[Row]):
@@ -146,6 +153,57 @@ class Wire:
         if chunking is None:
             return self.run(text, values, prepare=prepare)
         return self._run_in_chunks(text, values, chunking, prepare=prepare)
+
+    def run_all(self, calls: Sequence[Call], *, prepare: bool) -> list[list[Row] | psycopg.Error]:
+        """Run statements in one round trip; return the rows of each, or its error.
+
+        Each statement is a transaction of its own: an error leaves the others as they are.
+        """
+        # A pipeline cannot wait for a statement to be prepared.
+        names = [self._name(call.text) if prepare else None for call in calls]
+        pgconn = self._connection.pgconn
+        pgconn.enter_pipeline_mode()
+        # A blocked sender would never read what the server must send before it reads on.
+        pgconn.nonblocking = 1
+        try:
+            for call, name in zip(calls, names, strict=True):
+                self._send(call, name)
+                pgconn.pipeline_sync()
+            self._wait_while(select.POLLIN | select.POLLOUT, pgconn.flush)
+            return [self._pipeline_rows() for _ in calls]
+        finally:
+            pgconn.nonblocking = 0
+            # Raises in the midst of a pipeline, whose connection the pool then throws away.
+            with suppress(psycopg.Error):
+                pgconn.exit_pipeline_mode()
+
+    def _send(self, call: Call, name: bytes | None) -> None:
+        parameters: list[Any] = [_text(value) for value in call.values]
+        pgconn = self._connection.pgconn
+        if name:
+            pgconn.send_query_prepared(name, parameters, None, Format.BINARY)
+        else:
+            pgconn.send_query_params(call.text.encode(), parameters, None, None, Format.BINARY)
+
+    def _pipeline_rows(self) -> list[Row] | psycopg.Error:
+        """Return the rows of the next statement of a pipeline, or its error."""
+        pgconn = self._connection.pgconn
+        rows: list[Row] = []
+        error: psycopg.Error | None = None
+        while True:
+            self._wait_while(select.POLLIN, pgconn.is_busy)
+            result = pgconn.get_result()
+            # libpq returns None between statements, for some versions twice.
+            if result is None:
+                continue
+            if result.status == ExecStatus.PIPELINE_SYNC:
+                return error or rows
+            # In portions, if the connection took those of an earlier statement so.
+            if result.status in _ROWS:
+                self._reader.set_pgresult(result)
+                rows += self._reader.load_rows(0, result.ntuples, tuple)
+            elif result.status != ExecStatus.COMMAND_OK:
+                error = self._failure(result)
 
     def _run_in_chunks(
         self, text: str, values: Sequence[object], chunking: Chunking, *, prepare: bool

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from cms.errors import Problem, Refused
+from cms.errors import Refused
 from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.operations import OPERATIONS
 from cms.flows.program import Program, Step
@@ -109,7 +109,7 @@ def _result(step: Step, options: object, run: Run) -> object:
     try:
         return OPERATIONS[step.type](options, run)
     except Refused as refused:
-        result = {"errors": [_as_json(problem) for problem in refused.problems]}
+        result = {"errors": [problem.as_json() for problem in refused.problems]}
         raise Rejected(result, is_transient=refused.status == _TRANSIENT_STATUS) from refused
     except TooDeep:
         raise Rejected({"message": "A value of the run is nested too deeply."}) from None
@@ -122,7 +122,3 @@ def _require_valid(step: Step, options: object) -> None:
     ]
     if errors:
         raise Rejected({"errors": errors})
-
-
-def _as_json(problem: Problem) -> dict[str, object]:
-    return {"message": problem.message, "extensions": {"code": problem.code, **problem.extensions}}

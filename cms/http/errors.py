@@ -30,7 +30,7 @@ def write_errors(response: falcon.Response, status: int, problems: Iterable[Prob
         response.set_header("Retry-After", RETRY_AFTER_SECONDS)
     response.content_type = falcon.MEDIA_JSON
     response.data = jsontext.dumps(
-        {"errors": [_error_entry(problem) for problem in islice(problems, MAX_ERRORS)]}
+        {"errors": [problem.as_json() for problem in islice(problems, MAX_ERRORS)]}
     )
 
 
@@ -102,8 +102,3 @@ def _allowed_methods(error: falcon.HTTPError) -> str:
 def with_search(allowed: str) -> str:
     """Add SEARCH to the methods of an `Allow` header: it is served wherever QUERY is."""
     return allowed.replace("QUERY", "QUERY, SEARCH")
-
-
-def _error_entry(problem: Problem) -> dict[str, object]:
-    # The code comes last, so that no extension can replace it.
-    return {"message": problem.message, "extensions": {**problem.extensions, "code": problem.code}}

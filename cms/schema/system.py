@@ -17,6 +17,7 @@ QUEUE_PREFIX = "procrastinate_"
 # The tables that other modules name.
 ACTIVITY = "system_activity"
 COLLECTIONS = "system_collections"
+DASHBOARDS = "system_dashboards"
 FIELDS = "system_fields"
 FILES = "system_files"
 FLOWS = "system_flows"
@@ -25,6 +26,7 @@ FLOW_RUNS = "system_flow_runs"
 FOLDERS = "system_folders"
 NOTIFICATIONS = "system_notifications"
 OPERATIONS = "system_operations"
+PANELS = "system_panels"
 PERMISSIONS = "system_permissions"
 PRESETS = "system_presets"
 RELATIONS = "system_relations"
@@ -101,13 +103,15 @@ _ALL = (
         },
     ),
     SystemTable(
-        "system_dashboards",
+        DASHBOARDS,
+        endpoint="/dashboards",
+        is_writable=True,
         special={
             "date_created": ("date-created",),
             "user_created": ("user-created",),
         },
         aliases={
-            "panels": AliasTarget("system_panels", "dashboard"),
+            "panels": AliasTarget(PANELS, "dashboard"),
         },
     ),
     SystemTable("system_dropped_collections", is_listed=False),
@@ -188,7 +192,9 @@ _ALL = (
         },
     ),
     SystemTable(
-        "system_panels",
+        PANELS,
+        endpoint="/panels",
+        is_writable=True,
         special={
             "date_created": ("date-created",),
             "user_created": ("user-created",),

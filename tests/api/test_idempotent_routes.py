@@ -122,6 +122,11 @@ def operation(setup: RouteSetup) -> Example:
     return Example("/operations", body)
 
 
+def panel(setup: RouteSetup) -> Example:
+    dashboard = setup.admin.post("/dashboards", {"name": "one"}).data["id"]
+    return Example("/panels", {"dashboard": dashboard, "type": "label"})
+
+
 def comment(path: str) -> Callable[[RouteSetup], Example]:
     def make(setup: RouteSetup) -> Example:
         things = table(setup.admin)
@@ -202,6 +207,7 @@ EXAMPLES: dict[str, Callable[[RouteSetup], Example]] = {
     "/batch": batch,
     "/collections": collections,
     "/comments": comment("/comments"),
+    "/dashboards": lambda setup: Example("/dashboards", {"name": "once"}),
     "/fields/{collection}": fields,
     "/files": upload,
     "/files/import": from_elsewhere,
@@ -209,6 +215,7 @@ EXAMPLES: dict[str, Callable[[RouteSetup], Example]] = {
     "/folders": lambda setup: Example("/folders", {"name": "once"}),
     "/items/{collection}": items,
     "/operations": operation,
+    "/panels": panel,
     "/permissions": permission,
     "/relations": relations,
     "/roles": lambda setup: Example("/roles", {"name": "once"}),

@@ -15,12 +15,14 @@ WITHOUT = {
     "/fields/{collection}/{field}": "its reads give no version",
     "/relations/{collection}/{field}": "its reads give no version",
     "/collections": "it changes several",
+    "/dashboards": "it changes several",
     "/fields/{collection}": "it changes several",
     "/files": "it changes several",
     "/flows": "it changes several",
     "/flows/trigger/{key}": "what it does is said by the flow",
     "/folders": "it changes several",
     "/operations": "it changes several",
+    "/panels": "it changes several",
     "/items/{collection}": "it changes several, where it is no singleton",
     "/permissions": "it changes several",
     "/roles": "it changes several",
@@ -59,11 +61,18 @@ def operation(stage: Stage) -> str:
     return posted_to("/operations", body)(stage)
 
 
+def panel(stage: Stage) -> str:
+    dashboard = stage.admin.post("/dashboards", {"name": "a"}).data["id"]
+    return posted_to("/panels", {"dashboard": dashboard, "type": "label"})(stage)
+
+
 CHANGES: dict[str, tuple[Callable[[Stage], str], dict[str, object]]] = {
     "/comments/{key}": (comment, {"comment": "Better."}),
+    "/dashboards/{key}": (posted_to("/dashboards", {"name": "a"}), {"name": "b"}),
     "/folders/{key}": (posted_to("/folders", {"name": "a"}), {"name": "b"}),
     "/flows/{key}": (posted_to("/flows", {"name": "a", "trigger": "manual"}), {"name": "b"}),
     "/items/{collection}/{key}": (item, {"name": "b"}),
+    "/panels/{key}": (panel, {"note": "b"}),
     "/operations/{key}": (operation, {"key": "b"}),
     "/permissions/{key}": (permission, {"fields": ["id"]}),
     "/roles/{key}": (posted_to("/roles", {"name": "a"}), {"name": "b"}),

@@ -17,6 +17,7 @@ LAYERS = (
     "query.sql",
     "query.rules",
     "flows.definition",
+    "dashboards.definition",
     "access",
     "database",
     "store",
@@ -30,6 +31,7 @@ LAYERS = (
     "mail",
     "auth",
     "flows",
+    "dashboards",
     "http",
     "top",
 )

@@ -229,3 +229,43 @@ def test_other_threads_run_while_it_waits(database: Database) -> None:
             "SELECT pg_advisory_xact_lock(1) IS NULL", while_waiting=lambda: None
         ) == [(False,)]
         release.join()
+
+
+def test_statements_of_one_round_trip_answer_in_their_order(database: Database) -> None:
+    calls = [wire.Call("SELECT $1::text", [str(number)]) for number in range(120)]
+    assert database.fetch_all(calls) == [[(str(number),)] for number in range(120)]
+
+
+def test_an_error_leaves_the_other_statements_of_a_round_trip_as_they_are(
+    database: Database,
+) -> None:
+    calls = [
+        wire.Call("SELECT 1", []),
+        wire.Call("SELECT $1::integer", ["x"]),
+        wire.Call("SELECT 3", []),
+    ]
+    first, second, third = database.fetch_all(calls)
+    assert (first, third) == ([(1,)], [(3,)])
+    assert isinstance(second, Refused)
+    assert database.fetch("SELECT 4") == [(4,)]
+
+
+def test_a_round_trip_carries_more_than_the_sockets_hold(database: Database) -> None:
+    text = "x" * 10_000_000
+    assert database.fetch_all([wire.Call("SELECT $1::text", [text])] * 5) == [[(text,)]] * 5
+
+
+def test_rows_that_came_in_portions_before_are_whole_in_a_round_trip(database: Database) -> None:
+    rows = "SELECT generate_series(1, 5)"
+    database.fetch(rows, chunking=wire.Chunking(2, 10_000, 10_000))
+    assert database.fetch_all([wire.Call(rows, [])]) == [[(n,) for n in range(1, 6)]]
+
+
+def test_a_connection_that_ends_in_a_round_trip_is_replaced(database: Database) -> None:
+    calls = [
+        wire.Call("SELECT pg_terminate_backend(pg_backend_pid())", []),
+        wire.Call("SELECT 1", []),
+    ]
+    with suppress(Refused):
+        database.fetch_all(calls)
+    assert database.fetch_all([wire.Call("SELECT 1", [])]) == [[(1,)]]

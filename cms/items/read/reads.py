@@ -19,6 +19,7 @@ from cms.items.read.row_limits import (
     may_be_large,
 )
 from cms.query.language.ast import RowOutput
+from cms.query.language.parse import PageSizes
 from cms.query.sql.statement import Statement
 from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Collection, Field
@@ -84,9 +85,19 @@ def _answer_one(store: Store, request: ReadRequest, key: str, context: RequestCo
     return _answer(store, versioned.item, versioned.version)
 
 
-def fetch_item(store: Store, context: RequestContext, request: ReadRequest, *, key: str) -> Item:
-    """Return one item for further work; NOT_FOUND when there is none for this caller."""
-    return _fetch_by_key(store, context, request, key).item
+def fetch_item(
+    store: Store,
+    context: RequestContext,
+    request: ReadRequest,
+    *,
+    key: str,
+    nested_page: PageSizes | None = None,
+) -> Item:
+    """Return one item for further work; NOT_FOUND when there is none for this caller.
+
+    `nested_page` is the page of the lists in it, when it is not the store's.
+    """
+    return _fetch_by_key(store, context, request, key, nested_page=nested_page).item
 
 
 def fetch_items(store: Store, context: RequestContext, request: ReadRequest) -> list[Item]:
@@ -103,30 +114,47 @@ class _VersionedItem(NamedTuple):
 
 
 def prepare_item_read(
-    store: Store, context: RequestContext, request: ReadRequest, *, key: object
+    store: Store,
+    context: RequestContext,
+    request: ReadRequest,
+    *,
+    key: object,
+    nested_page: PageSizes | None = None,
 ) -> PreparedRead:
     """Return the statement of the read of one item, and its literals, of which the key is the last.
 
     Raises `Refused` NOT_FOUND for a key that the collection cannot have.
     """
     parsed_key = parse_key(keyed(context, request.collection), key)
-    statement, literals = prepare_read(store, context, request, keyed=True)
+    statement, literals = prepare_read(store, context, request, keyed=True, nested_page=nested_page)
     return statement, (*literals, parsed_key)
 
 
 def _fetch_by_key(
-    store: Store, context: RequestContext, request: ReadRequest, key: str
+    store: Store,
+    context: RequestContext,
+    request: ReadRequest,
+    key: str,
+    *,
+    nested_page: PageSizes | None = None,
 ) -> _VersionedItem:
-    versioned = _find_by_key(store, context, request, key)
+    versioned = _find_by_key(store, context, request, key, nested_page=nested_page)
     if versioned is None:
         raise not_found()
     return versioned
 
 
 def _find_by_key(
-    store: Store, context: RequestContext, request: ReadRequest, key: str
+    store: Store,
+    context: RequestContext,
+    request: ReadRequest,
+    key: str,
+    *,
+    nested_page: PageSizes | None = None,
 ) -> _VersionedItem | None:
-    statement, literals = prepare_item_read(store, context, request, key=key)
+    statement, literals = prepare_item_read(
+        store, context, request, key=key, nested_page=nested_page
+    )
     rows = _fetch(store, context, statement, literals)
     items = statement.items(rows)
     return _VersionedItem(items[0], _version(statement, rows)) if items else None

@@ -66,6 +66,10 @@ def _utc_moment(literal: str) -> object:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _iso_year(day: date) -> int:
+    return day.isocalendar().year
+
+
 def _iso_week(day: date) -> int:
     return day.isocalendar().week
 
@@ -76,9 +80,11 @@ def _weekday(day: date) -> int:
 
 def _date_functions(source: str) -> dict[str, FieldFunction]:
     # The year of infinity is infinity, which is no integer; its other parts are null.
-    year = f"CASE WHEN isfinite({{0}}) THEN EXTRACT(YEAR FROM {source})::integer END"
+    year = f"CASE WHEN isfinite({{0}}) THEN EXTRACT({{part}} FROM {source})::integer END"
     return {
-        "year": FieldFunction(year, attrgetter("year")),
+        "year": FieldFunction(year.replace("{part}", "YEAR"), attrgetter("year")),
+        # The year that a week belongs to, which may be another than that of its days.
+        "isoyear": FieldFunction(year.replace("{part}", "ISOYEAR"), _iso_year),
         "month": FieldFunction(f"EXTRACT(MONTH FROM {source})::integer", attrgetter("month")),
         "week": FieldFunction(f"EXTRACT(WEEK FROM {source})::integer", _iso_week),
         "day": FieldFunction(f"EXTRACT(DAY FROM {source})::integer", attrgetter("day")),

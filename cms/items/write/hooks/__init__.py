@@ -7,11 +7,21 @@ from types import MappingProxyType
 
 from cms.items.write.hooks.flows import FLOW_HOOKS, OPERATION_HOOKS
 from cms.items.write.hooks.hook import SystemTableHooks
+from cms.items.write.hooks.panels import DASHBOARD_HOOKS, PANEL_HOOKS
 from cms.items.write.hooks.permissions import PERMISSION_HOOKS
 from cms.items.write.hooks.roles import ROLE_HOOKS
 from cms.items.write.hooks.settings import SETTINGS_HOOKS
 from cms.items.write.hooks.users import USER_HOOKS
-from cms.schema.system import FLOWS, OPERATIONS, PERMISSIONS, ROLES, SETTINGS, USERS
+from cms.schema.system import (
+    DASHBOARDS,
+    FLOWS,
+    OPERATIONS,
+    PANELS,
+    PERMISSIONS,
+    ROLES,
+    SETTINGS,
+    USERS,
+)
 
 NO_HOOKS = SystemTableHooks()
 
@@ -23,6 +33,8 @@ HOOKS: Mapping[str, SystemTableHooks] = MappingProxyType(
         SETTINGS: SETTINGS_HOOKS,
         FLOWS: FLOW_HOOKS,
         OPERATIONS: OPERATION_HOOKS,
+        DASHBOARDS: DASHBOARD_HOOKS,
+        PANELS: PANEL_HOOKS,
     }
 )
 

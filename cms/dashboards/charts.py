@@ -1,0 +1,126 @@
+"""Charts of panels as SVG, with titles, axes and an empty state."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from cms.dashboards.panels import Data, Panel
+from cms.dashboards.pictures import (
+    FONT,
+    NO_DATA,
+    TITLE_SIZE,
+    Picture,
+    cut,
+    number_of,
+    title_of,
+    value_text,
+)
+
+_COMMENT_OR_SCRIPT = re.compile(rb"<!--.*?-->|<script.*?</script>", re.DOTALL)
+"""What pygal adds to a chart: the day, which would make each picture another one, and its settings."""
+_MAX_LABELS = 12
+"""Labels that fit below an axis."""
+_MAX_DOTS = 60
+_MAX_LABEL_CHARACTERS = 60
+"""Characters of labels that fit beside each other."""
+
+
+def draw_chart(panel: Panel, data: Data, picture: Picture) -> bytes:
+    points: Any = data["points"]
+    if panel.type == "time-series":
+        labels = [_date_text(point["date"], panel) for point in points]
+        values = [point["value"] for point in points]
+    else:
+        labels = [value_text(point["x"]) for point in points]
+        values = [point["y"] for point in points]
+    kind = _pygal().Bar if panel.type == "bar-chart" else _pygal().Line
+    chart = kind(**_chart_settings(panel, picture, labels))
+    # Its own id is another one in each picture.
+    chart.uuid = panel.id
+    chart.x_labels = [cut(label) for label in labels]
+    chart.add(_axis_name(panel), [number_of(value) for value in values] if labels else [])
+    svg: bytes = chart.render()
+    return _COMMENT_OR_SCRIPT.sub(b"", svg)
+
+
+@cache
+def _pygal() -> Any:
+    """Import pygal with the first chart, since that takes longer than everything else at start.
+
+    It puts a finder for its maps before all further imports of the process, in a form that Python
+    warns of; nothing here needs it.
+    """
+    import pygal.style
+
+    sys.meta_path[:] = [
+        finder for finder in sys.meta_path if type(finder).__name__ != "PluginImportFixer"
+    ]
+    return pygal
+
+
+def _chart_settings(panel: Panel, picture: Picture, labels: Sequence[str]) -> dict[str, object]:
+    theme = picture.theme
+    return {
+        "width": picture.width,
+        "height": picture.height,
+        "title": title_of(panel),
+        "x_title": cut(str(panel.options.get("xAxis") or panel.options.get("dateField") or "")),
+        "y_title": _axis_name(panel),
+        "no_data_text": NO_DATA,
+        "show_legend": False,
+        # Without a script: the picture is for pages that allow none.
+        "js": (),
+        "x_label_rotation": 30 if sum(map(len, labels)) > _MAX_LABEL_CHARACTERS else 0,
+        "show_minor_x_labels": len(labels) <= _MAX_LABELS,
+        "x_labels_major_count": min(len(labels), _MAX_LABELS) or None,
+        "truncate_label": 16,
+        "value_formatter": "{:,.10g}".format,
+        "include_x_axis": True,
+        "show_dots": len(labels) <= _MAX_DOTS,
+        "style": _pygal().style.Style(
+            background=theme.background,
+            plot_background=theme.background,
+            foreground=theme.text,
+            foreground_strong=theme.text,
+            foreground_subtle=theme.faint,
+            guide_stroke_color=theme.faint,
+            guide_stroke_dasharray="1,5",
+            major_guide_stroke_color=theme.faint,
+            major_guide_stroke_dasharray="1,5",
+            opacity="1",
+            colors=(theme.accent,),
+            font_family=FONT,
+            title_font_size=TITLE_SIZE,
+            label_font_size=12,
+            major_label_font_size=12,
+            no_data_font_size=TITLE_SIZE,
+        ),
+    }
+
+
+def _axis_name(panel: Panel) -> str:
+    options = panel.options
+    field = options.get("valueField") or options.get("yAxis")
+    function = options.get("function") or "count"
+    return cut(f"{function} of {field}" if field else function)
+
+
+def _date_text(moment: str, panel: Panel) -> str:
+    """Return a date as long as its precision needs."""
+    moment_parts = datetime.fromisoformat(moment)
+    match panel.options.get("precision") or "day":
+        case "year":
+            return f"{moment_parts:%Y}"
+        case "month":
+            return f"{moment_parts:%Y-%m}"
+        case "week" | "day":
+            return f"{moment_parts:%Y-%m-%d}"
+        case "second":
+            return f"{moment_parts:%Y-%m-%d %H:%M:%S}"
+        case _:
+            return f"{moment_parts:%Y-%m-%d %H:%M}"

@@ -1,0 +1,221 @@
+"""What a panel shows, as one query of the query language (docs/dashboards.md)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from cms.dashboards.definition.panel_types import ALL_TIME, ROW_FUNCTIONS, range_start
+from cms.schema.field_names import parse_name
+
+Options = Mapping[str, Any]
+Items = Sequence[Mapping[str, Any]]
+Params = dict[str, object]
+
+MAX_POINTS = 1_000
+"""Points of a chart: of a time series the newest, of others the first."""
+DEFAULT_ROWS = 5
+
+_TEMPLATE_FIELD = re.compile(r"\{\{\s*([^{},\s]+)\s*\}\}")
+
+_ALL_ROWS = "*"
+_PARTS_BY_PRECISION: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "year": ("year",),
+        "month": ("year", "month"),
+        "week": ("isoyear", "week"),
+        "day": ("year", "month", "day"),
+        "hour": ("year", "month", "day", "hour"),
+        "minute": ("year", "month", "day", "hour", "minute"),
+        "second": ("year", "month", "day", "hour", "minute", "second"),
+    }
+)
+"""The functions of a date whose values together are the moment that a point stands for."""
+
+
+class PanelQuery(NamedTuple):
+    """The query of a panel, as the parameters of a list read, and what its items become."""
+
+    collection: str
+    params: Params
+    data_of: Callable[[Items], dict[str, object]]
+
+
+def panel_query(panel_type: str, options: Options) -> PanelQuery | None:
+    """Return the query of a panel whose options are valid; None for a panel without data."""
+    match panel_type:
+        case "metric" if options["function"] in ROW_FUNCTIONS:
+            return _row_metric(options)
+        case "metric":
+            return _aggregate_metric(options)
+        case "list":
+            return _list(options)
+        case "table":
+            return _rows(options, options.get("fields") or ["*"])
+        case "time-series":
+            return _time_series(options)
+        case "line-chart" | "bar-chart":
+            return _chart(options)
+        case _:
+            return None
+
+
+def _aggregate_metric(options: Options) -> PanelQuery:
+    function = options["function"]
+    aggregate = _Aggregate(function, options.get("field") or _ALL_ROWS)
+
+    def data_of(items: Items) -> dict[str, object]:
+        return {"value": aggregate.value_in(items[0]) if items else None}
+
+    return _query(options, {"aggregate": aggregate.param}, data_of)
+
+
+def _row_metric(options: Options) -> PanelQuery:
+    """Return the query of the value of the first or last row in the order of `sortField`."""
+    field = options["field"]
+    is_last = options["function"] == "last"
+    sort_field = options["sortField"]
+    params: Params = {
+        "fields": [field],
+        "sort": [f"-{sort_field}" if is_last else sort_field],
+        "limit": 1,
+    }
+
+    def data_of(items: Items) -> dict[str, object]:
+        return {"value": value_at(items[0], field) if items else None}
+
+    return _query(options, params, data_of)
+
+
+def _list(options: Options) -> PanelQuery:
+    template = options.get("displayTemplate") or ""
+    names = dict.fromkeys(_TEMPLATE_FIELD.findall(template))
+    return _rows(options, list(names) or ["*"])
+
+
+def display_text(
+    template: str, item: Mapping[str, Any], *, as_text: Callable[[object], str]
+) -> str:
+    """Return a display template with the values of an item in their places."""
+    return _TEMPLATE_FIELD.sub(lambda matched: as_text(value_at(item, matched[1])), template)
+
+
+def _rows(options: Options, fields: Sequence[str]) -> PanelQuery:
+    params: Params = {"fields": list(fields), "limit": int(options.get("limit") or DEFAULT_ROWS)}
+    sort_field = options.get("sortField")
+    if sort_field:
+        is_ascending = options.get("sortDirection") == "asc"
+        params["sort"] = [sort_field if is_ascending else f"-{sort_field}"]
+    return _query(options, params, lambda items: {"items": list(items)})
+
+
+def _chart(options: Options) -> PanelQuery:
+    aggregate = _Aggregate(options.get("function") or "count", options.get("yAxis") or _ALL_ROWS)
+    x_axis = options["xAxis"]
+    x_key = parse_name(x_axis).key
+    params: Params = {
+        "groupBy": [x_axis],
+        "aggregate": aggregate.param,
+        "sort": [x_axis],
+        "limit": MAX_POINTS,
+    }
+
+    def data_of(items: Items) -> dict[str, object]:
+        points = [{"x": item[x_key], "y": aggregate.value_in(item)} for item in items]
+        return {"points": points}
+
+    return _query(options, params, data_of)
+
+
+def _time_series(options: Options) -> PanelQuery:
+    field = options["dateField"]
+    parts = _PARTS_BY_PRECISION[options.get("precision") or "day"]
+    aggregate = _Aggregate(
+        options.get("function") or "count", options.get("valueField") or _ALL_ROWS
+    )
+    groups = [f"{part}({field})" for part in parts]
+    params: Params = {
+        "groupBy": groups,
+        "aggregate": aggregate.param,
+        # The newest come first, so that the limit leaves the oldest out.
+        "sort": [f"-{group}" for group in groups],
+        "limit": MAX_POINTS,
+    }
+    keys = [parse_name(group).key for group in groups]
+
+    def data_of(items: Items) -> dict[str, object]:
+        points = []
+        for item in reversed(items):
+            moment = _moment(dict(zip(parts, (item[key] for key in keys), strict=True)))
+            points.append({"date": moment, "value": aggregate.value_in(item)})
+        return {"points": points}
+
+    # A calendar has no other dates, PostgreSQL has.
+    has_date = {field: {"_between": ["0001-01-01", "9999-12-31"]}}
+    return _query(options, params, data_of, has_date, *_in_range(options))
+
+
+def _in_range(options: Options) -> list[Mapping[str, object]]:
+    length = options.get("range")
+    if not length or length == ALL_TIME:
+        return []
+    return [{options["dateField"]: {"_gte": range_start(length)}}]
+
+
+def _moment(parts: Mapping[str, int]) -> str:
+    """Return the beginning of a period, in UTC, as dates are in answers."""
+    if "isoyear" in parts:
+        monday = date.fromisocalendar(parts["isoyear"], parts["week"], 1)
+        moment = datetime(monday.year, monday.month, monday.day, tzinfo=UTC)
+    else:
+        moment = datetime(
+            parts["year"],
+            parts.get("month", 1),
+            parts.get("day", 1),
+            parts.get("hour", 0),
+            parts.get("minute", 0),
+            parts.get("second", 0),
+            tzinfo=UTC,
+        )
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+class _Aggregate(NamedTuple):
+    """One aggregate of a field, or of the rows themselves."""
+
+    function: str
+    field: str
+
+    @property
+    def param(self) -> dict[str, object]:
+        return {self.function: [self.field]}
+
+    def value_in(self, item: Mapping[str, Any]) -> object:
+        value = item[self.function]
+        return value if self.field == _ALL_ROWS else value[self.field]
+
+
+def value_at(item: Mapping[str, Any], path: str) -> object:
+    """Return the value of a dotted path in an item; None where it leads nowhere."""
+    value: object = item
+    for step in path.split("."):
+        name = parse_name(step).key
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _query(
+    options: Options,
+    params: Params,
+    data_of: Callable[[Items], dict[str, object]],
+    *filters: Mapping[str, object],
+) -> PanelQuery:
+    """Return a query with the filter of the panel beside those that its type needs."""
+    own = options.get("filter")
+    every = [own, *filters] if own else [*filters]
+    if every:
+        params["filter"] = {"_and": every}
+    return PanelQuery(options["collection"], params, data_of)

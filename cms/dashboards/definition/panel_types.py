@@ -1,0 +1,149 @@
+"""The types of panels, and the options that decide what they show (docs/dashboards.md).
+
+Other options say how an application draws a panel. They are stored and returned as they came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeGuard
+
+from cms.flows.definition.options import (
+    Check,
+    OptionError,
+    json_object,
+    text,
+    texts,
+    whole_number,
+    word,
+)
+from cms.query.language.literals import parse_variable
+from cms.query.language.parameters import AGGREGATES
+
+ROW_FUNCTIONS = ("first", "last")
+"""Functions of a metric that show the value of one row."""
+PRECISIONS = ("year", "month", "week", "day", "hour", "minute", "second")
+ALL_TIME = "auto"
+"""The range of a time series without a beginning."""
+
+MAX_LIST_ROWS = 500
+MAX_DECIMALS = 20
+
+_RANGE = re.compile(r"[1-9][0-9]{0,8} ?[a-z]+")
+
+
+def _any_text(value: object) -> None:
+    if not isinstance(value, str):
+        raise OptionError("it is a text")
+
+
+def field_name(value: object) -> None:
+    """Take the name of a field, or a function of one such as `year(published)`."""
+    if not isinstance(value, str) or not value.strip() or "," in value:
+        raise OptionError("it is the name of a field")
+
+
+def _range(value: object) -> None:
+    """Take a length of time, such as "30 days"."""
+    reason = f'it is a length of time such as "30 days", or "{ALL_TIME}"'
+    if value == ALL_TIME:
+        return
+    if not isinstance(value, str) or not _RANGE.fullmatch(value):
+        raise OptionError(reason)
+    try:
+        parse_variable(range_start(value))
+    except ValueError:
+        raise OptionError(reason) from None
+
+
+def range_start(length: str) -> str:
+    """Return the variable for the moment that a range begins at."""
+    return f"$NOW(-{length})"
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
+
+
+@dataclass(frozen=True, slots=True)
+class PanelType:
+    """What a type of panels needs, and the checks of its options. Null counts as not given."""
+
+    required: tuple[str, ...] = ()
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    required_by_function: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What is needed besides, by the value of the option `function`."""
+
+    def errors(self, options: object) -> Iterator[OptionError]:
+        """Yield what is wrong with options, whatever the collections are."""
+        if options is None:
+            options = {}
+        if not isinstance(options, Mapping):
+            yield OptionError("they are an object")
+            return
+        function = options.get("function")
+        by_function = self.required_by_function.get(function, ()) if _is_text(function) else ()
+        for name in (*self.required, *by_function):
+            if options.get(name) is None:
+                yield OptionError("it is needed", name)
+        for name, check in self.checks.items():
+            value = options.get(name)
+            if value is None:
+                continue
+            try:
+                check(value)
+            except OptionError as error:
+                yield OptionError(str(error), name, *error.path)
+
+
+_SOURCE: Mapping[str, Check] = {"collection": text, "filter": json_object}
+_ROWS: Mapping[str, Check] = {
+    **_SOURCE,
+    "limit": whole_number(1, MAX_LIST_ROWS),
+    "sortField": field_name,
+    "sortDirection": word("asc", "desc"),
+}
+_AXES: Mapping[str, Check] = {
+    **_SOURCE,
+    "xAxis": field_name,
+    "yAxis": field_name,
+    "function": word(*AGGREGATES),
+}
+
+PANEL_TYPES: Mapping[str, PanelType] = MappingProxyType(
+    {
+        "metric": PanelType(
+            ("collection", "function"),
+            {
+                **_SOURCE,
+                "field": field_name,
+                "function": word(*AGGREGATES, *ROW_FUNCTIONS),
+                "sortField": field_name,
+                "prefix": _any_text,
+                "suffix": _any_text,
+                "decimals": whole_number(0, MAX_DECIMALS),
+            },
+            dict.fromkeys(ROW_FUNCTIONS, ("field", "sortField")),
+        ),
+        "list": PanelType(("collection",), {**_ROWS, "displayTemplate": text}),
+        "table": PanelType(("collection",), {**_ROWS, "fields": texts}),
+        "time-series": PanelType(
+            ("collection", "dateField"),
+            {
+                **_SOURCE,
+                "dateField": field_name,
+                "precision": word(*PRECISIONS),
+                "function": word(*AGGREGATES),
+                "valueField": field_name,
+                "range": _range,
+            },
+        ),
+        "line-chart": PanelType(("collection", "xAxis"), _AXES),
+        "bar-chart": PanelType(("collection", "xAxis"), _AXES),
+        "label": PanelType((), {"text": _any_text}),
+        "markdown": PanelType((), {"text": _any_text}),
+    }
+)

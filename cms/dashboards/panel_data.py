@@ -1,0 +1,172 @@
+"""What panels show, with the rights of the caller: one statement for each panel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from markdown_it import MarkdownIt
+
+from cms import jsontext
+from cms.dashboards.definition.panel_queries import PanelQuery, panel_query
+from cms.dashboards.definition.panel_types import PANEL_TYPES
+from cms.dashboards.drawing import draw
+from cms.dashboards.panels import Data, Panel
+from cms.dashboards.pictures import Picture
+from cms.database.connections import Row
+from cms.database.wire import Call
+from cms.errors import Problem, Refused
+from cms.items.read.answers import json_body
+from cms.items.read.prepare import ReadRequest, prepare_read
+from cms.items.read.reads import fetch_item, fetch_items
+from cms.items.read.row_limits import may_be_large
+from cms.query.language.parse import PageSizes
+from cms.query.plan.bindings import bind_values
+from cms.query.sql.statement import Statement
+from cms.schema.system import DASHBOARDS, PANELS
+from cms.store.context import RequestContext
+from cms.store.counters import check_version
+from cms.store.identity import Identity
+from cms.store.store import Store
+
+_ALL_PANELS = PageSizes(default=None)
+_COMMONMARK = MarkdownIt("commonmark", {"html": False})
+"""Writes HTML of its own out as text, and makes no links to scripts."""
+
+
+class PanelData(NamedTuple):
+    """What one panel shows: its data, or why there are none."""
+
+    panel: Panel
+    data: Data | None = None
+    refusal: Refused | None = None
+
+
+class _Read(NamedTuple):
+    """The read of a panel, ready to run."""
+
+    panel: Panel
+    query: PanelQuery
+    statement: Statement
+    call: Call
+
+
+def read_panel(store: Store, identity: Identity, key: str) -> PanelData:
+    """Return what a panel shows; the refusal of its read is raised."""
+    panel_data = store.run_read(identity, partial(_read_panel, store, key))
+    if panel_data.refusal:
+        raise panel_data.refusal
+    return panel_data
+
+
+def _read_panel(store: Store, key: str, context: RequestContext) -> PanelData:
+    request = ReadRequest(PANELS, "fields=id,type,options,name,color")
+    panel = _panel(_decoded(fetch_item(store, context, request, key=key)))
+    return _read_all(store, context, [panel])[0]
+
+
+def draw_panel(store: Store, identity: Identity, key: str, picture: Picture) -> bytes:
+    """Return the SVG of a panel with its data."""
+    panel_data = read_panel(store, identity, key)
+    return draw(panel_data.panel, _decoded(panel_data.data or {}), picture)
+
+
+def answer_panel(store: Store, identity: Identity, key: str) -> bytes:
+    """Return the answer of `GET /panels/{id}/data`."""
+    panel_data = read_panel(store, identity, key)
+    return json_body({"data": panel_data.data}, store.max_answer_size)
+
+
+def answer_dashboard(store: Store, identity: Identity, key: str) -> bytes:
+    """Return the answer of `GET /dashboards/{id}/data`.
+
+    It has `data` or `errors` by the id of each panel that the caller may read.
+    """
+    all_data = store.run_read(identity, partial(_read_dashboard, store, key))
+    entries = {panel_data.panel.id: _entry(panel_data) for panel_data in all_data}
+    return json_body({"data": entries}, store.max_answer_size)
+
+
+def _read_dashboard(store: Store, key: str, context: RequestContext) -> list[PanelData]:
+    request = ReadRequest(DASHBOARDS, "fields=id,panels.id,panels.type,panels.options")
+    dashboard = fetch_item(store, context, request, key=key, nested_page=_ALL_PANELS)
+    return _read_all(store, context, [_panel(item) for item in _decoded(dashboard)["panels"]])
+
+
+def _decoded(item: Mapping[str, Any]) -> Any:
+    """Return an item as values: parts of an answer are JSON already."""
+    return jsontext.loads_stored(jsontext.dumps(item))
+
+
+def _panel(item: Mapping[str, Any]) -> Panel:
+    options = item["options"] or {}
+    return Panel(item["id"], item["type"], options, item.get("name"), item.get("color"))
+
+
+def _entry(panel_data: PanelData) -> Data:
+    if panel_data.refusal is None:
+        return {"data": panel_data.data}
+    return {"errors": [problem.as_json() for problem in panel_data.refusal.problems]}
+
+
+def _read_all(store: Store, context: RequestContext, panels: Sequence[Panel]) -> list[PanelData]:
+    """Return what panels show, in their order; their statements run in one round trip.
+
+    Raises `Stale` where one of them has met other counters than those of the snapshot.
+    """
+    prepared = [_prepare(store, context, panel) for panel in panels]
+    reads = [read for read in prepared if isinstance(read, _Read)]
+    results = iter(store.database.fetch_all([read.call for read in reads]) if reads else ())
+    all_data = []
+    for each in prepared:
+        if isinstance(each, _Read):
+            all_data.append(_panel_data(context, each, next(results)))
+        else:
+            all_data.append(each)
+    return all_data
+
+
+def _prepare(store: Store, context: RequestContext, panel: Panel) -> _Read | PanelData:
+    """Return the read of a panel; or what it shows, where that takes no statement beside others."""
+    try:
+        query = _query(panel)
+        if query is None:
+            return PanelData(panel, _text_data(panel))
+        request = ReadRequest(query.collection, params=query.params)
+        statement, literals = prepare_read(store, context, request)
+        # Its rows are taken in portions, which a pipeline has not.
+        if may_be_large(store, statement):
+            return PanelData(panel, query.data_of(fetch_items(store, context, request)))
+        values = bind_values(statement.values, context.bindings(literals))
+    except Refused as refused:
+        return PanelData(panel, refusal=refused)
+    return _Read(panel, query, statement, Call(statement.text, values))
+
+
+def _query(panel: Panel) -> PanelQuery | None:
+    """Return the query of a panel; raises `Refused` for options that nobody has checked."""
+    panel_type = PANEL_TYPES.get(panel.type)
+    errors = list(panel_type.errors(panel.options)) if panel_type else []
+    if panel_type is None or errors:
+        reason = "; ".join(f"{'.'.join(map(str, error.path))}: {error}" for error in errors)
+        message = f"The panel has no valid options ({reason or 'its type is unknown'})."
+        raise Refused(Problem("UNPROCESSABLE_CONTENT", message, {"panel": panel.id}))
+    return panel_query(panel.type, panel.options)
+
+
+def _panel_data(context: RequestContext, read: _Read, result: list[Row] | Exception) -> PanelData:
+    if isinstance(result, Refused):
+        return PanelData(read.panel, refusal=result)
+    if isinstance(result, Exception):
+        raise result
+    check_version(context.snapshot, read.statement.version(result))
+    return PanelData(read.panel, read.query.data_of(read.statement.items(result)))
+
+
+def _text_data(panel: Panel) -> Data:
+    """Return the text of a label, or of a markdown panel with its HTML beside it."""
+    text = panel.options.get("text") or ""
+    if panel.type == "markdown":
+        return {"text": text, "html": _COMMONMARK.render(text)}
+    return {"text": text}

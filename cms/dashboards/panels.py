@@ -1,0 +1,19 @@
+"""A panel as it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+Data = Mapping[str, object]
+"""What a panel shows, by the type of the panel."""
+
+
+class Panel(NamedTuple):
+    """A panel as it is stored."""
+
+    id: str
+    type: str
+    options: Mapping[str, Any]
+    name: str | None = None
+    color: str | None = None

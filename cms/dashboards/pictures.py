@@ -1,0 +1,73 @@
+"""What all pictures of panels share: their themes and sizes, and how values are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from types import MappingProxyType
+from typing import NamedTuple
+
+from cms.dashboards.panels import Panel
+
+NO_DATA = "No data"
+MAX_CHARACTERS = 200
+"""Characters of one text in a picture; what follows is left out."""
+
+FONT = "system-ui, sans-serif"
+TEXT_SIZE = 14
+TITLE_SIZE = 16
+
+
+class Theme(NamedTuple):
+    """The colours of a picture."""
+
+    background: str
+    text: str
+    faint: str
+    accent: str
+
+
+THEMES: Mapping[str, Theme] = MappingProxyType(
+    {
+        "light": Theme("#ffffff", "#172940", "#8196b1", "#6644ff"),
+        "dark": Theme("#0d1117", "#e6edf3", "#7d8590", "#8f7aff"),
+    }
+)
+
+
+class Picture(NamedTuple):
+    """How a panel is drawn: sizes in pixels."""
+
+    theme: Theme = THEMES["light"]
+    width: int = 640
+    height: int = 360
+
+
+def number_of(value: object) -> float | None:
+    """Return the number of a value, None for what cannot be drawn."""
+    try:
+        number = float(str(value))
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
+
+
+def title_of(panel: Panel) -> str:
+    return cut(panel.name or "")
+
+
+def cut(text: str, characters: int = MAX_CHARACTERS) -> str:
+    """Return a text for a picture: of one line, not too long, without what XML cannot hold."""
+    plain = "".join(
+        character if character.isprintable() else " " for character in text[: characters + 1]
+    )
+    return plain if len(plain) <= characters else f"{plain[: characters - 1]}…"
+
+
+def value_text(value: object) -> str:
+    """Return how a value is written in a picture."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)

@@ -1,0 +1,120 @@
+"""Panels of dashboards: what they show can be read, and they lie on the grid (docs/dashboards.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cms import jsontext
+from cms.access.guard import guard
+from cms.dashboards.definition.panel_queries import PanelQuery, panel_query
+from cms.dashboards.definition.panel_types import PANEL_TYPES
+from cms.database.connections import Fetch
+from cms.database.statements import statement
+from cms.errors import Problem, Refused
+from cms.flows.definition.options import OptionError
+from cms.items.write.hooks.hook import SystemTableHooks, ValueCheck, one_of
+from cms.items.write.resolved_rows import ResolvedRow
+from cms.query.language.parse import PageSizes, parse
+from cms.query.plan.bindings import bind_values
+from cms.query.plan.plan import plan
+from cms.query.sql.statement import finish_statement
+from cms.schema.system import PANELS
+from cms.store.context import RequestContext
+from cms.text_shapes import COLOR
+
+MAX_POSITION = 10_000
+"""Units of the grid."""
+MAX_DEPTH = 10
+"""Relations that the fields of a panel may go through."""
+
+
+def _grid_check(minimum: int) -> ValueCheck:
+    def check(value: object, context: RequestContext) -> None:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError("it is a whole number")
+        if not minimum <= value <= MAX_POSITION:
+            raise ValueError(f"it is from {minimum} to {MAX_POSITION}")
+
+    return check
+
+
+def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
+    """Raise `Refused` with what is wrong with the options of panels as they are stored now.
+
+    A change of the type alone can make the options wrong.
+    """
+    keys = [str(row.key) for row in rows if {"type", "options"} & row.values.keys()]
+    if not keys:
+        return
+    problems = []
+    for key, panel_type, options in fetch(statement("find_panels"), (keys,)):
+        values = None if options is None else jsontext.loads_stored(options)
+        problems += [_problem(key, error) for error in _errors(context, panel_type, values)]
+    if problems:
+        raise Refused(problems)
+
+
+def _errors(context: RequestContext, panel_type: str, options: object) -> Iterator[OptionError]:
+    errors = list(PANEL_TYPES[panel_type].errors(options))
+    yield from errors
+    if errors or not isinstance(options, dict):
+        return
+    # Whoever saves a panel must be able to read what it shows.
+    query = panel_query(panel_type, options)
+    if query:
+        try:
+            _require_readable(context, query)
+        except Refused as refused:
+            for problem in refused.problems:
+                reason = str(problem.extensions.get("reason", problem.message))
+                yield OptionError(reason.removesuffix("."))
+
+
+def _require_readable(context: RequestContext, query: PanelQuery) -> None:
+    """Raise `Refused` where the caller could not run the query."""
+    parsed = parse(query.params, PageSizes())
+    guarded = guard(
+        parsed.query,
+        query.collection,
+        catalogue=context.snapshot.catalogue,
+        policy=context.actor.policy,
+        depth=MAX_DEPTH,
+    )
+    query_statement = finish_statement(plan(guarded), guarded.touched_collections)
+    bind_values(query_statement.values, context.bindings(parsed.literals))
+
+
+def _problem(key: str, error: OptionError) -> Problem:
+    path = ["options", *error.path]
+    name = ".".join(map(str, path))
+    return Problem(
+        "FAILED_VALIDATION",
+        f'Validation failed for "{name}": {error}.',
+        {
+            "collection": PANELS,
+            "key": key,
+            "field": "options",
+            "path": path,
+            "type": "valid",
+            "reason": str(error),
+        },
+    )
+
+
+def _check_color(value: object, context: RequestContext) -> None:
+    if not isinstance(value, str) or not COLOR.fullmatch(value):
+        raise ValueError("it is a colour such as #6644FF")
+
+
+DASHBOARD_HOOKS = SystemTableHooks(checks={"color": _check_color})
+PANEL_HOOKS = SystemTableHooks(
+    checks={
+        "color": _check_color,
+        "type": one_of(*PANEL_TYPES),
+        "position_x": _grid_check(1),
+        "position_y": _grid_check(1),
+        "width": _grid_check(1),
+        "height": _grid_check(1),
+    },
+    after=_after,
+)
