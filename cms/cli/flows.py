@@ -20,6 +20,7 @@ from cms.flows.limits import RunLimits
 from cms.flows.run import RunContext, Services
 from cms.flows.run_log import as_json
 from cms.flows.runs import program_of
+from cms.http.logs import start_logging
 from cms.store.store import Store
 
 
@@ -35,7 +36,7 @@ def run_flow(config: Config, *, key: str, data: str) -> bool:
     try:
         trigger = jsontext.loads(data.encode())
     except ValueError as error:
-        raise click.ClickException(f"--data is no JSON: {error}") from None
+        raise click.BadParameter(f"It is no JSON: {error}.", param_hint="--data") from None
     with _services(config) as services:
         store = services.store
         snapshot = store.snapshots.current()
@@ -54,6 +55,8 @@ def run_flow(config: Config, *, key: str, data: str) -> bool:
 def _services(config: Config) -> Iterator[Services]:
     with existing_database(config) as dsn:
         ours = replace(config, database_url=dsn, database_pool_size=2)
+        # Less than errors is told by the output: of a database that does not answer, once.
+        start_logging(replace(ours, log_level="error"))
         store = Store(ours)
         services = Services(store, ours)
         store.payload_filter = FlowPayloadFilter(services)

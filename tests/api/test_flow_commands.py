@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,9 @@ from tests.things import Stage
 @pytest.fixture
 def shell(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     monkeypatch.chdir(tmp_path)
+    # By its module: the name in the package is that of the group of commands.
+    module = import_module("cms.cli.flows")
+    monkeypatch.setattr(module, "start_logging", lambda config: None)
     return CliRunner(env={"DATABASE_URL": stage.dsn, "SECRET": "only-for-tests-" * 3})
 
 
@@ -47,15 +51,26 @@ def test_a_rejected_run_is_told_by_the_exit_code(shell: CliRunner, admin: Client
     assert 'The operation "stop" was rejected.' in result.output
 
 
+def test_an_inactive_flow_is_run_too(shell: CliRunner, admin: Client) -> None:
+    flow = make_flow(admin, "operation", {}, [], status="inactive")
+    result = flows(shell, "run", flow, "--data", "[1]")
+    assert result.exit_code == 0, result.output
+    assert "The flow returns [1]" in result.output
+
+
+NO_FLOW = "00000000-0000-0000-0000-000000000000"
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "code", "sentence"),
     [
-        ("00000000-0000-0000-0000-000000000000",),
-        ("no-uuid",),
-        ("00000000-0000-0000-0000-000000000000", "--data", "{"),
+        ((NO_FLOW,), 1, "Error: There is no such flow."),
+        (("no-uuid",), 2, "Error: Invalid value for 'ID': 'no-uuid' is not a valid UUID."),
+        ((NO_FLOW, "--data", "{"), 2, "Error: Invalid value for --data: It is no JSON: "),
     ],
 )
-def test_what_cannot_be_run_is_told_in_a_sentence(shell: CliRunner, words: tuple[str, ...]) -> None:
+def test_what_cannot_be_run_is_told_in_a_sentence(
+    shell: CliRunner, words: tuple[str, ...], code: int, sentence: str
+) -> None:
     result = flows(shell, "run", *words)
-    assert result.exit_code != 0
-    assert "Error: " in result.output
+    assert (result.exit_code, sentence in result.output) == (code, True), result.output

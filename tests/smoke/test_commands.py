@@ -28,6 +28,7 @@ from tests.smoke.running import (
 pytestmark = pytest.mark.slow
 
 PASSWORD = re.compile(r"with the password (\S+) ")
+FLOW = "00000000-0000-4000-8000-000000000000"
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\n")
 
 
@@ -119,10 +120,18 @@ def test_what_is_announced_does_not_mix_with_what_is_printed() -> None:
 USER = ("--email", "admin@example.com")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("demo",), ("user", "create", *USER), ("user", "password", *USER), ("user", "token", *USER)],
-)
+COMMANDS = [
+    ("demo",),
+    ("user", "create", *USER),
+    ("user", "password", *USER),
+    ("user", "token", *USER),
+    ("flows", "list"),
+    ("flows", "run", FLOW),
+]
+"""Commands that work on the data of a service."""
+
+
+@pytest.mark.parametrize("words", COMMANDS)
 def test_a_command_that_works_on_data_makes_no_database(words: tuple[str, ...]) -> None:
     with new_folder() as fresh:
         refused = command(fresh, *words, CMS_USER_PASSWORD="correct horse battery")
@@ -140,10 +149,7 @@ def test_the_doctor_tells_that_there_is_no_database_yet_and_makes_none() -> None
         assert list(fresh.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("demo",), ("user", "create", *USER), ("user", "password", *USER), ("user", "token", *USER)],
-)
+@pytest.mark.parametrize("words", COMMANDS)
 def test_a_database_that_is_not_migrated_is_told_in_a_sentence(
     words: tuple[str, ...], folder: Path, unmigrated: str
 ) -> None:
@@ -155,6 +161,12 @@ def test_a_database_that_is_not_migrated_is_told_in_a_sentence(
         refused.stdout
         == "Error: The database is not available. It is not migrated; run `cms migrate`.\n"
     )
+
+
+def test_a_database_that_does_not_answer_is_told_once(folder: Path) -> None:
+    refused = command(folder, "flows", "list", DATABASE_URL="postgresql://127.0.0.1:1/none")
+    assert refused.returncode == 1
+    assert refused.stdout == "Error: The database is not available. It does not answer.\n"
 
 
 @pytest.fixture(scope="module")
@@ -268,7 +280,7 @@ def test_a_sound_installation_is_told_so(ready: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "warning"),
     [
-        ("DATABASE_POOL_SIZE", "1000", "warning  connections: up to 2519 of "),
+        ("DATABASE_POOL_SIZE", "1000", "warning  connections: up to 2530 of "),
     ],
 )
 def test_what_could_go_wrong_is_a_warning(

@@ -134,7 +134,7 @@ def test_runs_under_way_are_done_once_their_database_is_there_again(tmp_path: Pa
         migrate(dsn)
         query(dsn, SETUP + SLEEP_FIRST)
         query(dsn, QUEUE, RUNS_AT_A_TIME)
-        with worker(dsn, tmp_path, WORKER_CONCURRENCY=str(RUNS_AT_A_TIME)):
+        with worker(dsn, tmp_path, FLOWS_CONCURRENCY=str(RUNS_AT_A_TIME)):
             until(lambda: count(dsn, "system_flow_runs WHERE state = 'running'") == RUNS_AT_A_TIME)
             stop_immediately(postmaster(data))
             time.sleep(OUTAGE_SECONDS)
