@@ -19,6 +19,7 @@ MIN_FAILURES = 10
 no outage."""
 
 MAX_URL_LENGTH = 2_000
+MAX_REASON_LENGTH = 500
 NO_ADDRESS = "(no address)"
 
 log = logging.getLogger("cms")
@@ -38,12 +39,16 @@ def record_delivery(run: Run, delivery: Delivery, *, has_failed: bool) -> None:
     """Log a delivery; switch the flow off after so many days without a success."""
     if run.operation is None:
         return
+    if delivery.reason is not None:
+        # The words of the other server, which may repeat what it was sent.
+        reason = str(run.secrets.masked(delivery.reason))[:MAX_REASON_LENGTH]
+        delivery = delivery._replace(reason=reason)
     values = (
         run.flow,
         run.operation,
         run.id,
         delivery.message,
-        without_secrets(delivery.url),
+        without_secrets(str(run.secrets.masked(delivery.url))),
         run.attempt,
         delivery.status,
         delivery.reason,

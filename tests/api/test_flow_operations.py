@@ -7,16 +7,17 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from ipaddress import ip_network
 from typing import Any
 
 import pytest
 
 from cms.config import Config
+from cms.flows.operations import request as requests
 from tests.active_flows import make_flow, runs, step, work
 from tests.client import Client
-from tests.files.sources import Source, source
+from tests.files.sources import Source, raw_source, source
 from tests.members import member
 from tests.things import Stage, Table, field
 
@@ -150,6 +151,28 @@ def test_a_signed_request_is_tried_again_under_the_same_id(
     assert first["run"] == run["id"]
     # Neither the secret nor the signature is in the log of the run.
     assert SECRET not in str(run)
+
+
+def test_other_runs_go_on_beside_a_server_that_drips(
+    stage: Stage, stage_settings: Config, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "MAX_SECONDS", 2)
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
+    with raw_source(head, *[b"x"] * 1000, pause=0.1) as url:
+        options = {"method": "POST", "async": True}
+        slow = make_flow(admin, "webhook", options, [step("ask", "request", {"url": url})])
+        fast = make_flow(admin, "webhook", options, [step("tell", "transform", {"json": 1})])
+        for flow in (slow, *[fast] * 10):
+            assert admin.post(f"/flows/trigger/{flow}", {}).status == 204
+        start = time.monotonic()
+        work(stage, stage_settings)
+        assert time.monotonic() - start < 8
+    (run,) = runs(admin, slow)
+    assert (run["state"], run["attempt"]) == ("queued", 1)
+    started = datetime.fromisoformat(run["date_started"])
+    ends = [datetime.fromisoformat(other["date_finished"]) for other in runs(admin, fast)]
+    assert len(ends) == 10
+    assert max(ends) - started < timedelta(seconds=1.5)
 
 
 def test_deliveries_are_for_those_who_may_read_them(

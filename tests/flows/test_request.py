@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import json
 import time
@@ -339,6 +340,30 @@ def test_an_address_that_is_none_is_a_failure_that_stays(
     assert status(stage, flow) == "inactive"
     message = stage.value("SELECT message FROM system_notifications ORDER BY id DESC")
     assert "hunter2" not in message
+
+
+def test_the_log_of_deliveries_masks_what_the_log_of_the_run_masks(
+    stage: Stage, flow: Run, server: Source
+) -> None:
+    url, _ = echo(server, "/hooks/hunter2-path")
+    flow.secrets.add("hunter2-path")
+    do(flow, "request", **signed(url))
+    with raw_source(b"HTTP/1.1 500 no hunter2-path " + b"x" * 5000 + b"\r\n\r\n") as bad:
+        rejection(flow, "request", **signed(bad))
+    (good_url, *_), (*_, reason) = deliveries(stage, flow)
+    assert good_url == server.url("/hooks/**********")
+    assert reason.startswith("no ********** xxx")
+    assert len(reason) == 500
+
+
+def test_while_a_secret_is_replaced_receivers_of_both_verify(flow: Run, server: Source) -> None:
+    url, received = echo(server, "/hook")
+    new_secret = "whsec_" + base64.b64encode(b"n" * 32).decode()
+    do(flow, "request", **signed(url, secret=[new_secret, SECRET]))
+    for secret in (SECRET, new_secret):
+        assert Webhook(secret).verify(received.body, received.headers) == {"title": "ü"}
+    seconds = int(received.headers["webhook-timestamp"])
+    assert abs(seconds - time.time()) < 5
 
 
 def test_a_request_without_a_signature_is_not_logged(
