@@ -12,7 +12,6 @@ from cms.database.statements import statement
 from cms.flows.direct_runs import run_inner_flow
 from cms.flows.execution import LOOP, MAX_DEPTH, UNEXPECTED, Attempt, Cause, Execution, execute
 from cms.flows.limits import RunLimits
-from cms.flows.program import Program
 from cms.flows.run import RunContext, Services
 from cms.flows.run_log import NO_LOG, RunLog
 from cms.flows.runs import MAX_ATTEMPTS, program_of
@@ -77,29 +76,35 @@ class _RunAttempt:
     is_last: bool
 
     def run(self) -> None:
+        try:
+            ended = self._execute()
+        except Exception as error:
+            self._give_back(NO_LOG, UNEXPECTED)
+            raise JobError(f"flow {self.taken.flow}: {error!r}") from error
+        if isinstance(ended, str):
+            self._finish("failed", NO_LOG, ended)
+            return
+        rejected = ended.outcome.rejected
+        if rejected and rejected.is_transient and not self.is_last:
+            self._give_back(ended.log(), ended.reason)
+            raise JobError(f"flow {self.taken.flow}: {ended.reason}")
+        self._finish_execution(ended)
+
+    def _execute(self) -> Execution | str:
+        """Run the flow as it is now; return why, if it cannot run any more."""
         cause = self.taken.cause
         store = self.services.store
         snapshot = store.primary_snapshot(self.taken.flows)
         program = program_of(snapshot, self.taken.flow, store.database.fetch_primary)
-        reason = _reason_against(program, cause)
-        if program is None or reason:
-            self._finish("failed", NO_LOG, reason)
-            return
+        if program is None:
+            return "The flow does not exist any more."
+        if not program.definition.is_active:
+            return "The flow is inactive."
+        if cause.depth > MAX_DEPTH:
+            return LOOP
         context = RunContext(snapshot, RunLimits())
-        self._run(program, cause, context)
-
-    def _run(self, program: Program, cause: Cause, context: RunContext) -> None:
         attempt = Attempt(run_inner_flow, context, self.taken.attempt, self.id)
-        try:
-            execution = execute(self.services, program, cause, attempt=attempt)
-        except Exception as error:
-            self._give_back(NO_LOG, UNEXPECTED)
-            raise JobError(f"flow {program.flow}: {error!r}") from error
-        rejected = execution.outcome.rejected
-        if rejected and rejected.is_transient and not self.is_last:
-            self._give_back(execution.log(), execution.reason)
-            raise JobError(f"flow {program.flow}: {execution.reason}")
-        self._finish_execution(execution)
+        return execute(self.services, program, cause, attempt=attempt)
 
     def _give_back(self, run_log: RunLog, reason: str | None) -> None:
         """Leave the run to the next attempt, or end it after the last one."""
@@ -127,16 +132,6 @@ class _RunAttempt:
         """Write what has become of the attempt; raises `_TakenOver` if it is no longer the last."""
         if not self.services.store.database.fetch_primary(statement(name), values):
             raise _TakenOver
-
-
-def _reason_against(program: Program | None, cause: Cause) -> str | None:
-    if program is None:
-        return "The flow does not exist any more."
-    if not program.definition.is_active:
-        return "The flow is inactive."
-    if cause.depth > MAX_DEPTH:
-        return LOOP
-    return None
 
 
 def _loads(text: str | None) -> object:

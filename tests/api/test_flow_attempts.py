@@ -156,6 +156,26 @@ def test_a_run_that_has_lost_its_job_has_failed(stage: Stage, admin: Client) -> 
     assert [run["state"] for run in runs(admin, waiting)] == ["queued"]
 
 
+def test_a_run_whose_flow_cannot_be_loaded_says_so(
+    stage: Stage, admin: Client, settings: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("a type of operation that this version does not know")
+
+    flow = queued(admin)
+    with monkeypatch.context() as patch:
+        patch.setattr("cms.flows.run_worker.program_of", fail)
+        work(stage, settings)
+    (run,) = runs(admin, flow)
+    assert (run["state"], run["reason"]) == (
+        "queued",
+        "An unexpected error occurred; it has been logged.",
+    )
+    make_due(stage)
+    work(stage, settings)
+    assert [run["state"] for run in runs(admin, flow)] == ["done"]
+
+
 # Two workers at one run
 
 
