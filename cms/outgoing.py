@@ -17,6 +17,7 @@ import threading
 import time
 import zlib
 from collections.abc import Container, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -125,7 +126,8 @@ def fetch(
     ssl_context = ssl_context or _default_ssl_context()
     for _ in range(MAX_REDIRECTS + 1):
         target = parse_target(request.url)
-        addresses = checked_addresses(target, address_filter, resolve or resolve_host)
+        resolver = _resolver_until(deadline, resolve or resolve_host)
+        addresses = checked_addresses(target, address_filter, resolver)
         with (
             _connection(target, addresses, deadline, ssl_context) as connection,
             _send_request(connection, request, target) as response,
@@ -147,6 +149,27 @@ def _location_of(response: http.client.HTTPResponse) -> str | None:
     if response.status not in _REDIRECT_STATUSES:
         return None
     return response.headers.get("Location")
+
+
+def _resolver_until(deadline: float, resolve: HostResolver) -> HostResolver:
+    """Return a resolver that raises `FetchError` at the deadline: the system's own has none."""
+
+    def resolve_until_deadline(host: str, port: int) -> Sequence[Address]:
+        addresses: Future[Sequence[Address]] = Future()
+
+        def work() -> None:
+            try:
+                addresses.set_result(resolve(host, port))
+            except Exception as error:
+                addresses.set_exception(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        try:
+            return addresses.result(max(deadline - time.monotonic(), 0))
+        except TimeoutError:
+            raise FetchError("its name takes too long to resolve") from None
+
+    return resolve_until_deadline
 
 
 # The exchange

@@ -6,6 +6,7 @@ import gzip
 import ipaddress
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -228,6 +229,20 @@ def test_a_name_with_one_inner_address_among_its_own_is_not_asked(server: Source
     with pytest.raises(AddressDenied):
         get(server.url("/", "files.example.com"), resolve=resolve)
     assert len(server.seen) == before
+
+
+def test_a_name_that_takes_too_long_ends_at_the_deadline() -> None:
+    ends = threading.Event()
+
+    def resolve(host: str, port: int) -> Sequence[Address]:
+        ends.wait(20)
+        return []
+
+    start = time.monotonic()
+    with pytest.raises(FetchError, match="too long"):
+        get("http://slow.example.com/", limits=FetchLimits(0.2, 1000), resolve=resolve)
+    assert time.monotonic() - start < 2
+    ends.set()
 
 
 def test_redirects_are_followed_five_times(server: Source) -> None:

@@ -10,7 +10,7 @@ import jwt
 import pytest
 
 from cms.flows.definition.operation_types import OPERATION_TYPES
-from cms.flows.operations import OPERATIONS
+from cms.flows.operations import OPERATIONS, basic
 from cms.flows.run import Run, Services
 from cms.store.identity import ANONYMOUS
 from tests.flows.runs import do, rejection
@@ -89,6 +89,22 @@ def test_log_writes_to_the_log_of_the_run_and_of_the_service(
         assert do(run, "log", message=message) is None
     assert run.lines == [line]
     assert line in caplog.text
+
+
+def test_large_filters_are_not_kept(run: Run) -> None:
+    before = len(basic._RULES)
+    for size, kept in ((10_000, 0), (10, 1)):
+        text = "x" * size
+        run.values["$trigger"] = {"text": text}
+        do(run, "condition", filter={"$trigger": {"text": {"_eq": text}}})
+        assert len(basic._RULES) == before + kept
+
+
+def test_a_line_of_the_log_has_a_bound(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "cms"):
+        do(run, "log", message={"texts": ["a text"] * 100_000})
+    assert len(run.lines[0]) == 10_000
+    assert len(caplog.text) < 11_000
 
 
 def test_the_log_of_the_service_has_no_secrets(run: Run, caplog: pytest.LogCaptureFixture) -> None:

@@ -113,6 +113,17 @@ def test_headers_are_an_object_or_a_list(run: Run, server: Source, headers: obje
     assert (received.headers["x-own"], received.headers["content-type"]) == ("one", "text/csv")
 
 
+def test_headers_of_another_request_may_be_passed_on(run: Run, server: Source) -> None:
+    url, received = echo(server, "/echo")
+    headers = {"host": "inner.example.com", "content-length": "5", "X-Own": "one"}
+    headers["transfer-encoding"] = "chunked"
+    do(run, "request", url=url, method="POST", headers=headers, body="longer than five")
+    assert received.body == b"longer than five"
+    assert received.headers["host"] == url.split("/")[2]
+    assert received.headers["x-own"] == "one"
+    assert "transfer-encoding" not in received.headers
+
+
 @pytest.mark.parametrize(
     ("content", "media_type", "data"),
     [

@@ -9,12 +9,15 @@ from cachebox import LRUCache
 
 from cms import jsontext
 from cms.errors import Problem
+from cms.flows.redaction import MAX_TEXT_LENGTH
 from cms.flows.run import Rejected, RenderedOptions, Run
 from cms.query.rules.payload_rules import parse_rule
 from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
 from cms.query.rules.validation import RuleContext, failures
 
 log = logging.getLogger("cms")
+
+MAX_CACHED_FILTER_BYTES = 4096
 
 _RULES: LRUCache[bytes, ResolvedRule] = LRUCache(1000)
 """Resolved filters by their JSON: to parse one takes as long as to try it."""
@@ -34,13 +37,18 @@ def condition(options: RenderedOptions, run: Run) -> object:
 
 def _rule(value: object) -> ResolvedRule:
     """Return the rule of a filter, which is nearly always that of the run before."""
-    return _RULES.setdefault_with(jsontext.dumps(value), lambda: resolve_rule(parse_rule(value)))
+    text = jsontext.dumps(value)
+    # What callers send may stand in a filter, and is not to fill the memory.
+    if len(text) > MAX_CACHED_FILTER_BYTES:
+        return resolve_rule(parse_rule(value))
+    return _RULES.setdefault_with(text, lambda: resolve_rule(parse_rule(value)))
 
 
 def write_log(options: RenderedOptions, run: Run) -> object:
     """Write a line in the log of the run and in that of the service, without secrets."""
     message = run.secrets.masked(options["message"])
     text = message if isinstance(message, str) else jsontext.dumps(message).decode()
+    text = text[:MAX_TEXT_LENGTH]
     run.log(text)
     log.info("flow %s: %s", run.flow, text)
     return None

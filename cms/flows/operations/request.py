@@ -30,6 +30,20 @@ MIN_SECONDS = 0.01
 
 MAX_RESPONSE_BYTES = 10 * 2**20
 
+_OWN_HEADERS = frozenset(
+    {
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
 _JSON = "application/json"
 _CHARSET = re.compile(
     r"utf-?8|utf-16(?:le|be)?|(?:us-)?ascii|latin-?1|iso-8859-\d+|(?:windows-|cp)125\d"
@@ -157,11 +171,16 @@ def _storable(text: str) -> str:
 
 
 def headers_of(value: object) -> dict[str, str]:
-    """Return the headers of an object, or of a list of objects with `header` and `value`."""
+    """Return the headers of an object, or of a list of objects with `header` and `value`.
+
+    Those that say how a message is sent are left out: the service sends it in its own way.
+    """
     if isinstance(value, list):
-        return {str(entry["header"]): str(entry["value"]) for entry in value}
-    headers: Mapping[str, object] = value if isinstance(value, Mapping) else {}
-    return {name: str(content) for name, content in headers.items()}
+        headers = {str(entry["header"]): str(entry["value"]) for entry in value}
+    else:
+        named: Mapping[str, object] = value if isinstance(value, Mapping) else {}
+        headers = {name: str(content) for name, content in named.items()}
+    return {name: text for name, text in headers.items() if name.lower() not in _OWN_HEADERS}
 
 
 def _body(value: object, headers: dict[str, str]) -> bytes | None:
