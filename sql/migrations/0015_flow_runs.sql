@@ -33,7 +33,7 @@ CREATE TABLE system_flow_runs (
 );
 
 CREATE INDEX system_flow_runs_flow_idx ON system_flow_runs (flow, date_created, id);
-CREATE INDEX system_flow_runs_date_finished_idx ON system_flow_runs (date_finished);
+CREATE INDEX system_flow_runs_date_finished_idx ON system_flow_runs (date_finished) WHERE date_finished IS NOT NULL;
 
 COMMENT ON TABLE system_flow_runs IS 'Runs of flows, with the log of what their operations did; they outlive their flows';
 COMMENT ON COLUMN system_flow_runs.trigger IS 'What caused the run: the kind of the flow''s trigger';
@@ -43,27 +43,6 @@ COMMENT ON COLUMN system_flow_runs.data IS 'The same without secrets';
 COMMENT ON COLUMN system_flow_runs.accountability IS 'User, role and address of the caller; null is the service itself';
 COMMENT ON COLUMN system_flow_runs.steps IS 'What each operation did, without secrets';
 COMMENT ON COLUMN system_flow_runs.reason IS 'Why the run was rejected or has failed';
-
-CREATE FUNCTION system_queue_runs() RETURNS trigger
-LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM procrastinate_defer_jobs_v1(array_agg(
-        ROW('flow', 'flow', 0, NULL, NULL,
-            jsonb_build_object('payload', jsonb_build_object('run', id)), NULL)::procrastinate_job_to_defer_v1
-    ))
-    FROM new_rows
-    WHERE state = 'queued'
-    HAVING count(*) > 0;
-    RETURN NULL;
-END
-$$;
-
-COMMENT ON FUNCTION system_queue_runs() IS 'Puts a job for each new run that is queued in the queue';
-
-CREATE TRIGGER system_flow_runs_queue
-    AFTER INSERT ON system_flow_runs
-    REFERENCING NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION system_queue_runs();
 
 CREATE TABLE system_flow_schedules (
     flow uuid NOT NULL,

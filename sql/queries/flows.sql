@@ -58,23 +58,38 @@ ORDER BY date_created, id;
 -- name: queue_runs
 -- Queues a run of the flow $1 for each JSON text of $2, caused by the trigger $3, with the accountability $4 and the
 -- depth $5; returns the runs in their order.
-INSERT INTO system_flow_runs (flow, trigger, input, accountability, depth)
-SELECT $1::uuid, $3::text, data, $4::json, $5::integer
-FROM unnest($2::text[]::json[]) WITH ORDINALITY AS cause (data, number)
-ORDER BY number
-RETURNING id::text;
+WITH runs AS (
+    INSERT INTO system_flow_runs (flow, trigger, input, accountability, depth)
+    SELECT $1::uuid, $3::text, data, $4::json, $5::integer
+    FROM unnest($2::text[]::json[]) WITH ORDINALITY AS cause (data, number)
+    ORDER BY number
+    RETURNING id
+),
+jobs AS (
+    INSERT INTO procrastinate_jobs (queue_name, task_name, args)
+    SELECT 'flow', 'flow', jsonb_build_object('payload', jsonb_build_object('run', id))
+    FROM runs
+)
+SELECT id::text
+FROM runs;
 
 -- name: queue_event_runs
 -- Queues a run of each action flow that waits for the event $1, with the data $2, the accountability $3 and the depth
 -- $4, for events of which no collection is told.
-INSERT INTO system_flow_runs (flow, trigger, input, accountability, depth)
-SELECT id, 'event', $2::json, $3::json, $4::integer
-FROM system_flows
-WHERE status = 'active'
-  AND trigger = 'event'
-  AND options ->> 'type' = 'action'
-  AND (options -> 'scope')::jsonb ? $1::text
-ORDER BY date_created, id;
+WITH runs AS (
+    INSERT INTO system_flow_runs (flow, trigger, input, accountability, depth)
+    SELECT id, 'event', $2::json, $3::json, $4::integer
+    FROM system_flows
+    WHERE status = 'active'
+      AND trigger = 'event'
+      AND options ->> 'type' = 'action'
+      AND (options -> 'scope')::jsonb ? $1::text
+    ORDER BY date_created, id
+    RETURNING id
+)
+INSERT INTO procrastinate_jobs (queue_name, task_name, args)
+SELECT 'flow', 'flow', jsonb_build_object('payload', jsonb_build_object('run', id))
+FROM runs;
 
 -- name: take_run
 -- Begins an attempt at a run; none for a run that has ended. A run that another worker has begun is taken over: the
@@ -238,8 +253,17 @@ WITH taken AS (
     WHERE flow = $1::uuid
       AND due = $2::timestamptz
     RETURNING flow
+),
+runs AS (
+    INSERT INTO system_flow_runs (flow, trigger, input)
+    SELECT flow, 'schedule', $4::json
+    FROM taken
+    RETURNING id
+),
+jobs AS (
+    INSERT INTO procrastinate_jobs (queue_name, task_name, args)
+    SELECT 'flow', 'flow', jsonb_build_object('payload', jsonb_build_object('run', id))
+    FROM runs
 )
-INSERT INTO system_flow_runs (flow, trigger, input)
-SELECT flow, 'schedule', $4::json
-FROM taken
-RETURNING id::text;
+SELECT id::text
+FROM runs;

@@ -52,9 +52,15 @@ VALUES ('{FIRST}', '{FLOW}', 'sleep', 'sleep', '{LAST}', '{{"milliseconds": {SLE
 UPDATE system_flows SET operation = '{FIRST}';
 """
 QUEUE = f"""
-INSERT INTO system_flow_runs (flow, trigger, input)
-SELECT '{FLOW}', 'webhook', json_build_object('number', number)
-FROM generate_series(1, %s) AS number;
+WITH runs AS (
+    INSERT INTO system_flow_runs (flow, trigger, input)
+    SELECT '{FLOW}', 'webhook', json_build_object('number', number)
+    FROM generate_series(1, %s) AS number
+    RETURNING id
+)
+INSERT INTO procrastinate_jobs (queue_name, task_name, args)
+SELECT 'flow', 'flow', jsonb_build_object('payload', jsonb_build_object('run', id))
+FROM runs;
 """
 WRONGLY_REPEATED = """
 SELECT run.id

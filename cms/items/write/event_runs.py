@@ -34,10 +34,10 @@ def event_verbs(collection: Collection, verb: str) -> tuple[str, ...]:
     return (verb, "upload") if collection.name == FILES and verb == "create" else (verb,)
 
 
-def cause_literal(context: RequestContext, client: ClientInfo) -> str:
-    """Return the literal `ArgumentSlots.cause`: who and what causes runs of flows, as JSON."""
-    cause = {"depth": client.depth, "accountability": accountability_of(context, client)}
-    return jsontext.dumps(cause).decode()
+def cause_literals(context: RequestContext, client: ClientInfo) -> tuple[object, ...]:
+    """Return the literals of `ArgumentSlots`: depth and accountability of the runs of flows."""
+    accountability = jsontext.dumps(accountability_of(context, client)).decode()
+    return client.depth, accountability
 
 
 def queue_event_runs(
@@ -49,12 +49,12 @@ def queue_event_runs(
     flows_by_verb = flows_after(context, client, collection, verb=verb)
     if not flows_by_verb:
         return
-    accountability = jsontext.dumps(accountability_of(context, client)).decode()
+    depth, accountability = cause_literals(context, client)
     for event_verb, flows in flows_by_verb:
         event = {"event": event_name(collection.name, event_verb), "collection": collection.name}
         trigger = jsontext.dumps({**event, **data}).decode()
         for flow in flows:
-            arguments = (flow, [trigger], "event", accountability, client.depth)
+            arguments = (flow, [trigger], "event", accountability, depth)
             executor.transaction.execute(statement("queue_runs"), arguments)
 
 

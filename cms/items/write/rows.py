@@ -13,7 +13,7 @@ from cms.database.connections import Row
 from cms.database.statements import statement
 from cms.errors import invalid_payload, not_found
 from cms.fragment import Fragment
-from cms.items.write.event_runs import cause_literal, flows_after
+from cms.items.write.event_runs import cause_literals, flows_after
 from cms.items.write.executor import Executor
 from cms.items.write.parsed import RowValues
 from cms.query.sql import locks, write
@@ -242,7 +242,7 @@ def _run_values(
         verb = _VERBS[action]
         flows = flows_after(executor.context, executor.client, collection, verb=verb)
     if flows:
-        values = (cause_literal(executor.context, executor.client), *values)
+        values = (*cause_literals(executor.context, executor.client), *values)
 
     def make_fragment() -> Fragment:
         arguments = ArgumentSlots(single=single, history_action=history_action, flows=flows)

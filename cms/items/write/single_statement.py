@@ -20,7 +20,7 @@ from cms.errors import Refused, forbidden, not_found
 from cms.fragment import Fragment
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.conflicts import locating_conflicts
-from cms.items.write.event_runs import cause_literal, flows_after
+from cms.items.write.event_runs import cause_literals, flows_after
 from cms.items.write.executor import number_parameters
 from cms.items.write.inquiry import AskedSet, PayloadInquiry
 from cms.items.write.mutations import AuthorizedSet, Delete, Insert, Update
@@ -129,7 +129,7 @@ def _plan(
     flows = flows_after(call.context, call.client, shape.collection, verb=verb)
     if flows:
         shape = shape._replace(flows=flows)
-        values = (cause_literal(call.context, call.client), *values)
+        values = (*cause_literals(call.context, call.client), *values)
     statement = _statement(call, shape)
     row_count = len(authorized.rows) if authorized else 1
     # A write whose answer turns out too large must be undone, which takes a transaction.

@@ -14,6 +14,7 @@ FlowsByVerb = tuple[tuple[str, tuple[str, ...]], ...]
 """Ids of flows that run after a write, by the verb of their event: create, update and so on."""
 
 AUTHOR_SLOTS = 4
+CAUSE_SLOTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,8 @@ class ArgumentSlots:
 
     With `single` there is a plain value for each column instead, which PostgreSQL executes fastest.
     `history_action` is the action in the history, where it differs from the write's own. `flows`
-    are those that run after the write: what causes their runs is then a literal after the author.
+    are those that run after the write: depth and accountability of their runs are then literals after
+    the author.
     """
 
     first_slot: int = 0
@@ -30,9 +32,13 @@ class ArgumentSlots:
     history_action: str | None = None
     flows: FlowsByVerb = ()
 
-    def cause(self) -> Fragment:
-        """Print who and what has caused the runs of flows, as JSON."""
-        return param(_slot(self.first_slot + AUTHOR_SLOTS), "json")
+    def depth(self) -> Fragment:
+        """Print how many runs of flows have led to the write."""
+        return param(_slot(self.first_slot + AUTHOR_SLOTS), "integer")
+
+    def accountability(self) -> Fragment:
+        """Print who causes the runs of flows, as JSON."""
+        return param(_slot(self.first_slot + AUTHOR_SLOTS + 1), "json")
 
     def author(self) -> Fragment:
         """Print user, address, user agent and origin."""
@@ -58,7 +64,7 @@ class ArgumentSlots:
 
     @property
     def _first_column(self) -> int:
-        return self.first_slot + AUTHOR_SLOTS + (1 if self.flows else 0)
+        return self.first_slot + AUTHOR_SLOTS + (CAUSE_SLOTS if self.flows else 0)
 
 
 def array_type(field: Field) -> str:
