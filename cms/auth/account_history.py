@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cms import jsontext
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.items.history.recording import Recorder, recorder
@@ -10,24 +9,15 @@ from cms.schema.system import USERS
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
 
-LOGIN_EVENT = "auth.login"
-
 
 def record_activity(
     transaction: Transaction, action: str, *, user: str, client: ClientInfo
 ) -> None:
-    """Record in the activity what a user did to their own account."""
+    """Record in the activity what a user did to their own account; a login is an event of flows."""
     # The user is the author, and the item as well.
     transaction.execute(statement("record_account_activity"), (action, *client.author(user), user))
     if action == "login":
-        _queue_login_runs(transaction, user=user, client=client)
-
-
-def _queue_login_runs(transaction: Transaction, *, user: str, client: ClientInfo) -> None:
-    """Queue a run of each flow that waits for logins."""
-    data = jsontext.dumps({"event": LOGIN_EVENT, "payload": {"user": user}}).decode()
-    accountability = jsontext.dumps({"user": user, "role": None, "ip": client.ip}).decode()
-    transaction.execute(statement("queue_event_runs"), (LOGIN_EVENT, data, accountability, 0))
+        transaction.execute(statement("queue_login_runs"), (user, client.ip))
 
 
 def user_recorder(

@@ -73,18 +73,23 @@ jobs AS (
 SELECT id::text
 FROM runs;
 
--- name: queue_event_runs
--- Queues a run of each action flow that waits for the event $1, with the data $2, the accountability $3 and the depth
--- $4, for events of which no collection is told.
+-- name: queue_login_runs
+-- Queues a run of each action flow that waits for logins, for the user $1 at the address $2.
 WITH runs AS (
-    INSERT INTO system_flow_runs (flow, trigger, input, accountability, depth)
-    SELECT id, 'event', $2::json, $3::json, $4::integer
-    FROM system_flows
-    WHERE status = 'active'
-      AND trigger = 'event'
-      AND options ->> 'type' = 'action'
-      AND (options -> 'scope')::jsonb ? $1::text
-    ORDER BY date_created, id
+    INSERT INTO system_flow_runs (flow, trigger, input, accountability)
+    SELECT
+        flow.id,
+        'event',
+        json_build_object('event', 'auth.login', 'payload', json_build_object('user', account.id)),
+        json_build_object('user', account.id, 'role', account.role, 'ip', $2::text)
+    FROM system_users AS account
+    CROSS JOIN system_flows AS flow
+    WHERE account.id = $1::uuid
+      AND flow.status = 'active'
+      AND flow.trigger = 'event'
+      AND flow.options ->> 'type' = 'action'
+      AND (flow.options -> 'scope')::jsonb ? 'auth.login'
+    ORDER BY flow.date_created, flow.id
     RETURNING id
 )
 INSERT INTO procrastinate_jobs (queue_name, task_name, args)

@@ -126,13 +126,85 @@ def test_a_run_knows_who_has_caused_it(
     assert run["result"]["role"] is not None
 
 
-def test_a_login_is_an_event(stage: Stage, admin: Client, settings: Config) -> None:
-    flow = make_flow(admin, "event", action("auth.login"), [KEEP])
-    user = admin.post("/users", {"email": "in@example.com", "password": "long enough 1"}).data
-    admin.login("in@example.com", "long enough 1")
-    (trigger,) = triggers(stage, settings, flow)
-    assert trigger["event"] == "auth.login"
-    assert trigger["payload"] == {"user": user["id"]}
+def test_a_login_is_an_event_and_nothing_else_of_a_session(
+    stage: Stage, admin: Client, settings: Config
+) -> None:
+    keep = step("keep", "transform", {"json": {"who": "{{$accountability}}", "is": "{{$trigger}}"}})
+    flow = make_flow(admin, "event", action("auth.login"), [keep])
+    role = admin.post("/roles", {"name": "Visitors"}).data["id"]
+    password = "long enough 1"
+    body = {"email": "in@example.com", "password": password, "role": role}
+    user = admin.post("/users", body).data["id"]
+    wrong = {"email": "in@example.com", "password": "wrong"}
+    assert admin.post("/auth/login", wrong).status == 401
+    assert admin.post("/auth/login", {**wrong, "email": "nobody@example.com"}).status == 401
+    tokens = admin.post("/auth/login", {"email": "in@example.com", "password": password}).data
+    refreshed = admin.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]}).data
+    assert admin.post("/auth/logout", {"refresh_token": refreshed["refresh_token"]}).status == 204
+    work(stage, settings)
+    (run,) = runs(admin, flow)
+    who = run["result"]["who"]
+    assert (who["user"], who["role"]) == (user, role)
+    assert run["result"]["is"] == {"event": "auth.login", "payload": {"user": user}}
+
+
+def test_who_registers_or_is_invited_is_a_new_user(
+    stage: Stage, admin: Client, settings: Config
+) -> None:
+    flow = make_flow(admin, "event", action("users.create"), [KEEP])
+    role = admin.post("/roles", {"name": "Guests"}).data["id"]
+    opened = {"public_registration": True, "public_registration_verify_email": False}
+    assert admin.patch("/settings", {**opened, "public_registration_role": role}).status == 200
+    form = {"email": "new@example.com", "password": "long enough 1", "first_name": "New"}
+    assert stage.anonymous.post("/users/register", form).status == 204
+    # An address that has an account stays as it is.
+    assert stage.anonymous.post("/users/register", form).status == 204
+    invitation = {"email": ["a@example.com", "b@example.com"], "role": role}
+    assert admin.post("/users/invite", invitation).status in (200, 204)
+    events = triggers(stage, settings, flow)
+    assert {(event["event"], event["payload"]["email"]) for event in events} == {
+        ("users.create", email) for email in ("new@example.com", "a@example.com", "b@example.com")
+    }
+    assert len(events) == 3
+    assert all(event["key"] == event["payload"]["id"] for event in events)
+    assert "argon2" not in str(events)
+    assert admin.patch("/settings", {"public_registration": False}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "change"),
+    [
+        ("roles", {"name": "R"}, {"description": "D"}),
+        ("permissions", {"collection": "system_files", "action": "read"}, {"action": "update"}),
+        ("users", {"email": "all@example.com"}, {"first_name": "A"}),
+        ("folders", {"name": "F"}, {"name": "G"}),
+        ("files", {"data": "aGVsbG8=", "filename_download": "a.txt"}, {"title": "T"}),
+        ("flows", {"name": "F", "trigger": "manual"}, {"name": "G"}),
+    ],
+)
+def test_every_change_of_a_system_collection_is_an_event(
+    stage: Stage, admin: Client, settings: Config, name: str, values: Json, change: Json
+) -> None:
+    scope = [f"{name}.{verb}" for verb in ("create", "update", "delete")]
+    flow = make_flow(admin, "event", action(*scope), [KEEP])
+    key = admin.post(f"/{name}", values).data["id"]
+    assert admin.patch(f"/{name}/{key}", change).status == 200
+    assert admin.delete(f"/{name}/{key}").status == 204
+    created, changed, deleted = triggers(stage, settings, flow)
+    assert [each["event"] for each in (created, changed, deleted)] == scope
+    assert {each["collection"] for each in (created, changed, deleted)} == {f"system_{name}"}
+    assert (created["key"], changed["keys"], deleted["keys"]) == (key, [key], [key])
+    assert change.items() <= changed["payload"].items()
+    assert created["payload"]["id"] == key
+    assert deleted["payload"] == [key]
+
+
+@pytest.mark.parametrize("scope", ["activity.create", "pages.create", "items.read", "auth.logout"])
+def test_an_event_that_never_happens_is_refused(admin: Client, scope: str) -> None:
+    body = {"name": "Never", "trigger": "event", "options": action("items.create", scope)}
+    answer = admin.post("/flows", body)
+    assert answer.status == 422
+    assert answer.errors[0]["path"] == ["options", "scope", 1]
 
 
 def test_a_moved_item_is_an_event(stage: Stage, admin: Client, settings: Config) -> None:

@@ -1,4 +1,4 @@
-"""The history of rows that fixed statements write instead of cms/items/write/rows.py."""
+"""The history and events of rows that fixed statements write instead of cms/items/write/rows.py."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
 from cms.query.sql.comparisons import record_changes
 from cms.query.sql.row_checks import item_contents
+from cms.query.sql.write_events import creation_runs
 from cms.schema.model import Catalogue, Collection
 from cms.store.fetching import fetch_fragment
 from cms.store.identity import Author, ClientInfo
@@ -33,8 +34,10 @@ class Recorder:
         return dict(self.transaction.run(item_contents(self.collection, keys, masks=False)))
 
     def created(self, keys: Sequence[str]) -> None:
-        """Record that rows have been created."""
+        """Record that rows have been created, and queue the runs of flows that wait for it."""
         self._record("create", dict.fromkeys(keys))
+        runs = creation_runs(self.collection, ArgumentSlots())
+        fetch_fragment(self.transaction.execute, runs, Bindings((*self.author, array(keys))))
 
     def changed(self, before: Mapping[str, str | None]) -> None:
         """Record that rows have been changed; unchanged ones leave no revision."""

@@ -47,6 +47,14 @@ class ArgumentSlots:
             for n, cast in enumerate(("uuid", "text", "text", "text"))
         )
 
+    def user(self) -> Fragment:
+        """Print the user of the author."""
+        return param(_slot(self.first_slot), "uuid")
+
+    def address(self) -> Fragment:
+        """Print the address of the author."""
+        return param(_slot(self.first_slot + 1), "text")
+
     def column(self, index: int, element: str) -> Fragment:
         return param(
             _slot(self._first_column + index),

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from cms.fragment import EMPTY, Fragment, commas, fill, param, text
-from cms.query.sql.arguments import ArgumentSlots
-from cms.query.sql.write_history import Step, shown, whole_row
+from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
+from cms.query.sql.arguments import ArgumentSlots, key_cast
+from cms.query.sql.write_history import Step, shown, whole_row, with_steps
 from cms.schema.model import Collection, Field
 from cms.schema.system import event_name
 
@@ -23,6 +23,15 @@ _INSERT_JOBS = (
     "INSERT INTO procrastinate_jobs (queue_name, task_name, args) "
     "SELECT 'flow', 'flow', jsonb_build_object('payload', jsonb_build_object('run', runs.id)) "
     "FROM {0} AS runs"
+)
+_INSERT_CREATION_RUNS = (
+    "INSERT INTO system_flow_runs (flow, trigger, input, accountability) "
+    "SELECT flow.id, 'event', json_build_object('event', {0}, 'collection', {1}, "
+    "'payload', {2}, 'key', {3}), (SELECT json_build_object('user', id, 'role', role, 'ip', {4}) "
+    "FROM system_users WHERE id = {5}) FROM {6} AS t0 CROSS JOIN system_flows AS flow "
+    "WHERE t0.{7} = ANY ({8}) AND flow.status = 'active' AND flow.trigger = 'event' "
+    "AND flow.options ->> 'type' = 'action' AND (flow.options -> 'scope')::jsonb ? {0} "
+    "ORDER BY t0.{7}, flow.date_created, flow.id RETURNING id"
 )
 # Each new item is an event of its own.
 _NEW_ROWS = "SELECT rows.key_value AS keys, rows.data AS payload FROM rows"
@@ -78,9 +87,9 @@ def event_steps(collection: Collection, arguments: ArgumentSlots) -> Iterable[St
             text(_EVENTS[verb]),
             join,
         )
-        name = f"runs_after_{verb}"
-        yield Step(name, query)
-        yield Step(f"jobs_after_{verb}", fill(_INSERT_JOBS, text(name)))
+        runs = f"runs_after_{verb}"
+        yield Step(runs, query)
+        yield Step(f"jobs_after_{verb}", fill(_INSERT_JOBS, text(runs)))
 
 
 def _flows(flows: Sequence[str]) -> tuple[Fragment, Fragment]:
@@ -89,3 +98,25 @@ def _flows(flows: Sequence[str]) -> tuple[Fragment, Fragment]:
         return param(flows[0], "uuid"), EMPTY
     join = " CROSS JOIN unnest({0}) WITH ORDINALITY AS flow (id, number) ORDER BY flow.number"
     return text("flow.id"), fill(join, param(list(flows), "uuid[]"))
+
+
+def creation_runs(collection: Collection, arguments: ArgumentSlots) -> Fragment:
+    """Print a statement that queues runs for new rows that fixed statements have written.
+
+    It finds the flows itself. Its literals are the author and an array of keys; a row without an
+    author is the service's own.
+    """
+    runs = fill(
+        _INSERT_CREATION_RUNS,
+        param(event_name(collection.name, "create"), "text"),
+        param(collection.name, "text"),
+        whole_row(collection),
+        shown(collection.key),
+        arguments.address(),
+        arguments.user(),
+        name(collection.name),
+        name(collection.key.name),
+        arguments.column(0, key_cast(collection.key)),
+    )
+    jobs = fill(_INSERT_JOBS, text("runs"))
+    return with_steps([Step("runs", runs)], jobs)
