@@ -34,8 +34,10 @@ MIN_RUNS = 200.0
 
 _NONE_WAIT = "TRUNCATE system_flow_runs, procrastinate_jobs, procrastinate_events CASCADE"
 _QUEUE = (
-    "INSERT INTO system_flow_runs (flow, trigger, input) "
-    """SELECT %s::uuid, 'webhook', '{"query": {"n": "7"}}' FROM generate_series(1, %s)"""
+    "WITH runs AS (INSERT INTO system_flow_runs (flow, trigger, input) "
+    """SELECT %s::uuid, 'webhook', '{"query": {"n": "7"}}' FROM generate_series(1, %s) """
+    "RETURNING id) INSERT INTO procrastinate_jobs (queue_name, task_name, args) "
+    "SELECT 'flow', 'flow', jsonb_build_object('payload', jsonb_build_object('run', id)) FROM runs"
 )
 _COUNT_UNFINISHED = "SELECT count(*) FROM system_flow_runs WHERE date_finished IS NULL"
 _RATE = (
