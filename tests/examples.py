@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 QUICK = "quick"
 FULL = "full"
@@ -12,8 +12,14 @@ QUICK_EXAMPLES = 25
 
 def register_profiles() -> None:
     """Make the profiles known; `--hypothesis-profile full` chooses the other one."""
-    settings.register_profile(FULL, max_examples=FULL_EXAMPLES)
-    settings.register_profile(QUICK, max_examples=QUICK_EXAMPLES)
+    for name, max_examples in ((FULL, FULL_EXAMPLES), (QUICK, QUICK_EXAMPLES)):
+        settings.register_profile(
+            name,
+            max_examples=max_examples,
+            # How long an example takes says what else the machine does, and fails at random.
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        )
     settings.load_profile(QUICK)
 
 
