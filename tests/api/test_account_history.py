@@ -18,12 +18,15 @@ def history_of(stage: Stage, email: str) -> list[Json]:
         "sort": "id",
         "fields": "action,user,ip,revisions.delta,revisions.data",
     }
-    acts: list[Json] = stage.admin.get("/activity", **params).data
-    return acts
+    activities: list[Json] = stage.admin.get("/activity", **params).data
+    return activities
 
 
-def deltas(acts: list[Json]) -> list[tuple[str, list[Json]]]:
-    return [(act["action"], [revision["delta"] for revision in act["revisions"]]) for act in acts]
+def deltas(activities: list[Json]) -> list[tuple[str, list[Json]]]:
+    return [
+        (activity["action"], [revision["delta"] for revision in activity["revisions"]])
+        for activity in activities
+    ]
 
 
 def test_an_invitation_and_its_acceptance(stage: Stage, mails: Outbox) -> None:
@@ -60,14 +63,20 @@ def test_a_registration_begun_twice_and_its_link(stage: Stage, mails: Outbox) ->
         body = {"email": "bea@example.com", "password": PASSWORD, "first_name": name}
         assert stage.anonymous.post("/users/register", body).status == 204
     assert stage.anonymous.get("/users/register/verify-email", token=mails.token).status == 200
-    acts = history_of(stage, "bea@example.com")
-    assert deltas(acts)[1:] == [
+    activities = history_of(stage, "bea@example.com")
+    assert deltas(activities)[1:] == [
         ("update", [{"first_name": "Beatrix"}]),
         ("update", [{"status": "active"}]),
     ]
-    user = acts[0]["revisions"][0]["data"]
-    assert (acts[0]["action"], user["first_name"], user["status"]) == ("create", "Bea", "draft")
-    assert {act["user"] for act in acts} == {str(of_user(stage, "bea@example.com", "id"))}
+    user = activities[0]["revisions"][0]["data"]
+    assert (activities[0]["action"], user["first_name"], user["status"]) == (
+        "create",
+        "Bea",
+        "draft",
+    )
+    assert {activity["user"] for activity in activities} == {
+        str(of_user(stage, "bea@example.com", "id"))
+    }
     again = {"email": "bea@example.com", "password": PASSWORD}
     assert stage.anonymous.post("/users/register", again).status == 204
     assert len(history_of(stage, "bea@example.com")) == 3
@@ -87,9 +96,9 @@ def test_too_many_failures_suspend_and_the_history_says_so(stage: Stage) -> None
     email = person(stage)
     for _ in range(3):
         login(stage.anonymous, email, "wrong")
-    (act,) = history_of(stage, email)
-    assert deltas([act]) == [("update", [{"status": "suspended"}])]
-    assert (act["user"], act["ip"]) == (None, "127.0.0.1")
+    (activity,) = history_of(stage, email)
+    assert deltas([activity]) == [("update", [{"status": "suspended"}])]
+    assert (activity["user"], activity["ip"]) == (None, "127.0.0.1")
 
 
 def test_accounts_of_the_command_line(stage: Stage) -> None:
@@ -98,11 +107,11 @@ def test_accounts_of_the_command_line(stage: Stage) -> None:
     )
     accounts.set_password(stage.dsn, email="cli@example.com", password="secret-again")
     accounts.make_token(stage.dsn, email="cli@example.com")
-    acts = history_of(stage, "cli@example.com")
-    assert [act["user"] for act in acts] == [None] * 3
-    assert [action for action, _ in deltas(acts)] == ["create", "update", "update"]
-    assert [len(act["revisions"]) for act in acts] == [1, 0, 0]
-    assert acts[0]["revisions"][0]["data"]["id"] == user
+    activities = history_of(stage, "cli@example.com")
+    assert [activity["user"] for activity in activities] == [None] * 3
+    assert [action for action, _ in deltas(activities)] == ["create", "update", "update"]
+    assert [len(activity["revisions"]) for activity in activities] == [1, 0, 0]
+    assert activities[0]["revisions"][0]["data"]["id"] == user
 
 
 def test_the_first_admin_and_the_role(stage: Stage) -> None:

@@ -62,11 +62,11 @@ def test_an_object_may_point_to_the_item_that_holds_it(admin: Client, host: str)
         "/items/teams?fields=captain.team,players.id", {"id": team, "captain": captain}
     ).data
     assert created == {"captain": {"team": team}, "players": [{"id": player}]}
-    acts = admin.get(
+    activities = admin.get(
         "/activity",
         **{"filter[item][_in]": f"{team},{player}", "sort": "id", "fields": "action,item"},
     )
-    assert [(act["action"], act["item"]) for act in acts.data] == [
+    assert [(activity["action"], activity["item"]) for activity in activities.data] == [
         ("create", player),
         ("create", team),
         ("update", player),
@@ -199,10 +199,10 @@ def test_without_a_circle_nothing_is_written_twice(admin: Client, host: str) -> 
         "players": [{"id": player, "guest_of": host, "team": team}],
     }
     assert admin.post("/items/teams?fields=id", sent).status == 200
-    acts = admin.get(
+    activities = admin.get(
         "/activity", **{"filter[item][_in]": f"{team},{above},{player}", "fields": "action"}
     ).data
-    assert acts == [{"action": "create"}] * 3
+    assert activities == [{"action": "create"}] * 3
 
 
 def test_an_item_may_point_to_one_before_it_whatever_fields_they_name(admin: Client) -> None:

@@ -178,8 +178,13 @@ def test_one_statement_writes_nothing_under_a_structure_that_has_moved_on(
         assert there.post(f"/fields/{things.name}", field(f"f{number}", "string")).status == 200
         assert here.send(method, things.path + path, body).status in (200, 204)
     assert things.column("a") == ["y"]
-    acts = here.get("/activity", **{"filter[collection]": things.name, "sort": "id"}).data
-    assert [act["action"] for act in acts] == ["create", "create", "update", "delete"]
+    activities = here.get("/activity", **{"filter[collection]": things.name, "sort": "id"}).data
+    assert [activity["action"] for activity in activities] == [
+        "create",
+        "create",
+        "update",
+        "delete",
+    ]
     revision = here.get("/revisions", **{"filter[collection]": things.name, "sort": "-id"}).data[0]
     assert revision["data"] == {"id": 1, "a": "z", "f0": None, "f1": None, "f2": None}
 

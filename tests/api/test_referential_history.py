@@ -23,7 +23,7 @@ def tables(stage: Stage, sql: str) -> list[str]:
 
 
 def revisions(admin: Client, collection: str, **filters: str) -> list[Json]:
-    """Return the revisions of a collection with their acts, in the order of the items."""
+    """Return the revisions of a collection with their activities, in the order of the items."""
     params = {
         "filter[collection]": collection,
         "sort": "item,id",
@@ -64,8 +64,13 @@ def test_rows_that_lose_what_they_point_to_have_a_change_in_the_history(
     assert changed["data"] == {"id": 1, "up": None, "title": "t"}
     assert changed["delta"] == {"up": None}
     assert changed["parent"] == deletions(admin, above)["1"]["id"]
-    act = changed["activity"]
-    assert (act["action"], act["user"], act["item"], act["ip"]) == ("update", me, "1", "127.0.0.1")
+    activity = changed["activity"]
+    assert (activity["action"], activity["user"], activity["item"], activity["ip"]) == (
+        "update",
+        me,
+        "1",
+        "127.0.0.1",
+    )
 
 
 def test_rows_that_get_their_default_have_a_change_in_the_history(
@@ -144,10 +149,10 @@ def test_what_hangs_on_a_branch_of_a_tree_goes_once(stage: Stage, admin: Client)
     admin.post(f"/items/{leaves}", [{"id": n, "up": n} for n in (1, 2, 3)])
     assert admin.delete(f"/items/{tree}/1").status == 204
     gone = deletions(admin, tree)
-    acts = admin.get(
+    activities = admin.get(
         "/activity", **{"filter[collection]": leaves, "filter[action]": "delete", "sort": "item"}
     ).data
-    assert [act["item"] for act in acts] == ["1", "2", "3"]
+    assert [activity["item"] for activity in activities] == ["1", "2", "3"]
     assert [deletions(admin, leaves)[key]["parent"] for key in "123"] == [
         gone[key]["id"] for key in "123"
     ]
@@ -177,8 +182,10 @@ def test_rows_in_a_circle_go_once(stage: Stage, admin: Client) -> None:
     assert (sorted(gone), sorted(below_gone)) == (["1", "2"], ["1", "2"])
     assert below_gone["1"]["parent"] == gone["1"]["id"]
     assert gone["2"]["parent"] == below_gone["1"]["id"]
-    acts = admin.get("/activity", **{"filter[collection]": below, "filter[action]": "update"}).data
-    assert acts == []
+    activities = admin.get(
+        "/activity", **{"filter[collection]": below, "filter[action]": "update"}
+    ).data
+    assert activities == []
 
 
 @pytest.mark.parametrize("action", ["RESTRICT", "NO ACTION"])
@@ -255,8 +262,8 @@ def test_a_collection_says_what_is_kept_of_it(
     for name in (above, below, last, other):
         admin.post(f"/items/{name}", {"id": 1, **({} if name == above else {"up": 1})})
     assert admin.delete(f"/items/{above}/1").status == 204
-    acts = admin.get("/activity", **{"filter[collection]": below}).data
-    assert (len(acts), len(revisions(admin, below))) == expected
+    activities = admin.get("/activity", **{"filter[collection]": below}).data
+    assert (len(activities), len(revisions(admin, below))) == expected
     root = deletions(admin, above)["1"]["id"]
     assert [revision["parent"] for revision in deletions(admin, last).values()] == [root]
     assert revisions(admin, other)[-1]["parent"] == root

@@ -81,8 +81,10 @@ def test_a_tree_in_partitions_goes_once(stage: Stage, admin: Client) -> None:
         "11": gone["1"]["id"],
         "2": gone["11"]["id"],
     }
-    acts = admin.get("/activity", **{"filter[collection]": tree, "filter[action]": "delete"}).data
-    assert len(acts) == 3
+    activities = admin.get(
+        "/activity", **{"filter[collection]": tree, "filter[action]": "delete"}
+    ).data
+    assert len(activities) == 3
 
 
 def test_keys_of_one_partition_alone_act_on_its_rows(stage: Stage, admin: Client) -> None:
@@ -192,8 +194,10 @@ def test_rows_without_a_key_of_their_own_are_items_of_the_table_above(
     assert [(key, row["data"], row["parent"]) for key, row in deletions(admin, parent).items()] == [
         ("1", {"id": 1, "name": "a"}, gone)
     ]
-    acts = admin.get("/activity", **{"filter[collection]": parent, "filter[action]": "update"}).data
-    assert [act["item"] for act in acts] == ["2"]
+    activities = admin.get(
+        "/activity", **{"filter[collection]": parent, "filter[action]": "update"}
+    ).data
+    assert [activity["item"] for activity in activities] == ["2"]
     assert revisions(admin, heir) == []
 
 

@@ -116,8 +116,8 @@ def test_an_act_lists_the_revisions_that_the_caller_sees(stage: Stage, things: T
     seeing = member(stage, may(things.name, permissions=PUBLISHED), *HISTORY)
     params = {"filter[collection]": things.name, "sort": "id", "fields": "action,revisions"}
     (draft, published) = (revision["id"] for revision in revisions(things.api, things))
-    acts = [{"action": "create", "revisions": []}, {"action": "update", "revisions": [published]}]
-    assert seeing.get("/activity", **params).data == acts
+    rows = [{"action": "create", "revisions": []}, {"action": "update", "revisions": [published]}]
+    assert seeing.get("/activity", **params).data == rows
     assert things.api.get("/activity", **params).data[0]["revisions"] == [draft]
     without = member(stage, may(things.name), may("system_activity"))
     assert "revisions" not in without.get("/activity").data[0]

@@ -17,7 +17,7 @@ HISTORY = may("system_revisions"), may("system_activity")
 
 
 def revisions_of(admin: Client, of: str, item: str) -> list[Json]:
-    """Return the revisions of a record of the structure, with their acts."""
+    """Return the revisions of a record of the structure, with their activities."""
     params = {
         "filter[collection]": f"system_{of}",
         "filter[item]": item,
@@ -28,14 +28,14 @@ def revisions_of(admin: Client, of: str, item: str) -> list[Json]:
     return entries
 
 
-def acts(admin: Client, of: str, item: str) -> list[str]:
+def activities(admin: Client, of: str, item: str) -> list[str]:
     params = {
         "filter[collection]": f"system_{of}",
         "filter[item]": item,
         "sort": "id",
         "fields": "action",
     }
-    return [act["action"] for act in admin.get("/activity", **params).data]
+    return [activity["action"] for activity in admin.get("/activity", **params).data]
 
 
 def test_a_collection_is_made_changed_and_dropped(admin: Client) -> None:
@@ -219,7 +219,7 @@ def test_what_changes_nothing_leaves_the_act_and_what_is_refused_nothing(
 ) -> None:
     things = table(admin, field("title", "string"), note="same")
     admin.patch(f"/collections/{things.name}", {"meta": {"note": "same"}})
-    assert acts(admin, "collections", things.name) == ["create", "update"]
+    assert activities(admin, "collections", things.name) == ["create", "update"]
     assert len(revisions_of(admin, "collections", things.name)) == 1
     count = "SELECT count(*) FROM system_activity"
     before = stage.value(count)
@@ -308,7 +308,7 @@ def test_a_call_that_is_done_once_is_told_once(admin: Client) -> None:
             "POST", "/collections", {"collection": name, "schema": {}}, **{"Idempotency-Key": name}
         )
         assert answer.status == 200, answer
-    assert acts(admin, "collections", name) == ["create"]
+    assert activities(admin, "collections", name) == ["create"]
 
 
 def test_a_secret_is_in_no_record(stage: Stage, admin: Client) -> None:

@@ -153,8 +153,8 @@ def test_everything_done_to_a_file_is_in_its_history(files: FileService) -> None
     files.send("PATCH", f"/files/{key}", ("file", b"%PDF-1.7", "b.pdf"))
     files.admin.delete(f"/files/{key}")
     query = f"filter[collection]=system_files&filter[item]={key}&sort=id"
-    acts = [row["action"] for row in files.admin.get(f"/activity?{query}").data]
-    assert acts == ["upload", "update", "update", "delete"]
+    activities = [row["action"] for row in files.admin.get(f"/activity?{query}").data]
+    assert activities == ["upload", "update", "update", "delete"]
     created, renamed, replaced, gone = files.admin.get(f"/revisions?{query}").data
     assert (created["data"]["title"], renamed["delta"]["title"]) == ("one", "two")
     assert (replaced["delta"]["type"], gone["data"]["filename_download"]) == (

@@ -160,14 +160,14 @@ def all_rows(
 
 
 def history(stage: Stage, since: int) -> list[Json]:
-    """Return what was done since an act, each beside its revision."""
-    acts: list[Json] = stage.value(
+    """Return what was done since an activity, each beside its revision."""
+    activities: list[Json] = stage.value(
         "SELECT coalesce(json_agg(t), '[]') FROM ("
         " SELECT a.action, a.collection, a.item, r.id, r.data, r.delta, r.parent"
         " FROM system_activity AS a LEFT JOIN system_revisions AS r ON r.activity = a.id"
         f" WHERE a.id > {since} ORDER BY a.id) AS t"
     )
-    return acts
+    return activities
 
 
 @pytest.mark.parametrize("number", range(SHAPES))
@@ -185,23 +185,26 @@ def test_the_history_of_a_deletion_is_what_has_happened(stage: Stage, number: in
         since = stage.value("SELECT max(id) FROM system_activity")
         status = stage.admin.delete(f"/items/{root}", sent).status
         after = all_rows(stage, world)
-        acts = history(stage, since)
+        activities = history(stage, since)
         assert before is not None
         assert after is not None
         repeated = json.dumps(
-            {"shape": definition(world), "root": root, "sent": sent, "acts": acts}, indent=1
+            {"shape": definition(world), "root": root, "sent": sent, "activities": activities},
+            indent=1,
         )
         if expected is None:
-            assert (status, acts, after) == (400, [], before), repeated
+            assert (status, activities, after) == (400, [], before), repeated
         else:
             assert (status, after) == (204, expected), repeated
-            compare(world, (before, after), acts, (root, {str(key) for key in sent}), repeated)
+            compare(
+                world, (before, after), activities, (root, {str(key) for key in sent}), repeated
+            )
 
 
 def compare(
     world: TableGraph,
     states: tuple[Rows, Rows],
-    acts: list[Json],
+    activities: list[Json],
     root: tuple[str, set[str]],
     repeated: str,
 ) -> None:
@@ -210,32 +213,44 @@ def compare(
     keyed = {spot for spot in before if world.kinds[spot[0]] != "keyless"}
     gone = Counter(items[spot] for spot in keyed if spot not in after)
     assert (
-        Counter((act["collection"], act["item"]) for act in acts if act["action"] == "delete")
+        Counter(
+            (activity["collection"], activity["item"])
+            for activity in activities
+            if activity["action"] == "delete"
+        )
         == gone
     ), repeated
     changed = {items[spot] for spot in keyed if spot in after and after[spot] != before[spot]}
     assert {
-        (act["collection"], act["item"]) for act in acts if act["action"] == "update"
+        (activity["collection"], activity["item"])
+        for activity in activities
+        if activity["action"] == "update"
     } == changed, repeated
-    deleted = {act["id"]: act for act in acts if act["action"] == "delete"}
+    deleted = {
+        activity["id"]: activity for activity in activities if activity["action"] == "delete"
+    }
     for spot in keyed:
-        own = [act for act in acts if (act["collection"], act["item"]) == items[spot]]
+        own = [
+            activity
+            for activity in activities
+            if (activity["collection"], activity["item"]) == items[spot]
+        ]
         if spot not in after:
-            assert [act["data"] for act in own] == [with_names_of(before[spot], own[0]["data"])], (
-                repeated
-            )
+            assert [activity["data"] for activity in own] == [
+                with_names_of(before[spot], own[0]["data"])
+            ], repeated
             is_root = items[spot][0] == root[0] and items[spot][1] in root[1]
             assert (own[0]["parent"] is None) == is_root, repeated
         elif own:
             assert own[-1]["data"] == after[spot], repeated
-            delta = {name: value for act in own for name, value in act["delta"].items()}
+            delta = {name: value for activity in own for name, value in activity["delta"].items()}
             assert delta == {name: after[spot][name] for name in delta}, repeated
             assert set(delta) == {
                 name for name in after[spot] if after[spot][name] != before[spot][name]
             }, repeated
-        for act in own:
-            assert act["parent"] is None or causes(
-                world, before[spot], spot, deleted[act["parent"]]
+        for activity in own:
+            assert activity["parent"] is None or causes(
+                world, before[spot], spot, deleted[activity["parent"]]
             ), repeated
 
 
