@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
+from decimal import Decimal
 from typing import Any, cast
 
 import jwt
@@ -217,3 +219,38 @@ def test_a_token_with_wrong_options_is_not_signed(run: Run, settings: dict[str, 
 def test_a_token_needs_a_secret(run: Run) -> None:
     message = rejection(run, "json-web-token", operation="sign", payload={})["message"]
     assert message == "The token cannot be used: secret is needed."
+
+
+@pytest.mark.parametrize("subject", ["ada", 5])
+def test_a_token_without_a_subject_is_of_no_subject(run: Run, subject: object) -> None:
+    options = {"token": token(run), "secret": SECRET, "options": {"subject": subject}}
+    assert (
+        "cannot be used"
+        in rejection(run, "json-web-token", operation="verify", **options)["message"]
+    )
+    options["token"] = token(run, subject="ada")
+    options["options"] = {"subject": "ada"}
+    assert do(run, "json-web-token", operation="verify", **options)["sub"] == "ada"
+
+
+def test_claims_may_have_decimal_numbers(run: Run) -> None:
+    options = {"payload": {"price": Decimal("1.5")}, "secret": SECRET}
+    signed = do(run, "json-web-token", operation="sign", **options)
+    claims = do(run, "json-web-token", operation="verify", token=signed, secret=SECRET)
+    assert claims["price"] == Decimal("1.5")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"operation": "sign", "payload": {"iss": 5}},
+        {"operation": "sign", "payload": {}, "options": {"algorithm": ["HS256", "HS512"]}},
+        {"operation": "verify", "token": jwt.encode({}, SECRET), "options": {"audience": 5}},
+        {"operation": "decode", "token": jwt.encode({"a": "\0"}, SECRET)},
+        {"operation": "verify", "token": jwt.encode({"a": "\ud800"}, SECRET)},
+        {"operation": "decode", "token": jwt.encode({"a": math.nan}, SECRET)},
+    ],
+)
+def test_claims_that_nobody_can_store_are_rejected(run: Run, options: dict[str, Any]) -> None:
+    result = rejection(run, "json-web-token", **{"secret": SECRET, **options})
+    assert "cannot be used" in result["message"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 
 import jwt
 
+from cms import jsontext
 from cms.flows.run import Rejected, RenderedOptions, Run
 from cms.settings import parse_milliseconds
 
@@ -29,10 +31,12 @@ def json_web_token(options: RenderedOptions, run: Run) -> object:
                 run.secrets.add(token)
                 return token
             case "verify":
-                return _verified(options, settings)
+                return _storable(_verified(options, settings))
             case _:
-                return jwt.decode(_text(options, "token"), options={"verify_signature": False})
-    except jwt.PyJWTError as error:
+                token = _text(options, "token")
+                return _storable(jwt.decode(token, options={"verify_signature": False}))
+    # TypeError: the library wants texts in some claims.
+    except (jwt.PyJWTError, TypeError) as error:
         # Not the text of the error, which may hold parts of the token.
         message = f"The token cannot be used: {type(error).__name__}."
         raise Rejected({"message": message}) from None
@@ -52,8 +56,17 @@ def _signed(options: RenderedOptions, settings: RenderedOptions) -> str:
     for name, claim in _CLAIMS.items():
         if settings.get(name) is not None:
             claims[claim] = settings[name]
-    (algorithm,) = _algorithms(settings.get("algorithm"))
-    return jwt.encode(claims, _text(options, "secret"), algorithm=algorithm)
+    algorithms = _algorithms(settings.get("algorithm"))
+    if len(algorithms) > 1:
+        raise ValueError("a token is signed by one algorithm")
+    # The library writes no decimal numbers.
+    plain_claims = json.loads(jsontext.dumps(claims))
+    return jwt.encode(plain_claims, _text(options, "secret"), algorithm=algorithms[0])
+
+
+def _storable(claims: object) -> object:
+    """Return claims as a value of the run; raises ValueError for what PostgreSQL does not store."""
+    return jsontext.loads(json.dumps(claims))
 
 
 def _verified(options: RenderedOptions, settings: RenderedOptions) -> object:
@@ -66,8 +79,12 @@ def _verified(options: RenderedOptions, settings: RenderedOptions) -> object:
         issuer=settings.get("issuer"),
         subject=settings.get("subject"),
         leeway=_seconds(settings.get("clockTolerance") or 0),
-        # A token that names its audience is verified without one, if none is asked for.
-        options={"verify_aud": settings.get("audience") is not None},
+        # A token that names its audience is verified without one, if none is asked for. The library
+        # takes a token without a subject for one of any subject.
+        options={
+            "verify_aud": settings.get("audience") is not None,
+            "require": [] if settings.get("subject") is None else ["sub"],
+        },
     )
 
 
