@@ -15,6 +15,7 @@ from psycopg.pq import Format
 
 from cms import jsontext
 from cms.config import Config
+from cms.database.library_pool import LibraryPool
 from cms.database.wire import Connection, Epoch, Wire
 from cms.errors import unavailable
 
@@ -102,6 +103,7 @@ def pool_arguments(config: Config) -> dict[str, Any]:
         },
         # Each of its statements is a transaction anyway: so it costs no BEGIN and no COMMIT.
         "configure": _set_autocommit,
+        "pool_factory": LibraryPool,
     }
 
 
