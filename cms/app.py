@@ -51,14 +51,18 @@ from cms.memory import limit_arenas
 from cms.schema.system import (
     ACTIVITY,
     DASHBOARDS,
+    ENDPOINTS,
     FLOW_DELIVERIES,
     FLOW_RUNS,
     FLOWS,
+    NOTIFICATIONS,
     OPERATIONS,
     PANELS,
     PERMISSIONS,
+    PRESETS,
     REVISIONS,
     ROLES,
+    TRANSLATIONS,
     USERS,
 )
 from cms.store.store import Store
@@ -200,6 +204,10 @@ def _add_people(app: App, links: MailLinks, secret: str) -> None:
         "/permissions/me/{collection}/{key}", rights.MyPermissionsResource(store), suffix="item"
     )
     app.add_route("/settings", items.SettingsResource(store))
+    for collection in (NOTIFICATIONS, PRESETS, TRANSLATIONS):
+        path = ENDPOINTS[collection]
+        app.add_route(path, items.ItemsResource(store, collection=collection))
+        app.add_route(f"{path}/{{key}}", items.ItemResource(store, collection=collection))
 
 
 def _add_structure(app: App) -> None:

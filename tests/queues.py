@@ -26,7 +26,7 @@ class QueueDatabase:
 
     def put(self, task: str, payload: Mapping[str, object] | None = None) -> None:
         with self.database.transaction() as transaction:
-            defer(transaction, task, payload or {})
+            defer(transaction.execute, task, payload or {})
 
     def drain(self, *tasks: Task, **settings: object) -> None:
         """Run what is due, as a worker with these settings would."""

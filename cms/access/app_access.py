@@ -8,6 +8,7 @@ from cms.access.policy import ALL_FIELDS, StoredGrant
 from cms.query.language.ast import And, AtField, Constant, Filter, OperatorTest, Or
 from cms.query.language.filters import parse_filter
 from cms.query.language.literals import RuleLiterals
+from cms.query.rules.payload_rules import parse_rule
 from cms.schema.field_names import FieldName
 from cms.schema.system import (
     COLLECTIONS,
@@ -18,6 +19,7 @@ from cms.schema.system import (
     RELATIONS,
     ROLES,
     SETTINGS,
+    TRANSLATIONS,
     USERS,
 )
 
@@ -58,6 +60,16 @@ def _grant(
     )
 
 
+_RECIPIENT = {"recipient": {"_eq": "$CURRENT_USER"}}
+
+_OWN_NEW_PRESETS = StoredGrant(
+    PRESETS,
+    "create",
+    frozenset({ALL_FIELDS}),
+    presets={"user": "$CURRENT_USER"},
+    validation=parse_rule({"user": {"_eq": "$CURRENT_USER"}, "role": {"_null": True}}),
+)
+
 # Read once for the process: the rules are the same for every caller.
 _OWN_GRANTS = (
     _grant(USERS, _OWN_ACCOUNT, (ALL_FIELDS,)),
@@ -78,7 +90,13 @@ _OWN_GRANTS = (
     ),
     _grant(PERMISSIONS, {"role": {"_eq": "$CURRENT_ROLE"}}, (ALL_FIELDS,)),
     _grant(PRESETS, {"_or": [_PERSON, _TEAM, _EVERYBODY]}, (ALL_FIELDS,)),
-    _grant(NOTIFICATIONS, {"recipient": {"_eq": "$CURRENT_USER"}}, (ALL_FIELDS,)),
+    _OWN_NEW_PRESETS,
+    _grant(PRESETS, _PERSON, (ALL_FIELDS,), action="update"),
+    _grant(PRESETS, _PERSON, (ALL_FIELDS,), action="delete"),
+    _grant(NOTIFICATIONS, _RECIPIENT, (ALL_FIELDS,)),
+    _grant(NOTIFICATIONS, _RECIPIENT, ("status",), action="update"),
+    _grant(NOTIFICATIONS, _RECIPIENT, (ALL_FIELDS,), action="delete"),
+    _grant(TRANSLATIONS, {}, (ALL_FIELDS,)),
 )
 
 PUBLIC_SETTINGS = (

@@ -31,9 +31,9 @@ class AccountMail:
 def send(transaction: Transaction, mail: AccountMail) -> None:
     """Send a mail when the transaction commits; an address that no mail reaches gets none."""
     if mail.to and is_email(mail.to):
-        post(transaction, Mail([mail.to], mail.template, mail.data))
+        post(transaction.execute, Mail([mail.to], mail.template, mail.data))
     else:
-        post_decoy(transaction, Mail([], mail.template, mail.data))
+        post_decoy(transaction.execute, Mail([], mail.template, mail.data))
 
 
 def fingerprint_of(email: str | None, password: str | None) -> str:

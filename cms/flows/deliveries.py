@@ -8,9 +8,9 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from cms.database.statements import statement
-from cms.flows.notifications import Notification, notify
 from cms.flows.run import Run, Services
 from cms.items.write import writes
+from cms.mail.notifications import Notification, notify
 from cms.schema.system import FLOWS
 from cms.store.identity import Identity
 
@@ -83,7 +83,7 @@ def switch_off(services: Services, flow: str, delivery: Delivery) -> None:
             "other server answers."
         )
         subject = f'The flow "{rows[0][0]}" is switched off'
-        notify(transaction, administrators, Notification(subject, message, FLOWS, flow))
+        notify(transaction.execute, administrators, Notification(subject, message, FLOWS, flow))
     log.warning("flow %s is switched off: its requests have failed for %g days", flow, days)
 
 

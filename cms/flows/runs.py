@@ -71,7 +71,7 @@ def _retry_run(key: str, transaction: Transaction, context: RequestContext) -> N
     require_admin(context.actor)
     run = parse_key(keyed(context, FLOW_RUNS), key)
     if transaction.execute(statement("retry_run"), (run,)):
-        defer(transaction, "flow", {"run": run})
+        defer(transaction.execute, "flow", {"run": run})
         return
     if not transaction.execute(statement("find_run"), (run,)):
         raise not_found()

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from cms import jsontext
-from cms.database.connections import Transaction
+from cms.database.connections import Fetch
 from cms.database.statements import statement
 
 
@@ -58,15 +58,13 @@ class Task:
         return min(self.wait * (1 << doublings), self.max_wait)
 
 
-def defer(transaction: Transaction, task: str, payload: Mapping[str, object]) -> None:
-    """Put a job in the queue; workers see it only once the transaction commits."""
-    defer_all(transaction, task, [payload])
+def defer(fetch: Fetch, task: str, payload: Mapping[str, object]) -> None:
+    """Put a job in the queue by `fetch` of a transaction; workers see it once that commits."""
+    defer_all(fetch, task, [payload])
 
 
-def defer_all(
-    transaction: Transaction, task: str, payloads: Sequence[Mapping[str, object]]
-) -> None:
+def defer_all(fetch: Fetch, task: str, payloads: Sequence[Mapping[str, object]]) -> None:
     """Put a job for each payload (values that `jsontext.dumps` takes) in the queue, all at once."""
     # By a statement of the caller's transaction: procrastinate has connections of its own.
     texts = [jsontext.dumps(payload).decode() for payload in payloads]
-    transaction.execute(statement("defer_jobs"), (task, texts))
+    fetch(statement("defer_jobs"), (task, texts))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from cms.database.connections import Transaction
+from cms.database.connections import Fetch
 from cms.errors import invalid_payload
 from cms.jobs.task import defer, defer_all
 from cms.mail.addresses import parse_address
@@ -54,29 +54,29 @@ class QueuedMail(NamedTuple):
     mail: Mail
 
 
-def post(transaction: Transaction, mail: Mail) -> None:
-    """Have a mail sent once the transaction has committed.
+def post(fetch: Fetch, mail: Mail) -> None:
+    """Have a mail sent once the transaction of `fetch` has committed.
 
     Raises `Refused` INVALID_PAYLOAD for a mail that cannot be sent.
     """
-    post_all(transaction, [mail])
+    post_all(fetch, [mail])
 
 
-def post_all(transaction: Transaction, mails: Sequence[Mail]) -> None:
+def post_all(fetch: Fetch, mails: Sequence[Mail]) -> None:
     """Have mails sent once the transaction has committed, all or none; raises like `post`."""
     # Refused now: when a worker finds out, nobody is there to be told.
     for mail in mails:
         _check(mail)
     if mails:
-        defer_all(transaction, TASK, [to_payload(mail) for mail in mails])
+        defer_all(fetch, TASK, [to_payload(mail) for mail in mails])
 
 
-def post_decoy(transaction: Transaction, mail: Mail) -> None:
+def post_decoy(fetch: Fetch, mail: Mail) -> None:
     """Queue a mail that is never sent, at the same cost.
 
     The caller must not learn from the time whether somebody gets a mail.
     """
-    defer(transaction, TASK, to_payload(mail))
+    defer(fetch, TASK, to_payload(mail))
 
 
 def to_payload(mail: Mail) -> dict[str, object]:

@@ -34,6 +34,7 @@ REVISIONS = "system_revisions"
 ROLES = "system_roles"
 SETTINGS = "system_settings"
 SHARES = "system_shares"
+TRANSLATIONS = "system_translations"
 USERS = "system_users"
 
 
@@ -175,8 +176,11 @@ _ALL = (
     SystemTable("system_migrations", is_listed=False),
     SystemTable(
         NOTIFICATIONS,
+        endpoint="/notifications",
+        is_writable=True,
         special={
             "timestamp": ("date-created",),
+            "sender": ("user-created",),
         },
         check_rules={
             "system_notifications_status_check": "it is inbox or archived",
@@ -208,7 +212,7 @@ _ALL = (
             "system_permissions_action_check": "it is create, read, update, delete or share",
         },
     ),
-    SystemTable(PRESETS),
+    SystemTable(PRESETS, endpoint="/presets", is_writable=True),
     SystemTable("system_queue", is_listed=False),
     SystemTable("system_recovery_codes", is_listed=False),
     SystemTable(
@@ -270,7 +274,7 @@ _ALL = (
             "user_created": ("user-created",),
         },
     ),
-    SystemTable("system_translations"),
+    SystemTable(TRANSLATIONS, endpoint="/translations", is_writable=True),
     SystemTable(
         USERS,
         endpoint="/users",

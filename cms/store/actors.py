@@ -42,12 +42,6 @@ _SERVICE = Actor(ADMIN, None, None)
 
 def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
     """Return the caller, looked up once for each snapshot; raises `Refused` when it may not act."""
-
-    def find() -> Actor:
-        rows = fetch(statement("find_actor"), identity.caller)
-        check_version(snapshot, Version(*rows[0][:3]))
-        return actor_of(snapshot, identity, rows)
-
     if identity.is_service:
         return _SERVICE
     # A logout moves no counter, so the session of a cookie is looked up with every request.
@@ -55,7 +49,18 @@ def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
         statement("find_open_session"), (identity.session, identity.cookie)
     ):
         raise invalid_token()
-    return admit(snapshot.actors.setdefault_with(identity.caller, find), identity)
+    return admit(known_actor(snapshot, identity, fetch), identity)
+
+
+def known_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
+    """Return a caller wherever it calls from; raises `Refused` for one that does not exist."""
+
+    def find() -> Actor:
+        rows = fetch(statement("find_actor"), identity.caller)
+        check_version(snapshot, Version(*rows[0][:3]))
+        return actor_of(snapshot, identity, rows)
+
+    return snapshot.actors.setdefault_with(identity.caller, find)
 
 
 def admit(actor: Actor, identity: Identity) -> Actor:

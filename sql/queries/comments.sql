@@ -5,8 +5,8 @@ VALUES ('comment', $1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $
 RETURNING id::text;
 
 -- name: lock_comment
--- Locks a comment and returns its author; no row for activity of another kind.
-SELECT "user"::text
+-- Locks a comment and returns its author, collection, item and text; no row for activity of another kind.
+SELECT "user"::text, collection, item, comment
 FROM system_activity
 WHERE id = $1::bigint
   AND action = 'comment'

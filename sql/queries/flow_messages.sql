@@ -70,20 +70,3 @@ SELECT users.id::text
 FROM system_users AS users
 JOIN admins ON admins.id = users.role
 WHERE users.status = 'active';
-
--- name: insert_notifications
--- Notifies the users $1, from the user $2: subject, message, collection and item are $3 to $6. Returns for each recipient
--- the id, and the address if the user wants notifications by mail.
-WITH recipients AS (
-    SELECT id, email, email_notifications AND status = 'active' AS wants_mail
-    FROM system_users
-    WHERE id = ANY ($1::uuid[])
-),
-notified AS (
-    INSERT INTO system_notifications (recipient, sender, subject, message, collection, item)
-    SELECT id, $2::uuid, $3::text, $4::text, $5::text, $6::text
-    FROM recipients
-)
-SELECT id::text, CASE WHEN wants_mail THEN email END
-FROM recipients
-ORDER BY id;

@@ -122,6 +122,11 @@ def operation(setup: RouteSetup) -> Example:
     return Example("/operations", body)
 
 
+def notification(setup: RouteSetup) -> Example:
+    recipient = setup.admin.get("/users/me").data["id"]
+    return Example("/notifications", {"recipient": recipient, "subject": "once"})
+
+
 def panel(setup: RouteSetup) -> Example:
     dashboard = setup.admin.post("/dashboards", {"name": "one"}).data["id"]
     return Example("/panels", {"dashboard": dashboard, "type": "label"})
@@ -214,11 +219,16 @@ EXAMPLES: dict[str, Callable[[RouteSetup], Example]] = {
     "/flows": lambda setup: Example("/flows", {"name": "once", "trigger": "manual"}),
     "/folders": lambda setup: Example("/folders", {"name": "once"}),
     "/items/{collection}": items,
+    "/notifications": notification,
     "/operations": operation,
     "/panels": panel,
     "/permissions": permission,
+    "/presets": lambda setup: Example("/presets", {"bookmark": "once"}),
     "/relations": relations,
     "/roles": lambda setup: Example("/roles", {"name": "once"}),
+    "/translations": lambda setup: Example(
+        "/translations", {"language": "en-US", "key": "once", "value": "Once"}
+    ),
     "/users": lambda setup: Example("/users", {"email": "once@example.com"}),
     "/users/invite": invite,
     "/users/invite/accept": accept,

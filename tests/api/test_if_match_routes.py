@@ -21,11 +21,14 @@ WITHOUT = {
     "/flows": "it changes several",
     "/flows/trigger/{key}": "what it does is said by the flow",
     "/folders": "it changes several",
+    "/notifications": "it changes several",
     "/operations": "it changes several",
     "/panels": "it changes several",
     "/items/{collection}": "it changes several, where it is no singleton",
     "/permissions": "it changes several",
+    "/presets": "it changes several",
     "/roles": "it changes several",
+    "/translations": "it changes several",
     "/users": "it changes several",
     "/activity/comment/{key}": "it is read at /comments/{key}, and tested with it",
     "/files/{key}": "it is tested with the files",
@@ -61,6 +64,11 @@ def operation(stage: Stage) -> str:
     return posted_to("/operations", body)(stage)
 
 
+def notification(stage: Stage) -> str:
+    recipient = stage.admin.get("/users/me").data["id"]
+    return posted_to("/notifications", {"recipient": recipient, "subject": "a"})(stage)
+
+
 def panel(stage: Stage) -> str:
     dashboard = stage.admin.post("/dashboards", {"name": "a"}).data["id"]
     return posted_to("/panels", {"dashboard": dashboard, "type": "label"})(stage)
@@ -73,8 +81,14 @@ CHANGES: dict[str, tuple[Callable[[Stage], str], dict[str, object]]] = {
     "/flows/{key}": (posted_to("/flows", {"name": "a", "trigger": "manual"}), {"name": "b"}),
     "/items/{collection}/{key}": (item, {"name": "b"}),
     "/panels/{key}": (panel, {"note": "b"}),
+    "/notifications/{key}": (notification, {"status": "archived"}),
     "/operations/{key}": (operation, {"key": "b"}),
     "/permissions/{key}": (permission, {"fields": ["id"]}),
+    "/presets/{key}": (posted_to("/presets", {"bookmark": "a"}), {"bookmark": "b"}),
+    "/translations/{key}": (
+        posted_to("/translations", {"language": "en", "key": "a", "value": "A"}),
+        {"value": "B"},
+    ),
     "/roles/{key}": (posted_to("/roles", {"name": "a"}), {"name": "b"}),
     "/settings": (lambda stage: "/settings", {"project_name": "b"}),
     "/users/me": (lambda stage: "/users/me", {"title": "b"}),

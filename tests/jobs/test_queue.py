@@ -50,7 +50,7 @@ def test_a_job_brings_its_payload_and_is_gone_when_it_is_done(queue: QueueDataba
 def test_a_write_that_is_rolled_back_leaves_no_job(queue: QueueDatabase) -> None:
     def write() -> None:
         with queue.database.transaction() as transaction:
-            defer(transaction, "note", {})
+            defer(transaction.execute, "note", {})
             transaction.execute("SELECT 1 FROM system_users WHERE id = 'no uuid'")
 
     with pytest.raises(Refused):
@@ -63,8 +63,8 @@ def test_many_jobs_are_put_in_the_queue_with_one_statement_and_run_in_their_orde
 ) -> None:
     done: list[Job] = []
     with queue.database.transaction() as transaction:
-        defer_all(transaction, "note", [{"number": number} for number in range(100)])
-        defer_all(transaction, "note", [])
+        defer_all(transaction.execute, "note", [{"number": number} for number in range(100)])
+        defer_all(transaction.execute, "note", [])
     queue.drain(noting(done), worker_concurrency=1)
     assert [job.payload["number"] for job in done] == list(range(100))
 
@@ -80,7 +80,7 @@ def test_jobs_run_where_statements_may_not_be_prepared(queue: QueueDatabase) -> 
 def test_each_job_runs_once_with_many_workers(queue: QueueDatabase) -> None:
     done: list[Job] = []
     with queue.database.transaction() as transaction:
-        defer_all(transaction, "note", [{}] * 60)
+        defer_all(transaction.execute, "note", [{}] * 60)
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(lambda _: queue.drain(noting(done)), range(3)))
     assert len({job.id for job in done}) == len(done) == 60

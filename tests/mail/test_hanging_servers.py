@@ -54,7 +54,7 @@ def test_a_server_that_hangs_or_drips_has_so_much_time_and_no_more(
 ) -> None:
     monkeypatch.setattr(smtp, "MAX_SECONDS", 0.5)
     with queue.database.transaction() as transaction:
-        post(transaction, Mail(["ann@example.com"], subject="Hello", body="Dear Ann"))
+        post(transaction.execute, Mail(["ann@example.com"], subject="Hello", body="Dear Ann"))
     with hanging_server(pieces) as port:
         config = replace(
             queue.config,

@@ -36,7 +36,7 @@ class Mailer:
 
     def post(self, mail: Mail) -> None:
         with self.queue.database.transaction() as transaction:
-            post(transaction, mail)
+            post(transaction.execute, mail)
 
     def work(self, **changes: object) -> None:
         settings = {**self.settings, **changes}
@@ -116,7 +116,7 @@ def test_a_mail_has_its_headers_and_both_texts(mailer: Mailer, inbox: Inbox) -> 
 def test_a_mail_of_a_write_that_is_rolled_back_is_never_sent(mailer: Mailer, inbox: Inbox) -> None:
     def write() -> None:
         with mailer.queue.database.transaction() as transaction:
-            post(transaction, MAIL)
+            post(transaction.execute, MAIL)
             raise ValueError("nothing of it")
 
     with pytest.raises(ValueError, match="nothing of it"):

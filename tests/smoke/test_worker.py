@@ -57,7 +57,7 @@ class Home:
     def post(self, *, hold: bool = False) -> None:
         self.inbox.paused = hold
         with self.queue.database.transaction() as transaction:
-            post(transaction, Mail(["ann@example.com"], subject="Hello"))
+            post(transaction.execute, Mail(["ann@example.com"], subject="Hello"))
 
     @contextmanager
     def worker(self, **environ: str) -> Iterator[Worker]:

@@ -7,8 +7,8 @@ from typing import cast
 
 from cms.database.connections import Transaction
 from cms.flows.definition.options import texts_of
-from cms.flows.notifications import Notification, notify
 from cms.flows.run import Rejected, RenderedOptions, Run
+from cms.mail.notifications import Notification, notify
 from cms.mail.post import GENERIC, BodyFormat, Mail, post
 
 _TEMPLATE_TYPE = "template"
@@ -33,7 +33,7 @@ def send_mail(options: RenderedOptions, run: Run) -> object:
         bcc=_addresses(options.get("bcc")),
     )
     with run.open_transaction() as transaction:
-        post(transaction, mail)
+        post(transaction.execute, mail)
     return None
 
 
@@ -58,7 +58,7 @@ def send_notification(options: RenderedOptions, run: Run) -> object:
 def _notify_all(
     transaction: Transaction, recipients: list[str], notification: Notification
 ) -> list[str]:
-    notified = notify(transaction, recipients, notification)
+    notified = notify(transaction.execute, recipients, notification)
     missing = sorted(set(recipients) - set(notified))
     if missing:
         raise Rejected({"message": f"There is no user {', '.join(missing)}."})

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from cms import jsontext
-from cms.access.guard import readable_collection
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, abbreviated, forbidden, invalid_payload, not_found
+from cms.items.history.mentions import CommentText, notify_mentioned, readable_key
 from cms.items.read.prepare import narrow_to_key
 from cms.items.read.reads import parse_key, require_user
 from cms.items.write.executor import Executor
 from cms.items.write.preconditions import check_match
-from cms.query.language.ast import Query, RowOutput, Slot
+from cms.query.language.ast import Query, Slot
 from cms.query.language.parse import parse_query_string
 from cms.schema.system import ACTIVITY
 from cms.store.context import RequestContext
@@ -48,11 +48,12 @@ def comment(
 
 
 def _insert(executor: Executor, *, query_string: str, texts: Mapping[str, str]) -> bytes | None:
-    item = _key_of(executor, texts["collection"], texts["item"])
+    item = readable_key(executor, texts["collection"], texts["item"])
     author = executor.client.author(executor.context.actor.user)
     rows = executor.transaction.execute(
         statement("insert_comment"), (*author, texts["collection"], item, texts["comment"])
     )
+    notify_mentioned(executor, CommentText(texts["collection"], item, texts["comment"]))
     return _answer(executor, query_string, key=str(rows[0][0]))
 
 
@@ -75,9 +76,10 @@ def change_comment(
 def _change(
     executor: Executor, *, query_string: str, key: str, text: str, if_match: str | None
 ) -> bytes | None:
-    comment_key = _lock_own(executor, key, if_match=if_match)
-    executor.transaction.execute(statement("change_comment"), (comment_key, text))
-    return _answer(executor, query_string, key=comment_key)
+    own = _lock_own(executor, key, if_match=if_match)
+    executor.transaction.execute(statement("change_comment"), (own.key, text))
+    notify_mentioned(executor, own.text._replace(text=text), before=own.text.text)
+    return _answer(executor, query_string, key=own.key)
 
 
 def delete_comment(
@@ -89,8 +91,8 @@ def delete_comment(
 
 
 def _delete(executor: Executor, *, key: str, if_match: str | None) -> None:
-    comment_key = _lock_own(executor, key, if_match=if_match)
-    executor.transaction.execute(statement("delete_comment"), (comment_key,))
+    own = _lock_own(executor, key, if_match=if_match)
+    executor.transaction.execute(statement("delete_comment"), (own.key,))
 
 
 def _run(
@@ -142,8 +144,15 @@ def _problem(name: str, payload: Mapping[str, object], reason: str) -> Problem:
     return invalid_payload(f'"{name}": {reason}', field=name, **sent).problems[0]
 
 
-def _lock_own(executor: Executor, key: str, *, if_match: str | None) -> str:
-    """Return the key of a comment that the caller may change, locked.
+class _OwnComment(NamedTuple):
+    """A comment that the caller may change."""
+
+    key: str
+    text: CommentText
+
+
+def _lock_own(executor: Executor, key: str, *, if_match: str | None) -> _OwnComment:
+    """Return a comment that the caller may change, locked.
 
     Raises `Refused`: FORBIDDEN for one that the caller can merely read, NOT_FOUND for one that it
     cannot, PRECONDITION_FAILED for one that has changed since.
@@ -154,26 +163,10 @@ def _lock_own(executor: Executor, key: str, *, if_match: str | None) -> str:
     actor = executor.context.actor
     if rows and (actor.policy.is_admin or str(rows[0][0]) == actor.user):
         check_match(executor, activity, key=parsed_key, if_match=if_match)
-        return parsed_key
+        return _OwnComment(parsed_key, CommentText(*rows[0][1:]))
     # NOT_FOUND for a caller who may not even read it.
-    _key_of(executor, ACTIVITY, parsed_key)
+    readable_key(executor, ACTIVITY, parsed_key)
     raise forbidden() if rows else not_found()
-
-
-def _key_of(executor: Executor, collection: str, key: str) -> str:
-    """Return the key of an item as PostgreSQL writes it; raises `Refused` if it is unreadable."""
-    context = executor.context
-    owner = readable_collection(
-        collection, catalogue=context.snapshot.catalogue, policy=context.actor.policy
-    )
-    if owner.primary_key is None:
-        raise not_found()
-    # Read with the caller's rights: no answer tells whether a hidden item exists.
-    query = narrow_to_key(Query(), Slot(0))
-    keys = executor.read_row_texts(RowOutput.KEY, collection, query, (parse_key(owner, key),))
-    if not keys:
-        raise not_found()
-    return keys[0]
 
 
 def _answer(executor: Executor, query_string: str, *, key: str) -> bytes | None:

@@ -9,15 +9,18 @@ from cms.items.write.hooks.flows import FLOW_HOOKS, OPERATION_HOOKS
 from cms.items.write.hooks.hook import SystemTableHooks
 from cms.items.write.hooks.panels import DASHBOARD_HOOKS, PANEL_HOOKS
 from cms.items.write.hooks.permissions import PERMISSION_HOOKS
+from cms.items.write.hooks.personal import NOTIFICATION_HOOKS, PRESET_HOOKS
 from cms.items.write.hooks.roles import ROLE_HOOKS
 from cms.items.write.hooks.settings import SETTINGS_HOOKS
 from cms.items.write.hooks.users import USER_HOOKS
 from cms.schema.system import (
     DASHBOARDS,
     FLOWS,
+    NOTIFICATIONS,
     OPERATIONS,
     PANELS,
     PERMISSIONS,
+    PRESETS,
     ROLES,
     SETTINGS,
     USERS,
@@ -30,8 +33,10 @@ HOOKS: Mapping[str, SystemTableHooks] = MappingProxyType(
         USERS: USER_HOOKS,
         ROLES: ROLE_HOOKS,
         PERMISSIONS: PERMISSION_HOOKS,
+        PRESETS: PRESET_HOOKS,
         SETTINGS: SETTINGS_HOOKS,
         FLOWS: FLOW_HOOKS,
+        NOTIFICATIONS: NOTIFICATION_HOOKS,
         OPERATIONS: OPERATION_HOOKS,
         DASHBOARDS: DASHBOARD_HOOKS,
         PANELS: PANEL_HOOKS,

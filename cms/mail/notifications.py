@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cms.database.connections import Transaction
+from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.mail.post import Mail, post_all
 
@@ -20,16 +20,23 @@ class Notification(NamedTuple):
     sender: str | None = None
 
 
-def notify(
-    transaction: Transaction, recipients: Sequence[str], notification: Notification
-) -> list[str]:
+def notify(fetch: Fetch, recipients: Sequence[str], notification: Notification) -> list[str]:
     """Notify users, and return the ids of those who exist.
 
-    Mails are posted with the transaction, one for each user: nobody learns who else gets one.
+    Mails are posted with the transaction of `fetch`, one for each user: nobody learns who else gets one.
     """
     subject, message, collection, item, sender = notification
     values = (list(recipients), sender, subject, message, collection, item)
-    rows = transaction.execute(statement("insert_notifications"), values)
+    rows = fetch(statement("insert_notifications"), values)
     mails = [Mail([address], subject=subject, body=message or "") for _, address in rows if address]
-    post_all(transaction, mails)
+    post_all(fetch, mails)
     return [identifier for identifier, _ in rows]
+
+
+def mail_notifications(fetch: Fetch, keys: Sequence[str]) -> None:
+    """Post mails of notifications that have been written to those recipients who want them."""
+    rows = fetch(statement("find_notification_mails"), (list(keys),))
+    post_all(
+        fetch,
+        [Mail([address], subject=subject, body=message) for address, subject, message in rows],
+    )
