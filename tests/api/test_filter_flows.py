@@ -246,6 +246,54 @@ def test_a_refused_item_of_an_array_is_named(admin: Client, parts: Table) -> Non
     assert "index" not in admin.post(parts.path, {"text": "a"}).errors[0]
 
 
+def test_a_batch_passes_flows_operation_by_operation(
+    admin: Client, pages: Table, parts: Table
+) -> None:
+    filter_flow(admin, parts, [RENAME], "create", "update")
+    key = parts.add({"text": "a"})[0]["id"]
+    operations = [
+        {"method": "create", "collection": parts.name, "data": [{"text": "b"}, {"text": "c"}]},
+        {"method": "update", "collection": parts.name, "key": key, "data": {"text": "d"}},
+        {"method": "create", "collection": pages.name, "data": {"parts": [{"text": "e"}]}},
+    ]
+    assert admin.post("/batch", {"operations": operations}).status == 200
+    assert texts(parts) == [f"d!{key}", "b!", "c!", "e!"]
+
+
+def test_conditions_and_repeated_calls_hold_for_filtered_writes(
+    admin: Client, parts: Table
+) -> None:
+    filter_flow(admin, parts, [RENAME], "create", "update")
+    headers = {"Idempotency-Key": "filtered-1"}
+    first = admin.send("POST", parts.path, {"text": "a"}, **headers)
+    again = admin.send("POST", parts.path, {"text": "a"}, **headers)
+    assert (first.status, again.status, first.data) == (200, 200, again.data)
+    assert texts(parts) == ["a!"]
+    path = f"{parts.path}/{first.data['id']}"
+    version = admin.get(path).headers["etag"]
+    assert admin.send("PATCH", path, {"text": "b"}, **{"If-Match": version}).status == 200
+    assert admin.send("PATCH", path, {"text": "c"}, **{"If-Match": version}).status == 412
+    assert texts(parts) == [f"b!{first.data['id']}"]
+
+
+def test_filter_flows_that_cause_themselves_come_to_an_end(admin: Client, parts: Table) -> None:
+    again = {"collection": parts.name, "payload": {"text": "again"}}
+    filter_flow(admin, parts, [step("again", "item-create", again)], "create")
+    assert admin.post(parts.path, {"text": "a"}).status == 422
+    assert texts(parts) == []
+    silent = step("again", "item-create", {**again, "emitEvents": False})
+    assert admin.delete("/flows", [admin.get("/flows").data[0]["id"]]).status == 204
+    filter_flow(admin, parts, [silent], "create")
+    assert admin.post(parts.path, {"text": "a"}).status == 200
+    assert sorted(texts(parts)) == ["a", "again"]
+
+
+def test_a_flow_may_make_a_wrong_item_right(admin: Client, parts: Table) -> None:
+    steps = [step("right", "transform", {"json": {"place": 1, "text": "right"}})]
+    filter_flow(admin, parts, steps, "create")
+    assert admin.post(parts.path, {"place": "wrong", "nonsense": 1}).data["text"] == "right"
+
+
 # Files, folders and users
 
 
