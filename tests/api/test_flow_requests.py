@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cms.config import Config
 from tests.active_flows import make_flow, runs, step, work
 from tests.client import Client
@@ -87,3 +89,29 @@ def test_a_query_of_an_operation_counts_from_now(
     steps = [step("recent", "item-read", {"collection": "visits", "query": query})]
     flow = make_flow(admin, "webhook", {"return": "{{recent[0].count}}"}, steps)
     assert admin.get(f"/flows/trigger/{flow}").data == 1
+
+
+def test_variables_that_nobody_has_allowed_are_out_of_reach(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIDDEN_VALUE", "nobody-may-see-this")
+    steps = [step("see", "transform", {"json": ["{{$env.HIDDEN_VALUE}}", "{{$env.SECRET}}"]})]
+    flow = make_flow(admin, "webhook", {"return": "$all"}, steps)
+    answer = admin.get(f"/flows/trigger/{flow}")
+    assert answer.data["see"] == [None, None]
+    assert "$env" not in answer.data
+    assert "nobody-may-see-this" not in answer.text
+
+
+def test_a_webhook_returns_its_trigger_and_its_runs_are_filtered(admin: Client) -> None:
+    steps = [step("is_one", "condition", {"filter": {"$trigger": {"query": {"n": {"_eq": "1"}}}}})]
+    flow = make_flow(admin, "webhook", {"return": "$trigger"}, steps)
+    answer = admin.get(f"/flows/trigger/{flow}", n="1").data
+    assert (answer["method"], answer["query"]) == ("GET", {"n": "1"})
+    assert admin.get(f"/flows/trigger/{flow}", n="2").status == 422
+    for state, number in (("done", "1"), ("rejected", "2")):
+        (run,) = admin.get(f"/flows/{flow}/runs", **{"filter[state][_eq]": state}).data
+        assert (run["attempt"], run["data"]["query"]) == (1, {"n": number})
+        (logged,) = run["steps"]
+        assert logged["date_started"] >= run["date_started"]
+        assert logged["milliseconds"] >= 0
