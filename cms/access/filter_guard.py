@@ -54,7 +54,7 @@ class FilterGuard:
                 raise invalid_query("An operator needs a field to stand at", parameter="filter")
 
     def _at_field(self, filter: AtField, view: View, level: int) -> GuardedFilter:
-        name = view.own_name(filter.name)
+        name = view.resolve_name(filter.name)
         inner = filter.inner
         field = self.names.visible_field(view, name.field)
         link = self.names.link(name, view)

@@ -33,7 +33,7 @@ def narrow_to_items(view: View, item_views: Iterable[View], catalogue: Catalogue
     keyed = [
         item_view
         for item_view in item_views
-        if item_view.collection.primary_key and item_view.sees(item_view.collection.primary_key)
+        if item_view.collection.primary_key and item_view.includes(item_view.collection.primary_key)
     ]
     history = view.collection
     rules = []
@@ -74,5 +74,5 @@ def _masked_fields(view: View) -> Iterator[tuple[GuardedRule, str]]:
     for name, field in view.collection.fields.items():
         # A field that is secret now may have been none when the revision was written, so old values
         # of it may be in there.
-        if field.column and view.sees(name) and not field.is_secret:
+        if field.column and view.includes(name) and not field.is_secret:
             yield view.mask(name) or UNRESTRICTED, name

@@ -53,7 +53,7 @@ class NameGuard:
 
     def visible_field(self, view: View, name: str) -> Field:
         """Return a field that the caller sees; raises `Refused` for any other."""
-        if not view.sees(name):
+        if not view.includes(name):
             raise self.unknown_field(view, name)
         return view.collection.fields[name]
 
@@ -92,7 +92,7 @@ class NameGuard:
         *names, last = path
         steps = []
         for name in names:
-            name = view.own_name(name)
+            name = view.resolve_name(name)
             step_field = self.visible_field(view, name.field)
             link = self.link(name, view)
             if link is None:
@@ -127,10 +127,10 @@ class NameGuard:
         target = self.lookup(link.target)
         if target is None:
             return False
-        if link.collection_field is not None and not view.sees(link.collection_field):
+        if link.collection_field is not None and not view.includes(link.collection_field):
             return False
         # A list tells of each of its items what the column that points back holds.
-        return not link.to_many or target.sees(link.far)
+        return not link.to_many or target.includes(link.far)
 
     def may_follow_field(self, name: str, view: View) -> bool:
         """Tell whether the caller may follow a field to at least one collection."""

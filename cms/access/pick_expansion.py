@@ -67,7 +67,7 @@ class PickExpansion:
             if self._star_opens(name, star, view):
                 pick = Pick(name, FieldName(name), deep.get((name, None)))
                 yield with_star_fields(pick, star)
-            elif field.column and view.sees(name):
+            elif field.column and view.includes(name):
                 yield Pick(name, FieldName(name))
 
     def _star_opens(self, name: str, star: Star, view: View) -> bool:
@@ -83,7 +83,7 @@ class PickExpansion:
         return self._can_list(link)
 
     def _may_see_and_follow(self, name: str, view: View) -> bool:
-        return view.sees(name) and self.names.may_follow_field(name, view)
+        return view.includes(name) and self.names.may_follow_field(name, view)
 
     def _can_list(self, link: Link) -> bool:
         """Tell whether the items of a link can be listed by key, or have no key at all."""
@@ -91,7 +91,7 @@ class PickExpansion:
         if target is None:
             return False
         key = target.collection.primary_key
-        return key is None or target.sees(key)
+        return key is None or target.includes(key)
 
     def per_target(self, pick: Pick, view: View, deep: DeepQueries) -> list[Pick]:
         """Return a pick for each target of a many-to-any field that is opened without naming one.
@@ -130,7 +130,9 @@ class PickExpansion:
     def _fitting_picks(self, query: Query, target: str) -> tuple[AnyPick, ...]:
         view = self.names.view(target)
         return tuple(
-            pick for pick in query.picks if not isinstance(pick, Pick) or view.sees(pick.name.field)
+            pick
+            for pick in query.picks
+            if not isinstance(pick, Pick) or view.includes(pick.name.field)
         )
 
 

@@ -120,7 +120,7 @@ class QueryGuard:
                     yield targeted
 
     def _output(self, pick: Pick, view: View, level: int) -> GuardedColumn | GuardedEmbed:
-        name = view.own_name(pick.name)
+        name = view.resolve_name(pick.name)
         field = self.names.visible_field(view, name.field)
         if name.function:
             return self._function(pick, name, field, view)
@@ -174,7 +174,7 @@ class QueryGuard:
             self.names.visible_field(target, key)
             picks = (Pick(key, FieldName(key)),)
             return _InnerQuery(replace(nested, picks=picks), keys_only=True)
-        columns = [field.name for field in target.collection.columns if target.sees(field.name)]
+        columns = [field.name for field in target.collection.columns if target.includes(field.name)]
         return _InnerQuery(
             replace(nested, picks=tuple(Pick(name, FieldName(name)) for name in columns))
         )
@@ -211,7 +211,7 @@ class QueryGuard:
             # The primary key orders every row, even rows in which the caller does not see it.
             if field.name == view.collection.primary_key:
                 yield GuardedTerm(GuardedValue(field))
-            elif view.sees(field.name):
+            elif view.includes(field.name):
                 yield GuardedTerm(self.names.value(field, view))
 
     def _sort_term(self, term: SortTerm, view: View, level: int) -> GuardedTerm | AggregateTerm:

@@ -16,7 +16,9 @@ from cms.schema.model import Field
 def search_fields(view: View) -> list[Field]:
     """Return the fields that a search of this caller looks into."""
     return [
-        field for field in view.collection.columns if field.is_searchable and view.sees(field.name)
+        field
+        for field in view.collection.columns
+        if field.is_searchable and view.includes(field.name)
     ]
 
 

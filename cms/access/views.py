@@ -27,7 +27,7 @@ class View:
     members: Mapping[str, tuple[VisibleMembers, ...]] = field(default_factory=dict)
     other_collections: tuple[str, ...] = ()
 
-    def sees(self, field: str) -> bool:
+    def includes(self, field: str) -> bool:
         """Tell whether the caller sees a field in any row."""
         return field in (self.collection.fields if self.masks is None else self.masks)
 
@@ -35,7 +35,7 @@ class View:
         """Return the rule of the rows in which the field may be read; None is all rows."""
         return None if self.masks is None else self.masks[field]
 
-    def own_name(self, name: FieldName) -> FieldName:
+    def resolve_name(self, name: FieldName) -> FieldName:
         """Return a name without a target where a column of the collection has that whole name.
 
         A column may have a colon in its own name; then nothing behind it names a collection.

@@ -40,10 +40,10 @@ def in_idempotent_transaction(
     """Do the work as `in_transaction` does, but only once for an Idempotency-Key."""
     # Nobody is logged in, so the key belongs to the client's address.
     caller = ANONYMOUS.with_client(client).name
-    in_transaction(store, partial(_work_once, caller, idempotency, work))
+    in_transaction(store, partial(_run_idempotently, caller, idempotency, work))
 
 
-def _work_once(
+def _run_idempotently(
     caller: str,
     idempotency: Idempotency | None,
     work: Callable[[Transaction], None],

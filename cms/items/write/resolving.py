@@ -183,7 +183,7 @@ class Resolver:
             catalogue=context.snapshot.catalogue,
             policy=context.actor.policy,
         )
-        return (order,) if view and view.sees(order) else ()
+        return (order,) if view and view.includes(order) else ()
 
     def _lock(self, field: ParsedToMany, keys: list[str], near_values: list[str]) -> None:
         """Lock the rows that are about to be read.

@@ -154,10 +154,10 @@ class _ProblemCollector(QueryParser):
         return self.attempt(lambda: counts_of(params), ())
 
     def _pick(
-        self, head: FieldName, rests: list[FieldPath], deep: Params, aliases: Mapping[str, str]
+        self, head: FieldName, remainders: list[FieldPath], deep: Params, aliases: Mapping[str, str]
     ) -> AnyPick:
         star: AnyPick = Star()
-        return self.attempt(lambda: QueryParser._pick(self, head, rests, deep, aliases), star)
+        return self.attempt(lambda: QueryParser._pick(self, head, remainders, deep, aliases), star)
 
     def _unnamed_pick(
         self, head: FieldName, deep: Params, aliases: Mapping[str, str]

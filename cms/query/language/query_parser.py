@@ -96,11 +96,12 @@ class QueryParser:
         return counts_of(params)
 
     def _picks(self, paths: list[FieldPath], deep: Params, aliases: Aliases) -> tuple[AnyPick, ...]:
-        rests_by_head: dict[FieldName, list[FieldPath]] = {}
+        remainders_by_head: dict[FieldName, list[FieldPath]] = {}
         for head, *rest in paths:
-            rests_by_head.setdefault(head, []).append(tuple(rest))
+            remainders_by_head.setdefault(head, []).append(tuple(rest))
         return tuple(
-            self._pick(head, rests, deep, aliases) for head, rests in rests_by_head.items()
+            self._pick(head, remainders, deep, aliases)
+            for head, remainders in remainders_by_head.items()
         )
 
     def _unnamed_picks(
@@ -123,15 +124,15 @@ class QueryParser:
         return self._field_pick(head, [], deep, aliases)
 
     def _pick(
-        self, head: FieldName, rests: list[FieldPath], deep: Params, aliases: Aliases
+        self, head: FieldName, remainders: list[FieldPath], deep: Params, aliases: Aliases
     ) -> AnyPick:
-        """Parse the field at the head of paths; `rests` is what follows it in each of them."""
+        """Parse the field at the head of paths; `remainders` is what follows it in each of them."""
         if head.field == "*":
-            return Star(self._nested(head, rests, deep))
-        return self._field_pick(head, rests, deep, aliases)
+            return Star(self._nested(head, remainders, deep))
+        return self._field_pick(head, remainders, deep, aliases)
 
     def _field_pick(
-        self, head: FieldName, rests: list[FieldPath], deep: Params, aliases: Aliases
+        self, head: FieldName, remainders: list[FieldPath], deep: Params, aliases: Aliases
     ) -> Pick:
         # The target stands behind the alias: `section:headings` where `section` is `item`.
         name = parse_name(aliases.get(head.field, head.field))
@@ -140,11 +141,11 @@ class QueryParser:
         key = head.field if head.field in aliases else name.key
         if not key:
             raise invalid_query("fields holds an empty name", parameter="fields")
-        return Pick(key, name, self._nested(head, rests, deep))
+        return Pick(key, name, self._nested(head, remainders, deep))
 
-    def _nested(self, head: FieldName, rests: list[FieldPath], deep: Params) -> Query | None:
+    def _nested(self, head: FieldName, remainders: list[FieldPath], deep: Params) -> Query | None:
         """Parse the query of the items that a field leads to, None where nothing is said of it."""
-        nested_paths = [rest for rest in rests if rest]
+        nested_paths = [rest for rest in remainders if rest]
         # `deep` may name the field alone or with its target: `item`, `item:headings`.
         deep_key = head.written if deep.get(head.written) is not None else head.field
         if deep.get(deep_key) is None and not nested_paths:
