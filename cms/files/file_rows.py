@@ -15,12 +15,13 @@ from cms.items.read.reads import parse_key
 from cms.items.write import plans
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.calls import WriteCall, WrittenItems
-from cms.items.write.deletion import delete_rows
 from cms.items.write.executor import Executor
 from cms.items.write.filtering import FlowFilter, filtered_plan, has_filters
 from cms.items.write.item_filters import check_deletion
 from cms.items.write.named_keys import named_keys
 from cms.items.write.parsed import Expects
+from cms.items.write.planning import plan_deletion
+from cms.items.write.running import run_plan
 from cms.query.language.parse import parse_query_string
 from cms.schema.model import Collection
 from cms.schema.payload import Values, converter
@@ -214,9 +215,11 @@ def delete(
     # Folders are often empty.
     if not keys:
         return {}
-    call.authorizer.authorize_delete(collection, keys, executor.transaction.execute)
+    fetch = executor.transaction.execute
+    authorized = call.authorizer.authorize_delete(collection, keys, fetch)
     check_deletion(executor, collection, keys)
-    return dict(delete_rows(executor, collection, keys))
+    written = run_plan(executor, plan_deletion(authorized))
+    return dict(written.deleted(collection))
 
 
 def delete_below(

@@ -16,7 +16,7 @@ from cms.database.connections import Fetch
 from cms.errors import forbidden, not_found
 from cms.items.write.completing import RowCompleter
 from cms.items.write.hooks import hooks_of
-from cms.items.write.mutations import AuthorizedSet, RowId, RowSet
+from cms.items.write.mutations import AuthorizedDelete, AuthorizedSet, RowId, RowSet
 from cms.items.write.problems import Problems
 from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet
 from cms.items.write.validating import PayloadValidator
@@ -102,14 +102,17 @@ class WriteAuthorizer:
         self._validator.check_conditions(collection, changed, fetch, problems)
         return authorized
 
-    def authorize_delete(self, collection: Collection, keys: Sequence[str], fetch: Fetch) -> None:
-        """Check that rows may be deleted; raises `Refused` NOT_FOUND or FORBIDDEN."""
+    def authorize_delete(
+        self, collection: Collection, keys: Sequence[str], fetch: Fetch
+    ) -> AuthorizedDelete:
+        """Return rows, authorized to be deleted; raises `Refused` NOT_FOUND or FORBIDDEN."""
         if not self.permissions.policy.is_admin:
             if hooks_of(collection.name).is_admin_only:
                 raise forbidden()
             grants = self.permissions.grants(collection, "delete")
             self._grants_by_key(collection, keys, grants, fetch)
         self._run_before_hook(collection, (), keys, fetch)
+        return AuthorizedDelete(collection, keys)
 
     def authorize_column(
         self, collection: Collection, keys: Sequence[str], column: str, fetch: Fetch

@@ -34,6 +34,13 @@ class AuthorizedSet(NamedTuple):
         return self.resolved.collection
 
 
+class AuthorizedDelete(NamedTuple):
+    """Stored rows that their caller may delete, by their keys; they are locked where rules apply."""
+
+    collection: Collection
+    keys: Sequence[str]
+
+
 class RowId(NamedTuple):
     """A row of a plan: the number of its set, and its own number in that set."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from cms.items.write.deferred_keys import DeferredKeys, keys_of
 from cms.items.write.mutations import (
+    AuthorizedDelete,
     AuthorizedSet,
     Delete,
     Insert,
@@ -42,6 +43,11 @@ def plan_mutations(catalogue: Catalogue, authorized: Sequence[AuthorizedSet]) ->
         # statement must not be those that rows of a later one have already.
         {} if is_flat else new_keys,
     )
+
+
+def plan_deletion(authorized: AuthorizedDelete) -> MutationPlan:
+    """Return the plan that deletes rows, which are in no list of a payload."""
+    return MutationPlan(mutations=(Delete(authorized.collection, authorized.keys),))
 
 
 def _new_keys(authorized: Iterable[AuthorizedSet]) -> dict[str, frozenset[str]]:

@@ -21,11 +21,11 @@ from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.executor import Executor
 from cms.items.write.filtering import filtered_plan, has_filters
 from cms.items.write.item_filters import check_deletion, filtered_set
-from cms.items.write.mutations import Delete, MutationPlan
 from cms.items.write.named_keys import named_keys
 from cms.items.write.nested import CompletePayload, write_tree
 from cms.items.write.parsed import Expects, ParsedSet
 from cms.items.write.payload_parser import PayloadParser
+from cms.items.write.planning import plan_deletion
 from cms.items.write.preconditions import check_match, check_singleton
 from cms.items.write.problems import PayloadPosition, key_change_problem
 from cms.items.write.resolved_rows import StoredRows
@@ -248,9 +248,9 @@ def _delete_named(
 def delete_items(call: WriteCall, executor: Executor, keys: Sequence[str]) -> None:
     """Delete the items of keys, as far as the caller may; one unknown key refuses them all."""
     fetch = executor.transaction.execute
-    call.authorizer.authorize_delete(call.collection, keys, fetch)
+    authorized = call.authorizer.authorize_delete(call.collection, keys, fetch)
     check_deletion(executor, call.collection, keys)
-    run_plan(executor, MutationPlan(mutations=(Delete(call.collection, keys),)))
+    run_plan(executor, plan_deletion(authorized))
     # Hooks look at what is left: deleting may not take the last administrator, for example.
     call.authorizer.run_after_hook(call.collection, fetch)
 

@@ -169,6 +169,7 @@ class _PlanRun:
             delete.keys,
             enclosing_revisions=self._enclosing_revisions(delete),
         )
+        self.written.add_deleted(delete.collection, rows)
         for key, revision in rows:
             if revision is not None and key in delete.owners:
                 self.written.add_enclosed(revision, delete.owners[key])

@@ -8,6 +8,7 @@ from cms.items.write.mutations import RowId, RowSet
 from cms.items.write.parsed import RowValues
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.items.write.rows import WrittenRow
+from cms.schema.model import Collection
 
 
 class WrittenRows:
@@ -23,6 +24,8 @@ class WrittenRows:
         self._values: dict[int, list[RowValues]] = {}
         # Revisions, each with the row whose write encloses the one that left the revision.
         self._enclosed: list[tuple[int, RowId]] = []
+        # Revisions of deleted rows, which are in no set, by their collections and keys.
+        self._deleted: dict[str, dict[str, int | None]] = {}
         # Numbers that stand for the nearest revisions of rows that have none yet.
         self._reserved: dict[RowId, int] = {}
 
@@ -87,6 +90,14 @@ class WrittenRows:
             yield self.row(RowId(target.number, number))
 
     # Revisions
+
+    def add_deleted(self, collection: Collection, rows: Iterable[WrittenRow]) -> None:
+        """Add deleted rows of a collection."""
+        self._deleted.setdefault(collection.name, {}).update(rows)
+
+    def deleted(self, collection: Collection) -> Mapping[str, int | None]:
+        """Return the last revisions of the deleted rows of a collection, by their keys."""
+        return self._deleted.get(collection.name, {})
 
     def add_enclosed(self, revision: int, owner: RowId) -> None:
         """Add a revision that was left by a part of the write of `owner`."""
