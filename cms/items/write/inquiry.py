@@ -78,6 +78,14 @@ def refuse(
         problems.refuse(PayloadInquiry(catalogue, tuple(sets), is_permitted))
 
 
+def inquire_on_conflict(conflict: Conflict, catalogue: Catalogue, sets: Sequence[AskedSet]) -> None:
+    """Let a conflict of a write ask about all rows of the write.
+
+    The database reaches values only after the caller was found to be permitted to write them.
+    """
+    conflict.inquiry = PayloadInquiry(catalogue, sets, is_permitted=True)
+
+
 def _is_all_new(asked: AskedSet) -> bool:
     return all(row.is_new for row in asked.rows)
 

@@ -1,4 +1,8 @@
-"""Manual sorting: an item moves to the position of another in the sort field of its collection."""
+"""Manual sorting: an item moves to the position of another in the sort field of its collection.
+
+A move does not go through the stages of other writes: it has no items to parse or complete, and
+changes the positions of items between the two that the caller may not even see.
+"""
 
 from __future__ import annotations
 

@@ -21,8 +21,10 @@ NO_RULES: Mapping[int, GuardedRule] = {}
 class AuthorizedSet(NamedTuple):
     """A resolved set that its caller may write, unless the written rows break a rule.
 
-    `rows` are those of `resolved`, with presets added to changes. `rules` are what rows must fulfil
-    after they are written, by their numbers.
+    `rows` are those of `resolved`, with presets added to changes. They stand beside `resolved`,
+    because the root is authorized before the sets below it are resolved: its rows stay, while the
+    resolved tree takes the place of the root. `rules` are what rows must fulfil after they are
+    written, by their numbers.
     """
 
     resolved: ResolvedSet

@@ -12,7 +12,7 @@ from cms.database.error_mapping import Conflict
 from cms.items.write.conflicts import locating_conflicts
 from cms.items.write.deletion import delete_rows
 from cms.items.write.executor import Executor
-from cms.items.write.inquiry import AskedSet, PayloadInquiry
+from cms.items.write.inquiry import AskedSet, inquire_on_conflict
 from cms.items.write.mutations import (
     DeferredUpdate,
     Delete,
@@ -52,7 +52,7 @@ def run_plan(executor: Executor, plan: MutationPlan) -> WrittenRows:
         sets = [
             AskedSet(row_set.collection, list(run.written.rows(row_set))) for row_set in plan.sets
         ]
-        conflict.inquiry = PayloadInquiry(catalogue, sets, is_permitted=True)
+        inquire_on_conflict(conflict, catalogue, sets)
         raise
     run.link_revisions()
     return run.written

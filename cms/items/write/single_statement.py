@@ -2,8 +2,8 @@
 
 The statement writes one item, or several that name the same fields. It compares the counters of
 freshness, tests the rules of permissions on the row before and after the change, writes the rows
-with their history, and answers the written rows. A write that this would not do justice to takes a
-transaction: then the functions here return None, and nothing has been written.
+with their history, and answers the written rows. For a write that one statement cannot do, the
+functions here return None: nothing has been written, and the write takes a transaction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.conflicts import locating_conflicts
 from cms.items.write.event_runs import cause_literals, flows_after
 from cms.items.write.executor import number_parameters
-from cms.items.write.inquiry import AskedSet, PayloadInquiry
+from cms.items.write.inquiry import AskedSet, inquire_on_conflict
 from cms.items.write.mutations import AuthorizedSet, Delete, Insert, Update
 from cms.items.write.problems import Problems
 from cms.items.write.resolved_rows import ResolvedSet
@@ -49,7 +49,10 @@ _VERBS: Mapping[type, str] = {Insert: "create", Update: "update", Delete: "delet
 """The events that mutations are."""
 
 RunAlone = Callable[[], WrittenItems]
-"""Does all of a call, and returns its items as the caller may read them, None if it may not."""
+"""Runs the one statement of a call, and returns the written items that the caller may read.
+
+None is returned where the caller may read none of them.
+"""
 
 
 class WriteShape(NamedTuple):
@@ -156,10 +159,8 @@ def _run_with_rows(
         with locating_conflicts(authorized.collection, authorized.rows):
             return _run(call, shape, statement, literals)
     except Conflict as conflict:
-        # The statement reaches its values only after the caller was found to be permitted.
         asked = AskedSet(authorized.collection, authorized.rows)
-        catalogue = call.context.snapshot.catalogue
-        conflict.inquiry = PayloadInquiry(catalogue, [asked], is_permitted=True)
+        inquire_on_conflict(conflict, call.context.snapshot.catalogue, [asked])
         raise
 
 

@@ -106,24 +106,10 @@ def update(
     """
     key, *others = columns
     changing = tracked_columns(collection, others)
-    # The new values, and the old ones beside them: only `old` still sees the row as it was.
-    old_columns = [text(f", r.c{index}") for index in range(1, len(columns))]
-    for index, field in enumerate(changing):
-        old_columns.append(concat(", t0.", name(field.name), f" AS w{index}"))
-    old_columns.append(_rule_results(single_statement))
+    old = _old_rows(collection, columns, changing, arguments, single_statement=single_statement)
     assignments = []
     for index, field in enumerate(others, start=1):
         assignments.append(concat(name(field.name), " = ", _cell(field, f"old.c{index}")))
-    old = fill(
-        "SELECT r.n, t0.{0} AS k{1} FROM {2} AS t0 JOIN {3} ON t0.{0} = {4}{5} ORDER BY t0.{0} "
-        "FOR NO KEY UPDATE OF t0",
-        name(key.name),
-        join("", old_columns),
-        name(collection.name),
-        _source(columns, arguments),
-        _cell(key, "r.c0"),
-        _and(_version_conditions(single_statement)),
-    )
     delta = text(", old.n")
     if collection.accountability == "all":
         delta = concat(", old.n, ", delta_of(changing), " AS delta")
@@ -140,6 +126,34 @@ def update(
     history = HistoryEntry("update", "rows.delta", only_when="rows.delta IS NOT NULL")
     return _statement(
         collection, arguments, (Step("old", old), Step("rows", rows)), history, single_statement
+    )
+
+
+def _old_rows(
+    collection: Collection,
+    columns: Sequence[Field],
+    changing: Sequence[Field],
+    arguments: ArgumentSlots,
+    *,
+    single_statement: SingleStatement | None,
+) -> Fragment:
+    """Print the rows to change, locked: their new values, and the old ones of `changing`."""
+    key = columns[0]
+    # The new values, and the old ones beside them: only `old` still sees the row as it was.
+    old_columns = [text(f", r.c{index}") for index in range(1, len(columns))]
+    for index, field in enumerate(changing):
+        old_columns.append(concat(", t0.", name(field.name), f" AS w{index}"))
+    old_columns.append(_rule_results(single_statement))
+    # In the order of keys: two writes that lock the same rows would otherwise wait for each other.
+    return fill(
+        "SELECT r.n, t0.{0} AS k{1} FROM {2} AS t0 JOIN {3} ON t0.{0} = {4}{5} ORDER BY t0.{0} "
+        "FOR NO KEY UPDATE OF t0",
+        name(key.name),
+        join("", old_columns),
+        name(collection.name),
+        _source(columns, arguments),
+        _cell(key, "r.c0"),
+        _and(_version_conditions(single_statement)),
     )
 
 
