@@ -54,7 +54,7 @@ class PayloadInquiry:
     is_permitted: bool = False
 
     def __call__(self, run_question: RunQuestion) -> list[Problem]:
-        """Return the problems that the database has with the payload, as far as it can be asked."""
+        """Return what the database refuses in the payload, at most `MAX_PROBLEMS` problems."""
         run = _InquiryRun(
             self.catalogue,
             self.sets,

@@ -130,10 +130,10 @@ def _every_refusal(params: Params, page: PageSizes, *, first: Refused) -> Unread
 
 @dataclass(frozen=True, slots=True)
 class _ProblemCollector(QueryParser):
-    """Reads every parameter, whatever is wrong with the others, and keeps the problems of all.
+    """Parses all parameters of a query, and keeps the problems of each that is wrong.
 
-    Methods call those of `QueryParser` by its name: `super()` does not work in a dataclass with
-    slots, which is made anew.
+    Methods call those of `QueryParser` by its name: a dataclass with slots is a second class, and
+    `super()` would look for the first.
     """
 
     problems: list[Problem]
