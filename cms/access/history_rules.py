@@ -30,11 +30,12 @@ def narrow_to_items(view: View, item_views: Iterable[View], catalogue: Catalogue
 
     The rules must hold for the item as it is now, and for the item as the revision holds it.
     """
-    keyed = [
-        item_view
-        for item_view in item_views
-        if item_view.collection.primary_key and item_view.includes(item_view.collection.primary_key)
-    ]
+    keyed: list[View] = []
+    for item_view in item_views:
+        key = item_view.collection.primary_key
+        # The history names items by their keys: it would show a key that is hidden elsewhere.
+        if key and item_view.includes(key):
+            keyed.append(item_view)
     history = view.collection
     rules = []
     members: list[VisibleMembers] = []
