@@ -37,7 +37,7 @@ class AuthorizedSet(NamedTuple):
 
 
 class AuthorizedDelete(NamedTuple):
-    """Stored rows that their caller may delete, by their keys; they are locked where rules apply."""
+    """Stored rows that may be deleted, by their keys; they are locked where rules apply."""
 
     collection: Collection
     keys: Sequence[str]

@@ -314,7 +314,7 @@ class Resolver:
     def _stored(
         self, collection: Collection, keys: Sequence[str], fields: tuple[str, ...]
     ) -> StoredValues:
-        """Return the stored values of rows by their primary keys, without rows hidden from the caller."""
+        """Return stored values by their primary keys, without those of rows that are hidden."""
         if not keys:
             return {}
         return self._read(collection, str(collection.primary_key), keys, fields)
