@@ -30,6 +30,7 @@ from cms.http import (
     factors,
     files,
     flows,
+    hashes,
     history,
     imports,
     items,
@@ -165,6 +166,9 @@ def _add_server(app: App) -> None:
     app.add_route("/server/info", server.InfoResource(store))
     app.add_route("/utils/explain", server.ExplainResource(store))
     app.add_route("/utils/cache/clear", server.ClearCacheResource(store))
+    app.add_route("/utils/hash/generate", hashes.GenerateHashResource(store))
+    app.add_route("/utils/hash/verify", hashes.VerifyHashResource(store))
+    app.add_route("/utils/random/string", hashes.RandomStringResource(store))
 
 
 def _add_logins(app: App, config: Config, issuer: Issuer, links: MailLinks) -> None:

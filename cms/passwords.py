@@ -9,18 +9,27 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 
-from argon2 import PasswordHasher, Type
+from argon2 import PasswordHasher, Type, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from cms.errors import Problem, Refused, invalid_payload
 from cms.processors import all_processors
 from cms.regex import compile_regex
 
+_TIME_COST = 3
+_MEMORY_COST = 64 * 1024
+_PARALLELISM = 4
 _HASHER = PasswordHasher(
-    time_cost=3, memory_cost=64 * 1024, parallelism=4, hash_len=32, salt_len=16, type=Type.ID
+    time_cost=_TIME_COST,
+    memory_cost=_MEMORY_COST,
+    parallelism=_PARALLELISM,
+    hash_len=32,
+    salt_len=16,
+    type=Type.ID,
 )
 
 MAX_PASSWORD_LENGTH = 1_000
+_MAX_HASH_LENGTH = 500
 MAX_HASHES_PER_CALL = 100
 """How many hashes one call may cause: each takes 50 ms, and a body holds tens of thousands."""
 
@@ -64,6 +73,24 @@ def matches(stored: str | None, password: str) -> bool:
             return _HASHER.verify(stored or _dummy_hash(), password) and stored is not None
     except (VerificationError, InvalidHashError):
         return False
+
+
+def is_verifiable(stored: str) -> bool:
+    """Tell whether a text is an argon2 hash that takes no more work than those of the service.
+
+    A hash says itself how much memory and how many threads it takes.
+    """
+    if len(stored) > _MAX_HASH_LENGTH or not stored.isascii():
+        return False
+    try:
+        parameters = extract_parameters(stored)
+    except InvalidHashError:
+        return False
+    return (
+        parameters.time_cost <= _TIME_COST
+        and parameters.memory_cost <= _MEMORY_COST
+        and parameters.parallelism <= _PARALLELISM
+    )
 
 
 def rehashed(stored: str, password: str) -> str | None:

@@ -1,0 +1,59 @@
+"""Hashes and random texts for whoever is signed in."""
+
+from __future__ import annotations
+
+import secrets
+import string
+
+from cms import passwords
+from cms.errors import invalid_payload, invalid_query
+from cms.items.read.reads import require_user
+from cms.store.identity import Identity
+from cms.store.store import Store
+
+DEFAULT_RANDOM_LENGTH = 32
+MAX_RANDOM_LENGTH = 500
+# What needs no encoding in an address.
+_RANDOM_ALPHABET = string.ascii_letters + string.digits + "-_"
+
+
+def generate_hash(store: Store, identity: Identity, text: str) -> str:
+    """Return the argon2id hash of a text; raises `Refused` INVALID_PAYLOAD for one too long."""
+    _require_signed_in(store, identity)
+    _check_length(text)
+    return passwords.hashed(text)
+
+
+def verify_hash(store: Store, identity: Identity, text: str, stored: str) -> bool:
+    """Tell whether a hash is that of a text.
+
+    Raises `Refused` INVALID_PAYLOAD for what is no argon2 hash, or one that takes more work than
+    those of the service.
+    """
+    _require_signed_in(store, identity)
+    _check_length(text)
+    if not passwords.is_verifiable(stored):
+        reason = '"hash" must be an argon2 hash that takes no more work than those of the service'
+        raise invalid_payload(reason, field="hash")
+    return passwords.matches(stored, text)
+
+
+def random_text(store: Store, identity: Identity, length: int) -> str:
+    """Return random letters, digits, "-" and "_"; raises `Refused` INVALID_QUERY."""
+    _require_signed_in(store, identity)
+    if not 1 <= length <= MAX_RANDOM_LENGTH:
+        reason = f"length is a whole number from 1 to {MAX_RANDOM_LENGTH}"
+        raise invalid_query(reason, parameter="length")
+    return "".join(secrets.choice(_RANDOM_ALPHABET) for _ in range(length))
+
+
+def _require_signed_in(store: Store, identity: Identity) -> None:
+    require_user(identity)
+    # A user who was suspended since is stopped here.
+    store.run_unversioned_read(identity, lambda context: None)
+
+
+def _check_length(text: str) -> None:
+    if len(text) > passwords.MAX_PASSWORD_LENGTH:
+        reason = f'"string" has at most {passwords.MAX_PASSWORD_LENGTH} characters'
+        raise invalid_payload(reason, field="string")

@@ -1,0 +1,48 @@
+"""/utils/hash and /utils/random: hashes, and random texts."""
+
+from __future__ import annotations
+
+import re
+
+import falcon
+
+from cms.auth.hashes import DEFAULT_RANDOM_LENGTH, generate_hash, random_text, verify_hash
+from cms.http.media import check_texts, read_json_object, required_text, send
+from cms.store.store import Store
+
+_DIGITS = re.compile(r"[0-9]{1,9}")
+_NO_LENGTH = 0
+
+
+class GenerateHashResource:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        text = required_text(read_json_object(request), "string")
+        send(response, generate_hash(self._store, request.context.identity, text))
+
+
+class VerifyHashResource:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        """Answer whether the hash is that of the string."""
+        payload = read_json_object(request)
+        check_texts(payload, "string", "hash")
+        text = required_text(payload, "string")
+        stored = required_text(payload, "hash")
+        send(response, verify_hash(self._store, request.context.identity, text, stored))
+
+
+class RandomStringResource:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        sent = request.get_param("length", default=str(DEFAULT_RANDOM_LENGTH))
+        length = int(sent) if _DIGITS.fullmatch(sent) else _NO_LENGTH
+        send(response, random_text(self._store, request.context.identity, length))
+        # Whoever asks again wants another one.
+        response.set_header("Cache-Control", "no-store")
