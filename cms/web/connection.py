@@ -71,6 +71,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.server.connections.pop(self, None)
+        self.server.tell_connections()
         self.is_lost = True
         self._room.set()  # a thread that waits for room learns that there is no client
         self._request_reader.close()

@@ -15,7 +15,7 @@ import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import uvloop
 from gunicorn import sock
@@ -23,6 +23,7 @@ from gunicorn import sock
 from cms.config import Config, load
 from cms.web.affinity import Affinity
 from cms.web.client_limits import SWEEP_SECONDS, ClientLimits
+from cms.web.connection_share import ConnectionCounts, ConnectionShare
 from cms.web.head import Environ
 from cms.web.starting import StoppableWorker
 from cms.web.web_server import Proxies, WebServer
@@ -30,6 +31,15 @@ from cms.web.web_server import Proxies, WebServer
 
 class EventWorker(StoppableWorker):
     """One process of the web server."""
+
+    _counts: ClassVar[ConnectionCounts | None] = None
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        # gunicorn makes a worker before it forks, so that all workers share this memory.
+        if EventWorker._counts is None:
+            EventWorker._counts = ConnectionCounts()
+        self._share = ConnectionShare(EventWorker._counts, self.age)
 
     def run(self) -> None:
         _allow_descriptors()
@@ -48,6 +58,7 @@ class EventWorker(StoppableWorker):
         server.proxies = Proxies.from_settings(
             self.cfg.forwarded_allow_ips, self.cfg.secure_scheme_headers
         )
+        server.share = self._share
         loop.run_until_complete(self._serve(server))
         if server.threads.is_busy:
             # A thread that still works after all that time must not keep the process alive.

@@ -19,6 +19,7 @@ from typing import Any
 from cms.web import error_answers
 from cms.web.client_limits import DRAIN_SECONDS, MAX_BUFFERED_IN_ALL, ClientLimits
 from cms.web.connection import ClientConnection
+from cms.web.connection_share import ConnectionShare
 from cms.web.head import Environ
 from cms.web.thread_pool import ThreadPool
 
@@ -28,6 +29,8 @@ log = logging.getLogger("cms")
 
 _MAX_LOOKED_AT = 100  # connections of a full server, for each newcomer
 _RELIEF_SECONDS = 0.05
+_YIELD_SECONDS = 0.005
+"""How long a worker leaves a connection to others: as long as one may wait for its interpreter."""
 _SHUTDOWN_SECONDS = 86_400.0  # no limit for TLS: the sweep ends clients that are too slow
 
 
@@ -78,6 +81,7 @@ class WebServer:
         self._lock = threading.Lock()
         self.is_draining = False
         self.proxies = Proxies()
+        self.share: ConnectionShare | None = None
         self.date = formatdate(usegmt=True)
         self._listeners: list[socket.socket] = []
         self._connecting: dict[asyncio.Task[Any], None] = {}
@@ -107,10 +111,21 @@ class WebServer:
             self._listeners.append(listener)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Accept one connection, and leave the next one to whichever worker is free first.
+        """Accept one connection, or leave it for a moment to a worker that has fewer."""
+        if self.share is None or not self.share.is_above_another(self._count):
+            self._accept_one(listener)
+            return
+        self.loop.remove_reader(listener)
+        self.loop.call_later(_YIELD_SECONDS, self._accept_left, listener)
 
-        The loop's own method would take every connection that waits.
-        """
+    def _accept_left(self, listener: socket.socket) -> None:
+        """Accept a connection that no other worker has accepted, and the next ones."""
+        if not self.is_draining:
+            self.loop.add_reader(listener, self._accept, listener)
+            self._accept_one(listener)
+
+    def _accept_one(self, listener: socket.socket) -> None:
+        """Accept one connection; the loop's own method would take every one that waits."""
         try:
             accepted, address = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
@@ -145,15 +160,28 @@ class WebServer:
             )
         )
         self._connecting[connecting] = None
-        connecting.add_done_callback(self._log_failed_connection)
+        self.tell_connections()
+        connecting.add_done_callback(self._end_connecting)
 
-    def _log_failed_connection(self, connecting: asyncio.Task[Any]) -> None:
+    def _end_connecting(self, connecting: asyncio.Task[Any]) -> None:
         self._connecting.pop(connecting, None)
+        self.tell_connections()
         if not connecting.cancelled() and connecting.exception():
             log.debug("A connection failed as it was made", exc_info=connecting.exception())
 
+    def tell_connections(self) -> None:
+        """Tell the other workers how many connections this one has."""
+        if self.share and not self.is_draining:
+            self.share.tell(self._count)
+
+    @property
+    def _count(self) -> int:
+        """The number of connections, those included that are being made."""
+        return len(self.connections) + len(self._connecting)
+
     def sweep(self) -> None:
         """Enforce the time limits of all connections; called twice a second."""
+        self.tell_connections()
         self.date = formatdate(usegmt=True)
         now = time.monotonic()
         for connection in list(self.connections):
@@ -223,6 +251,8 @@ class WebServer:
         Idle connections are kept for a moment, so that a request on its way is still answered.
         """
         self.is_draining = True
+        if self.share:
+            self.share.end()
         for listener in self._listeners:
             self.loop.remove_reader(listener)
             self._accept_waiting(listener)

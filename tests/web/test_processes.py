@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from http.client import HTTPException
 
 import psutil
@@ -121,6 +122,32 @@ def test_a_new_binary_takes_over_under_load_without_a_failed_request() -> None:
         follower.terminate()
         until(lambda: not follower.is_running())
     assert failures(load) == {}
+
+
+def spread(server: Running, connections: int) -> Counter[int]:
+    """Open connections that stay; return how many of them each process has."""
+    with ExitStack() as stack:
+        wires = [stack.enter_context(server.connect()) for _ in range(connections)]
+        return Counter(wire.get("/").json()["pid"] for wire in wires)
+
+
+def test_connections_that_stay_are_spread_evenly_over_the_workers() -> None:
+    with running("event", workers=2) as server:
+        until(lambda: len(spread(server, 20)) == 2)
+        counts = spread(server, 40)
+        assert sorted(counts.values()) == [20, 20]
+
+
+def test_a_worker_that_does_nothing_takes_no_connection_from_others() -> None:
+    with running("event", workers=2) as server:
+        until(lambda: len(spread(server, 20)) == 2)
+        stopped, *_ = server.workers()
+        stopped.suspend()
+        try:
+            counts = spread(server, 20)
+        finally:
+            stopped.resume()
+        assert list(counts.values()) == [20]
 
 
 def test_a_worker_that_is_killed_is_replaced_and_only_its_own_requests_notice() -> None:
