@@ -12,7 +12,7 @@ import psycopg
 
 from tests.client import Client
 from tests.model.pools import CSVS, KEYS, NOWHERE, ROWS, TEXTS
-from tests.model.shape import KEY, Collection, Link, Row, Shape, World
+from tests.model.shape import KEY, Collection, Link, Row, Shape, Tables
 from tests.model.values import rank, read
 
 NAMES = {kind: (kind,) for kind in ROWS} | {"string": ("title", "order"), "integer": ("n", "Rank")}
@@ -145,30 +145,30 @@ def load(connection: psycopg.Connection, shape: Shape, rows: Mapping[str, list[R
                 connection.execute(statement.encode(), [json.dumps(items)])
 
 
-def world_of(
+def tables_of(
     connection: psycopg.Connection,
     shape: Shape,
     rows: Mapping[str, list[Row]],
     *,
     former: Iterable[Row] = (),
-) -> World:
+) -> Tables:
     """Return the model's view of rows in the form of JSON; keys of `former`
     rows may stand in other rows still.
     """
     present = (row for items in rows.values() for row in items)
     keys = [str(row[KEY]) for row in (*present, *former)]
-    return with_rows(World(shape, {}, *dialect(connection, [*shape, *keys])), rows)
+    return with_rows(Tables(shape, {}, *dialect(connection, [*shape, *keys])), rows)
 
 
-def with_rows(world: World, rows: Mapping[str, list[Row]]) -> World:
-    """Return a world with these rows instead of its own, in the order of their keys."""
+def with_rows(tables: Tables, rows: Mapping[str, list[Row]]) -> Tables:
+    """Return the tables with these rows instead of their own, in the order of their keys."""
     typed = {
-        name: [_typed(world.shape[name], row) for row in items] for name, items in rows.items()
+        name: [_typed(tables.shape[name], row) for row in items] for name, items in rows.items()
     }
     for name, items in typed.items():
-        kind = world.shape[name].columns[KEY]
-        items.sort(key=lambda row, kind=kind: rank(world, kind, row[KEY]))  # type: ignore[misc]
-    return replace(world, rows=typed)
+        kind = tables.shape[name].columns[KEY]
+        items.sort(key=lambda row, kind=kind: rank(tables, kind, row[KEY]))  # type: ignore[misc]
+    return replace(tables, rows=typed)
 
 
 def _typed(collection: Collection, row: Row) -> Row:

@@ -6,7 +6,7 @@ import unicodedata
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from tests.model.shape import Collection, Link, Row, World
+from tests.model.shape import Collection, Link, Row, Tables
 from tests.model.values import Typed, output, rank, read, value_of
 
 Json = dict[str, Any]
@@ -14,58 +14,60 @@ Json = dict[str, Any]
 GROUPS = {"_and": all, "_or": any}
 
 
-def holds(world: World, collection: Collection, row: Row, rule: Json) -> bool:
+def holds(tables: Tables, collection: Collection, row: Row, rule: Json) -> bool:
     """Whether a row fulfils a filter: several keys at one level mean `_and`."""
-    return all(_entry(world, collection, row, entry) for entry in rule.items())
+    return all(_entry(tables, collection, row, entry) for entry in rule.items())
 
 
-def _entry(world: World, collection: Collection, row: Row, entry: tuple[str, Any]) -> bool:
+def _entry(tables: Tables, collection: Collection, row: Row, entry: tuple[str, Any]) -> bool:
     name, inner = entry
     if name in GROUPS:
-        return GROUPS[name](holds(world, collection, row, item) for item in inner)
+        return GROUPS[name](holds(tables, collection, row, item) for item in inner)
     if not isinstance(inner, dict):
         inner = {"_eq": inner}
     link = collection.links.get(name)
     if link and link.many:
-        return _to_many(world, row, link, inner)
+        return _to_many(tables, row, link, inner)
     if link:
         return _to_one(
-            world,
+            tables,
             (collection.columns[link.near], row[link.near]),
-            world.related(row, link),
+            tables.related(row, link),
             (link, inner),
         )
-    return _own(world, value_of(world, collection, row, name), inner)
+    return _own(tables, value_of(tables, collection, row, name), inner)
 
 
-def _to_many(world: World, row: Row, link: Link, inner: Json) -> bool:
+def _to_many(tables: Tables, row: Row, link: Link, inner: Json) -> bool:
     """At least one item (`_some`, or when nothing is said), or not one (`_none`)."""
     rule: Json = inner["_some"] if "_some" in inner else inner.get("_none") or inner
     matches = any(
-        holds(world, world.shape[link.target], item, rule) for item in world.related(row, link)
+        holds(tables, tables.shape[link.target], item, rule) for item in tables.related(row, link)
     )
     return not matches if "_none" in inner else matches
 
 
-def _to_one(world: World, key: Typed, items: list[Row], pair: tuple[Link, Json]) -> bool:
+def _to_one(tables: Tables, key: Typed, items: list[Row], pair: tuple[Link, Json]) -> bool:
     """Operators speak of the key, everything else of the item; there is at most one."""
     link, inner = pair
 
     def one(name: str, operand: Any) -> bool:
         if name in GROUPS:
-            return GROUPS[name](_to_one(world, key, items, (link, item)) for item in operand)
+            return GROUPS[name](_to_one(tables, key, items, (link, item)) for item in operand)
         if name.startswith("_"):
-            return test(world, key, name, operand)
-        return any(holds(world, world.shape[link.target], item, {name: operand}) for item in items)
+            return test(tables, key, name, operand)
+        return any(
+            holds(tables, tables.shape[link.target], item, {name: operand}) for item in items
+        )
 
     return all(one(*entry) for entry in inner.items())
 
 
-def _own(world: World, typed: Typed, inner: Json) -> bool:
+def _own(tables: Tables, typed: Typed, inner: Json) -> bool:
     def one(name: str, operand: Any) -> bool:
         if name in GROUPS:
-            return GROUPS[name](_own(world, typed, item) for item in operand)
-        return test(world, typed, name, operand)
+            return GROUPS[name](_own(tables, typed, item) for item in operand)
+        return test(tables, typed, name, operand)
 
     return all(one(*entry) for entry in inner.items())
 
@@ -73,7 +75,7 @@ def _own(world: World, typed: Typed, inner: Json) -> bool:
 # Operators
 
 
-def test(world: World, typed: Typed, operator: str, operand: Any) -> bool:
+def test(tables: Tables, typed: Typed, operator: str, operand: Any) -> bool:
     """Whether a value passes an operator; a null passes only those that
     ask for it, and `_nin` of nothing.
     """
@@ -86,22 +88,24 @@ def test(world: World, typed: Typed, operator: str, operand: Any) -> bool:
         return wanted == (value is None or (operator.endswith("empty") and _is_empty(value)))
     if operator == "_nin" and not operand:
         return True
-    return value is not None and _compare(world, typed, operator, operand)
+    return value is not None and _compare(tables, typed, operator, operand)
 
 
 def _is_empty(value: Any) -> bool:
     return isinstance(value, str | list | dict) and not value
 
 
-def _compare(world: World, typed: Typed, operator: str, operand: Any) -> bool:
+def _compare(tables: Tables, typed: Typed, operator: str, operand: Any) -> bool:
     kind, value = typed
     if operator in ("_in", "_nin"):
         return any(value == read(kind, item) for item in operand) == (operator == "_in")
     if operator in ("_between", "_nbetween"):
-        low, high = (rank(world, kind, read(kind, item)) for item in operand)
-        return bool(low <= rank(world, kind, value) <= high) == (operator == "_between")
+        low, high = (rank(tables, kind, read(kind, item)) for item in operand)
+        return bool(low <= rank(tables, kind, value) <= high) == (operator == "_between")
     if operator in ("_lt", "_lte", "_gt", "_gte"):
-        return _ordered(operator, rank(world, kind, value), rank(world, kind, read(kind, operand)))
+        return _ordered(
+            operator, rank(tables, kind, value), rank(tables, kind, read(kind, operand))
+        )
     return _matches(operator, value, read(kind, operand))
 
 
@@ -135,18 +139,18 @@ def _matches(operator: str, value: Any, operand: Any) -> bool:
 # Search
 
 
-def hit(world: World, collection: Collection, row: Row, word: str) -> bool:
+def hit(tables: Tables, collection: Collection, row: Row, word: str) -> bool:
     """Whether the word is part of a text field, or equals a number or a uuid."""
-    return any(_hit(world, (kind, row[name]), word) for name, kind in collection.columns.items())
+    return any(_hit(tables, (kind, row[name]), word) for name, kind in collection.columns.items())
 
 
-def _hit(world: World, typed: Typed, word: str) -> bool:
+def _hit(tables: Tables, typed: Typed, word: str) -> bool:
     kind, value = typed
     if value is None:
         return False
     match kind:
         case "string":
-            return _folded(world, word) in _folded(world, value)
+            return _folded(tables, word) in _folded(tables, value)
         case "integer" | "decimal":
             return bool(_number(word) == value)
         case "uuid":
@@ -155,8 +159,8 @@ def _hit(world: World, typed: Typed, word: str) -> bool:
             return False
 
 
-def _folded(world: World, text: str) -> str:
-    if not world.accents:
+def _folded(tables: Tables, text: str) -> str:
+    if not tables.accents:
         text = "".join(
             letter
             for letter in unicodedata.normalize("NFD", text)

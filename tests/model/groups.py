@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from typing import Any
 
-from tests.model.shape import Collection, Row, World
+from tests.model.shape import Collection, Row, Tables
 from tests.model.values import ascending, key_of, output, rank, value_of
 
 Params = Mapping[str, Any]
@@ -28,71 +28,71 @@ class About:
 
 
 def summed(
-    world: World, collection: Collection, rows: list[Row], params: Params
+    tables: Tables, collection: Collection, rows: list[Row], params: Params
 ) -> list[dict[str, Any]]:
     """Return one entry for each group, or the only one for all rows, in order."""
     names = params.get("groupBy", [])
-    groups = _groups(world, collection, rows, names)
+    groups = _groups(tables, collection, rows, names)
     for term in reversed([*params.get("sort", []), *names]):
         name = term.removeprefix("-")
         groups = sorted(
-            groups, key=_sorted_by(world, collection, name, names), reverse=term.startswith("-")
+            groups, key=_sorted_by(tables, collection, name, names), reverse=term.startswith("-")
         )
-    return [_entry(world, collection, group, params) for group in groups]
+    return [_entry(tables, collection, group, params) for group in groups]
 
 
 def _groups(
-    world: World, collection: Collection, rows: list[Row], names: Sequence[str]
+    tables: Tables, collection: Collection, rows: list[Row], names: Sequence[str]
 ) -> list[list[Row]]:
     if not names:
         return [rows]
     groups: dict[Any, list[Row]] = {}
     for row in rows:
-        values = tuple(rank(world, *value_of(world, collection, row, name)) for name in names)
+        values = tuple(rank(tables, *value_of(tables, collection, row, name)) for name in names)
         groups.setdefault(values, []).append(row)
     return list(groups.values())
 
 
 def _sorted_by(
-    world: World, collection: Collection, name: str, names: Sequence[str]
+    tables: Tables, collection: Collection, name: str, names: Sequence[str]
 ) -> Callable[[list[Row]], Any]:
     def key(group: list[Row]) -> Any:
         if name in names:
-            return rank(world, *value_of(world, collection, group[0], name))
+            return rank(tables, *value_of(tables, collection, group[0], name))
         function, _, field = name.partition(".")
         kind = collection.columns[field] if function in ("min", "max") else "decimal"
-        return rank(world, kind, _total(world, collection, group, (function, field or "*")))
+        return rank(tables, kind, _total(tables, collection, group, (function, field or "*")))
 
     return key
 
 
 def _entry(
-    world: World, collection: Collection, group: list[Row], params: Params
+    tables: Tables, collection: Collection, group: list[Row], params: Params
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {
-        key_of(name): output(*value_of(world, collection, group[0], name))
+        key_of(name): output(*value_of(tables, collection, group[0], name))
         for name in params.get("groupBy", [])
     }
     for function, fields in params.get("aggregate", {}).items():
         totals = {
-            field: _aggregate(world, collection, group, (function, field)) for field in fields
+            field: _aggregate(tables, collection, group, (function, field)) for field in fields
         }
         entry[function] = totals["*"] if fields == ["*"] else totals
     return entry
 
 
 def _aggregate(
-    world: World, collection: Collection, group: list[Row], aggregate: tuple[str, str]
+    tables: Tables, collection: Collection, group: list[Row], aggregate: tuple[str, str]
 ) -> Any:
     function, field = aggregate
-    total = _total(world, collection, group, aggregate)
+    total = _total(tables, collection, group, aggregate)
     if function.startswith("avg") and total is not None:
         return About(total)
     return output(collection.columns[field], total) if function in ("min", "max") else total
 
 
 def _total(
-    world: World, collection: Collection, group: list[Row], aggregate: tuple[str, str]
+    tables: Tables, collection: Collection, group: list[Row], aggregate: tuple[str, str]
 ) -> Any:
     """Return an aggregate of what is not null; the sum of nothing is null."""
     function, field = aggregate
@@ -106,6 +106,6 @@ def _total(
     if not values:
         return None
     if function in ("min", "max"):
-        return ascending(world, collection.columns[field], values)[0 if function == "min" else -1]
+        return ascending(tables, collection.columns[field], values)[0 if function == "min" else -1]
     with localcontext(prec=60):
         return Decimal(sum(values)) / (1 if function.startswith("sum") else len(values))

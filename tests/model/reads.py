@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.model.filters import hit, holds
 from tests.model.groups import summed
-from tests.model.shape import KEY, Collection, Link, Row, World
+from tests.model.shape import KEY, Collection, Link, Row, Tables
 from tests.model.values import key_of, output, rank, value_of
 
 Params = Mapping[str, Any]
@@ -16,18 +16,21 @@ Path = Sequence[str]
 USUAL_LIMIT = 100
 
 
-def answer(world: World, collection: Collection, query: Params) -> dict[str, Any]:
+def answer(tables: Tables, collection: Collection, query: Params) -> dict[str, Any]:
     """Return the body of the answer to a list read; the query has the form of a SEARCH body's."""
-    rows = world.rows[collection.name]
+    rows = tables.rows[collection.name]
     paths = [path.split(".") for path in query.get("fields", ["*"])]
-    data = level(world, collection, rows, params=query, paths=paths, deep=query.get("deep", {}))
-    counts = {"total_count": len(rows), "filter_count": len(chosen(world, collection, rows, query))}
+    data = level(tables, collection, rows, params=query, paths=paths, deep=query.get("deep", {}))
+    counts = {
+        "total_count": len(rows),
+        "filter_count": len(chosen(tables, collection, rows, query)),
+    }
     names = counts if "*" in query.get("meta", []) else query.get("meta", [])
     return {"data": data, **({"meta": {name: counts[name] for name in names}} if names else {})}
 
 
 def level(
-    world: World,
+    tables: Tables,
     collection: Collection,
     rows: list[Row],
     *,
@@ -36,26 +39,26 @@ def level(
     deep: Params,
 ) -> list[Any]:
     """Return the items of one level; without paths their keys."""
-    chosen_rows = chosen(world, collection, rows, params)
+    chosen_rows = chosen(tables, collection, rows, params)
     if "aggregate" in params or "groupBy" in params:
-        return paged(summed(world, collection, chosen_rows, params), params)
-    items = paged(ordered(world, collection, chosen_rows, params.get("sort", [])), params)
+        return paged(summed(tables, collection, chosen_rows, params), params)
+    items = paged(ordered(tables, collection, chosen_rows, params.get("sort", [])), params)
     if not paths:
         return [row[KEY] for row in items]
     return [
-        item(world, collection, row, paths=paths, aliases=params.get("alias", {}), deep=deep)
+        item(tables, collection, row, paths=paths, aliases=params.get("alias", {}), deep=deep)
         for row in items
     ]
 
 
-def chosen(world: World, collection: Collection, rows: list[Row], params: Params) -> list[Row]:
+def chosen(tables: Tables, collection: Collection, rows: list[Row], params: Params) -> list[Row]:
     """Return the rows that the filter and the search find."""
     word = params.get("search")
     return [
         row
         for row in rows
-        if holds(world, collection, row, params.get("filter", {}))
-        and (not word or hit(world, collection, row, word))
+        if holds(tables, collection, row, params.get("filter", {}))
+        and (not word or hit(tables, collection, row, word))
     ]
 
 
@@ -67,7 +70,7 @@ def paged(items: list[Any], params: Params) -> list[Any]:
 
 
 def ordered(
-    world: World, collection: Collection, rows: list[Row], sort: Sequence[str]
+    tables: Tables, collection: Collection, rows: list[Row], sort: Sequence[str]
 ) -> list[Row]:
     """Sort by each term, the last one first: a stable sort leaves ties as
     they were, in the order of their keys.
@@ -77,32 +80,32 @@ def ordered(
         path = term.removeprefix("-").split(".")
         rows = sorted(
             rows,
-            key=lambda row: _sorted_by(world, collection, row, path),
+            key=lambda row: _sorted_by(tables, collection, row, path),
             reverse=term.startswith("-"),
         )
     return rows
 
 
-def _sorted_by(world: World, collection: Collection, row: Row, path: Path) -> Any:
+def _sorted_by(tables: Tables, collection: Collection, row: Row, path: Path) -> Any:
     """Return the rank of the value at the end of a path of to-one links;
     it is null where one leads nowhere.
     """
     *steps, last = path
     for step in steps:
         link = collection.links[step]
-        related = world.related(row, link)
+        related = tables.related(row, link)
         if not related:
-            return rank(world, "", None)
-        collection = world.shape[link.target]
+            return rank(tables, "", None)
+        collection = tables.shape[link.target]
         row = related[0]
-    return rank(world, *value_of(world, collection, row, last))
+    return rank(tables, *value_of(tables, collection, row, last))
 
 
 # What is shown
 
 
 def item(
-    world: World,
+    tables: Tables,
     collection: Collection,
     row: Row,
     *,
@@ -118,12 +121,12 @@ def item(
         link = collection.links.get(meant)
         if link and link.collection_column:
             shows[link.near] = shows.get(link.near) or _opened(
-                world, row, link, paths=rests, deep={}
+                tables, row, link, paths=rests, deep={}
             )
         elif link is None or not (link.many or rests):  # a to-one that is not opened shows its key
-            shows[key] = output(*value_of(world, collection, row, meant))
+            shows[key] = output(*value_of(tables, collection, row, meant))
         else:
-            shows[key] = _opened(world, row, link, paths=rests, deep=deep.get(name, {}))
+            shows[key] = _opened(tables, row, link, paths=rests, deep=deep.get(name, {}))
     return shows
 
 
@@ -144,14 +147,16 @@ def requested_fields(collection: Collection, paths: list[Path]) -> dict[str, lis
     return {name: rests for name, rests in paths_below.items() if name not in opened}
 
 
-def _opened(world: World, row: Row, link: Link, *, paths: list[Path], deep: Params) -> Any:
+def _opened(tables: Tables, row: Row, link: Link, *, paths: list[Path], deep: Params) -> Any:
     """Return related items, or their keys where no path leads on; a to-one that is hidden is
     null.
     """
     params = {key[1:]: value for key, value in deep.items() if key.startswith("_")}
     deeper = {key: value for key, value in deep.items() if not key.startswith("_")}
-    related = world.related(row, link)
-    items = level(world, world.shape[link.target], related, params=params, paths=paths, deep=deeper)
+    related = tables.related(row, link)
+    items = level(
+        tables, tables.shape[link.target], related, params=params, paths=paths, deep=deeper
+    )
     if link.many:
         return items
     return items[0] if items else None

@@ -1,4 +1,4 @@
-"""The rights of a member, the slow way: of the whole world the part that is
+"""The rights of a member, the slow way: of all tables the part that is
 there for it (docs/permissions.md).
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.model.filters import Json, holds
 from tests.model.reads import Params, Path, requested_fields
-from tests.model.shape import KEY, Collection, Link, Row, Shape, World
+from tests.model.shape import KEY, Collection, Link, Row, Shape, Tables
 
 RAW = "@"
 """Under this name a visible row holds its key, by which it is ordered and
@@ -92,24 +92,24 @@ def _raw(role: Role, name: str, link: Link) -> Link:
     return replace(link, far=RAW)
 
 
-def visible_world(world: World, role: Role) -> World:
+def visible_tables(tables: Tables, role: Role) -> Tables:
     """Return the rows that a grant allows, each with the fields of
     those that allow it; others are null.
     """
-    shape = visible_shape(world.shape, role)
+    shape = visible_shape(tables.shape, role)
     return replace(
-        world,
+        tables,
         shape=shape,
-        rows={name: list(_rows(world, role, rows_seen)) for name, rows_seen in shape.items()},
+        rows={name: list(_rows(tables, role, rows_seen)) for name, rows_seen in shape.items()},
     )
 
 
-def _rows(world: World, role: Role, visible: Collection) -> list[Row]:
-    full = world.shape[visible.name]
+def _rows(tables: Tables, role: Role, visible: Collection) -> list[Row]:
+    full = tables.shape[visible.name]
     grants = granted(role, visible.name)
     seen = []
-    for row in world.rows[visible.name]:
-        allowing = [grant for grant in grants if holds(world, full, row, grant.rule)]
+    for row in tables.rows[visible.name]:
+        allowing = [grant for grant in grants if holds(tables, full, row, grant.rule)]
         if allowing:
             seen.append(_visible_row(visible, row, allowing))
     return seen

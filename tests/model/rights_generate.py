@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.model.build import with_rows
 from tests.model.generate import Json, filters
 from tests.model.pools import ROWS, UUIDS
-from tests.model.rights import ReadGrant, Role, sees, visible_shape, visible_world
-from tests.model.shape import KEY, Collection, Row, Shape, World
+from tests.model.rights import ReadGrant, Role, sees, visible_shape, visible_tables
+from tests.model.shape import KEY, Collection, Row, Shape, Tables
 
 USER, ROLE, PARENT = UUIDS[:3]
 FIRST_NAME = "a"
@@ -253,11 +253,11 @@ def _values(
 
 
 def unseen(
-    world: World, role: Role, rows: Mapping[str, list[Row]], changed_rows: list[Change]
+    tables: Tables, role: Role, rows: Mapping[str, list[Row]], changed_rows: list[Change]
 ) -> dict[str, list[Row]]:
     """Return the rows after those of the changes that a role cannot see."""
     now = {name: list(items) for name, items in rows.items()}
-    before = visible_world(world, role).rows
+    before = visible_tables(tables, role).rows
     for name, row_index, column, value in changed_rows:
         if row_index >= len(now[name]):
             continue
@@ -265,6 +265,6 @@ def unseen(
         other = [] if column is None else [{**row, column: value}]
         then = {**now, name: [*now[name][:row_index], *other, *now[name][row_index + 1 :]]}
         # Told apart as they are shown: 1.5 and 1.50 are equal, but not the same.
-        if repr(visible_world(with_rows(world, then), role).rows) == repr(before):
+        if repr(visible_tables(with_rows(tables, then), role).rows) == repr(before):
             now = then
     return now

@@ -51,7 +51,7 @@ Shape = Mapping[str, Collection]
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Tables:
     """A shape with its rows in the order of their keys. `order` ranks every
     text as the database's collation does.
     """

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.client import Client
 from tests.examples import example_count
 from tests.model import test_reads as reads
-from tests.model.build import make_shape, world_of
+from tests.model.build import make_shape, tables_of
 from tests.model.generate import all_rows
 from tests.model.pools import ROWS
 from tests.model.rights import ReadGrant, Role
@@ -122,11 +122,11 @@ def test_the_history_shows_what_the_rights_on_its_items_show(
         empty(connection, shape)
         write(stage.admin, case)
         former = [row for items in case.created.values() for row in items]
-        world = world_of(connection, shape, stored(connection, shape), former=former)
+        tables = tables_of(connection, shape, stored(connection, shape), former=former)
         all_records = {path: records(stage.admin, path) for path in ("/activity", "/revisions")}
         for role in case.roles:
             give(connection, [*role, *HISTORY])
-            visible = {path: seen(world, role, rows) for path, rows in all_records.items()}
+            visible = {path: seen(tables, role, rows) for path, rows in all_records.items()}
             listed = {revision["id"] for revision in visible["/revisions"]}
             visible["/activity"] = [
                 {**act, "revisions": [key for key in act["revisions"] if key in listed]}

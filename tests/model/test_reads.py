@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from tests.client import Answer, Client
 from tests.examples import example_count
-from tests.model.build import load, make_shape, world_of
+from tests.model.build import load, make_shape, tables_of
 from tests.model.encode import query_string
 from tests.model.generate import all_rows, queries
 from tests.model.reads import answer
@@ -83,7 +83,7 @@ def test_a_read_answers_what_the_model_answers(
         reply = send(stage.admin, case)
         assert reply.status == 200, reply.text
         expected = answer(
-            world_of(connection, shape, case.rows), shape[case.collection], case.query
+            tables_of(connection, shape, case.rows), shape[case.collection], case.query
         )
         assert comparable(json.loads(reply.text, parse_float=Decimal)) == comparable(expected)
 

@@ -54,7 +54,7 @@ class TableGraph:
         }
 
 
-def make_world(random: Random, prefix: str) -> TableGraph:
+def make_graph(random: Random, prefix: str) -> TableGraph:
     kinds: dict[str, str] = {}
     parents: dict[str, str] = {}
     keys: list[Key] = []
@@ -75,7 +75,7 @@ def make_world(random: Random, prefix: str) -> TableGraph:
     return TableGraph(kinds, parents, keys)
 
 
-def definition(world: TableGraph) -> str:
+def definition(graph: TableGraph) -> str:
     """Return the SQL of all tables; ids are unique everywhere, and those of
     keyless tables are no primary keys.
     """
@@ -84,9 +84,9 @@ def definition(world: TableGraph) -> str:
         "up0 integer DEFAULT 3, up1 integer, a integer, b integer"
     )
     statements = []
-    for name, kind in world.kinds.items():
+    for name, kind in graph.kinds.items():
         if kind == "heir":
-            inherits = f"INHERITS ({world.parents[name]})"
+            inherits = f"INHERITS ({graph.parents[name]})"
             statements.append(
                 f"CREATE TABLE {name} (own text, PRIMARY KEY (id), UNIQUE (id, twin)) {inherits}"
             )
@@ -99,7 +99,7 @@ def definition(world: TableGraph) -> str:
                 "CREATE TABLE {0}_{1} PARTITION OF {0} FOR VALUES WITH (MODULUS 2, REMAINDER {1})"
             )
             statements += [shape.format(name, number) for number in (0, 1)]
-    for key in world.keys:
+    for key in graph.keys:
         near = ", ".join(key.columns)
         far = ", ".join(key.foreign_columns)
         statements.append(
@@ -109,24 +109,24 @@ def definition(world: TableGraph) -> str:
     return ";".join(statements)
 
 
-def ids(world: TableGraph, table: str) -> list[int]:
+def ids(graph: TableGraph, table: str) -> list[int]:
     """Rows of tables that inherit have ids of their own, so that each
     is one item of the table above.
     """
-    offset = 100 if world.kinds[table] == "heir" else 0
-    return [offset * (list(world.kinds).index(table) + 1) + key for key in KEYS]
+    offset = 100 if graph.kinds[table] == "heir" else 0
+    return [offset * (list(graph.kinds).index(table) + 1) + key for key in KEYS]
 
 
-def fill(world: TableGraph, random: Random) -> str:
+def fill(graph: TableGraph, random: Random) -> str:
     statements = [
         f"INSERT INTO {table} (id, up0) VALUES ({key}, NULL)"
-        for table in world.kinds
-        for key in ids(world, table)
+        for table in graph.kinds
+        for key in ids(graph, table)
     ]
-    for key in world.keys:
-        for row in ids(world, key.table):
+    for key in graph.keys:
+        for row in ids(graph, key.table):
             if random.random() < 0.45:
-                values = (str(random.choice(ids(world, key.target))), "0")
+                values = (str(random.choice(ids(graph, key.target))), "0")
                 sets = ", ".join(
                     f"{column} = {value}"
                     for column, value in zip(key.columns, values, strict=False)
@@ -136,7 +136,7 @@ def fill(world: TableGraph, random: Random) -> str:
 
 
 def all_rows(
-    stage: Stage, world: TableGraph, *, without: tuple[str, list[int]] | None = None
+    stage: Stage, graph: TableGraph, *, without: tuple[str, list[int]] | None = None
 ) -> Rows | None:
     """Return all rows: as they are, or as PostgreSQL by itself leaves them
     `without` some; None if it refuses that.
@@ -149,7 +149,7 @@ def all_rows(
                 connection.execute(f"DELETE FROM {table} WHERE id = ANY (%s)".encode(), (keys,))
             except psycopg.IntegrityError:
                 return None
-        for table, kind in world.kinds.items():
+        for table, kind in graph.kinds.items():
             only = "" if kind == "partitioned" else "ONLY"
             for (row,) in connection.execute(
                 f"SELECT to_json(t) FROM {only} {table} AS t".encode()
@@ -173,23 +173,23 @@ def history(stage: Stage, since: int) -> list[Json]:
 @pytest.mark.parametrize("number", range(SHAPES))
 def test_the_history_of_a_deletion_is_what_has_happened(stage: Stage, number: int) -> None:
     random = Random(f"{reads.SEED}-{number}")
-    world = make_world(random, f"r{number}")
-    stage.execute(definition(world))
+    graph = make_graph(random, f"r{number}")
+    stage.execute(definition(graph))
     for _ in range(DELETIONS_FOR_EACH):
-        stage.execute(f"TRUNCATE {', '.join(world.kinds)} CASCADE;" + fill(world, random))
-        root = random.choice([name for name, kind in world.kinds.items() if kind != "keyless"])
-        lying = [key for name in sorted(world.lies_in(root)) for key in ids(world, name)]
+        stage.execute(f"TRUNCATE {', '.join(graph.kinds)} CASCADE;" + fill(graph, random))
+        root = random.choice([name for name, kind in graph.kinds.items() if kind != "keyless"])
+        lying = [key for name in sorted(graph.lies_in(root)) for key in ids(graph, name)]
         sent = random.sample(lying, random.randint(1, 3))
-        before = all_rows(stage, world)
-        expected = all_rows(stage, world, without=(root, sent))
+        before = all_rows(stage, graph)
+        expected = all_rows(stage, graph, without=(root, sent))
         since = stage.value("SELECT max(id) FROM system_activity")
         status = stage.admin.delete(f"/items/{root}", sent).status
-        after = all_rows(stage, world)
+        after = all_rows(stage, graph)
         activities = history(stage, since)
         assert before is not None
         assert after is not None
         repeated = json.dumps(
-            {"shape": definition(world), "root": root, "sent": sent, "activities": activities},
+            {"shape": definition(graph), "root": root, "sent": sent, "activities": activities},
             indent=1,
         )
         if expected is None:
@@ -197,20 +197,20 @@ def test_the_history_of_a_deletion_is_what_has_happened(stage: Stage, number: in
         else:
             assert (status, after) == (204, expected), repeated
             compare(
-                world, (before, after), activities, (root, {str(key) for key in sent}), repeated
+                graph, (before, after), activities, (root, {str(key) for key in sent}), repeated
             )
 
 
 def compare(
-    world: TableGraph,
+    graph: TableGraph,
     states: tuple[Rows, Rows],
     activities: list[Json],
     root: tuple[str, set[str]],
     repeated: str,
 ) -> None:
     before, after = states
-    items = {spot: item_of(world, spot, root) for spot in before}
-    keyed = {spot for spot in before if world.kinds[spot[0]] != "keyless"}
+    items = {spot: item_of(graph, spot, root) for spot in before}
+    keyed = {spot for spot in before if graph.kinds[spot[0]] != "keyless"}
     gone = Counter(items[spot] for spot in keyed if spot not in after)
     assert (
         Counter(
@@ -250,18 +250,18 @@ def compare(
             }, repeated
         for activity in own:
             assert activity["parent"] is None or causes(
-                world, before[spot], spot, deleted[activity["parent"]]
+                graph, before[spot], spot, deleted[activity["parent"]]
             ), repeated
 
 
 def item_of(
-    world: TableGraph, spot: tuple[str, str], root: tuple[str, set[str]]
+    graph: TableGraph, spot: tuple[str, str], root: tuple[str, set[str]]
 ) -> tuple[str, str]:
     """What is deleted as an item of a table above is told there, all else
     under the table in which it lies.
     """
     table, key = spot
-    return (root[0] if table in world.lies_in(root[0]) and key in root[1] else table), key
+    return (root[0] if table in graph.lies_in(root[0]) and key in root[1] else table), key
 
 
 def with_names_of(row: Json, data: Json) -> Json:
@@ -269,14 +269,14 @@ def with_names_of(row: Json, data: Json) -> Json:
     return {name: value for name, value in row.items() if name in data or name != "own"}
 
 
-def causes(world: TableGraph, row: Json, spot: tuple[str, str], cause: Json) -> bool:
+def causes(graph: TableGraph, row: Json, spot: tuple[str, str], cause: Json) -> bool:
     """Whether a row pointed to what a revision tells of, or to a keyless
     row, which may have pointed there.
     """
-    for key in world.keys:
+    for key in graph.keys:
         values = [row[column] for column in key.columns]
         if key.table != spot[0] or None in values:
             continue
-        if world.kinds[key.target] == "keyless" or values[0] == cause["data"]["id"]:
+        if graph.kinds[key.target] == "keyless" or values[0] == cause["data"]["id"]:
             return True
     return False

@@ -1,4 +1,4 @@
-"""A member gets what the model's visible world answers, and nothing tells it of the rest.
+"""A member gets what the visible tables of the model answer, and nothing tells it of the rest.
 
 Whatever the schema, the rows, the role and the query: the answer equals the model's over the rows
 and fields that the role shows; a query that names anything else is refused with one text; and
@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from tests.client import Answer, Client
 from tests.examples import example_count
 from tests.model import test_reads as reads
-from tests.model.build import load, make_shape, world_of
+from tests.model.build import load, make_shape, tables_of
 from tests.model.generate import all_rows, queries
 from tests.model.reads import answer
-from tests.model.rights import Role, lists_unkeyed, visible_shape, visible_world
+from tests.model.rights import Role, lists_unkeyed, visible_shape, visible_tables
 from tests.model.rights_generate import (
     PARENT,
     ROLE,
@@ -38,7 +38,7 @@ from tests.model.rights_generate import (
     without_paths,
     without_variables,
 )
-from tests.model.shape import Row, Shape, World
+from tests.model.shape import Row, Shape, Tables
 from tests.things import Stage
 
 ROLES_FOR_EACH = 25
@@ -108,12 +108,12 @@ def test_a_member_gets_what_its_rights_show_and_learns_nothing_of_the_rest(
         note(f"CMS_MODEL_SEED={reads.SEED}")
         load(connection, shape, case.rows)
         give(connection, case.role)
-        world = world_of(connection, shape, case.rows)
-        visible = visible_world(world, case.role)
+        tables = tables_of(connection, shape, case.rows)
+        visible = visible_tables(tables, case.role)
         replies = [send(caller, one) for one in case.queries]
         for one, reply in zip(case.queries, replies, strict=True):
             check(visible, one, reply)
-        load(connection, shape, unseen(world, case.role, case.rows, case.changes))
+        load(connection, shape, unseen(tables, case.role, case.rows, case.changes))
         for one, reply in zip(case.queries, replies, strict=True):
             again = send(caller, one)
             assert (again.status, again.text) == (reply.status, reply.text), one
@@ -125,7 +125,7 @@ def send(caller: Client, one: ModelQuery) -> Answer:
     return reads.send(caller, reads.ReadCase({}, one.collection, one.query, one.form))
 
 
-def check(visible: World, one: ModelQuery, got: Answer) -> None:
+def check(visible: Tables, one: ModelQuery, got: Answer) -> None:
     if not one.legal:
         assert (got.status, got.text) == (403, REFUSED), one
         return

@@ -19,7 +19,7 @@ from tests.client import Answer, Client
 from tests.examples import example_count
 from tests.members import member_of, new_role
 from tests.model.test_reads import cases_for_each
-from tests.model.writes import OK, Row, World, WriteGrant, WriteModel
+from tests.model.writes import OK, Row, Tables, WriteGrant, WriteModel
 from tests.things import Stage, field
 
 CASES = 200
@@ -72,7 +72,7 @@ def roles(draw: st.DrawFn) -> list[WriteGrant]:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def random_tables(draw: st.DrawFn) -> Tables:
     parents = {key: {"size": draw(sizes), "state": draw(states)} for key in (1, 2)}
     things = {key: draw(values(whole=True)) for key in range(1, draw(st.integers(1, 5)) + 1)}
     return {"parents": parents, "things": things}
@@ -149,19 +149,19 @@ def test_a_write_does_what_the_rights_allow_and_no_more(stage: Stage) -> None:
 
         @cases
         @given(
-            world=worlds(),
+            tables=random_tables(),
             role_grants=roles(),
             drawn_calls=st.lists(calls, min_size=CALLS, max_size=CALLS),
         )
         def compare(
-            world: World, role_grants: list[WriteGrant], drawn_calls: list[dict[str, Any]]
+            tables: Tables, role_grants: list[WriteGrant], drawn_calls: list[dict[str, Any]]
         ) -> None:
             give(connection, role, role_grants)
             for call in drawn_calls:
-                load(connection, world)
+                load(connection, tables)
                 before = traces(connection)
                 status, after = WriteModel(
-                    {name: dict(rows) for name, rows in world.items()}, role_grants
+                    {name: dict(rows) for name, rows in tables.items()}, role_grants
                 ).do(call)
                 answer = send(caller, call)
                 note(f"{call} {answer.status} {answer.text}")
@@ -215,11 +215,11 @@ def give(connection: psycopg.Connection, role: str, grants: list[WriteGrant]) ->
         )
 
 
-def load(connection: psycopg.Connection, world: World) -> None:
+def load(connection: psycopg.Connection, tables: Tables) -> None:
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute("TRUNCATE parents, things")
         for name in ("parents", "things"):
-            for key, row in world[name].items():
+            for key, row in tables[name].items():
                 columns = {"id": key, **row}
                 placeholders = ", ".join(["%s"] * len(columns))
                 insert = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({placeholders})"
@@ -237,13 +237,13 @@ def stored(connection: psycopg.Connection) -> dict[str, list[str]]:
     return contents
 
 
-def comparable(world: World) -> dict[str, list[str]]:
+def comparable(tables: Tables) -> dict[str, list[str]]:
     """Return rows as `stored` does: the keys of new ones are the database's to choose."""
     return {
         name: sorted(
             json.dumps({**row, "id": min(key, 1000)}, sort_keys=True) for key, row in rows.items()
         )
-        for name, rows in world.items()
+        for name, rows in tables.items()
     }
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from tests.model.shape import Collection, Row, World
+from tests.model.shape import Collection, Row, Tables
 
 TEXTS = frozenset({"string", "csv", "hash"})
 DATES = ("year", "month", "week", "day", "weekday")
@@ -34,13 +34,13 @@ def key_of(name: str) -> str:
     return f"{field}_{function}" if function else field
 
 
-def value_of(world: World, collection: Collection, row: Row, name: str) -> Typed:
+def value_of(tables: Tables, collection: Collection, row: Row, name: str) -> Typed:
     """Return the type and the value of a field or a function of one."""
     function, field = split(name)
     if function is None:
         return collection.columns[field], row[field]
     if field in collection.links:
-        return "integer", len(world.related(row, collection.links[field]))
+        return "integer", len(tables.related(row, collection.links[field]))
     return "integer", _call(function, collection.columns[field], row[field])
 
 
@@ -79,15 +79,15 @@ def output(kind: str, value: Any) -> Any:
             return value
 
 
-def rank(world: World, kind: str, value: Any) -> Any:
+def rank(tables: Tables, kind: str, value: Any) -> Any:
     """Return what stands for a value in comparisons; null sorts as the largest."""
     if value is None:
         return (1,)
-    return (0, world.order[value] if kind in TEXTS else value)
+    return (0, tables.order[value] if kind in TEXTS else value)
 
 
-def ascending(world: World, kind: str, values: Sequence[Any]) -> list[Any]:
-    return sorted(values, key=lambda value: rank(world, kind, value))
+def ascending(tables: Tables, kind: str, values: Sequence[Any]) -> list[Any]:
+    return sorted(values, key=lambda value: rank(tables, kind, value))
 
 
 def _call(function: str, kind: str, value: Any) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.model.filters import Json, holds
 from tests.model.rights import ReadGrant, Role, granted
-from tests.model.shape import KEY, Collection, Row, World
+from tests.model.shape import KEY, Collection, Row, Tables
 from tests.model.values import read, split
 
 Record = Mapping[str, Any]
@@ -20,18 +20,18 @@ over them can be tried on a revision.
 """
 
 
-def seen(world: World, role: Role, records: list[Record]) -> list[Record]:
+def seen(tables: Tables, role: Role, records: list[Record]) -> list[Record]:
     """Return activity, or revisions with the members of their contents, that a
-    role shows; `world` is how it is now.
+    role shows; `tables` is how it is now.
     """
-    return [part for record in records for part in _visible(world, role, record)]
+    return [part for record in records for part in _visible(tables, role, record)]
 
 
-def _visible(world: World, role: Role, record: Record) -> Iterator[Record]:
-    collection = world.shape.get(record["collection"])
+def _visible(tables: Tables, role: Role, record: Record) -> Iterator[Record]:
+    collection = tables.shape.get(record["collection"])
     if collection is None:
         return
-    fulfils = _tests(world, collection, record)
+    fulfils = _tests(tables, collection, record)
 
     def there(name: str) -> bool:
         covering = [grant for grant in granted(role, collection.name) if grant.covers(name)]
@@ -52,19 +52,19 @@ def _narrowed(values: Record | None, names: list[str]) -> Record | None:
 
 
 def _tests(
-    world: World, collection: Collection, record: Record
+    tables: Tables, collection: Collection, record: Record
 ) -> list[Callable[[ReadGrant], bool]]:
     """Return what a grant must pass: the item as it is now, and as a revision holds it."""
-    rows = [row for row in world.rows[collection.name] if str(row[KEY]) == record["item"]]
+    rows = [row for row in tables.rows[collection.name] if str(row[KEY]) == record["item"]]
 
     def now(grant: ReadGrant) -> bool:
         return is_everything(grant.rule) or any(
-            holds(world, collection, row, grant.rule) for row in rows
+            holds(tables, collection, row, grant.rule) for row in rows
         )
 
     def then(grant: ReadGrant) -> bool:
         row = _row(collection, record["data"])
-        return is_everything(grant.rule) or _fulfils(world, collection, row, grant.rule)
+        return is_everything(grant.rule) or _fulfils(tables, collection, row, grant.rule)
 
     return [now, then] if "data" in record else [now]
 
@@ -82,23 +82,23 @@ def _row(collection: Collection, data: Record) -> Row:
     }
 
 
-def _fulfils(world: World, collection: Collection, row: Row, rule: Json) -> bool:
+def _fulfils(tables: Tables, collection: Collection, row: Row, rule: Json) -> bool:
     """Alternatives stand by themselves; what looks at a column that is
     held in another form does not hold.
     """
-    return all(_entry(world, collection, row, name, condition) for name, condition in rule.items())
+    return all(_entry(tables, collection, row, name, condition) for name, condition in rule.items())
 
 
-def _entry(world: World, collection: Collection, row: Row, name: str, operand: Any) -> bool:
+def _entry(tables: Tables, collection: Collection, row: Row, name: str, operand: Any) -> bool:
     match name:
         case "_and":
-            return all(_fulfils(world, collection, row, item) for item in operand)
+            return all(_fulfils(tables, collection, row, item) for item in operand)
         case "_or":
-            return any(_fulfils(world, collection, row, item) for item in operand)
+            return any(_fulfils(tables, collection, row, item) for item in operand)
         case _:
             kinds = {collection.columns[column] for column in _columns(collection, name)}
             return kinds.isdisjoint(CHANGED_IN_HISTORY) and holds(
-                world, collection, row, {name: operand}
+                tables, collection, row, {name: operand}
             )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Row = dict[str, Any]
-World = dict[str, dict[int, Row]]
+Tables = dict[str, dict[int, Row]]
 Json = dict[str, Any]
 
 OK = 200
@@ -41,20 +41,20 @@ class Refusal(Exception):
 class WriteModel:
     """The rows, and what the member holds."""
 
-    world: World
+    tables: Tables
     role: Sequence[WriteGrant]
 
-    def do(self, call: Mapping[str, Any]) -> tuple[int, World]:
+    def do(self, call: Mapping[str, Any]) -> tuple[int, Tables]:
         """Return the status of a call (200 for whatever succeeds) and the rows after it."""
-        before = deepcopy(self.world)
+        before = deepcopy(self.tables)
         try:
             getattr(self, call["kind"])(
                 **{name: part for name, part in call.items() if name not in ("kind", "single")}
             )
         except Refusal as refusal:
-            self.world = before
+            self.tables = before
             return refusal.args[0], before
-        return OK, self.world
+        return OK, self.tables
 
     # What there is
 
@@ -70,7 +70,7 @@ class WriteModel:
         """Tell whether a row fulfils a rule; a comparison with null holds for nothing."""
         for name, test in rule.items():
             if name == "parent":
-                above = self.world["parents"].get(row["parent"])
+                above = self.tables["parents"].get(row["parent"])
                 if above is None or not self.holds(test, above):
                     return False
             elif not _passes(test, row[name]):
@@ -90,7 +90,7 @@ class WriteModel:
     ) -> list[list[WriteGrant]]:
         """Return the permissions that hold for each row; one that cannot be read is not there."""
         grants = self.grants(collection, action)
-        rows = self.world[collection]
+        rows = self.tables[collection]
         by_key = [
             [grant for grant in grants if key in rows and self.holds(grant.rule, rows[key])]
             for key in keys
@@ -140,7 +140,7 @@ class WriteModel:
                 failed += _broken(covering[0], {**whole, **covering[0].presets, **item})
         self.refuse_invalid("things", failed)
         for number, (passing, row) in enumerate(written):
-            self.world["things"][1000 + number] = row
+            self.tables["things"][1000 + number] = row
             if not any(self.holds(grant.rule, row) for grant in passing):
                 raise Refusal(403)
 
@@ -149,16 +149,16 @@ class WriteModel:
         grants = self.grants_by_row("things", keys, "update")
         for key, passing in zip(keys, self.permitted("things", data, grants), strict=True):
             for grant in reversed(passing):
-                self.world["things"][key] |= {
+                self.tables["things"][key] |= {
                     name: preset for name, preset in grant.presets.items() if name not in data
                 }
-            self.world["things"][key] |= data
+            self.tables["things"][key] |= data
         self.fulfil("things", keys, list(data))
 
     def change_filtered(self, state: str, data: Json) -> None:
         self.may_name("things", "update", list(data))
         self.may_name("things", "read", ["state"])
-        rows = self.world["things"].items()
+        rows = self.tables["things"].items()
         keys = [
             key for key, row in rows if row["state"] == state and self.seen("things", row, "state")
         ]
@@ -168,13 +168,13 @@ class WriteModel:
     def delete(self, keys: Sequence[int]) -> None:
         self.grants_by_row("things", keys, "delete")
         for key in keys:
-            del self.world["things"][key]
+            del self.tables["things"][key]
 
     def unlink(self, parent: int, key: int) -> None:
         """Take a thing out of the list of its parent."""
         self.may_name("parents", "update", ["things"])
         self.may_name("things", "read", ["id", "parent"])
-        row = self.world["things"].get(key)
+        row = self.tables["things"].get(key)
         there = (
             row is not None
             and row["parent"] == parent
@@ -216,7 +216,7 @@ class WriteModel:
     def fulfil(self, collection: str, keys: Sequence[int], names: Sequence[str]) -> None:
         """Every field that has changed needs a permission that holds for the row as it is now."""
         for key in keys:
-            row = self.world[collection][key]
+            row = self.tables[collection][key]
             holding = [
                 grant for grant in self.grants(collection, "update") if self.holds(grant.rule, row)
             ]
