@@ -396,14 +396,18 @@ def test_a_batch_goes_on_under_the_rights_that_it_began_with(admin: Client) -> N
     """To make a role moves the counter of rights, under which a call
     of its own would be done again.
     """
-    doors = table(admin, field("role", "uuid"))
-    relation = {"collection": doors.name, "field": "role", "related_collection": "system_roles"}
+    assignments = table(admin, field("role", "uuid"))
+    relation = {
+        "collection": assignments.name,
+        "field": "role",
+        "related_collection": "system_roles",
+    }
     assert admin.post("/relations", relation).status == 200
     answer = batch(
         admin,
-        op("create", doors.name, id="door", data={"role": {"name": "made here"}}),
-        op("read", doors.name, key=ref("door.id"), query={"fields": ["role.name"]}),
-        op("delete", doors.name, key=ref("door.id")),
+        op("create", assignments.name, id="assignment", data={"role": {"name": "made here"}}),
+        op("read", assignments.name, key=ref("assignment.id"), query={"fields": ["role.name"]}),
+        op("delete", assignments.name, key=ref("assignment.id")),
     )
     assert answer.data[1] == {"role": {"name": "made here"}}
 

@@ -72,8 +72,12 @@ def test_an_object_at_a_user_is_a_link_or_a_change(stage: Stage, admin: Client) 
 def test_passwords_are_hashed_before_the_transaction_opens(
     admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    doors = table(admin, field("code", "hash", special="hash"), field("next", "integer"))
-    body = {"collection": doors.name, "field": "next", "related_collection": doors.name}
+    hashed_codes = table(admin, field("code", "hash", special="hash"), field("next", "integer"))
+    body = {
+        "collection": hashed_codes.name,
+        "field": "next",
+        "related_collection": hashed_codes.name,
+    }
     assert admin.post("/relations", body).status == 200
     happened: list[str] = []
     hashed = passwords.hashed
@@ -90,9 +94,11 @@ def test_passwords_are_hashed_before_the_transaction_opens(
     monkeypatch.setattr(passwords, "hashed", noting_hashed)
     monkeypatch.setattr(Database, "transaction", noting_transaction)
     sent: Json = {"code": "a", "next": {"code": "b"}}
-    assert admin.post(f"{doors.path}?fields=code", sent).data == {"code": "**********"}
-    assert admin.patch(doors.path, {"keys": [1], "data": sent}).status == 200
-    assert admin.post(f"{doors.path}?fields=code", {"code": "c"}).data == {"code": "**********"}
+    assert admin.post(f"{hashed_codes.path}?fields=code", sent).data == {"code": "**********"}
+    assert admin.patch(hashed_codes.path, {"keys": [1], "data": sent}).status == 200
+    assert admin.post(f"{hashed_codes.path}?fields=code", {"code": "c"}).data == {
+        "code": "**********"
+    }
     assert happened == [*["hashed", "hashed", "opened"] * 2, "hashed"]
 
 
@@ -248,11 +254,13 @@ def test_a_text_that_is_no_json_is_not_taken_for_it(
 
 
 def test_a_call_has_only_so_many_secrets_hashed(admin: Client) -> None:
-    doors = table(admin, field("code", "hash", special="hash"))
-    assert len(doors.add(*({"code": str(number)} for number in range(100)))) == 100
-    answer = admin.post(doors.path, [{"code": str(number)} for number in range(101)])
+    hashed_codes = table(admin, field("code", "hash", special="hash"))
+    assert len(hashed_codes.add(*({"code": str(number)} for number in range(100)))) == 100
+    answer = admin.post(hashed_codes.path, [{"code": str(number)} for number in range(101)])
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     items: tuple[object, ...] = ({"code": "x"}, {"code": "x"}, [{"code": "x"}] * 99)
-    creates = [{"method": "create", "collection": doors.name, "data": item} for item in items]
+    creates = [
+        {"method": "create", "collection": hashed_codes.name, "data": item} for item in items
+    ]
     assert admin.post("/batch", {"operations": creates}).status == 400
-    assert len(doors.get(limit=-1).data) == 100
+    assert len(hashed_codes.get(limit=-1).data) == 100

@@ -105,8 +105,8 @@ def test_a_rule_of_two_fields_names_both(things: Table) -> None:
 
 def test_nobody_is_told_of_a_rule_on_hidden_fields(stage: Stage, things: Table) -> None:
     create = may(things.name, "name", action="create", presets={"stars": 9})
-    blind = member(stage, create, may(things.name, "id", "name"))
-    error = blind.post(things.path, {"name": "x"}).errors[0]
+    reader_of_names = member(stage, create, may(things.name, "id", "name"))
+    error = reader_of_names.post(things.path, {"name": "x"}).errors[0]
     assert "stars" not in str(error)
     assert not {"field", "fields", "rule", "constraint", "value"} & error.keys()
     both = member(

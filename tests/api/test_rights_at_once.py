@@ -92,7 +92,7 @@ def tables(stage: Stage, admin: Client) -> Iterator[RuledTables]:
 Rights = Callable[[str], list[Json]]
 
 
-def ruled(rule: Json, read: Json | None = None, *fields: str, **changes: object) -> Rights:
+def with_rule(rule: Json, read: Json | None = None, *fields: str, **changes: object) -> Rights:
     """The same rule for all that is written; of reads another, and only some fields."""
 
     def rights(name: str) -> list[Json]:
@@ -108,7 +108,7 @@ def ruled(rule: Json, read: Json | None = None, *fields: str, **changes: object)
 def several(name: str) -> list[Json]:
     """Of several permissions those count that hold for the row."""
     return [
-        *ruled(DRAFT)(name),
+        *with_rule(DRAFT)(name),
         may(name, "note", action="update", permissions={"author": {"rank": {"_eq": 1}}}),
         may(name, action="delete", permissions={"title": {"_eq": "b"}}),
         may(
@@ -121,22 +121,22 @@ def several(name: str) -> list[Json]:
 
 
 RIGHTS: dict[str, Rights] = {
-    "a field": ruled(DRAFT),
-    "a field, and reads another": ruled(DRAFT, {"title": {"_in": ["a", "b", "new"]}}),
-    "a field, and reads nothing of it": ruled(DRAFT, NEVER),
-    "a field, and reads some fields": ruled(DRAFT, DRAFT, "id", "title"),
-    "what a relation leads to": ruled(
+    "a field": with_rule(DRAFT),
+    "a field, and reads another": with_rule(DRAFT, {"title": {"_in": ["a", "b", "new"]}}),
+    "a field, and reads nothing of it": with_rule(DRAFT, NEVER),
+    "a field, and reads some fields": with_rule(DRAFT, DRAFT, "id", "title"),
+    "what a relation leads to": with_rule(
         {"author": {"rank": {"_eq": 1}}}, {"author": {"name": {"_neq": "bob"}}}
     ),
-    "lists": ruled(
+    "lists": with_rule(
         {"_or": [{"notes": {"_none": {"text": {"_eq": "y"}}}}, {"title": {"_eq": "never"}}]}
     ),
-    "rows beside it": ruled({"author": {"posts": {"_some": {"title": {"_eq": "b"}}}}}),
-    "the caller": ruled({"_or": [DRAFT, {"note": {"_eq": "$CURRENT_USER"}}]}),
-    "a preset": ruled(
+    "rows beside it": with_rule({"author": {"posts": {"_some": {"title": {"_eq": "b"}}}}}),
+    "the caller": with_rule({"_or": [DRAFT, {"note": {"_eq": "$CURRENT_USER"}}]}),
+    "a preset": with_rule(
         DRAFT, None, presets={"note": "preset"}, validation={"title": {"_neq": "bad"}}
     ),
-    "null": ruled({"note": {"_neq": "n"}}, {"note": {"_null": True}}),
+    "null": with_rule({"note": {"_neq": "n"}}, {"note": {"_null": True}}),
     "several": several,
 }
 
@@ -298,7 +298,7 @@ def test_keys_that_the_database_carries_on_are_carried_on_before_the_rule_is_tri
     }
     assert tables.stage.admin.post("/relations", relation).status == 200
     rule = {"_or": [{"code": {"_eq": "a"}}, {"pieces": {"_none": {"id": {"_gt": 0}}}}]}
-    caller = member(tables.stage, *ruled(rule)("parts"), may("pieces"))
+    caller = member(tables.stage, *with_rule(rule)("parts"), may("pieces"))
 
     def fresh() -> None:
         tables.connection.execute("DELETE FROM pieces; DELETE FROM parts")
@@ -330,7 +330,9 @@ def test_rows_that_another_table_shows_as_well_are_seen_as_they_have_become(
     }
     assert tables.stage.admin.post("/relations", relation).status == 200
     tables.stage.execute("ALTER TABLE special_things DROP CONSTRAINT special_things_itself_fkey")
-    caller = member(tables.stage, *ruled({"itself": {"state": {"_eq": "ok"}}})("special_things"))
+    caller = member(
+        tables.stage, *with_rule({"itself": {"state": {"_eq": "ok"}}})("special_things")
+    )
 
     def fresh() -> None:
         tables.connection.execute("DELETE FROM special_things")
@@ -345,7 +347,7 @@ def test_a_change_that_has_waited_sees_other_tables_as_they_are_by_then(
     tables: RuledTables,
 ) -> None:
     rule = {"notes": {"_none": {"text": {"_eq": "hold"}}}}
-    caller = member(tables.stage, *ruled(rule)(tables.posts.name))
+    caller = member(tables.stage, *with_rule(rule)(tables.posts.name))
     tables.fresh()
     with psycopg.connect(tables.stage.dsn) as other, ThreadPoolExecutor(1) as thread:
         other.execute(f"UPDATE {tables.posts.name} SET note = 'n' WHERE id = 1".encode())
@@ -369,6 +371,6 @@ def test_a_trigger_that_keeps_a_row_is_told_as_before(tables: RuledTables) -> No
         INSERT INTO kept VALUES (1, 'draft');
         """
     )
-    caller = member(tables.stage, *ruled({"state": {"_eq": "draft"}})("kept"))
+    caller = member(tables.stage, *with_rule({"state": {"_eq": "draft"}})("kept"))
     model, actual = both(tables, caller, "DELETE", "/items/kept/1", fresh=lambda: None)
     assert comparable(actual) == comparable(model)

@@ -160,10 +160,10 @@ def test_of_a_deleted_item_only_who_sees_every_item_has_the_history(
 ) -> None:
     things.add({"title": "gone", "note": "swordfish", "status": "published"})
     things.api.delete(item(things, 1))
-    ruled = member(stage, may(things.name, permissions=PUBLISHED), *HISTORY)
+    limited = member(stage, may(things.name, permissions=PUBLISHED), *HISTORY)
     caller = member(stage, may(things.name, "id", "title"), *HISTORY)
-    assert revisions(ruled, things) == []
-    assert ruled.get(f"{item(things, 1)}/revisions").status == 404
+    assert revisions(limited, things) == []
+    assert limited.get(f"{item(things, 1)}/revisions").status == 404
     assert [entry["data"] for entry in revisions(caller, things)] == [
         {"id": 1, "title": "gone"}
     ] * 2
@@ -299,10 +299,10 @@ def test_a_member_reverts_what_it_sees_and_may_change(stage: Stage, things: Tabl
     )
     assert editor.post(f"/utils/revert/{first}").data == {"id": 1, "title": "one"}
     assert things.api.get(item(things, 1)).data["note"] == "new"
-    blind = member(
+    other_reader = member(
         stage, may(things.name, permissions={"id": 2}), may(things.name, action="update"), *HISTORY
     )
-    assert blind.post(f"/utils/revert/{first}").status == 404
+    assert other_reader.post(f"/utils/revert/{first}").status == 404
 
 
 def test_the_history_of_users_follows_the_rights_on_users(stage: Stage, admin: Client) -> None:
@@ -392,7 +392,7 @@ def test_what_is_no_item_has_no_members_and_fulfils_no_rule(
         f"delta = '[]' WHERE collection = '{things.name}' AND item = '1'"
     )
     caller = member(stage, may(things.name, "id"), *HISTORY)
-    ruled = member(
+    limited = member(
         stage,
         may(things.name, permissions={"title": {"_nnull": True}, "note": {"_null": True}}),
         *HISTORY,
@@ -400,7 +400,7 @@ def test_what_is_no_item_has_no_members_and_fulfils_no_rule(
     assert [revision["delta"] for revision in revisions(caller, things)] == [None, {"id": 2}]
     assert [
         revision["item"]
-        for revision in revisions(ruled, things, **{"filter[data][_nempty]": "true"})
+        for revision in revisions(limited, things, **{"filter[data][_nempty]": "true"})
     ] == ["2"]
 
 
@@ -446,16 +446,16 @@ def test_one_permission_takes_nothing_from_what_another_shows(stage: Stage, admi
     """
     things = table(admin, field("title", "string"), field("tags", "csv"), field("status", "string"))
     things.add({"title": "a", "tags": ["x"], "status": "published"})
-    admin.post(f"/fields/{things.name}", field("young", "string"))
-    admin.patch(item(things, 1), {"young": "yes"})
+    admin.post(f"/fields/{things.name}", field("added", "string"))
+    admin.patch(item(things, 1), {"added": "yes"})
     published = may(things.name, "id", "title", permissions=PUBLISHED)
     others = (
         may(things.name, permissions={"tags": {"_contains": "x"}}),
-        may(things.name, permissions={"young": "yes"}),
+        may(things.name, permissions={"added": "yes"}),
     )
     alone = member(stage, published, *HISTORY)
     more = member(stage, published, *others, *HISTORY)
-    item_now = {"id": 1, "title": "a", "tags": ["x"], "status": "published", "young": "yes"}
+    item_now = {"id": 1, "title": "a", "tags": ["x"], "status": "published", "added": "yes"}
     assert [revision["data"] for revision in revisions(alone, things)] == [
         {"id": 1, "title": "a"}
     ] * 2

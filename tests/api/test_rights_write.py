@@ -255,8 +255,8 @@ def test_who_may_write_but_not_read_is_answered_nothing(blog: Blog, rows: list[i
     caller = blog.member(
         may(blog.posts.name, action="create"), may(blog.posts.name, "title", action="update")
     )
-    assert caller.post(blog.posts.path, {"title": "blind"}).status == 204
-    assert caller.patch(f"{blog.posts.path}/{rows[0]}", {"title": "blind"}).status == 204
+    assert caller.post(blog.posts.path, {"title": "unseen"}).status == 204
+    assert caller.patch(f"{blog.posts.path}/{rows[0]}", {"title": "unseen"}).status == 204
     hiding = blog.member(
         may(blog.posts.name, action="create"), may(blog.posts.name, permissions=MINE)
     )
@@ -280,15 +280,15 @@ def test_nested_writes_take_the_rights_of_the_other_collection(blog: Blog, rows:
     blog.refused(
         named.patch(path, {"tags": [{"name": "x"}]})
     )  # the column that ties it is written as well
-    ruled = blog.member(
+    limited = blog.member(
         *reading, *writing, may(tags.name, action="create", permissions={"name": {"_eq": "ok"}})
     )
-    blog.refused(ruled.patch(path, {"tags": [{"name": "x"}]}))
+    blog.refused(limited.patch(path, {"tags": [{"name": "x"}]}))
     assert (blog.count(tags.name), blog.traces()) == before
-    assert ruled.patch(f"{path}?fields=tags.name", {"tags": [{"name": "ok"}]}).data == {
+    assert limited.patch(f"{path}?fields=tags.name", {"tags": [{"name": "ok"}]}).data == {
         "tags": [{"name": "ok"}]
     }
-    blog.refused(ruled.patch(path, {"tags": []}))  # to unlink is to change
+    blog.refused(limited.patch(path, {"tags": []}))  # to unlink is to change
     unlinking = blog.member(*reading, *writing, may(tags.name, "post", action="update"))
     assert unlinking.patch(path, {"tags": []}).data["tags"] == []
 

@@ -31,7 +31,7 @@ from tests.databases import end_connections
 
 
 @pytest.fixture
-def homeless(
+def without_database(
     config: Config, make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> Client:
     """A client of an application whose database does not answer; it
@@ -41,20 +41,20 @@ def homeless(
     return make_client(database_url="host=127.0.0.1 port=9 dbname=nowhere")
 
 
-def test_ping_answers_without_a_database(homeless: Client) -> None:
-    answer = homeless.get("/server/ping")
+def test_ping_answers_without_a_database(without_database: Client) -> None:
+    answer = without_database.get("/server/ping")
     assert (answer.status, answer.text) == (200, "pong")
 
 
-def test_without_a_database_the_answer_is_503_and_names_it(homeless: Client) -> None:
-    answer = homeless.get("/items/anything")
+def test_without_a_database_the_answer_is_503_and_names_it(without_database: Client) -> None:
+    answer = without_database.get("/items/anything")
     assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
     assert answer.errors[0]["service"] == "database"
     assert int(answer.headers["retry-after"]) > 0
 
 
-def test_health_without_a_database_is_503_with_the_reason(homeless: Client) -> None:
-    answer = homeless.get("/server/health")
+def test_health_without_a_database_is_503_with_the_reason(without_database: Client) -> None:
+    answer = without_database.get("/server/health")
     assert answer.status == 503
     assert int(answer.headers["retry-after"]) > 0
     assert answer.body["data"] == {
@@ -64,13 +64,13 @@ def test_health_without_a_database_is_503_with_the_reason(homeless: Client) -> N
 
 
 def test_health_asks_who_calls_only_when_all_is_well_and_somebody_says_so(
-    homeless: Client,
+    without_database: Client,
     anonymous: Client,
     api: Client,
     admin_token: str,
     outside_statements: list[str],
 ) -> None:
-    assert homeless.bearing(admin_token).get("/server/health").status == 503
+    assert without_database.bearing(admin_token).get("/server/health").status == 503
     assert len(outside_statements) == 1
     assert anonymous.get("/server/health").status == 200
     assert len(outside_statements) == 2

@@ -49,7 +49,7 @@ def test_contents_without_a_file_go_once_they_are_old(files: FileService) -> Non
     lay(files, f"local/{kept['id']}__abc.webp")
     lay(files, f"local/{kept['id']}/cover.webp")
     lay(files, "local/somebody-elses.txt")
-    young = lay(files, f"local/{uuid4()}.txt", old=False)
+    recent = lay(files, f"local/{uuid4()}.txt", old=False)
     expected = [
         lay(files, f"local/{uuid4()}.txt"),
         lay(files, f"other/{kept['filename_disk']}"),  # the file's content lies elsewhere
@@ -60,9 +60,9 @@ def test_contents_without_a_file_go_once_they_are_old(files: FileService) -> Non
     before = set(files.contents())
     assert swept(files) == (sorted(expected), [])
     assert set(files.contents()) == before - set(expected)
-    assert {f"other/{other['filename_disk']}", young} < set(files.contents())
+    assert {f"other/{other['filename_disk']}", recent} < set(files.contents())
     assert swept(files) == ([], [])
-    (files.folder / young).unlink()
+    (files.folder / recent).unlink()
 
 
 def test_what_was_derived_goes_with_its_content_and_not_with_its_file(files: FileService) -> None:
@@ -81,14 +81,14 @@ def test_what_was_derived_goes_with_its_content_and_not_with_its_file(files: Fil
 
 def test_files_without_their_content_are_told_and_kept(files: FileService) -> None:
     lost = files.add()
-    young = files.add()
+    recent = files.add()
     age(files)
-    young = files.add()
-    for row in (lost, young):
+    recent = files.add()
+    for row in (lost, recent):
         (files.folder / "local" / row["filename_disk"]).unlink()
     assert swept(files) == ([], [lost["id"]])
     assert files.admin.get(f"/files/{lost['id']}").status == 200
-    files.admin.delete("/files", [lost["id"], young["id"]])
+    files.admin.delete("/files", [lost["id"], recent["id"]])
 
 
 def test_a_location_that_does_not_answer_is_told(files: FileService) -> None:

@@ -132,8 +132,8 @@ def test_no_query_of_a_write_looks_at_what_is_hidden(tables: NotesAndVaults) -> 
 def test_what_the_database_minds_is_told_without_hidden_names(tables: NotesAndVaults) -> None:
     name = tables.notes.name
     path = tables.notes.path
-    blind = {"presets": {"secret": "beta", "vault": 1}}
-    taken = tables.reading(may(name, "title", action="create", **blind)).post(
+    hidden_presets = {"presets": {"secret": "beta", "vault": 1}}
+    taken = tables.reading(may(name, "title", action="create", **hidden_presets)).post(
         path, {"title": "fresh"}
     )
     assert taken.errors == [
@@ -262,8 +262,8 @@ def test_revisions_of_hidden_items_are_no_way_back_to_them(tables: NotesAndVault
     revisions = f"filter[collection]={name}&fields=id&filter[item]={tables.hidden}"
     (revision,) = [row["id"] for row in admin.get(f"/revisions?{revisions}").data]
     writing = may(name, action="update", permissions=SEEN)
-    blind = tables.reading(writing)
-    require_same(blind.post(f"/utils/revert/{revision}"), blind.post("/utils/revert/987654"))
+    writer = tables.reading(writing)
+    require_same(writer.post(f"/utils/revert/{revision}"), writer.post("/utils/revert/987654"))
     sees_its_own = tables.reading(
         writing, may("system_revisions", permissions={"item": {"_eq": str(tables.seen)}})
     )

@@ -40,7 +40,7 @@ SETTINGS = {"SECRET": SECRET, "WEB_CONCURRENCY": "2", "LOG_LEVEL": "fatal", **NO
 
 
 @dataclass(frozen=True)
-class Scene:
+class ServiceAndServer:
     """A service over a database server that can be killed apart from it."""
 
     service: Service
@@ -55,7 +55,7 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene() -> Iterator[Scene]:
+def running() -> Iterator[ServiceAndServer]:
     seed = int(os.environ.get("CMS_FAULT_SEED", time.time()))
     print(f"CMS_FAULT_SEED={seed}")
     with new_folder() as folder, ExitStack() as servers:
@@ -66,7 +66,7 @@ def scene() -> Iterator[Scene]:
             shared = make_site(dsn, folder, token)
             url = f"http://127.0.0.1:{service.port}"
             writers = [Writer(url, token, shared, seed + number) for number in range(WRITERS)]
-            yield Scene(service, servers, data, dsn, writers, Random(seed))
+            yield ServiceAndServer(service, servers, data, dsn, writers, Random(seed))
 
 
 def make_site(dsn: str, folder: Path, token: str) -> Shared:
@@ -102,28 +102,30 @@ def backend(dsn: str) -> int:
     return int(row[0])
 
 
-def test_killed_workers_leave_whole_writes_or_none(scene: Scene) -> None:
+def test_killed_workers_leave_whole_writes_or_none(running: ServiceAndServer) -> None:
     for _ in range(ROUNDS):
-        with busy(scene.writers):
-            await_answers(scene.writers, scene.random.randrange(1, 30))
-            time.sleep(scene.random.random() / 50)
-            scene.random.choice(workers(scene.service)).kill()
-            await_answers(scene.writers, 10)
-        check(scene.dsn, scene.writers)
-    assert sum(writer.ledger.unheard for writer in scene.writers) > 0
+        with busy(running.writers):
+            await_answers(running.writers, running.random.randrange(1, 30))
+            time.sleep(running.random.random() / 50)
+            running.random.choice(workers(running.service)).kill()
+            await_answers(running.writers, 10)
+        check(running.dsn, running.writers)
+    assert sum(writer.ledger.unheard for writer in running.writers) > 0
 
 
 def test_killed_backends_and_servers_of_the_database_leave_whole_writes_or_none(
-    scene: Scene,
+    running: ServiceAndServer,
 ) -> None:
     for number in range(max(2, ROUNDS // 2)):
-        with busy(scene.writers):
-            await_answers(scene.writers, scene.random.randrange(1, 30))
-            time.sleep(scene.random.random() / 50)
+        with busy(running.writers):
+            await_answers(running.writers, running.random.randrange(1, 30))
+            time.sleep(running.random.random() / 50)
             if number % 2:
-                kill(backend(scene.dsn))  # the server ends all others, too, and recovers by itself
+                kill(
+                    backend(running.dsn)
+                )  # the server ends all others, too, and recovers by itself
             else:
-                kill(postmaster(scene.data))
-                scene.restart()
-            await_answers(scene.writers, 10)
-        check(scene.dsn, scene.writers)
+                kill(postmaster(running.data))
+                running.restart()
+            await_answers(running.writers, 10)
+        check(running.dsn, running.writers)
