@@ -14,9 +14,10 @@ from cms import memory
 from cms.config import Config
 from cms.database.connections import Row
 from cms.database.wire import Chunking, Wire
-from tests.api.nesting import make_relations
 from tests.client import Answer, Client
 from tests.things import Stage, Table, aliases_of_text, field, table
+
+pytestmark = pytest.mark.usefixtures("nested_collections")
 
 LIMIT = 100_000
 
@@ -25,11 +26,6 @@ LIMIT = 100_000
 def stage_settings(settings: Config) -> Config:
     """An application whose answers hold a hundred thousand bytes at most."""
     return replace(settings, max_answer_size=LIMIT)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def content(stage: Stage) -> None:
-    make_relations(stage.admin)
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ examples = settings(
 
 
 @pytest.fixture(scope="module", autouse=True)
-def content(stage: Stage) -> None:
+def collections_of_all_types(stage: Stage) -> None:
     """A collection of every type that points to itself, a singleton, and
     some that the requests may ruin.
     """

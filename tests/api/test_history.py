@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.nesting import make_relations
 from tests.client import Client
 from tests.things import Json, Stage, Table, field, table
 
-
-@pytest.fixture(scope="module", autouse=True)
-def content(stage: Stage) -> None:
-    make_relations(stage.admin)
+pytestmark = pytest.mark.usefixtures("nested_collections")
 
 
 def activities(admin: Client, collection: str) -> list[Json]:

@@ -55,7 +55,7 @@ FIELDS: dict[str, dict[str, object]] = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def content(stage: Stage) -> None:
+def nested_rows(stage: Stage) -> None:
     make_relations(stage.admin)
     for name, row in (
         ("posts", {}),

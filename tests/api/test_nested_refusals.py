@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.nesting import make_relations
 from tests.client import Client
 from tests.members import may, member
 from tests.things import Json, Stage
 
-
-@pytest.fixture(scope="module", autouse=True)
-def content(stage: Stage) -> None:
-    make_relations(stage.admin)
+pytestmark = pytest.mark.usefixtures("nested_collections")
 
 
 @pytest.mark.parametrize("kind", ["posts", "nowhere", ""])

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.nesting import count, counted, item, make_relations
+from tests.api.nesting import count, counted, item
 from tests.client import Client
 from tests.things import Json, Stage
 
+pytestmark = pytest.mark.usefixtures("nested_collections")
+
 NOTE = "3d6f0a52-3b1e-4d6e-9f6e-0a2b6c1d9e77"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def content(stage: Stage) -> None:
-    make_relations(stage.admin)
 
 
 def post(admin: Client, **values: object) -> int:

@@ -68,7 +68,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def content(stage: Stage) -> None:
+def articles_and_authors(stage: Stage) -> None:
     make_collections(stage.admin, COLLECTIONS, RELATIONS)
     for name, rows in ROWS.items():
         assert stage.admin.post(f"/items/{name}", rows).status == 200

@@ -116,7 +116,7 @@ SEEN = (may("books", "id", "title", "extra", "author", "vault"), may("people", "
 
 
 @pytest.fixture(scope="module", autouse=True)
-def content(stage: Stage) -> None:
+def books_with_hidden_names(stage: Stage) -> None:
     make_collections(stage.admin)
 
 

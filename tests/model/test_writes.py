@@ -122,7 +122,7 @@ calls = st.one_of(
 
 
 @pytest.fixture(scope="module", autouse=True)
-def content(stage: Stage) -> None:
+def collections(stage: Stage) -> None:
     own = [field("size", "integer"), field("state", "string")]
     fields = {
         "parents": own,

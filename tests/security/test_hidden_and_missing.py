@@ -28,7 +28,7 @@ CHANGES: tuple[Json, ...] = (
 
 
 @pytest.fixture(scope="module", autouse=True)
-def content(stage: Stage) -> None:
+def password_policy(stage: Stage) -> None:
     assert stage.admin.patch("/settings", {"auth_password_policy": "^.{8,}$"}).status == 200
 
 

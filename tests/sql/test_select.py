@@ -185,7 +185,7 @@ READS: list[tuple[str, str, list[object]]] = [
 
 
 @pytest.fixture(scope="module", autouse=True)
-def content(stage: Stage) -> None:
+def tables(stage: Stage) -> None:
     stage.execute(TABLES)
 
 

@@ -355,7 +355,7 @@ IDS = [f"{row[0]}?{row[1]}" for row in READS]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def content(stage: Stage) -> None:
+def related_tables(stage: Stage) -> None:
     stage.execute(TABLES)
     for collection, field, related, meta in RELATIONS:
         body = {
