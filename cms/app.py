@@ -250,6 +250,7 @@ def _add_items(app: App, config: Config) -> None:
 def _add_files(app: App, library: Library) -> None:
     app.add_route("/files", files.FilesResource(library))
     app.add_route("/files/import", files.FileImportResource(library))
+    app.add_route("/utils/export/{collection}", files.ExportResource(library))
     app.add_route("/files/{key}", files.FileResource(library))
     app.add_route("/folders", files.FoldersResource(library))
     app.add_route("/folders/{key}", files.FolderResource(library))

@@ -1,10 +1,11 @@
-"""/files and /folders."""
+"""/files, /folders, and /utils/export."""
 
 from __future__ import annotations
 
 import falcon
 
 from cms.files import files, folders
+from cms.files.exporting import export_to_file
 from cms.files.file_rows import WriteRequest
 from cms.files.files import FILE_CALLS
 from cms.files.folders import FOLDER_CALLS
@@ -109,6 +110,18 @@ class FileImportResource:
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = read_json_object(request)
         send_written(response, import_url(self._library, write_request_of(request), payload))
+
+
+class ExportResource:
+    """A file of the items of a collection."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+
+    def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+        payload = read_json_object(request)
+        export_to_file(self._library, write_request_of(request), collection, payload)
+        response.status = falcon.HTTP_204
 
 
 class FoldersResource(LibraryItemsResource):

@@ -109,6 +109,11 @@ def importing(setup: RouteSetup) -> Example:
     return Example(f"/utils/import/{things.name}", raw=b"name\na\n", media="text/csv")
 
 
+def exporting(setup: RouteSetup) -> Example:
+    things = table(setup.admin, field("name", "string"))
+    return Example(f"/utils/export/{things.name}", {"format": "csv", "query": {}, "file": {}})
+
+
 def revert(setup: RouteSetup) -> Example:
     things = table(setup.admin, field("name", "string"))
     things.add({"name": "a"})
@@ -239,6 +244,7 @@ EXAMPLES: dict[str, Callable[[RouteSetup], Example]] = {
     "/users/me/tfa/recovery-codes": recovery_codes,
     "/users/register": register,
     "/utils/cache/clear": lambda setup: Example("/utils/cache/clear"),
+    "/utils/export/{collection}": exporting,
     "/utils/import/{collection}": importing,
     "/utils/revert/{revision}": revert,
     "/utils/sort/{collection}": sort,

@@ -1,0 +1,54 @@
+"""Exports of items that become files: POST /utils/export/{collection} (docs/import.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cms.errors import abbreviated, invalid_payload
+from cms.files import file_rows
+from cms.files.contents import FieldValues, Incoming
+from cms.files.file_rows import WriteRequest
+from cms.files.files import create_rows
+from cms.files.library import Library
+from cms.files.payloads import pop_location, require_text
+from cms.files.upload_form import FileUpload
+from cms.items.read.prepare import ReadRequest
+from cms.items.transfer.export import export
+from cms.schema.system import FILES
+
+
+def export_to_file(
+    library: Library, request: WriteRequest, collection: str, payload: Mapping[str, object]
+) -> None:
+    """Create a file with the items of `query` in `format`, and with the fields of `file`.
+
+    Raises `Refused` as a read of the items does, and as an upload.
+    """
+    file_rows.require_permission(library.store, request.identity, collection=FILES, action="create")
+    file_format = require_text(payload.get("format"), field="format")
+    query = _object(payload, "query")
+    fields: FieldValues = dict(_object(payload, "file"))
+    # A repeated call must not read everything again.
+    if library.store.stored_answer(request.identity, request.idempotency) is not None:
+        return
+    location = pop_location(fields)
+    exported = export(
+        library.store,
+        request.identity,
+        ReadRequest(collection, params=query),
+        file_format=file_format,
+    )
+    incoming = Incoming(exported.filename, exported.media_type, exported.chunks)
+    with library.contents.provisional() as stored:
+        content = library.contents.put(incoming, location)
+        stored.append(content)
+        create_rows(library, request, [FileUpload(content, fields)])
+
+
+def _object(payload: Mapping[str, object], key: str) -> dict[str, object]:
+    value = payload.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise invalid_payload(f'"{key}" must be an object', field=key, value=abbreviated(value))
+    return value
