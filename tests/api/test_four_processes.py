@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing as mp
 import os
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +18,8 @@ from cms.app import create_app
 from cms.config import Config
 from cms.store import snapshot
 from tests.client import Answer, Client
+from tests.files.images import picture
+from tests.people import of_user, person
 from tests.things import Stage, admin_token
 
 PROCESSES = 4
@@ -142,6 +145,69 @@ def test_a_permission_that_is_deleted_or_changed_is_so_for_every_process(
         assert items(processes, path, anonymous=True) == [[{"old": "o"}]] * PROCESSES
         assert changer.send("DELETE", f"/permissions/{key}").status == 204
         assert statuses(processes, path, anonymous=True) == {403}
+
+
+def ask_all(processes: list[Process], method: str, path: str, bodies: list[Any]) -> list[Answer]:
+    """Send every process a request of nobody, all at once, and return their answers."""
+    for process, body in zip(processes, bodies, strict=True):
+        process.pipe.send((method, path, body, True))
+    return [process.pipe.recv() for process in processes]
+
+
+def suspends(processes: list[Process], stage: Stage, *, attempts: int) -> list[bool]:
+    """Tell for every process whether so many wrong passwords suspend a user there."""
+    people = [person(stage) for _ in processes]
+    for _ in range(attempts):
+        wrong = [{"email": email, "password": "wrong"} for email in people]
+        ask_all(processes, "POST", "/auth/login", wrong)
+    return [of_user(stage, email, "status") == "suspended" for email in people]
+
+
+def registers(processes: list[Process], number: int, password: str) -> list[int]:
+    bodies = [
+        {"email": f"new{number}_{index}_{len(password)}@example.com", "password": password}
+        for index in range(PROCESSES)
+    ]
+    answers = ask_all(processes, "POST", "/users/register", bodies)
+    return [answer.status for answer in answers]
+
+
+def test_settings_hold_at_the_next_request_of_every_process(
+    processes: list[Process], stage: Stage
+) -> None:
+    content = b64encode(picture("PNG")).decode()
+    file = {"filename_download": "a.png", "data": content}
+    answer = processes[0].send("POST", "/files", file)
+    image = f"/assets/{answer.data['id']}"
+    opened = {
+        "auth_login_attempts": 2,
+        "auth_password_policy": "^.{12,}$",
+        "storage_asset_transform": "presets",
+        "storage_asset_presets": [{"key": "tiny", "width": 1}],
+        "public_registration": True,
+        "public_registration_verify_email": False,
+    }
+    closed = {
+        "auth_login_attempts": 4,
+        "auth_password_policy": None,
+        "storage_asset_transform": "all",
+        "storage_asset_presets": [],
+        "public_registration": False,
+    }
+    for number in range(PROCESSES):
+        changer = processes[number]
+        assert changer.send("PATCH", "/settings", opened).status == 200
+        assert statuses(processes, f"{image}?width=2") == {400}
+        assert statuses(processes, f"{image}?key=tiny") == {200}
+        assert registers(processes, number, "too short") == [422] * PROCESSES
+        assert registers(processes, number, "a password of some length") == [204] * PROCESSES
+        assert suspends(processes, stage, attempts=2) == [True] * PROCESSES
+
+        assert changer.send("PATCH", "/settings", closed).status == 200
+        assert statuses(processes, f"{image}?width=2") == {200}
+        assert statuses(processes, f"{image}?key=tiny") == {400}
+        assert registers(processes, number, "a password that is not taken") == [403] * PROCESSES
+        assert suspends(processes, stage, attempts=2) == [False] * PROCESSES
 
 
 def test_long_statements_are_kept_up_to_a_length_in_all(

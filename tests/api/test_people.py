@@ -377,6 +377,23 @@ def test_settings_are_one_record_of_which_everybody_reads_the_public_part(
             {"public_registration_email_filter": {"email": {"_no": 1}}},
             ["public_registration_email_filter"],
         ),
+        # Tests that no address fails, whatever was meant.
+        (
+            {"public_registration_email_filter": {"mail": {"_null": True}}},
+            ["public_registration_email_filter"],
+        ),
+        (
+            {"public_registration_email_filter": {"_or": [{"email": {"of": {"_null": True}}}]}},
+            ["public_registration_email_filter"],
+        ),
+        (
+            {"public_registration_email_filter": {"_null": True}},
+            ["public_registration_email_filter"],
+        ),
+        ({"auth_password_policy": 8}, ["auth_password_policy"]),
+        ({"auth_password_policy": "(a{99}){99}"}, ["auth_password_policy"]),
+        ({"auth_password_policy": "a" * 1_001}, ["auth_password_policy"]),
+        ({"project_url": "https://" + "a" * 2_000}, ["project_url"]),
     ],
 )
 def test_settings_that_nothing_could_go_by_are_refused(

@@ -18,14 +18,20 @@ from cms.items.write.hooks.hook import (
 )
 from cms.items.write.hooks.roles import require_plain_registration_role
 from cms.items.write.resolved_rows import ResolvedRow
+from cms.query.language.ast import And, AtField, Filter, Or
+from cms.query.language.relation_tests import has_item_test
 from cms.query.rules.payload_rules import parse_rule
 from cms.regex import compile_regex
+from cms.schema.field_names import FieldName
 from cms.store.context import RequestContext
 from cms.text_shapes import COLOR
 from cms.transforms.transform import PARAMETERS, parse_preset
 
 _LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:-[a-zA-Z0-9]{2,8})*")
 _URL = re.compile(r"https?://[^\s/]+\S*")
+MAX_URL_LENGTH = 2_000
+
+_EMAIL = FieldName("email")
 _KEY = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.IGNORECASE)
 
 
@@ -37,8 +43,18 @@ def _pattern_check(pattern: re.Pattern[str], reason: str) -> ValueCheck:
     return check
 
 
+def _check_url(value: object, context: RequestContext) -> None:
+    if not isinstance(value, str) or not _URL.fullmatch(value):
+        raise ValueError("it is an address such as https://example.com")
+    if len(value) > MAX_URL_LENGTH:
+        raise ValueError(f"it has at most {MAX_URL_LENGTH} characters")
+
+
 def _check_policy(value: object, context: RequestContext) -> None:
-    compile_regex(str(value))
+    # The text field takes 8 as "8": a policy that every password with that digit follows.
+    if not isinstance(value, str):
+        raise ValueError("it is a regular expression")
+    compile_regex(value)
 
 
 def _check_attempts(value: object, context: RequestContext) -> None:
@@ -53,7 +69,20 @@ def _check_name(value: object, context: RequestContext) -> None:
 
 def _check_filter(value: object, context: RequestContext) -> None:
     with refusals_as_errors():
-        parse_rule(value, parameter="public_registration_email_filter")
+        rule = parse_rule(value, parameter="public_registration_email_filter")
+    # A test of anything else, such as {"mail": {"_null": true}}, might let everybody in.
+    if not _tests_email(rule.filter):
+        raise ValueError("it tests email and nothing else")
+
+
+def _tests_email(rule: Filter) -> bool:
+    match rule:
+        case And(items) | Or(items):
+            return all(_tests_email(item) for item in items)
+        case AtField(name, inner):
+            return name == _EMAIL and not has_item_test(inner)
+        case _:
+            return False
 
 
 def _check_presets(value: object, context: RequestContext) -> None:
@@ -122,7 +151,7 @@ SETTINGS_HOOKS = SystemTableHooks(
     checks={
         "project_name": _check_name,
         "project_color": _pattern_check(COLOR, "it is a colour such as #6644FF"),
-        "project_url": _pattern_check(_URL, "it is an address such as https://example.com"),
+        "project_url": _check_url,
         "default_language": _pattern_check(_LANGUAGE, "it is a language such as en-US"),
         "auth_login_attempts": _check_attempts,
         "auth_password_policy": _check_policy,
