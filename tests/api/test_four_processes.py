@@ -179,7 +179,7 @@ def test_settings_hold_at_the_next_request_of_every_process(
     file = {"filename_download": "a.png", "data": content}
     answer = processes[0].send("POST", "/files", file)
     image = f"/assets/{answer.data['id']}"
-    opened = {
+    opened: dict[str, object] = {
         "auth_login_attempts": 2,
         "auth_password_policy": "^.{12,}$",
         "storage_asset_transform": "presets",
@@ -187,7 +187,7 @@ def test_settings_hold_at_the_next_request_of_every_process(
         "public_registration": True,
         "public_registration_verify_email": False,
     }
-    closed = {
+    closed: dict[str, object] = {
         "auth_login_attempts": 4,
         "auth_password_policy": None,
         "storage_asset_transform": "all",
