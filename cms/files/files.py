@@ -129,7 +129,7 @@ def replace(
 
 def _delete_rows(call: WriteCall, transaction: Transaction, payload: object) -> list[Content]:
     """Delete the files that a payload names, and return their contents."""
-    executor = call.executor(transaction)
+    call, executor = call.in_transaction(transaction)
     keys = file_rows.keys_of(executor, call.collection, payload)
     # Locked before the deletion: another content would be left behind by it.
     contents = contents_of(transaction.execute(statement("lock_files"), (keys,)))

@@ -41,7 +41,7 @@ def create(library: Library, request: WriteRequest, payload: object) -> bytes | 
 
 def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) -> list[Content]:
     """Delete folders with everything below them, and return the contents of the deleted files."""
-    executor = call.executor(transaction)
+    call, executor = call.in_transaction(transaction)
     keys = file_rows.keys_of(executor, call.collection, payload)
     # First the right to the folders: a refusal for what is in them would tell that they exist.
     call.authorizer.authorize_delete(call.collection, keys, transaction.execute)

@@ -430,9 +430,9 @@ def test_an_import_stops_asking_the_database_after_a_hundred_faults(
     tried: list[int] = []
     write = nested.write_tree
 
-    def counted(executor: Any, payload: Any) -> Any:
+    def counted(executor: Any, authorizer: Any, payload: Any) -> Any:
         tried.append(len(payload.root.rows))
-        return write(executor, payload)
+        return write(executor, authorizer, payload)
 
     monkeypatch.setattr(imports, "write_tree", counted)
     answer = send(many, "stars\r\n" + "9\r\n" * 5_000)

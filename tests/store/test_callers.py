@@ -27,7 +27,7 @@ def test_a_path_leads_through_relations_of_either_kind(api: Client) -> None:
     )
     caller_facts = store.run_read(
         identity,
-        lambda scene: caller_values(store, scene, store.database.fetch, rule.caller_paths),
+        lambda context: caller_values(store, context, rule.caller_paths),
     )
     assert caller_facts == {
         CallerValue(Caller.USER, (FieldName("role"), FieldName("name"))): ("Administrator",),
@@ -44,9 +44,7 @@ def test_a_path_leads_through_relations_of_either_kind(api: Client) -> None:
 def test_nobody_has_no_values(api: Client) -> None:
     store = api.app.store
     path = CallerValue(Caller.USER, (FieldName("email"),))
-    caller_facts = store.run_read(
-        ANONYMOUS, lambda scene: caller_values(store, scene, store.database.fetch, [path])
-    )
+    caller_facts = store.run_read(ANONYMOUS, lambda context: caller_values(store, context, [path]))
     assert caller_facts == {path: ()}
 
 

@@ -123,8 +123,7 @@ class _Import:
     """One import within its transaction."""
 
     def __init__(self, call: WriteCall, transaction: Transaction) -> None:
-        self._call = call
-        self._executor = call.executor(transaction)
+        self._call, self._executor = call.in_transaction(transaction)
         self._collection = call.collection
         self._problems = ImportProblems()
         self._refused_keys: set[str] = set()
@@ -257,7 +256,7 @@ class _Import:
             self._problems.is_partial = True
             return
         related = None if items.is_flat else items
-        write_tree(self._executor, CompletePayload(parser, authorizer, root, related))
+        write_tree(self._executor, authorizer, CompletePayload(parser, root, related))
         self._created += len(root.rows) - len(stored.keys)
         self._updated += len(stored.keys)
 

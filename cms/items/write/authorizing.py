@@ -14,6 +14,7 @@ from cms.access.guarded_rules import NO_ROWS, GuardedGrant, GuardedRule, grouped
 from cms.access.write_permissions import WritePermissions, has_all_covered, rule_of_grants
 from cms.database.connections import Fetch
 from cms.errors import forbidden, not_found
+from cms.items.write.call_cache import CallCache
 from cms.items.write.completing import RowCompleter
 from cms.items.write.hooks import hooks_of
 from cms.items.write.mutations import AuthorizedDelete, AuthorizedSet, RowId, RowSet
@@ -34,22 +35,26 @@ class WriteAuthorizer:
     `completer` makes the rows that are authorized; both share what is looked up about the caller.
     """
 
-    def __init__(self, store: Store, context: RequestContext) -> None:
+    def __init__(
+        self, store: Store, context: RequestContext, cache: CallCache | None = None
+    ) -> None:
+        self._store = store
         self._context = context
         policy = context.actor.policy
         self.permissions: WritePermissions = context.snapshot.derived.setdefault_with(
             ("write permissions", policy),
             lambda: WritePermissions(policy, context.snapshot.catalogue),
         )
-        self._validator = PayloadValidator(store, context)
-        self.completer = RowCompleter(context, self.permissions, self._validator)
+        self._cache = cache or CallCache(context.actor)
+        self._validator = PayloadValidator(store, context, self._cache)
+        self.completer = RowCompleter(context, self.permissions, self._validator, self._cache)
 
-    def use_transaction(self, fetch: Fetch) -> None:
-        """Look everything up in the transaction from now on.
+    def in_transaction(self, context: RequestContext) -> WriteAuthorizer:
+        """Return the authorizer for the transaction of the call, in which `context` fetches.
 
-        It holds a connection of the pool: waiting for a second one might never end.
+        What this one has looked up already is not looked up again.
         """
-        self._validator.fetch = fetch
+        return WriteAuthorizer(self._store, context, self._cache)
 
     # Without stored rows
 

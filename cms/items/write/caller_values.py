@@ -11,7 +11,6 @@ from typing import Any
 
 from cms import jsontext
 from cms.access.policy import ADMIN
-from cms.database.connections import Fetch
 from cms.items.read.prepare import narrow_to_key
 from cms.items.write.executor import fetch_items
 from cms.query.language.ast import Caller, CallerValue, Pick, Query, Slot
@@ -21,7 +20,7 @@ from cms.store.store import Store
 
 
 def caller_values(
-    store: Store, context: RequestContext, fetch: Fetch, paths: Iterable[CallerValue]
+    store: Store, context: RequestContext, paths: Iterable[CallerValue]
 ) -> Mapping[CallerValue, tuple[object, ...]]:
     """Return the values at the end of each path.
 
@@ -30,7 +29,7 @@ def caller_values(
     """
     # Administrators write the rules, which may look at what the caller cannot read.
     actor = replace(context.actor, policy=ADMIN)
-    unrestricted = context._replace(actor=actor, fetch=fetch)
+    unrestricted = context._replace(actor=actor)
     return {path: tuple(_values(store, unrestricted, path)) for path in paths}
 
 

@@ -84,11 +84,15 @@ class WriteCall(NamedTuple):
     is_filtered: bool = False
     check_filtered: Callable[[Mapping[str, object]], Mapping[str, object]] = _unchecked
 
-    def executor(self, transaction: Transaction) -> Executor:
-        """Return what runs the statements of this call, and move its lookups there too."""
-        # From here on every lookup of this call sees what the transaction sees.
-        self.authorizer.use_transaction(transaction.execute)
-        return Executor(self.store, self.context, transaction, self.client, self.history_action)
+    def in_transaction(self, transaction: Transaction) -> RunningCall:
+        """Return this call as it runs in a transaction, where it also looks everything up.
+
+        The transaction holds a connection of the pool: waiting for a second one might never end.
+        """
+        context = self.context._replace(fetch=transaction.execute)
+        call = self._replace(context=context, authorizer=self.authorizer.in_transaction(context))
+        executor = Executor(self.store, context, transaction, self.client, self.history_action)
+        return RunningCall(call, executor)
 
     def payload_parser(self) -> PayloadParser:
         return PayloadParser(
@@ -107,14 +111,14 @@ class WriteCall(NamedTuple):
         root = self.authorizer.completer.complete(parsed, parser.problems, stored=stored)
         if not parsed.is_flat:
             # Problems of related items are found in the transaction: all are answered together.
-            return CompletePayload(parser, self.authorizer, root, parsed)
+            return CompletePayload(parser, root, parsed)
         refuse(
             parser.problems,
             self.context.snapshot.catalogue,
             [AskedSet(root.collection, root.rows)],
             is_permitted=self.context.actor.policy.is_admin,
         )
-        return CompletePayload(parser, self.authorizer, root, None)
+        return CompletePayload(parser, root, None)
 
     def _item_parser(self, collection: Collection, expects: Expects) -> ItemParser:
         """Return the parser of this caller's items, which callers with the same rights share."""
@@ -130,6 +134,13 @@ class WriteCall(NamedTuple):
             ),
         )
         return item_parser
+
+
+class RunningCall(NamedTuple):
+    """A call in its transaction, and what runs its statements there."""
+
+    call: WriteCall
+    executor: Executor
 
 
 def new_call(

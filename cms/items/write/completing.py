@@ -6,18 +6,18 @@ planned; related items, and items that a query names, are completed in the trans
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from cms.access.guarded_rules import GuardedGrant
 from cms.access.policy import Grant
 from cms.access.write_permissions import WritePermissions, grants_covering
 from cms.errors import Problem, forbidden
+from cms.items.write.call_cache import CallCache
 from cms.items.write.field_rules import FieldRules
 from cms.items.write.hooks import hooks_of
 from cms.items.write.hooks.hook import SystemTableHooks
-from cms.items.write.parsed import Owner, ParsedRow, ParsedSet
+from cms.items.write.parsed import Owner, ParsedRow, ParsedSet, RowValues
 from cms.items.write.plain_rows import (
     AutoFilling,
     add_row_problems,
@@ -25,22 +25,14 @@ from cms.items.write.plain_rows import (
     new_plain_rows,
     values_without_key,
 )
-from cms.items.write.presets import (
-    convert_preset,
-    preset_operand,
-    refuse_preset,
-    resolve_operand,
-)
+from cms.items.write.presets import PresetBinder
 from cms.items.write.problems import Problems
 from cms.items.write.resolved_rows import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
 from cms.items.write.validating import PayloadValidator
-from cms.query.language.ast import CallerValue
-from cms.query.plan.bindings import Placeholder, bind_values, unchanged
 from cms.query.plan.links import link_of
 from cms.schema.auto_fields import (
     NO_AUTO_VALUES,
     AutoFields,
-    Writer,
     auto_fields_of,
     auto_values_of,
     complete_change,
@@ -54,8 +46,10 @@ from cms.store.context import RequestContext
 class _RowSource(NamedTuple):
     """A parsed set, with everything that completing one of its rows needs to know of the set.
 
-    `owners` are the rows of the set above. `points_to_key` tells whether elements of a list point
-    to the keys of their owners, and not to another unique column.
+    `owners` are the rows of the set above. `auto_filling` has the automatic fields of new rows
+    (under True) and of changed ones, as far as there are any. `has_update_presets` is that of
+    `RowCompleter`. `points_to_key` tells whether elements of a list point to the keys of their
+    owners, and not to another unique column.
     """
 
     parsed: ParsedSet
@@ -63,12 +57,26 @@ class _RowSource(NamedTuple):
     owners: Sequence[ResolvedRow]
     hooks: SystemTableHooks
     rules: FieldRules
+    auto_filling: Mapping[bool, AutoFilling]
     is_admin: bool
+    has_update_presets: bool
     points_to_key: bool
 
     @property
     def collection(self) -> Collection:
         return self.parsed.collection
+
+    @property
+    def has_checks(self) -> bool:
+        """Tell whether fields have rules, or hooks check the rows."""
+        return bool(self.rules.has_rules or self.hooks.checks)
+
+    @property
+    def is_plain(self) -> bool:
+        """Tell whether rows get nothing but automatic values, and are all new or all changes."""
+        if not self.is_admin or self.parsed.level or self.has_checks:
+            return False
+        return len(self.auto_filling) == 1 and not self.stored.unchanged
 
     def owner_of(self, row: ParsedRow) -> Owner | None:
         """Return the owner of a row, with what rules see in the field that points to it."""
@@ -102,12 +110,17 @@ class RowCompleter:
     """Completes the rows of one call for its caller."""
 
     def __init__(
-        self, context: RequestContext, permissions: WritePermissions, validator: PayloadValidator
+        self,
+        context: RequestContext,
+        permissions: WritePermissions,
+        validator: PayloadValidator,
+        cache: CallCache,
     ) -> None:
         self._context = context
         self._permissions = permissions
         self._validator = validator
-        self._known_presets: dict[int, tuple[Grant, dict[str, object]]] = {}
+        self._presets = PresetBinder(context, validator, cache)
+        self._cache = cache
 
     def complete(
         self,
@@ -124,48 +137,24 @@ class RowCompleter:
         stored rows tell which permissions apply.
         """
         source = self._source(parsed, stored, owners)
-        has_presets = self.has_update_presets(parsed.collection)
-        has_checks = bool(source.rules.has_rules or source.hooks.checks)
-        # Rows without checks, permissions and owners take a shorter way, which large calls need.
-        if source.is_admin and not (has_checks or parsed.level):
-            plain_rows = self._plain_rows(source, problems)
-            if plain_rows is not None:
-                return ResolvedSet(parsed.collection, parsed.level, plain_rows)
-        # Looked up once, and only for the kinds of rows that there are.
-        for_new: AutoFilling | None = None
-        for_changed: AutoFilling | None = None
+        # Large calls need this shorter way, whose loops do no more than they must.
+        rows = _plain_rows(source, problems) if source.is_plain else self._rows(source, problems)
+        return ResolvedSet(parsed.collection, parsed.level, rows)
+
+    def _rows(self, source: _RowSource, problems: Problems) -> list[ResolvedRow]:
         rows: list[ResolvedRow] = []
-        for number, parsed_row in enumerate(parsed.rows):
-            if number in stored.keys:
-                for_changed = for_changed or self._auto_filling(parsed.collection, is_new=False)
-                row, row_problems = self._changed_row(source, parsed_row, number, for_changed)
-                # What is missing or wrong now may come from a preset later.
-                if has_presets:
-                    row_problems = []
+        has_checks = source.has_checks
+        for number, parsed_row in enumerate(source.parsed.rows):
+            if number in source.stored.keys:
+                row, row_problems = self._changed_row(source, parsed_row, number)
             else:
-                for_new = for_new or self._auto_filling(parsed.collection, is_new=True)
-                row, row_problems = self._new_row(source, parsed_row, for_new)
+                row, row_problems = self._new_row(source, parsed_row)
             if has_checks:
-                # A change with presets is validated together with them, in the transaction.
-                is_validated = row.is_new or not has_presets
-                row_problems += self._check(source, row, is_validated=is_validated)
+                row_problems += self._check(source, row)
             if row_problems:
                 add_row_problems(row_problems, row, problems)
             rows.append(row)
-        return ResolvedSet(parsed.collection, parsed.level, rows)
-
-    def _plain_rows(self, source: _RowSource, problems: Problems) -> list[ResolvedRow] | None:
-        """Return items that are all new or all changes; None for a mixture."""
-        parsed = source.parsed
-        keys = source.stored.keys
-        # Automatic fields differ between new and changed rows, and are looked up once for all.
-        if not keys:
-            auto_filling = self._auto_filling(parsed.collection, is_new=True)
-            return new_plain_rows(parsed, auto_filling, problems)
-        if len(keys) < len(parsed.rows) or source.stored.unchanged:
-            return None
-        auto_filling = self._auto_filling(parsed.collection, is_new=False)
-        return changed_plain_rows(parsed, keys, auto_filling, problems)
+        return rows
 
     def _source(
         self, parsed: ParsedSet, stored: StoredRows, owners: Sequence[ResolvedRow]
@@ -177,7 +166,9 @@ class RowCompleter:
             owners,
             hooks_of(collection.name),
             self._validator.rules_of(collection),
+            self._auto_filling_of_kinds(collection, len(parsed.rows), len(stored.keys)),
             is_admin=self._permissions.policy.is_admin,
+            has_update_presets=self.has_update_presets(collection),
             points_to_key=self._points_to_key(parsed),
         )
 
@@ -191,42 +182,37 @@ class RowCompleter:
         link = link_of(catalogue, parsed.collection, first_owner.field)
         return link is not None and link.far == catalogue.collections[link.target].primary_key
 
-    def _new_row(
-        self, source: _RowSource, row: ParsedRow, auto_filling: AutoFilling
-    ) -> tuple[ResolvedRow, list[Problem]]:
+    def _new_row(self, source: _RowSource, row: ParsedRow) -> tuple[ResolvedRow, list[Problem]]:
         owner = source.owner_of(row) if row.owner else None
-        values = dict(row.values)
         # Administrators need no permission, and so get no presets of one.
         if source.is_admin:
-            problems = complete_new(values, *auto_filling)
-            # By position, which takes half the time: a call may have ten thousand rows.
-            resolved = ResolvedRow(
-                row.sent, values, row.position, row.invalid_fields, owner, True, None
-            )
-            return resolved, problems
+            values = dict(row.values)
+            problems = complete_new(values, *source.auto_filling[True])
+            return _resolved_row(row, values, owner), problems
         source.require_allowed(row)
         collection = source.collection
-        presets: dict[str, object] = {}
-        # Both dictionaries are filled below, before anybody else has the row.
-        resolved = ResolvedRow(
-            row.sent, values, row.position, row.invalid_fields, owner, True, None, presets
-        )
-        passing, grant_problems = self._passing_create_grants(collection, resolved)
-        if passing:
-            # Only the first: presets of several permissions could contradict each other.
-            self._add_presets(passing[0], collection, row.sent, values, presets)
-        problems = [*grant_problems, *complete_new(values, *auto_filling)]
-        return resolved._replace(grants=passing), problems
+        # Permissions are tried on what was sent: they decide which presets are added to it.
+        sent_row = _resolved_row(row, row.values, owner)
+        passing, grant_problems = self._passing_create_grants(collection, sent_row)
+        # Only the first: presets of several permissions could contradict each other.
+        presets = self._presets.row_presets(passing[:1], collection, row.sent)
+        values = {**row.values, **presets.values}
+        problems = [*grant_problems, *complete_new(values, *source.auto_filling[True])]
+        resolved = sent_row._replace(values=values, presets=presets.payload, grants=passing)
+        return resolved, problems
 
     def _changed_row(
-        self, source: _RowSource, row: ParsedRow, number: int, auto_filling: AutoFilling
+        self, source: _RowSource, row: ParsedRow, number: int
     ) -> tuple[ResolvedRow, list[Problem]]:
         values = source.changed_values(row, number)
         # Below the root a row that was sent with nothing but its key is not written.
         is_written = bool(values) or not source.parsed.level
         if is_written and not source.is_admin:
             source.require_allowed(row)
-        problems = complete_change(values, *auto_filling)
+        problems = complete_change(values, *source.auto_filling[False])
+        # What is missing or wrong now may come from a preset later.
+        if source.has_update_presets:
+            problems = []
         owner = source.owner_of(row) if row.owner else None
         # Presets come later: which permission allows a change depends on the stored row.
         key = source.stored.keys[number]
@@ -235,16 +221,15 @@ class RowCompleter:
         )
         return resolved, problems
 
-    def _check(self, source: _RowSource, row: ResolvedRow, *, is_validated: bool) -> list[Problem]:
+    def _check(self, source: _RowSource, row: ResolvedRow) -> list[Problem]:
         """Return the problems of a row by the rules of its fields, and by hooks."""
         problems: list[Problem] = []
         collection = source.collection
-        if source.rules.has_rules and is_validated:
+        # A change with presets is validated together with them, in the transaction.
+        if source.rules.has_rules and (row.is_new or not source.has_update_presets):
             problems += self._validator.field_problems(source.rules, collection, row)
         if source.hooks.checks:
-            # Inside a transaction the checks look things up there, not on a second connection.
-            context = self._context._replace(fetch=self._validator.fetch)
-            problems += source.hooks.problems(row, context, collection.name)
+            problems += source.hooks.problems(row, self._context, collection.name)
         return problems
 
     def complete_with_presets(
@@ -286,36 +271,11 @@ class RowCompleter:
         return tuple(passing), first_problems
 
     def with_presets(
-        self, grants: Iterable[Grant], collection: Collection, row: ResolvedRow
+        self, grants: Sequence[Grant], collection: Collection, row: ResolvedRow
     ) -> ResolvedRow:
         """Return a row with the presets of permissions; of two for one field the first counts."""
-        presets: dict[str, object] = {}
-        values = dict(row.values)
-        # In reverse order, so that the first permission overwrites the others.
-        for grant in reversed(tuple(grants)):
-            self._add_presets(grant, collection, row.sent, values, presets)
-        return row._replace(values=values, presets=presets)
-
-    def _add_presets(
-        self,
-        grant: Grant,
-        collection: Collection,
-        sent: Mapping[str, object],
-        values: Values,
-        presets: dict[str, object],
-    ) -> None:
-        """Add the presets of a permission to the values of a row, for fields that were not sent."""
-        if not grant.presets:
-            return
-        never_preset = hooks_of(collection.name).never_preset
-        for name, value in self._presets(grant).items():
-            field = collection.fields.get(name)
-            if field is None or field.column is None or name in sent:
-                continue
-            if name in never_preset:
-                raise refuse_preset(grant, field, "no preset sets it")
-            values[name] = None if value is None else convert_preset(grant, field, value)
-            presets[name] = value
+        presets = self._presets.row_presets(grants, collection, row.sent)
+        return row._replace(values={**row.values, **presets.values}, presets=presets.payload)
 
     def _passing_create_grants(
         self, collection: Collection, row: ResolvedRow
@@ -334,41 +294,18 @@ class RowCompleter:
     def _grant_problems(self, grant: GuardedGrant, row: ResolvedRow) -> list[Problem]:
         if grant.validation is None:
             return []
-        presets = self._presets(grant)
-        return self._validator.grant_problems(grant, row, presets)
+        return self._validator.grant_problems(grant, row, self._presets.bound(grant))
 
-    def _presets(self, grant: Grant) -> dict[str, object]:
-        """Return the presets of a permission, with the values that their variables stand for.
-
-        They are the same for all rows of a call.
-        """
-        if not grant.presets:
-            return {}
-        # By identity: a permission with presets has no hash.
-        known_grant = self._known_presets.get(id(grant))
-        if known_grant is None:
-            known_grant = self._known_presets[id(grant)] = grant, self._bound_presets(grant)
-        return known_grant[1]
-
-    def _bound_presets(self, grant: Grant) -> dict[str, object]:
-        operands = {name: preset_operand(value) for name, value in grant.presets.items()}
-        values_by_path = self._validator.values_of(
-            operand
-            for operand in operands.values()
-            if isinstance(operand, CallerValue) and operand.path
-        )
-        placeholders = [
-            Placeholder(resolve_operand(operand, values_by_path), unchanged, name)
-            for name, operand in operands.items()
-        ]
-        # Bound like the operands of a filter, so that $NOW means the same in both.
-        values = bind_values(placeholders, self._context.bindings())
-        return dict(zip(operands, values, strict=True))
-
-    @cached_property
-    def _writer(self) -> Writer:
-        """Who writes, and when; all rows of a call are of the same moment."""
-        return Writer.now(self._context.actor.user, self._context.actor.role)
+    def _auto_filling_of_kinds(
+        self, collection: Collection, row_count: int, stored_count: int
+    ) -> dict[bool, AutoFilling]:
+        """Return the automatic fields of new rows and of changed ones, for those that there are."""
+        auto_filling: dict[bool, AutoFilling] = {}
+        if stored_count:
+            auto_filling[False] = self._auto_filling(collection, is_new=False)
+        if stored_count < row_count:
+            auto_filling[True] = self._auto_filling(collection, is_new=True)
+        return auto_filling
 
     def _auto_filling(self, collection: Collection, *, is_new: bool) -> AutoFilling:
         auto_fields: AutoFields = self._context.snapshot.derived.setdefault_with(
@@ -377,4 +314,18 @@ class RowCompleter:
         )
         if not auto_fields.automatic:
             return AutoFilling(auto_fields, NO_AUTO_VALUES)
-        return AutoFilling(auto_fields, auto_values_of(auto_fields, self._writer))
+        return AutoFilling(auto_fields, auto_values_of(auto_fields, self._cache.writer))
+
+
+def _plain_rows(source: _RowSource, problems: Problems) -> list[ResolvedRow]:
+    """Return items that are all new or all changes (`_RowSource.is_plain`)."""
+    if source.stored.keys:
+        keys = source.stored.keys
+        return changed_plain_rows(source.parsed, keys, source.auto_filling[False], problems)
+    return new_plain_rows(source.parsed, source.auto_filling[True], problems)
+
+
+def _resolved_row(row: ParsedRow, values: RowValues, owner: Owner | None) -> ResolvedRow:
+    """Return a new row with these values."""
+    # By position, which takes half the time: a call may have ten thousand rows.
+    return ResolvedRow(row.sent, values, row.position, row.invalid_fields, owner, True, None)

@@ -12,7 +12,6 @@ from typing import NamedTuple, TypeVar
 
 from cms.database.connections import Transaction
 from cms.errors import Refused
-from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.calls import WriteCall
 from cms.items.write.event_runs import event_verbs
 from cms.items.write.item_filters import ItemFilter
@@ -84,8 +83,7 @@ class FlowFilter(NamedTuple):
 
     def change(self, payload: Mapping[str, object]) -> Mapping[str, object]:
         """Return a change of items that `keys` or `query` name, with what flows make of `data`."""
-        executor = self.call.executor(self.filters.executor.transaction)
-        keys = list(named_keys(executor, self.call.collection, payload))
+        keys = list(named_keys(self.filters.executor, self.call.collection, payload))
         return {"keys": keys, "data": self.item(payload["data"], keys)}
 
 
@@ -106,9 +104,8 @@ def _run_filtered(
     plan: Callable[[FlowFilter], WritePlan[T]],
     transaction: Transaction,
 ) -> T:
-    context = call.context._replace(fetch=transaction.execute)
-    authorizer = WriteAuthorizer(call.store, context)
-    filtered = call._replace(context=context, authorizer=authorizer, is_filtered=True)
-    events = context.snapshot.events.of(call.collection.name)
-    filters = ItemFilter(filtered.executor(transaction), call.collection, events)
+    call, executor = call.in_transaction(transaction)
+    events = call.context.snapshot.events.of(call.collection.name)
+    filters = ItemFilter(executor, call.collection, events)
+    filtered = call._replace(is_filtered=True)
     return plan(FlowFilter(filtered, filters, verb)).run(transaction)

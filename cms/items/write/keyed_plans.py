@@ -8,6 +8,7 @@ from functools import partial
 from cms.database.connections import Transaction
 from cms.items.write.calls import WriteCall
 from cms.items.write.event_runs import json_keys
+from cms.items.write.executor import Executor
 from cms.items.write.filtering import FlowFilter, filtered_plan, has_filters
 from cms.items.write.named_keys import named_keys
 from cms.items.write.nested import CompletePayload, write_tree
@@ -70,7 +71,12 @@ def plan_keyed_deletion(call: WriteCall, selection: Mapping[str, object]) -> Wri
 
 
 def _write_payload(call: WriteCall, payload: CompletePayload, transaction: Transaction) -> Keys:
-    return json_keys(call.collection, write_tree(call.executor(transaction), payload))
+    call, executor = call.in_transaction(transaction)
+    return _write_tree(call, executor, payload)
+
+
+def _write_tree(call: WriteCall, executor: Executor, payload: CompletePayload) -> Keys:
+    return json_keys(call.collection, write_tree(executor, call.authorizer, payload))
 
 
 def _update_named(
@@ -79,22 +85,21 @@ def _update_named(
     selection: Mapping[str, object],
     transaction: Transaction,
 ) -> Keys:
-    executor = call.executor(transaction)
+    call, executor = call.in_transaction(transaction)
     keys = named_keys(executor, call.collection, selection)
     payload = complete_update(call, parsed, keys)
-    return json_keys(call.collection, write_tree(executor, payload)) if keys else []
+    return _write_tree(call, executor, payload) if keys else []
 
 
 def _write_singleton(call: WriteCall, parsed: ParsedPayload, transaction: Transaction) -> Keys:
-    executor = call.executor(transaction)
-    payload = complete_singleton(call, parsed, transaction)
-    return json_keys(call.collection, write_tree(executor, payload))
+    call, executor = call.in_transaction(transaction)
+    return _write_tree(call, executor, complete_singleton(call, executor, parsed))
 
 
 def _delete_named(
     call: WriteCall, selection: Mapping[str, object], transaction: Transaction
 ) -> Keys:
-    executor = call.executor(transaction)
+    call, executor = call.in_transaction(transaction)
     keys = named_keys(executor, call.collection, selection)
     delete_items(call, executor, keys)
     return json_keys(call.collection, keys)

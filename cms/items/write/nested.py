@@ -18,7 +18,7 @@ from cms.items.write.mutations import AuthorizedSet
 from cms.items.write.parsed import ParsedSet
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.planning import plan_mutations
-from cms.items.write.resolved_rows import ResolvedSet, walk_sets
+from cms.items.write.resolved_rows import ResolvedSet, ResolvedToMany, walk_sets
 from cms.items.write.resolving import Resolver
 from cms.items.write.rows import lock_rows
 from cms.items.write.running import run_plan
@@ -29,23 +29,25 @@ class CompletePayload(NamedTuple):
 
     `root` has the items of the call, and no sets below them. `related` is the parsed root with all
     sets below it, None if no item names related items. `parser` holds the problems found so far,
-    and collects those of related items; `authorizer` authorizes all of them.
+    and collects those of related items.
     """
 
     parser: PayloadParser
-    authorizer: WriteAuthorizer
     root: ResolvedSet
     related: ParsedSet | None
 
 
-def write_tree(executor: Executor, payload: CompletePayload) -> list[str]:
+def write_tree(
+    executor: Executor, authorizer: WriteAuthorizer, payload: CompletePayload
+) -> list[str]:
     """Write a payload, and return the keys of its items in their order.
 
-    Raises `Refused` with everything that is wrong with the payload before anything is written.
+    `authorizer` is that of the transaction. Raises `Refused` with everything that is wrong with the
+    payload before anything is written.
     """
     context = executor.context
     catalogue = context.snapshot.catalogue
-    authorized = _TreeAuthorization(executor, payload).authorize()
+    authorized = _TreeAuthorization(executor, authorizer, payload).authorize()
     # The last moment at which nothing is written: from here on the database alone refuses values.
     asked = (AskedSet(each.collection, each.rows) for each in authorized)
     refuse(payload.parser.problems, catalogue, asked, is_permitted=context.actor.policy.is_admin)
@@ -53,15 +55,18 @@ def write_tree(executor: Executor, payload: CompletePayload) -> list[str]:
     written = run_plan(executor, plan)
     # Rules may look at any row of the call, so they are tried when all are written.
     for row_set in plan.sets:
-        payload.authorizer.check(written, row_set, executor.transaction.execute)
+        authorizer.check(written, row_set, executor.transaction.execute)
     return written.keys(plan.sets[0])
 
 
 class _TreeAuthorization:
     """Resolves and authorizes a payload, set by set from the root down."""
 
-    def __init__(self, executor: Executor, payload: CompletePayload) -> None:
+    def __init__(
+        self, executor: Executor, authorizer: WriteAuthorizer, payload: CompletePayload
+    ) -> None:
         self._executor = executor
+        self._authorizer = authorizer
         self._payload = payload
 
     def authorize(self) -> Sequence[AuthorizedSet]:
@@ -102,20 +107,20 @@ class _TreeAuthorization:
                 authorized.append(self._authorized(resolved))
             for to_many in resolved.to_many:
                 if to_many.deleted_keys:
-                    self._payload.authorizer.authorize_delete(
-                        to_many.elements.collection,
-                        to_many.deleted_keys,
-                        self._executor.transaction.execute,
-                    )
-                    check_deletion(
-                        self._executor, to_many.elements.collection, to_many.deleted_keys
-                    )
+                    self._authorize_delete(to_many)
         return authorized
+
+    def _authorize_delete(self, to_many: ResolvedToMany) -> None:
+        """Check that the rows may be deleted that leave lists."""
+        fetch = self._executor.transaction.execute
+        collection = to_many.elements.collection
+        self._authorizer.authorize_delete(collection, to_many.deleted_keys, fetch)
+        check_deletion(self._executor, collection, to_many.deleted_keys)
 
     def _authorized(self, resolved: ResolvedSet) -> AuthorizedSet:
         fetch = self._executor.transaction.execute
         problems = self._payload.parser.problems
-        return self._payload.authorizer.authorize(resolved, fetch, problems)
+        return self._authorizer.authorize(resolved, fetch, problems)
 
     def _resolver(self) -> Resolver:
-        return Resolver(self._executor, self._payload.parser, self._payload.authorizer)
+        return Resolver(self._executor, self._payload.parser, self._authorizer)

@@ -128,7 +128,7 @@ def _update_named(
     selection: Mapping[str, object],
     transaction: Transaction,
 ) -> WrittenItems:
-    executor = call.executor(transaction)
+    call, executor = call.in_transaction(transaction)
     keys = named_keys(executor, call.collection, selection)
     return _write_and_read(call, executor, complete_update(call, parsed, keys))
 
@@ -141,24 +141,23 @@ def plan_singleton(call: WriteCall, item: object) -> WritePlan[WrittenItems]:
 def _write_singleton(
     call: WriteCall, parsed: ParsedPayload, transaction: Transaction
 ) -> WrittenItems:
-    executor = call.executor(transaction)
-    return _write_and_read(call, executor, complete_singleton(call, parsed, transaction))
+    call, executor = call.in_transaction(transaction)
+    return _write_and_read(call, executor, complete_singleton(call, executor, parsed))
 
 
 def complete_singleton(
-    call: WriteCall, parsed: ParsedPayload, transaction: Transaction
+    call: WriteCall, executor: Executor, parsed: ParsedPayload
 ) -> CompletePayload:
     """Return the payload of a singleton, once it is known whether there is an item."""
     # An advisory lock, as there may be no row to lock: two calls would both create the one row.
-    transaction.run(locks.lock_singleton(call.collection))
-    stored = transaction.run(locks.singleton_key(call.collection))
+    executor.transaction.run(locks.lock_singleton(call.collection))
+    stored = executor.transaction.run(locks.singleton_key(call.collection))
     keys: dict[int, str | None] = {}
     if stored:
         key = str(stored[0][0])
         keys = dict.fromkeys(range(len(parsed.items.rows)), key)
         _check_singleton_key(call, parsed, key)
     stored_rows = StoredRows(keys)
-    executor = call.executor(transaction)
     items = filtered_set(executor, parsed.parser, parsed.items, stored_rows)
     return call.complete(parsed.parser, items, stored_rows)
 
@@ -216,7 +215,8 @@ def payload_plan(call: WriteCall, payload: CompletePayload) -> WritePlan[Written
 def _write_payload(
     call: WriteCall, payload: CompletePayload, transaction: Transaction
 ) -> WrittenItems:
-    return _write_and_read(call, call.executor(transaction), payload)
+    call, executor = call.in_transaction(transaction)
+    return _write_and_read(call, executor, payload)
 
 
 # Deletes
@@ -235,13 +235,14 @@ def plan_delete_many(call: WriteCall, selection: Mapping[str, object]) -> WriteP
 
 
 def _delete_item(call: WriteCall, key: str, transaction: Transaction) -> None:
-    delete_items(call, call.executor(transaction), [key])
+    call, executor = call.in_transaction(transaction)
+    delete_items(call, executor, [key])
 
 
 def _delete_named(
     call: WriteCall, selection: Mapping[str, object], transaction: Transaction
 ) -> None:
-    executor = call.executor(transaction)
+    call, executor = call.in_transaction(transaction)
     delete_items(call, executor, named_keys(executor, call.collection, selection))
 
 
@@ -271,7 +272,7 @@ def matching_item(
 def _run_on_matching_item(
     call: WriteCall, plan: WritePlan[T], transaction: Transaction, *, key: str, if_match: str
 ) -> T:
-    executor = call.executor(transaction)
+    executor = call.in_transaction(transaction).executor
     check_match(executor, call.collection, key=key, if_match=if_match)
     return plan.run(transaction)
 
@@ -284,7 +285,8 @@ def matching_singleton(call: WriteCall, plan: WritePlan[T], *, if_match: str) ->
 def _run_on_matching_singleton(
     call: WriteCall, plan: WritePlan[T], transaction: Transaction, *, if_match: str
 ) -> T:
-    check_singleton(call.executor(transaction), call.collection, if_match=if_match)
+    executor = call.in_transaction(transaction).executor
+    check_singleton(executor, call.collection, if_match=if_match)
     return plan.run(transaction)
 
 
@@ -293,7 +295,7 @@ def _run_on_matching_singleton(
 
 def _write_and_read(call: WriteCall, executor: Executor, payload: CompletePayload) -> WrittenItems:
     """Write a payload and return its items, in their order, as this caller may read them."""
-    keys = write_tree(executor, payload)
+    keys = write_tree(executor, call.authorizer, payload)
     if not keys:
         return []
     name = call.collection.name

@@ -3,19 +3,96 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from cms.access.policy import Grant
 from cms.errors import Refused, forbidden
+from cms.items.write.call_cache import CallCache
+from cms.items.write.hooks import hooks_of
+from cms.items.write.validating import PayloadValidator
 from cms.query.language.ast import CallerValue, Constant, Now, Operand
 from cms.query.language.literals import parse_variable
-from cms.schema.model import Field
-from cms.schema.payload import converter
+from cms.query.plan.bindings import Placeholder, bind_values, unchanged
+from cms.schema.model import Collection, Field
+from cms.schema.payload import Values, converter
+from cms.store.context import RequestContext
 
 log = logging.getLogger(__name__)
 
 
-def convert_preset(grant: Grant, field: Field, value: object) -> str:
+class RowPresets(NamedTuple):
+    """The presets of one row: as rules see them, and as the columns take them."""
+
+    payload: Mapping[str, object]
+    values: Values
+
+
+class PresetBinder:
+    """Binds the variables in the presets of permissions, for the caller of one call."""
+
+    def __init__(
+        self, context: RequestContext, validator: PayloadValidator, cache: CallCache
+    ) -> None:
+        self._context = context
+        self._validator = validator
+        self._known = cache.presets
+
+    def row_presets(
+        self, grants: Sequence[Grant], collection: Collection, sent: Mapping[str, object]
+    ) -> RowPresets:
+        """Return the presets of permissions for the fields that were not sent with a row.
+
+        Of two presets for one field the first counts. Raises `Refused` FORBIDDEN for a preset that
+        its field does not take.
+        """
+        payload: dict[str, object] = {}
+        values: Values = {}
+        # In reverse order, so that the first permission overwrites the others.
+        for grant in reversed(grants):
+            for name, value in self.bound(grant).items():
+                field = collection.fields.get(name)
+                # A field may have gone, or lost its column, since the permission was written.
+                if field is None or field.column is None or name in sent:
+                    continue
+                values[name] = _column_value(grant, field, value)
+                payload[name] = value
+        return RowPresets(payload, values)
+
+    def bound(self, grant: Grant) -> dict[str, object]:
+        """Return the presets of a permission, with the values that their variables stand for."""
+        if not grant.presets:
+            return {}
+        # By identity: a permission with presets has no hash.
+        known_grant = self._known.get(id(grant))
+        if known_grant is None:
+            known_grant = self._known[id(grant)] = grant, self._bind(grant)
+        return known_grant[1]
+
+    def _bind(self, grant: Grant) -> dict[str, object]:
+        operands = {name: _operand(value) for name, value in grant.presets.items()}
+        paths: list[CallerValue] = []
+        for operand in operands.values():
+            if isinstance(operand, CallerValue) and operand.path:
+                paths.append(operand)
+        values_by_path = self._validator.values_of(paths)
+        placeholders = [
+            Placeholder(_resolve_operand(operand, values_by_path), unchanged, name)
+            for name, operand in operands.items()
+        ]
+        # Bound like the operands of a filter, so that $NOW means the same in both.
+        values = bind_values(placeholders, self._context.bindings())
+        return dict(zip(operands, values, strict=True))
+
+
+def _column_value(grant: Grant, field: Field, value: object) -> str | None:
+    """Return a preset as its column takes it; raises `Refused` FORBIDDEN if it does not."""
+    if field.name in hooks_of(field.collection).never_preset:
+        raise _refuse(grant, field, "no preset sets it")
+    return None if value is None else _convert(grant, field, value)
+
+
+def _convert(grant: Grant, field: Field, value: object) -> str:
     """Return the value of a preset as text for its column.
 
     Raises `Refused` FORBIDDEN for a value that does not fit the column: only administrators can
@@ -24,17 +101,17 @@ def convert_preset(grant: Grant, field: Field, value: object) -> str:
     try:
         return converter(field)(value)
     except ValueError as error:
-        raise refuse_preset(grant, field, str(error)) from None
+        raise _refuse(grant, field, str(error)) from None
 
 
-def refuse_preset(grant: Grant, field: Field, reason: str) -> Refused:
+def _refuse(grant: Grant, field: Field, reason: str) -> Refused:
     """Log which preset cannot be set, and return the refusal of the item."""
     name = f"{field.collection}.{field.name}"
     log.warning("permission %s refuses every item: its preset of %s: %s", grant.id, name, reason)
     return forbidden()
 
 
-def preset_operand(value: object) -> Operand:
+def _operand(value: object) -> Operand:
     """Return what a preset holds: a variable, or the value itself."""
     # A malformed variable is an ordinary text.
     try:
@@ -44,7 +121,7 @@ def preset_operand(value: object) -> Operand:
     return operand if isinstance(operand, Now | CallerValue) else Constant(value)
 
 
-def resolve_operand(
+def _resolve_operand(
     operand: Operand, values_by_path: Mapping[CallerValue, tuple[object, ...]]
 ) -> Operand:
     """Return the first value that a path from the caller leads to; any other operand as it is."""

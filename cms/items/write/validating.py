@@ -10,6 +10,7 @@ from cms import jsontext
 from cms.access.guarded_rules import GuardedGrant
 from cms.database.connections import Fetch
 from cms.errors import Problem
+from cms.items.write.call_cache import CallCache
 from cms.items.write.caller_values import caller_values
 from cms.items.write.field_rules import FieldRules, field_rules, filled_values
 from cms.items.write.problems import Problems
@@ -27,15 +28,13 @@ from cms.store.store import Store
 class PayloadValidator:
     """Applies rules to the payloads of one call, for its caller.
 
-    `fetch` looks up the values that paths from the caller lead to. Within a transaction it must run
-    there (`WriteAuthorizer.use_transaction`).
+    The values that paths from the caller lead to are fetched where `context` fetches.
     """
 
-    def __init__(self, store: Store, context: RequestContext) -> None:
-        self.fetch = context.fetch
+    def __init__(self, store: Store, context: RequestContext, cache: CallCache) -> None:
         self._store = store
         self._context = context
-        self._caller_values: dict[CallerValue, tuple[object, ...]] = {}
+        self._caller_values = cache.caller_values
 
     def rules_of(self, collection: Collection) -> FieldRules:
         catalogue = self._context.snapshot.catalogue
@@ -103,7 +102,7 @@ class PayloadValidator:
         """
         unknown = [path for path in paths if path not in self._caller_values]
         if unknown:
-            values = caller_values(self._store, self._context, self.fetch, unknown)
+            values = caller_values(self._store, self._context, unknown)
             self._caller_values.update(values)
         return self._caller_values
 

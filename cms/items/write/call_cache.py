@@ -1,0 +1,28 @@
+"""What one call remembers between its planning and its transaction."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from cms.access.policy import Actor, Grant
+from cms.query.language.ast import CallerValue
+from cms.schema.auto_fields import Writer
+
+
+class CallCache:
+    """Lookups of one call, each made once and so with the same result for all rows.
+
+    `caller_values` are the values that paths from the caller lead to. `presets` are the bound
+    presets of permissions by the identities of these, each with its permission: the number would be
+    used again for another one if the permission did not live as long.
+    """
+
+    def __init__(self, actor: Actor) -> None:
+        self._actor = actor
+        self.caller_values: dict[CallerValue, tuple[object, ...]] = {}
+        self.presets: dict[int, tuple[Grant, dict[str, object]]] = {}
+
+    @cached_property
+    def writer(self) -> Writer:
+        """Who writes, and when; all rows of a call are of the same moment."""
+        return Writer.now(self._actor.user, self._actor.role)
