@@ -183,10 +183,17 @@ def _add_logins(app: App, config: Config, issuer: Issuer, links: MailLinks) -> N
     app.add_route("/auth/password/reset", accounts.PasswordResetResource(store, links.reset))
 
 
+def _add_system_items(app: App, *collections: str) -> None:
+    """Add the routes of system collections whose rows are read and written like items."""
+    for collection in collections:
+        path = ENDPOINTS[collection]
+        app.add_route(path, items.ItemsResource(app.store, collection=collection))
+        app.add_route(f"{path}/{{key}}", items.ItemResource(app.store, collection=collection))
+
+
 def _add_people(app: App, links: MailLinks, secret: str) -> None:
     store = app.store
-    app.add_route("/users", items.ItemsResource(store, collection=USERS))
-    app.add_route("/users/{key}", items.ItemResource(store, collection=USERS))
+    _add_system_items(app, USERS, ROLES, PERMISSIONS, NOTIFICATIONS, PRESETS, TRANSLATIONS)
     app.add_route("/users/me", auth.MeResource(store))
     app.add_route("/users/invite", accounts.InviteResource(store, links.invite))
     app.add_route("/users/invite/accept", accounts.AcceptInviteResource(store, links.invite))
@@ -198,20 +205,12 @@ def _add_people(app: App, links: MailLinks, secret: str) -> None:
     app.add_route("/users/me/tfa/enable", factors.EnableResource(store))
     app.add_route("/users/me/tfa/disable", factors.DisableResource(store))
     app.add_route("/users/me/tfa/recovery-codes", factors.RecoveryCodesResource(store, secret))
-    app.add_route("/roles", items.ItemsResource(store, collection=ROLES))
-    app.add_route("/roles/{key}", items.ItemResource(store, collection=ROLES))
-    app.add_route("/permissions", items.ItemsResource(store, collection=PERMISSIONS))
-    app.add_route("/permissions/{key}", items.ItemResource(store, collection=PERMISSIONS))
     app.add_route("/permissions/explain", rights.ExplainRightsResource(store))
     app.add_route("/permissions/me", rights.MyPermissionsResource(store))
     app.add_route(
         "/permissions/me/{collection}/{key}", rights.MyPermissionsResource(store), suffix="item"
     )
     app.add_route("/settings", items.SettingsResource(store))
-    for collection in (NOTIFICATIONS, PRESETS, TRANSLATIONS):
-        path = ENDPOINTS[collection]
-        app.add_route(path, items.ItemsResource(store, collection=collection))
-        app.add_route(f"{path}/{{key}}", items.ItemResource(store, collection=collection))
 
 
 def _add_structure(app: App) -> None:
@@ -261,8 +260,7 @@ def _add_flows(app: App, config: Config) -> None:
     services = Services(store, config)
     store.payload_filter = FlowPayloadFilter(services)
     calls = FlowCalls(services)
-    app.add_route("/flows", items.ItemsResource(store, collection=FLOWS))
-    app.add_route("/flows/{key}", items.ItemResource(store, collection=FLOWS))
+    _add_system_items(app, FLOWS, OPERATIONS)
     app.add_route("/flows/trigger/{key}", flows.TriggerResource(calls))
     app.add_route("/flows/runs", history.SystemItemsResource(store, FLOW_RUNS))
     app.add_route("/flows/runs/{key}", history.SystemItemResource(store, FLOW_RUNS))
@@ -271,17 +269,12 @@ def _add_flows(app: App, config: Config) -> None:
     app.add_route("/flows/deliveries", history.SystemItemsResource(store, FLOW_DELIVERIES))
     app.add_route("/flows/deliveries/{key}", history.SystemItemResource(store, FLOW_DELIVERIES))
     app.add_route("/flows/{key}/deliveries", flows.FlowRowsResource(store, FLOW_DELIVERIES))
-    app.add_route("/operations", items.ItemsResource(store, collection=OPERATIONS))
-    app.add_route("/operations/{key}", items.ItemResource(store, collection=OPERATIONS))
 
 
 def _add_dashboards(app: App) -> None:
     store = app.store
-    app.add_route("/dashboards", items.ItemsResource(store, collection=DASHBOARDS))
-    app.add_route("/dashboards/{key}", items.ItemResource(store, collection=DASHBOARDS))
+    _add_system_items(app, DASHBOARDS, PANELS)
     app.add_route("/dashboards/{key}/data", dashboards.DashboardDataResource(store))
-    app.add_route("/panels", items.ItemsResource(store, collection=PANELS))
-    app.add_route("/panels/{key}", items.ItemResource(store, collection=PANELS))
     app.add_route("/panels/{key}/data", dashboards.PanelDataResource(store))
 
 
