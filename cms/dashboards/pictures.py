@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,6 +11,8 @@ from cms.dashboards.panels import Panel
 NO_DATA = "No data"
 MAX_CHARACTERS = 200
 """Characters of one text in a picture; what follows is left out."""
+
+_MAX_NUMBER = 1e100
 
 FONT = "system-ui, sans-serif"
 TEXT_SIZE = 14
@@ -44,12 +45,17 @@ class Picture(NamedTuple):
 
 
 def number_of(value: object) -> float | None:
-    """Return the number of a value, None for what cannot be drawn."""
+    """Return the number of a value, None for what cannot be drawn.
+
+    An axis needs differences and quotients of numbers that are finite and not 0, too.
+    """
     try:
         number = float(str(value))
     except ValueError:
         return None
-    return number if isfinite(number) else None
+    if abs(number) < 1 / _MAX_NUMBER:
+        return 0.0
+    return number if abs(number) < _MAX_NUMBER else None
 
 
 def title_of(panel: Panel) -> str:

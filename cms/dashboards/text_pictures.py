@@ -60,7 +60,8 @@ def draw_list(panel: Panel, data: Data, picture: Picture) -> bytes:
     items: Any = data["items"]
     template = panel.options.get("displayTemplate")
     if template:
-        lines = [display_text(template, item, as_text=value_text) for item in items]
+        shown = items[: _row_count(picture)]
+        lines = [display_text(template, item, as_text=_short_text) for item in shown]
         return _draw_lines(panel, lines, picture)
     return _draw_rows(panel, list(items[0]) if items else [], items, picture)
 
@@ -72,7 +73,17 @@ def draw_table(panel: Panel, data: Data, picture: Picture) -> bytes:
 
 
 def draw_text(panel: Panel, data: Data, picture: Picture) -> bytes:
-    return _draw_lines(panel, str(data["text"]).splitlines(), picture)
+    lines = str(data["text"]).splitlines()
+    return _draw_lines(panel, lines[: _row_count(picture)], picture)
+
+
+def _row_count(picture: Picture) -> int:
+    """Return how many rows there is room for, at most."""
+    return picture.height // _LINE_HEIGHT
+
+
+def _short_text(value: object) -> str:
+    return cut(value_text(value))
 
 
 def _draw_lines(panel: Panel, lines: Iterable[str], picture: Picture) -> bytes:
@@ -99,7 +110,9 @@ def _draw_rows(
     characters = max(int(column_width / TEXT_SIZE / _CHARACTER_WIDTH) - 1, 1)
     y = _MARGIN + (2 * _LINE_HEIGHT if title_of(panel) else _LINE_HEIGHT)
     head = [names] if has_head else []
-    body = [[value_text(value_at(row, name)) for name in names] for row in rows]
+    body = [
+        [value_text(value_at(row, name)) for name in names] for row in rows[: _row_count(picture)]
+    ]
     for number, cells in enumerate([*head, *body]):
         color = picture.theme.faint if has_head and number == 0 else picture.theme.text
         for column, cell in enumerate(cells):

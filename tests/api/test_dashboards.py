@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -10,7 +11,7 @@ import pytest
 
 from tests.client import Answer, Client
 from tests.members import may, member
-from tests.things import Stage
+from tests.things import Stage, field, table
 
 ORDERS = (
     {"name": "Pears", "price": 3, "sold": "2024-12-30T10:15:20Z"},
@@ -26,8 +27,11 @@ def orders(admin: Client) -> Iterator[str]:
         {"field": "name", "type": "string"},
         {"field": "price", "type": "integer"},
         {"field": "sold", "type": "timestamp"},
+        {"field": "seller", "type": "uuid"},
     ]
     admin.post("/collections", {"collection": "orders", "schema": {}, "fields": fields})
+    relation = {"collection": "orders", "field": "seller", "related_collection": "system_users"}
+    admin.post("/relations", relation)
     admin.post("/items/orders", list(ORDERS))
     yield "orders"
     admin.delete("/collections/orders")
@@ -208,6 +212,47 @@ def test_panels_show_what_the_caller_may_read(
 
 
 @pytest.mark.parametrize(
+    ("type", "options"),
+    [
+        ("table", {"fields": ["NAME"]}),
+        ("table", {"fields": ["seller.NAME"]}),
+        ("list", {"displayTemplate": "{{id}} {{NAME}}"}),
+        ("list", {"displayTemplate": "{{seller.NAME}}"}),
+        ("list", {"displayTemplate": "{{id}}", "sortField": "NAME"}),
+        ("metric", {"function": "count", "filter": {"NAME": {"_null": True}}}),
+        ("metric", {"function": "count", "filter": {"id": {"_eq": "$CURRENT_USER.NAME"}}}),
+        ("metric", {"function": "max", "field": "NAME"}),
+        ("metric", {"function": "first", "field": "id", "sortField": "NAME"}),
+        ("bar-chart", {"xAxis": "NAME"}),
+        ("time-series", {"dateField": "NAME"}),
+        ("table", {"collection": "system_NAME"}),
+    ],
+    ids=str,
+)
+def test_a_panel_tells_nothing_of_names_that_are_hidden(
+    stage: Stage, orders: str, dashboard: str, type: str, options: dict[str, object]
+) -> None:
+    writer = member(
+        stage,
+        may("system_dashboards"),
+        may("system_panels"),
+        may("system_panels", action="create"),
+        may(orders, "id", "seller"),
+    )
+    refusals = []
+    # Hidden fields and collections, and those that do not exist.
+    for name in ("price", "email", "users", "nothing"):
+        written = json.loads(json.dumps(options).replace("NAME", name))
+        payload = {
+            "dashboard": dashboard,
+            "type": type,
+            "options": {"collection": orders, **written},
+        }
+        refusals += [{**error, "key": None} for error in writer.post("/panels", payload).errors]
+    assert refusals == [refusals[0]] * 4
+
+
+@pytest.mark.parametrize(
     ("type", "options", "place"),
     [
         ("metric", {"function": "count"}, "options.collection"),
@@ -227,6 +272,17 @@ def test_panels_show_what_the_caller_may_read(
         ),
         ("bar-chart", {"collection": "orders", "xAxis": "name,price"}, "options.xAxis"),
         ("label", {"text": 5}, "options.text"),
+        ("markdown", {"text": "![" * 10_001}, "options.text"),
+        (
+            "list",
+            {"collection": "orders", "displayTemplate": "x" * 2_001},
+            "options.displayTemplate",
+        ),
+        (
+            "metric",
+            {"collection": "orders", "function": "count", "prefix": "x" * 2_001},
+            "options.prefix",
+        ),
         ("label", [], "options"),
     ],
 )
@@ -355,3 +411,33 @@ def test_a_picture_that_cannot_be_drawn_is_refused(
     key = panel(admin, dashboard, "label", text="Hello")
     answer = admin.get(f"/panels/{key}/data", **params)
     assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
+
+
+@pytest.mark.parametrize("values", [[1e308, -1e308], [5e-324], [-0.0], [10**300, 1]], ids=str)
+@pytest.mark.parametrize("type", ["bar-chart", "line-chart"])
+def test_the_largest_and_smallest_numbers_are_drawn_or_left_out(
+    admin: Client, dashboard: str, type: str, values: list[float]
+) -> None:
+    numbers = table(admin, field("value", "float"))
+    numbers.add(*({"value": value} for value in values))
+    key = panel(
+        admin, dashboard, type, collection=numbers.name, xAxis="id", yAxis="value", function="max"
+    )
+    answer = admin.get(f"/panels/{key}/data", format="svg")
+    assert answer.status == 200, answer
+    ElementTree.fromstring(answer.content)
+
+
+def test_long_values_and_many_lines_are_drawn_as_far_as_there_is_room(
+    admin: Client, dashboard: str
+) -> None:
+    texts = table(admin, field("body", "text"))
+    for _ in range(3):
+        texts.add({"body": "x" * 900_000})
+    template = "{{body}}" * 200
+    shown = panel(admin, dashboard, "list", collection=texts.name, displayTemplate=template)
+    lines = panel(admin, dashboard, "label", text="a\n" * 10_000)
+    for key in (shown, lines):
+        answer = admin.get(f"/panels/{key}/data", format="svg", height=4_000)
+        assert answer.status == 200
+        assert len(answer.content) < 100_000

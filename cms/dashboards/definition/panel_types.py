@@ -31,13 +31,26 @@ ALL_TIME = "auto"
 
 MAX_LIST_ROWS = 500
 MAX_DECIMALS = 20
+MAX_TEXT_LENGTH = 20_000
+"""Characters of a label or of Markdown, whose HTML can take time that grows with the square."""
+MAX_SHORT_TEXT_LENGTH = 2_000
+"""Characters of a display template, and of what stands before and behind a number."""
 
 _RANGE = re.compile(r"[1-9][0-9]{0,8} ?[a-z]+")
 
 
-def _any_text(value: object) -> None:
-    if not isinstance(value, str):
-        raise OptionError("it is a text")
+def _text_up_to(max_length: int) -> Check:
+    def check(value: object) -> None:
+        if not isinstance(value, str):
+            raise OptionError("it is a text")
+        if len(value) > max_length:
+            raise OptionError(f"it has at most {max_length} characters")
+
+    return check
+
+
+_SHORT_TEXT = _text_up_to(MAX_SHORT_TEXT_LENGTH)
+_LONG_TEXT = _text_up_to(MAX_TEXT_LENGTH)
 
 
 def field_name(value: object) -> None:
@@ -122,13 +135,13 @@ PANEL_TYPES: Mapping[str, PanelType] = MappingProxyType(
                 "field": field_name,
                 "function": word(*AGGREGATES, *ROW_FUNCTIONS),
                 "sortField": field_name,
-                "prefix": _any_text,
-                "suffix": _any_text,
+                "prefix": _SHORT_TEXT,
+                "suffix": _SHORT_TEXT,
                 "decimals": whole_number(0, MAX_DECIMALS),
             },
             dict.fromkeys(ROW_FUNCTIONS, ("field", "sortField")),
         ),
-        "list": PanelType(("collection",), {**_ROWS, "displayTemplate": text}),
+        "list": PanelType(("collection",), {**_ROWS, "displayTemplate": _SHORT_TEXT}),
         "table": PanelType(("collection",), {**_ROWS, "fields": texts}),
         "time-series": PanelType(
             ("collection", "dateField"),
@@ -143,7 +156,7 @@ PANEL_TYPES: Mapping[str, PanelType] = MappingProxyType(
         ),
         "line-chart": PanelType(("collection", "xAxis"), _AXES),
         "bar-chart": PanelType(("collection", "xAxis"), _AXES),
-        "label": PanelType((), {"text": _any_text}),
-        "markdown": PanelType((), {"text": _any_text}),
+        "label": PanelType((), {"text": _LONG_TEXT}),
+        "markdown": PanelType((), {"text": _LONG_TEXT}),
     }
 )
