@@ -35,6 +35,7 @@ from cms.http import (
     imports,
     items,
     rights,
+    schema,
     server,
     structure,
 )
@@ -223,6 +224,7 @@ def _add_structure(app: App) -> None:
     app.add_route("/relations", structure.RelationsResource(store))
     app.add_route("/relations/{collection}", structure.CollectionRelationsResource(store))
     app.add_route("/relations/{collection}/{field}", structure.RelationResource(store))
+    app.add_route("/schema/snapshot", schema.SchemaSnapshotResource(store))
 
 
 def _add_items(app: App, config: Config) -> None:

@@ -80,8 +80,17 @@ def dumps(value: object) -> bytes:
 
     Raises `TooDeep` for nesting beyond 254 levels, and TypeError for a value without a JSON form.
     """
+    return _dumps(value, _OPTIONS)
+
+
+def dumps_indented(value: object) -> bytes:
+    """Return what `dumps` does, with a line for each value; raises as it does."""
+    return _dumps(value, _OPTIONS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def _dumps(value: object, options: int) -> bytes:
     try:
-        return orjson.dumps(value, default=_encode_decimal, option=_OPTIONS)
+        return orjson.dumps(value, default=_encode_decimal, option=options)
     except TypeError as error:
         if "ecursion" in str(error):
             raise TooDeep("it is nested too deeply") from None

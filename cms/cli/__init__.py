@@ -271,6 +271,27 @@ def export(
         export_file(running, collection, file, params=params)
 
 
+@cms.group()
+def schema() -> None:
+    """The structure of the running service as a file."""
+
+
+@schema.command()
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+@URL
+@TOKEN
+def snapshot(file: str, url: str | None, token: str | None) -> None:
+    """Write the collections, fields and relations of the running service.
+
+    They are YAML on standard output or in a file, JSON in a file whose name ends in .json.
+    """
+    from cms.cli.schema import write_snapshot
+    from cms.cli.service import service
+
+    with service(current_config(), url=url, token=token) as running:
+        write_snapshot(running, file)
+
+
 @cms.command()
 @URL
 @TOKEN

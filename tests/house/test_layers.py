@@ -28,6 +28,7 @@ LAYERS = (
     "items.history",
     "items.transfer",
     "structure",
+    "schema_sync",
     "files",
     "auth",
     "flows",

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 CALLS = HERE / "calls.mjs"
 PARTS = re.findall(r"^  async (\w+)\(\) \{$", CALLS.read_text(), re.MULTILINE)
 PACKAGES = ("sdk-of-directus-10", "sdk-of-directus-11")
-ROUTES = {"schema": "/schema/snapshot", "shares": "/shares"}
+ROUTES = {"schema": "/schema/apply", "shares": "/shares"}
 """What parts need that may not be built yet."""
 
 INSTALL_SECONDS = 120

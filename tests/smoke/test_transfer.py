@@ -1,4 +1,4 @@
-"""`cms import` and `cms export`: files in and out of a real service."""
+"""`cms import`, `cms export` and `cms schema`: files in and out of a real service."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from subprocess import CompletedProcess
 
 import pytest
 import requests
+import yaml
 
 from tests.smoke.running import Service, command_apart, command_fed, free_port, new_folder, serving
 
@@ -130,6 +131,19 @@ def test_a_body_without_a_length_is_received_as_well_up_to_the_limit(shop: Trans
 def _joined(header: bytes, lines: Iterator[bytes]) -> Iterator[bytes]:
     yield header
     yield from lines
+
+
+def test_a_snapshot_of_the_structure_is_a_file(shop: TransferService, tmp_path: Path) -> None:
+    document = shop.call("GET", "/schema/snapshot").json()["data"]
+    for name, read in (("schema.yaml", yaml.safe_load), ("schema.json", json.loads)):
+        written = tmp_path / name
+        assert shop.run("schema", "snapshot", str(written)).returncode == 0
+        assert read(written.read_text()) == document
+    printed = shop.run("schema", "snapshot")
+    assert yaml.safe_load(printed.stdout) == document
+    former = written.read_text()
+    assert shop.run("schema", "snapshot", str(written), "--token", "nobody").returncode == 1
+    assert written.read_text() == former
 
 
 @pytest.mark.parametrize("words", [("demo",), ("export", "things")])
