@@ -10,6 +10,7 @@ from typing import NamedTuple
 from cachebox import LRUCache
 
 from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
+from cms.flows.definition.templates import RenderedTooLarge
 from cms.flows.direct_runs import run_at_once
 from cms.flows.execution import Cause, refusal_of
 from cms.flows.limits import RunLimits
@@ -90,13 +91,15 @@ class FlowCalls:
 
         Raises `Refused`: FORBIDDEN without any right on flows, NOT_FOUND for a flow that is hidden
         or that no call runs, METHOD_NOT_ALLOWED, INVALID_PAYLOAD for values that are nested too
-        deeply, and what a rejected flow answers.
+        deeply or a return that is too large, and what a rejected flow answers.
         """
         try:
             return self._trigger(identity, key, request)
         except TooDeep:
             reason = "what is sent, or what the flow returns, is nested too deeply"
             raise invalid_payload(reason) from None
+        except RenderedTooLarge:
+            raise invalid_payload("what the flow returns is too large") from None
 
     def _trigger(self, identity: Identity, key: str, request: FlowRequest) -> bytes | None:
         flow = self.services.store.run_read(

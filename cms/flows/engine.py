@@ -9,6 +9,11 @@ from typing import NamedTuple
 
 from cms.errors import Refused
 from cms.flows.definition.operation_types import OPERATION_TYPES
+from cms.flows.definition.templates import (
+    MAX_RENDERED_SIZE,
+    RenderedTooLarge,
+    require_size,
+)
 from cms.flows.operations import OPERATIONS
 from cms.flows.program import Program, Step
 from cms.flows.run import Rejected, Run
@@ -74,7 +79,7 @@ def _run_step(step: Step, run: Run, logs: list[StepLog]) -> Rejected | None:
     options: object = None
     rejected: Rejected | None = None
     try:
-        options = step.options.render(run.values)
+        options = _rendered(step, run)
         run.secrets.collect(options)
         result = _result(step, options, run)
     except Rejected as error:
@@ -99,6 +104,19 @@ def _run_step(step: Step, run: Run, logs: list[StepLog]) -> Rejected | None:
     run.values[step.key] = result
     run.values["$last"] = result
     return rejected
+
+
+def _rendered(step: Step, run: Run) -> object:
+    try:
+        options = step.options.render(run.values)
+        if not step.is_constant:
+            require_size(options)
+    except RenderedTooLarge:
+        message = f"The templates come to more than {MAX_RENDERED_SIZE // 2**20} MB."
+        raise Rejected({"message": message}) from None
+    except TooDeep:
+        raise Rejected({"message": "A value of the run is nested too deeply."}) from None
+    return options
 
 
 def _result(step: Step, options: object, run: Run) -> object:

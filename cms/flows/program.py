@@ -9,6 +9,7 @@ from typing import NamedTuple
 from cms.flows.definition.flow import FlowDefinition
 from cms.flows.definition.graph import Operation
 from cms.flows.definition.operation_types import OPERATION_TYPES
+from cms.flows.definition.options import any_json
 from cms.flows.definition.templates import (
     Constant,
     Lookup,
@@ -123,6 +124,9 @@ def _step(operation: Operation) -> Step:
     entries = []
     for name, value in (operation.options or {}).items():
         option = OPERATION_TYPES[operation.type].options[name]
+        # So that null says of a template that it leads nowhere; any JSON may be null itself.
+        if value is None and option.check is not any_json:
+            continue
         template = parse_template(value) if option.takes_templates else Constant(value)
         entries.append((Constant(name), template))
     options = Object(tuple(entries))

@@ -10,7 +10,8 @@ import pytest
 from cms.config import Config
 from cms.database.connections import Transaction
 from cms.errors import Refused
-from cms.flows.run import OpenTransaction, Run, Services
+from cms.flows.operations import OPERATIONS
+from cms.flows.run import OpenTransaction, Rejected, Run, Services
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
 from cms.store.store import Store
@@ -76,6 +77,24 @@ def test_reading_returns_items(run: Run, pages: Table) -> None:
     assert refusal(run, "item-read", collection=name, key=9) == "NOT_FOUND"
 
 
+@pytest.mark.parametrize(
+    "selection",
+    [{"key": None}, {"key": None, "query": {"sort": "id"}}, {"query": {"filter": None}}],
+)
+@pytest.mark.parametrize("kind", ["item-read", "item-update", "item-delete"])
+def test_a_key_or_filter_of_a_template_that_leads_nowhere_selects_nothing(
+    run: Run, pages: Table, kind: str, selection: dict[str, Any]
+) -> None:
+    pages.add({"title": "One"})
+    options = {"collection": pages.name, "payload": {"title": "Gone"}, **selection}
+    if kind != "item-update":
+        del options["payload"]
+    with pytest.raises(Rejected) as rejected:
+        OPERATIONS[kind](options, run)
+    assert "all items" in str(rejected.value.result)
+    assert pages.column("title") == ["One"]
+
+
 def test_keys_of_more_items_than_a_read_returns_are_refused(
     stage: Stage, services: Services, pages: Table, settings: Config
 ) -> None:
@@ -115,17 +134,6 @@ def test_deleting_returns_the_keys(run: Run, pages: Table) -> None:
     assert do(run, "item-delete", collection=name, query=query) == [4]
     assert pages.column("id") == [5]
     assert refusal(run, "item-delete", collection=name, key=9) == "NOT_FOUND"
-
-
-@pytest.mark.parametrize("kind", ["item-update", "item-delete"])
-def test_a_filter_of_a_template_that_leads_nowhere_selects_nothing(
-    run: Run, pages: Table, kind: str
-) -> None:
-    pages.add({"title": "One"})
-    options = {"payload": {"title": "Gone"}} if kind == "item-update" else {}
-    result = rejection(run, kind, collection=pages.name, query={"filter": None}, **options)
-    assert "all items" in result["message"]
-    assert pages.column("title") == ["One"]
 
 
 def test_a_singleton_is_changed_without_its_key(run: Run, stage: Stage) -> None:

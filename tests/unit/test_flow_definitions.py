@@ -280,3 +280,17 @@ def test_a_script_is_refused_where_none_can_run(monkeypatch: pytest.MonkeyPatch)
     (error,) = OPERATION_TYPES["exec"].errors({"code": "module.exports = () => 1"})
     assert error.path == ("code",)
     assert "cms[script]" in str(error)
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "9" * 19, "\N{SUPERSCRIPT TWO}"])
+def test_a_text_of_very_many_digits_is_no_number(digits: str) -> None:
+    errors = OPERATION_TYPES["sleep"].errors({"milliseconds": digits}, are_rendered=True)
+    assert [str(error) for error in errors] == ["it is a whole number"]
+
+
+@pytest.mark.parametrize(
+    "text", [f"urn:uuid:{UUID}", f"{{{UUID}", "\N{ARABIC-INDIC DIGIT THREE}" * 32, f" {UUID}"]
+)
+def test_what_only_python_takes_for_a_uuid_is_none(text: str) -> None:
+    errors = OPERATION_TYPES["trigger"].errors({"flow": text}, are_rendered=True)
+    assert [str(error) for error in errors] == ["it is a UUID"]

@@ -165,3 +165,26 @@ def test_a_sleep_beyond_the_deadline_rejects_at_once() -> None:
     outcome = run_program(program, waiting)
     assert outcome.rejected is not None
     assert outcome.rejected.reason == "The flow takes longer than 60 seconds."
+
+
+@pytest.mark.parametrize("doubled", ["{{$last}}{{$last}}", ["{{$last}}", "{{$last}}"]])
+def test_values_that_grow_with_each_operation_reject_in_time(doubled: object) -> None:
+    steps = [
+        operation(str(number), "transform", {"json": doubled}, resolve=str(number + 1))
+        for number in range(40)
+    ]
+    first = operation("first", "transform", {"json": "x"}, resolve="0")
+    outcome = run(first, *steps, operation("40", "log", {"message": "done"}))
+    assert outcome.rejected
+    assert "16 MB" in str(outcome.rejected.result)
+
+
+def test_an_option_that_is_null_counts_as_not_given_unless_it_is_a_value() -> None:
+    steps = (
+        operation("read", "item-read", {"collection": "pages", "key": None}),
+        operation("other", "trigger", {"flow": None, "payload": None}),
+    )
+    graph = Graph({entry.id: entry for entry in steps}, "read")
+    program = compile_flow(FlowDefinition("flow", "webhook", {}, graph))
+    options = [program.steps[key].options.render({}) for key in ("read", "other")]
+    assert options == [{"collection": "pages"}, {"payload": None}]

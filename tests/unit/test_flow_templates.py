@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 from cms.flows.definition.templates import (
     Constant,
+    Lookup,
+    RenderedTooLarge,
     TemplateError,
     lookups,
     parse_template,
@@ -123,3 +126,21 @@ def test_values_without_braces_stay_as_they_are(value: object) -> None:
 def test_every_text_is_a_template_or_refused(text: str) -> None:
     with suppress(TemplateError):
         parse_template(text).render({"a": [{"0": "a"}]})
+
+
+@pytest.mark.parametrize("text", ["{{" + " " * 20_000, "{{" * 20_000, "{{ \n" * 20_000])
+def test_braces_that_nothing_closes_are_read_at_once(text: str) -> None:
+    start = time.perf_counter()
+    assert render(text) == text
+    assert time.perf_counter() - start < 1
+
+
+@pytest.mark.parametrize("index", ["9" * 5000, "10", "\N{SUPERSCRIPT TWO}"])
+def test_an_index_behind_the_end_of_a_list_leads_nowhere(index: str) -> None:
+    assert Lookup(("read-it", index)).render(SCOPE) is None
+
+
+def test_a_text_that_repeats_a_large_value_is_not_written() -> None:
+    template = parse_template("{{body}}" * 17)
+    with pytest.raises(RenderedTooLarge):
+        template.render({"body": "x" * 2**20})

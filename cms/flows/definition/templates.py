@@ -15,9 +15,18 @@ from cms import jsontext
 Scope = Mapping[str, object]
 """The values of a run by name: `$trigger`, `$last`, the keys of operations and so on."""
 
-_PLACEHOLDER = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.DOTALL)
 _PATH = re.compile(r"[\w$:-]+(?:\.[\w$:-]+|\[\d+\])*")
 _STEP = re.compile(r"[^.\[\]]+")
+_MAX_INDEX_DIGITS = 9
+
+
+MAX_RENDERED_SIZE = 2**24
+"""Characters that templates of one operation may come to; each value counts for 16 more."""
+_VALUE_SIZE = 16
+
+
+class RenderedTooLarge(Exception):
+    """Templates that repeat large values, until memory or time would not suffice for them."""
 
 
 class TemplateError(ValueError):
@@ -40,8 +49,8 @@ class Lookup:
         for step in self.steps:
             if isinstance(value, Mapping):
                 value = value.get(step)
-            elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
-                value = value[int(step)]
+            elif isinstance(value, list):
+                value = _element(value, step)
             else:
                 return None
         return value
@@ -54,10 +63,19 @@ class Text:
     parts: tuple[str | Lookup, ...]
 
     def render(self, scope: Scope) -> str:
-        """Return the text, with every value written out; nothing for null."""
-        return "".join(
-            part if isinstance(part, str) else _written(part.render(scope)) for part in self.parts
-        )
+        """Return the text, with every value written out; nothing for null.
+
+        Raises `RenderedTooLarge`.
+        """
+        texts = []
+        room = MAX_RENDERED_SIZE
+        for part in self.parts:
+            text = part if isinstance(part, str) else _written(part.render(scope))
+            room -= len(text)
+            if room < 0:
+                raise RenderedTooLarge
+            texts.append(text)
+        return "".join(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +138,27 @@ def parse_template(value: object, path: tuple[str | int, ...] = ()) -> Template:
     return Constant(value) if is_constant else template
 
 
+def require_size(rendered: object) -> None:
+    """Check what a template has become; raises `RenderedTooLarge`.
+
+    A value that stands there several times counts as often: logs and scripts write it out.
+    """
+    room = MAX_RENDERED_SIZE
+    values = [rendered]
+    while values:
+        value = values.pop()
+        room -= _VALUE_SIZE
+        if isinstance(value, str):
+            room -= len(value)
+        elif isinstance(value, Mapping):
+            room -= sum(map(len, value))
+            values.extend(value.values())
+        elif isinstance(value, list):
+            values.extend(value)
+        if room < 0:
+            raise RenderedTooLarge
+
+
 def lookups(template: Template) -> Iterator[Lookup]:
     """Yield every lookup of a template."""
     match template:
@@ -139,11 +178,15 @@ def lookups(template: Template) -> Iterator[Lookup]:
 def _parse_text(text: str, path: tuple[str | int, ...]) -> Constant | Lookup | Text:
     parts: list[str | Lookup] = []
     end = 0
-    for placeholder in _PLACEHOLDER.finditer(text):
-        if placeholder.start() > end:
-            parts.append(text[end : placeholder.start()])
-        parts.append(_parse_lookup(placeholder[1], path))
-        end = placeholder.end()
+    # No expression: with braces that nothing closes it would take quadratic time, or worse.
+    while (opening := text.find("{{", end)) >= 0:
+        closing = text.find("}}", opening + 2)
+        if closing < 0:
+            break
+        if opening > end:
+            parts.append(text[end:opening])
+        parts.append(_parse_lookup(text[opening + 2 : closing].strip(), path))
+        end = closing + 2
     if not parts:
         return Constant(text)
     if end < len(text):
@@ -157,6 +200,15 @@ def _parse_lookup(text: str, path: tuple[str | int, ...]) -> Lookup:
     if not _PATH.fullmatch(text):
         raise TemplateError(text, path)
     return Lookup(tuple(_STEP.findall(text)))
+
+
+def _element(elements: list[object], step: str) -> object:
+    """Return the element that a step of a path names; None where there is none."""
+    # Python refuses to read thousands of digits.
+    if not step.isdecimal() or len(step) > _MAX_INDEX_DIGITS:
+        return None
+    index = int(step)
+    return elements[index] if index < len(elements) else None
 
 
 def _written(value: object) -> str:

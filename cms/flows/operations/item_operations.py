@@ -49,6 +49,7 @@ def _read(
 ) -> object:
     name = options["collection"]
     key = options.get("key")
+    _require_selection(options)
     query = dict(options.get("query") or {})
     executor = Executor(run.services.store, context, transaction, run.identity.client)
     if isinstance(key, list):
@@ -92,12 +93,18 @@ def _selection(options: RenderedOptions) -> dict[str, object]:
     """Return which items an operation names, as `keys` or `query`; keys go first."""
     key = options.get("key")
     if key is None:
-        query = options.get("query") or {}
-        # A template that leads nowhere must not select all items.
-        if "filter" in query and query["filter"] is None:
-            raise Rejected({"message": "The filter is null, which would be all items."})
-        return {"query": query}
+        _require_selection(options)
+        return {"query": options.get("query") or {}}
     return {"keys": key if isinstance(key, list) else [key]}
+
+
+def _require_selection(options: RenderedOptions) -> None:
+    """Reject a key or a filter whose template leads nowhere: it must not select all items."""
+    if "key" in options and options["key"] is None:
+        raise Rejected({"message": "The key is null, which would be all items."})
+    query = options.get("query") or {}
+    if "filter" in query and query["filter"] is None:
+        raise Rejected({"message": "The filter is null, which would be all items."})
 
 
 def _write(
