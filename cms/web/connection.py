@@ -24,6 +24,7 @@ from cms.web.client_limits import (
 )
 from cms.web.exchange import ClientGone, Exchange
 from cms.web.request_reader import RequestReader
+from cms.web.socket_queue import unacknowledged_bytes
 
 if TYPE_CHECKING:
     from cms.web.web_server import WebServer
@@ -53,7 +54,7 @@ class ClientConnection(asyncio.Protocol):
         self._room = threading.Event()  # for the next chunk of a stream
         # When the last answer ended, or the end of the connection began.
         self._idle_since = time.monotonic()
-        self._written_bytes = 0  # handed to the transport
+        self._written_bytes = 0  # handed to the transport or to the socket
         self._pace_started = 0.0
         self._paced_bytes = 0
         self._waiting_since = 0.0  # for room for the next chunk
@@ -199,11 +200,13 @@ class ClientConnection(asyncio.Protocol):
         """Send bytes through the socket, and return those that it does not take at once."""
         assert self._socket is not None
         try:
-            return data[self._socket.send(data) :]
+            sent = self._socket.send(data)
         except BlockingIOError:
             return data
         except OSError:
             raise ClientGone from None
+        self._written_bytes += sent
+        return data[sent:]
 
     def _write_in_loop(self, data: bytes) -> None:
         """Let the loop write this and the rest of the answer, so that the order is kept."""
@@ -271,6 +274,8 @@ class ClientConnection(asyncio.Protocol):
         Closing at once, with bytes of the client unread, would reset the connection.
         """
         self.is_closing = True
+        # Half a request behind the last answer would be refused, and nothing may be written now.
+        self._request_reader.drop("the connection has ended")
         self._idle_since = time.monotonic()
         self.transport.resume_reading()
         if self._is_half_closed or not self.transport.can_write_eof():
@@ -315,6 +320,7 @@ class ClientConnection(asyncio.Protocol):
         moved = (
             self._written_bytes
             - self.transport.get_write_buffer_size()
+            - unacknowledged_bytes(self.transport.get_extra_info("socket").fileno())
             + self._request_reader.received
         )
         if self._pace_started:

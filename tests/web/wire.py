@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import select
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPResponse
+from io import BufferedReader
 from typing import Any
 
 import orjson
@@ -69,6 +71,14 @@ class Wire:
         """Read so many bytes as they are, fewer only at the end."""
         return self._file.buffer.read(size)
 
+    def rest(self) -> list[WireAnswer]:
+        """Read answers until the server ends the connection, which must not be within one."""
+        answers = []
+        with suppress(ConnectionResetError):
+            while self._file.buffer.peek(1):
+                answers.append(self.answer())
+        return answers
+
     def has_come(self) -> bool:
         """Tell whether there is something to read, without waiting."""
         return bool(select.select([self.socket], [], [], 0)[0])
@@ -85,7 +95,7 @@ class _Unclosed:
     """The file of a connection, which an answer that has been read does not close."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self.buffer = connection.makefile("rb")
+        self.buffer: BufferedReader = connection.makefile("rb")
 
     def makefile(self, mode: str) -> _Unclosed:
         return self
