@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from markdown_it import MarkdownIt
-
 from cms import jsontext
 from cms.dashboards.definition.panel_queries import PanelQuery, panel_query
 from cms.dashboards.definition.panel_types import PANEL_TYPES
@@ -21,6 +19,7 @@ from cms.items.read.answers import json_body
 from cms.items.read.prepare import ReadRequest, prepare_read
 from cms.items.read.reads import fetch_item, fetch_items
 from cms.items.read.row_limits import may_be_large
+from cms.markdown import html_of_markdown
 from cms.query.language.parse import PageSizes
 from cms.query.plan.bindings import bind_values
 from cms.query.sql.statement import Statement
@@ -31,8 +30,6 @@ from cms.store.identity import Identity
 from cms.store.store import Store
 
 _ALL_PANELS = PageSizes(default=None)
-_COMMONMARK = MarkdownIt("commonmark", {"html": False})
-"""Writes HTML of its own out as text, and makes no links to scripts."""
 
 
 class PanelData(NamedTuple):
@@ -168,5 +165,5 @@ def _text_data(panel: Panel) -> Data:
     """Return the text of a label, or of a markdown panel with its HTML beside it."""
     text = panel.options.get("text") or ""
     if panel.type == "markdown":
-        return {"text": text, "html": _COMMONMARK.render(text)}
+        return {"text": text, "html": html_of_markdown(text)}
     return {"text": text}

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from jinja2 import FileSystemLoader, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from cms.jobs.task import JobError, PermanentError
 from cms.mail.plain import plain
 from cms.mail.post import GENERIC, Mail
+from cms.markdown import html_of_markdown
 
 BUILT_IN_TEMPLATES = Path(__file__).parent / "templates"
 TEMPLATES_FOLDER = "templates"
@@ -79,7 +79,7 @@ def _body(mail: Mail) -> dict[str, object]:
             return {"html": Markup(mail.body), "text": plain(mail.body)}
         case "markdown":
             return {
-                "html": Markup(MarkdownIt("commonmark", {"html": False}).render(mail.body)),
+                "html": Markup(html_of_markdown(mail.body)),
                 "text": mail.body,
             }
         case _:

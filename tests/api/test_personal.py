@@ -147,6 +147,21 @@ def test_a_notification_is_mailed_to_those_who_want_it(
     assert mails(stage)[before:] == [("wanting@example.com", "News")]
 
 
+@pytest.mark.parametrize("subject", ["", "  ", "x" * 256, None], ids=lambda text: str(text)[:3])
+def test_a_notification_has_a_subject_that_fits_a_line(
+    admin: Client, ann: Person, subject: str | None
+) -> None:
+    answer = admin.post("/notifications", {"recipient": ann.id, "subject": subject})
+    assert (answer.status, answer.errors[0]["field"]) == (422, "subject")
+
+
+@pytest.mark.parametrize("name", ["key", "language"])
+def test_a_translation_has_a_key_and_a_language(admin: Client, name: str) -> None:
+    body = {"key": "greeting", "language": "de-DE", "value": "Hallo"}
+    answer = admin.post("/translations", {**body, name: " "})
+    assert (answer.status, answer.errors[0]["field"]) == (422, name)
+
+
 # Mentions
 
 

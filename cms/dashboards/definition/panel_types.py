@@ -20,6 +20,7 @@ from cms.flows.definition.options import (
     whole_number,
     word,
 )
+from cms.markdown import MAX_MARKDOWN_LENGTH
 from cms.query.language.literals import parse_variable
 from cms.query.language.parameters import AGGREGATES
 
@@ -31,8 +32,6 @@ ALL_TIME = "auto"
 
 MAX_LIST_ROWS = 500
 MAX_DECIMALS = 20
-MAX_TEXT_LENGTH = 20_000
-"""Characters of a label or of Markdown, whose HTML can take time that grows with the square."""
 MAX_SHORT_TEXT_LENGTH = 2_000
 """Characters of a display template, and of what stands before and behind a number."""
 
@@ -50,7 +49,7 @@ def _text_up_to(max_length: int) -> Check:
 
 
 _SHORT_TEXT = _text_up_to(MAX_SHORT_TEXT_LENGTH)
-_LONG_TEXT = _text_up_to(MAX_TEXT_LENGTH)
+_LONG_TEXT = _text_up_to(MAX_MARKDOWN_LENGTH)
 
 
 def field_name(value: object) -> None:

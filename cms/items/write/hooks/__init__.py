@@ -9,7 +9,11 @@ from cms.items.write.hooks.flows import FLOW_HOOKS, OPERATION_HOOKS
 from cms.items.write.hooks.hook import SystemTableHooks
 from cms.items.write.hooks.panels import DASHBOARD_HOOKS, PANEL_HOOKS
 from cms.items.write.hooks.permissions import PERMISSION_HOOKS
-from cms.items.write.hooks.personal import NOTIFICATION_HOOKS, PRESET_HOOKS
+from cms.items.write.hooks.personal import (
+    NOTIFICATION_HOOKS,
+    PRESET_HOOKS,
+    TRANSLATION_HOOKS,
+)
 from cms.items.write.hooks.roles import ROLE_HOOKS
 from cms.items.write.hooks.settings import SETTINGS_HOOKS
 from cms.items.write.hooks.users import USER_HOOKS
@@ -23,6 +27,7 @@ from cms.schema.system import (
     PRESETS,
     ROLES,
     SETTINGS,
+    TRANSLATIONS,
     USERS,
 )
 
@@ -40,6 +45,7 @@ HOOKS: Mapping[str, SystemTableHooks] = MappingProxyType(
         OPERATIONS: OPERATION_HOOKS,
         DASHBOARDS: DASHBOARD_HOOKS,
         PANELS: PANEL_HOOKS,
+        TRANSLATIONS: TRANSLATION_HOOKS,
     }
 )
 

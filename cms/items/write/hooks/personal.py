@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import forbidden
-from cms.items.write.hooks.hook import SystemTableHooks
+from cms.items.write.hooks.hook import SystemTableHooks, ValueCheck
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.mail.notifications import mail_notifications
 from cms.store.context import RequestContext
+
+MAX_SUBJECT_LENGTH = 255
+MAX_NAME_LENGTH = 255
 
 BeforeHook = Callable[[Fetch, RequestContext, Sequence[ResolvedRow], Sequence[str]], None]
 
@@ -37,6 +40,14 @@ def _keeping_owners(statement_name: str, *fields: str) -> BeforeHook:
     return before
 
 
+def _text_check(max_length: int) -> ValueCheck:
+    def check(value: object, context: RequestContext) -> None:
+        if isinstance(value, str) and not 0 < len(value.strip()) <= max_length:
+            raise ValueError(f"it has 1 to {max_length} characters")
+
+    return check
+
+
 def _mail(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
     keys = [str(row.key) for row in rows if row.is_new]
     if keys:
@@ -45,5 +56,10 @@ def _mail(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) ->
 
 PRESET_HOOKS = SystemTableHooks(before=_keeping_owners("find_preset_owners", "user", "role"))
 NOTIFICATION_HOOKS = SystemTableHooks(
-    before=_keeping_owners("find_notification_owners", "recipient", "sender"), after=_mail
+    checks={"subject": _text_check(MAX_SUBJECT_LENGTH)},
+    before=_keeping_owners("find_notification_owners", "recipient", "sender"),
+    after=_mail,
+)
+TRANSLATION_HOOKS = SystemTableHooks(
+    checks={"key": _text_check(MAX_NAME_LENGTH), "language": _text_check(MAX_NAME_LENGTH)}
 )
