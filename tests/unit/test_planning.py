@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from cms.access.guarded_rules import NO_ROWS
 from cms.items.write.mutations import (
+    AuthorizedDelete,
     AuthorizedSet,
     Delete,
     Insert,
@@ -66,8 +67,16 @@ def pages(
 
 
 def plan_of(root: ResolvedSet, catalogue: Catalogue = LIBRARY) -> MutationPlan:
-    authorized = [AuthorizedSet(each, each.rows) for each in walk_sets(root)]
-    return plan_mutations(catalogue, authorized)
+    return plan_mutations(catalogue, [authorized_set(each) for each in walk_sets(root)])
+
+
+def authorized_set(resolved: ResolvedSet) -> AuthorizedSet:
+    deletes = {
+        to_many.name: AuthorizedDelete(to_many.elements.collection, to_many.deleted_keys)
+        for to_many in resolved.to_many
+        if to_many.deleted_keys
+    }
+    return AuthorizedSet(resolved, resolved.rows, deletes=deletes)
 
 
 def steps(plan: MutationPlan) -> list[tuple[object, ...]]:

@@ -16,6 +16,14 @@ from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet
 from cms.schema.model import Collection
 
 NO_RULES: Mapping[int, GuardedRule] = {}
+_NO_DELETES: Mapping[str, AuthorizedDelete] = {}
+
+
+class AuthorizedDelete(NamedTuple):
+    """Stored rows that may be deleted, by their keys; they are locked where rules apply."""
+
+    collection: Collection
+    keys: Sequence[str]
 
 
 class AuthorizedSet(NamedTuple):
@@ -24,23 +32,18 @@ class AuthorizedSet(NamedTuple):
     `rows` are those of `resolved`, with presets added to changes. They stand beside `resolved`,
     because the root is authorized before the sets below it are resolved: its rows stay, while the
     resolved tree takes the place of the root. `rules` are what rows must fulfil after they are
-    written, by their numbers.
+    written, by their numbers. `deletes` are the rows that leave lists and are deleted, by the names
+    of the to-many fields.
     """
 
     resolved: ResolvedSet
     rows: Sequence[ResolvedRow]
     rules: Mapping[int, GuardedRule] = NO_RULES
+    deletes: Mapping[str, AuthorizedDelete] = _NO_DELETES
 
     @property
     def collection(self) -> Collection:
         return self.resolved.collection
-
-
-class AuthorizedDelete(NamedTuple):
-    """Stored rows that may be deleted, by their keys; they are locked where rules apply."""
-
-    collection: Collection
-    keys: Sequence[str]
 
 
 class RowId(NamedTuple):

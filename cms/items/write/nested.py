@@ -6,7 +6,7 @@ written. The rules of permissions on written rows are checked last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from cms.errors import STATUS, Refused
@@ -14,11 +14,11 @@ from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.executor import Executor
 from cms.items.write.inquiry import AskedSet, refuse
 from cms.items.write.item_filters import check_deletion
-from cms.items.write.mutations import AuthorizedSet
+from cms.items.write.mutations import AuthorizedDelete, AuthorizedSet
 from cms.items.write.parsed import ParsedSet
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.planning import plan_mutations
-from cms.items.write.resolved_rows import ResolvedSet, ResolvedToMany, walk_sets
+from cms.items.write.resolved_rows import ResolvedSet, walk_sets
 from cms.items.write.resolving import Resolver
 from cms.items.write.rows import lock_rows
 from cms.items.write.running import run_plan
@@ -81,7 +81,7 @@ class _TreeAuthorization:
             lock_rows(self._executor, root.collection, root.stored_keys)
         authorized_root = self._authorized_root(root, related)
         tree = self._resolver().resolve(related, root)
-        return [authorized_root._replace(resolved=tree), *self._authorized_below(tree)]
+        return list(self._authorized_tree(authorized_root._replace(resolved=tree)))
 
     def _authorized_root(self, root: ResolvedSet, related: ParsedSet) -> AuthorizedSet:
         """Return the authorized root.
@@ -99,23 +99,28 @@ class _TreeAuthorization:
                 self._resolver().resolve(related, root._replace(rows=rows))
             raise
 
-    def _authorized_below(self, tree: ResolvedSet) -> list[AuthorizedSet]:
-        """Return the authorized sets below the root, and authorize deletions from their lists."""
-        authorized: list[AuthorizedSet] = []
-        for resolved in walk_sets(tree):
-            if resolved is not tree:
-                authorized.append(self._authorized(resolved))
-            for to_many in resolved.to_many:
-                if to_many.deleted_keys:
-                    self._authorize_delete(to_many)
-        return authorized
+    def _authorized_tree(self, root: AuthorizedSet) -> Iterator[AuthorizedSet]:
+        """Yield the authorized sets of a tree whose root is authorized already.
 
-    def _authorize_delete(self, to_many: ResolvedToMany) -> None:
-        """Check that the rows may be deleted that leave lists."""
+        Rows that leave the lists of a set are authorized with it, before the sets below it.
+        """
+        for resolved in walk_sets(root.resolved):
+            authorized = root if resolved is root.resolved else self._authorized(resolved)
+            deletes = self._authorized_deletes(resolved)
+            yield authorized._replace(deletes=deletes) if deletes else authorized
+
+    def _authorized_deletes(self, resolved: ResolvedSet) -> dict[str, AuthorizedDelete]:
+        """Return the rows that leave the lists of a set and are deleted, by the lists' fields."""
         fetch = self._executor.transaction.execute
-        collection = to_many.elements.collection
-        self._authorizer.authorize_delete(collection, to_many.deleted_keys, fetch)
-        check_deletion(self._executor, collection, to_many.deleted_keys)
+        deletes: dict[str, AuthorizedDelete] = {}
+        for to_many in resolved.to_many:
+            keys = to_many.deleted_keys
+            if keys:
+                collection = to_many.elements.collection
+                authorized = self._authorizer.authorize_delete(collection, keys, fetch)
+                deletes[to_many.name] = authorized
+                check_deletion(self._executor, collection, keys)
+        return deletes
 
     def _authorized(self, resolved: ResolvedSet) -> AuthorizedSet:
         fetch = self._executor.transaction.execute

@@ -124,9 +124,10 @@ class _Planner:
         if to_many.unlinked:
             unlinked = self._new_number()
             self._add_rows(unlinked, self._authorized[unlinked].rows, number, ())
-        elif to_many.deleted_keys:
-            owners = {key: RowId(number, owner) for key, owner in to_many.dropped.items()}
-            self.mutations.append(Delete(to_many.elements.collection, list(owners), owners))
+        delete = self._authorized[number].deletes.get(to_many.name)
+        if delete:
+            owners = {key: RowId(number, to_many.dropped[key]) for key in delete.keys}
+            self.mutations.append(Delete(delete.collection, delete.keys, owners))
         far = to_many.link.far
         # The elements are the next set to be numbered.
         elements = self._authorized[self._set_count].rows
