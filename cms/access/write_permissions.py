@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from cms.access.guarded_rules import (
     all_of,
     any_of,
 )
-from cms.access.policy import GrantKey, Policy
+from cms.access.policy import Grant, GrantKey, Policy, StoredGrant
 from cms.access.views import any_rule
 from cms.errors import forbidden
 from cms.schema.model import Catalogue, Collection
@@ -79,7 +79,7 @@ class WritePermissions:
         )
 
     def writable_fields(
-        self, collection: Collection, actions: Iterable[str]
+        self, collection: Collection, actions: Sequence[str]
     ) -> frozenset[str] | None:
         """Return the fields that some permission for one of the actions covers.
 
@@ -88,13 +88,14 @@ class WritePermissions:
         """
         if self.policy.is_admin:
             return None
-        granted = {
-            action: self.policy.granted(collection.name, action) for action in (*actions, "read")
-        }
-        grants = [grant for action in actions for grant in granted[action]]
-        names = {name for name in collection.fields if any(grant.covers(name) for grant in grants)}
+        policy = self.policy
+        grants: list[StoredGrant] = []
+        for action in actions:
+            grants += policy.granted(collection.name, action)
+        names = {name for name in collection.fields if _is_covered(name, grants)}
         key = str(collection.primary_key)
-        if granted.get("update") and any(grant.covers(key) for grant in granted["read"]):
+        may_change = "update" in actions and policy.granted(collection.name, "update")
+        if may_change and _is_covered(key, policy.granted(collection.name, "read")):
             names.add(key)
         return frozenset(names)
 
@@ -133,7 +134,11 @@ def grants_covering(
 
 def has_all_covered(grants: tuple[GuardedGrant, ...], names: Iterable[str]) -> bool:
     """Tell whether each field is covered by some grant."""
-    return all(any(grant.covers(name) for grant in grants) for name in names)
+    return all(_is_covered(name, grants) for name in names)
+
+
+def _is_covered(name: str, grants: Iterable[Grant]) -> bool:
+    return any(grant.covers(name) for grant in grants)
 
 
 def rule_of_grants(grants: Iterable[GuardedGrant]) -> GuardedRule | None:

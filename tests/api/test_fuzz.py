@@ -23,7 +23,7 @@ from cms.app import create_app
 from cms.config import Config
 from cms.database.connections import Database, Transaction
 from cms.errors import STATUS
-from cms.query.language.operators import OPERATORS, Takes
+from cms.query.language.operators import OPERATORS, OperandKind
 from cms.query.language.parse import AGGREGATES
 from cms.schema.types import TYPES
 from tests.client import ADMIN_EMAIL, Answer
@@ -412,7 +412,7 @@ good_items = st.fixed_dictionaries(
 worded = [
     name
     for name, strategy in OPERATORS.items()
-    if strategy.takes in (Takes.ONE, Takes.LIST, Takes.PATTERN)
+    if strategy.operand_kind in (OperandKind.ONE, OperandKind.LIST, OperandKind.PATTERN)
 ]
 good_filters = st.dictionaries(
     st.sampled_from(["a_string", "a_text"]),

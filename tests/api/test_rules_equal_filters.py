@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from cms import jsontext
-from cms.query.language.operators import RULE_OPERATORS, Operator, Takes
+from cms.query.language.operators import RULE_OPERATORS, OperandKind, Operator
 from cms.query.rules.payload_rules import parse_rule
 from cms.query.rules.resolved_rules import resolve_rule
 from cms.query.rules.validation import RuleContext, failures
@@ -103,14 +103,14 @@ def collection(stage: Stage, rows: tuple[Table, list[dict[str, Any]]]) -> Collec
 
 def operand_of(operator: Operator, pool: list[Any]) -> st.SearchStrategy[Any]:
     one = st.sampled_from([value for value in pool if not isinstance(value, list | dict)] or [""])
-    match operator.takes:
-        case Takes.NOTHING:
+    match operator.operand_kind:
+        case OperandKind.NOTHING:
             return st.booleans()
-        case Takes.LIST:
+        case OperandKind.LIST:
             return st.lists(one, max_size=3)
-        case Takes.TWO:
+        case OperandKind.TWO:
             return st.tuples(one, one).map(list)
-        case Takes.PATTERN:
+        case OperandKind.PATTERN:
             return st.sampled_from(TEXTS)
         case _:
             return one

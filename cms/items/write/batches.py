@@ -144,19 +144,24 @@ def _lock_rows_by_key(batch: _BatchRun, operations: Sequence[Operation]) -> None
     for name in sorted({operation.collection for operation in operations}):
         try:
             call = _call(batch, name, _LOCK_ROWS)
-            keys = [
-                parse_key(call.collection, key)
-                for operation in operations
-                if operation.collection == name
-                for key in _keys_of(operation, call.collection)
-                # References to earlier operations are objects, and have no value yet.
-                if isinstance(key, str | int)
-            ]
+            keys = _keys_in(operations, call.collection)
         except Refused:
             # The operation is refused when its turn comes, and then with its number.
             continue
         if keys:
             lock_rows(batch.executor, call.collection, keys)
+
+
+def _keys_in(operations: Sequence[Operation], collection: Collection) -> list[str]:
+    """Return the keys by which operations name rows of a collection; raises `Refused`."""
+    keys: list[str] = []
+    for operation in operations:
+        if operation.collection == collection.name:
+            for key in _keys_of(operation, collection):
+                # References to earlier operations are objects, and have no value yet.
+                if isinstance(key, str | int):
+                    keys.append(parse_key(collection, key))
+    return keys
 
 
 def _keys_of(operation: Operation, collection: Collection) -> list[object]:

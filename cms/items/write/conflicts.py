@@ -131,12 +131,11 @@ def _find_quoted(
     Only fields of types that the service does not know are looked at: it checks all others itself.
     """
     names = [column.name for column in collection.columns if not column.type.is_known]
-    quoted = [
-        (row, name)
-        for row in rows
-        for name in names
-        if _is_quoted(row.values.get(name), conflict.server_text)
-    ]
+    quoted: list[tuple[ResolvedRow, str]] = []
+    for row in rows:
+        for name in names:
+            if _is_quoted(row.values.get(name), conflict.server_text):
+                quoted.append((row, name))
     different = {(name, row.values[name]) for row, name in quoted}
     # Two different values in one message: there is no telling which is meant.
     return quoted[-1] if len(different) == 1 else None

@@ -35,7 +35,10 @@ class FieldRules:
 
     def validation_problems(self, values: Json, context: RuleContext) -> list[Problem]:
         """Return the problems of an item by the validations."""
-        return [problem for rule in self.validations for problem in failures(rule, values, context)]
+        problems: list[Problem] = []
+        for rule in self.validations:
+            problems += failures(rule, values, context)
+        return problems
 
     def missing_on_create(self, values: Json, context: RuleContext) -> list[Field]:
         """Return the required fields that a new item lacks, without those that are computed."""
@@ -69,7 +72,9 @@ def field_rules(collection: Collection, catalogue: Catalogue) -> FieldRules:
         for field, meta in metas
         if meta.get("conditions")
     ]
-    rules = [*validations, *(condition.rule for _, group in conditions for condition in group)]
+    rules = list(validations)
+    for _, conditions_of_field in conditions:
+        rules += [condition.rule for condition in conditions_of_field]
     defaults: dict[str, object] = {}
     computed: set[str] = set()
     for field in collection.columns:

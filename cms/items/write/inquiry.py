@@ -210,12 +210,9 @@ class _InquiryRun:
         collection = asked.collection
         row_numbers = list(values)
         texts = list(values.values())
-        changed_keys = {
-            row.key
-            for other in self._sets_of(collection.name)
-            for row in other.rows
-            if not row.is_new
-        }
+        changed_keys: set[str | None] = set()
+        for other in self._sets_of(collection.name):
+            changed_keys.update(row.key for row in other.rows if not row.is_new)
         owners = self._answers(questions.rows_holding(collection, column, texts))
         # PostgreSQL counts the values from 1.
         taken = {index for index, key in owners if key not in changed_keys}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from cms.errors import abbreviated, combined, invalid_payload
+from cms.errors import Problem, abbreviated, combined, invalid_payload
 from cms.items.read.reads import parse_key
 from cms.items.write.executor import Executor
 from cms.items.write.rows import lock_rows
@@ -73,10 +73,11 @@ def _refuse_unknown_parameters(params: Mapping[str, object]) -> None:
     if not unknown:
         return
     known = ", ".join(sorted(PARAMETERS))
-    reasons = [f'query does not take "{name}"; there are {known}' for name in unknown]
-    raise combined(
-        problem for reason in reasons for problem in invalid_payload(reason, field="query").problems
-    )
+    problems: list[Problem] = []
+    for name in unknown:
+        reason = f'query does not take "{name}"; there are {known}'
+        problems += invalid_payload(reason, field="query").problems
+    raise combined(problems)
 
 
 def _select_keys(executor: Executor, collection: Collection, parsed: ParsedQuery) -> list[str]:

@@ -121,11 +121,11 @@ class _Planner:
 
     def _add_to_many(self, number: int, to_many: ResolvedToMany) -> None:
         """Add the elements of a to-many field, and the rows that leave its lists."""
+        delete = self._authorized[number].deletes.get(to_many.name)
         if to_many.unlinked:
             unlinked = self._new_number()
             self._add_rows(unlinked, self._authorized[unlinked].rows, number, ())
-        delete = self._authorized[number].deletes.get(to_many.name)
-        if delete:
+        elif delete:
             owners = {key: RowId(number, to_many.dropped[key]) for key in delete.keys}
             self.mutations.append(Delete(delete.collection, delete.keys, owners))
         far = to_many.link.far

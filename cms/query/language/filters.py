@@ -27,7 +27,7 @@ from cms.query.language.limits import (
     LimitExceeded,
 )
 from cms.query.language.literals import Literals, parse_variable
-from cms.query.language.operators import OPERATORS, Operator, Takes
+from cms.query.language.operators import OPERATORS, OperandKind, Operator
 from cms.regex import compile_regex
 from cms.schema.field_names import parse_name
 
@@ -126,17 +126,17 @@ class _Parser:
         if value is None and operator in ("_eq", "_neq"):
             return OperatorTest("_null" if operator == "_eq" else "_nnull")
         entry = self.operators[operator]
-        match entry.takes:
-            case Takes.NOTHING:
+        match entry.operand_kind:
+            case OperandKind.NOTHING:
                 return OperatorTest(operator if _parse_flag(value, path) else entry.opposite)
-            case Takes.LIST:
+            case OperandKind.LIST:
                 values = self._parse_list(value, path)
                 return OperatorTest(operator, (self._list_operand(values, path),))
-            case Takes.TWO:
+            case OperandKind.TWO:
                 return OperatorTest(operator, self._two_operands(value, path))
-            case Takes.FLAG:
+            case OperandKind.FLAG:
                 return OperatorTest(operator, (self.literals.literal(_parse_flag(value, path)),))
-            case Takes.REGEX:
+            case OperandKind.REGEX:
                 return OperatorTest(operator, (self.literals.literal(_pattern(value, path)),))
             case _:
                 return OperatorTest(operator, (self._one_operand(value, path),))

@@ -28,8 +28,8 @@ from cms.query.language.python_comparisons import (
 from cms.schema.types.field_type import Trait
 
 
-class Takes(StrEnum):
-    """What operand an operator takes."""
+class OperandKind(StrEnum):
+    """The kind of operand that an operator takes."""
 
     NOTHING = "true or false"
     ONE = "one value"
@@ -46,7 +46,7 @@ class Operator:
     """An operator of filters, of rules that are tried on payloads, or of both."""
 
     name: str
-    takes: Takes
+    operand_kind: OperandKind
     trait: Trait | None
     """What a type needs for the operator; None: nothing."""
     sql: str = ""
@@ -83,41 +83,54 @@ _HOLDS = (
 _INTERSECTS = "({0} && {1} AND ST_Intersects(ST_MakeValid({0}), {1}))"
 
 _ALL = (
-    Operator("_eq", Takes.ONE, Trait.EQUALITY, "{0} = {1}", compare=compare.eq),
-    Operator("_neq", Takes.ONE, Trait.EQUALITY, "{0} <> {1}", compare=compare.ne, is_negated=True),
+    Operator("_eq", OperandKind.ONE, Trait.EQUALITY, "{0} = {1}", compare=compare.eq),
     Operator(
-        "_ieq", Takes.ONE, Trait.CASE, "lower({0}) = lower({1})", compare=ignoring_case(equals_text)
+        "_neq", OperandKind.ONE, Trait.EQUALITY, "{0} <> {1}", compare=compare.ne, is_negated=True
+    ),
+    Operator(
+        "_ieq",
+        OperandKind.ONE,
+        Trait.CASE,
+        "lower({0}) = lower({1})",
+        compare=ignoring_case(equals_text),
     ),
     Operator(
         "_nieq",
-        Takes.ONE,
+        OperandKind.ONE,
         Trait.CASE,
         "lower({0}) <> lower({1})",
         compare=negated(ignoring_case(equals_text)),
         is_negated=True,
     ),
-    Operator("_lt", Takes.ONE, Trait.ORDER, "{0} < {1}", compare=compare.lt),
-    Operator("_lte", Takes.ONE, Trait.ORDER, "{0} <= {1}", compare=compare.le),
-    Operator("_gt", Takes.ONE, Trait.ORDER, "{0} > {1}", compare=compare.gt),
-    Operator("_gte", Takes.ONE, Trait.ORDER, "{0} >= {1}", compare=compare.ge),
+    Operator("_lt", OperandKind.ONE, Trait.ORDER, "{0} < {1}", compare=compare.lt),
+    Operator("_lte", OperandKind.ONE, Trait.ORDER, "{0} <= {1}", compare=compare.le),
+    Operator("_gt", OperandKind.ONE, Trait.ORDER, "{0} > {1}", compare=compare.gt),
+    Operator("_gte", OperandKind.ONE, Trait.ORDER, "{0} >= {1}", compare=compare.ge),
     # ANY and ALL take one array: the statement is the same for every length of the list, and the
     # answer is right for an empty one.
     Operator(
-        "_in", Takes.LIST, Trait.EQUALITY, "{0} = ANY ({1})", compare=is_one_of, uses_index=True
+        "_in",
+        OperandKind.LIST,
+        Trait.EQUALITY,
+        "{0} = ANY ({1})",
+        compare=is_one_of,
+        uses_index=True,
     ),
     Operator(
         "_nin",
-        Takes.LIST,
+        OperandKind.LIST,
         Trait.EQUALITY,
         "{0} <> ALL ({1})",
         compare=is_none_of,
         compare_null=is_empty_list,
         is_negated=True,
     ),
-    Operator("_between", Takes.TWO, Trait.ORDER, "{0} BETWEEN {1} AND {2}", compare=is_between),
+    Operator(
+        "_between", OperandKind.TWO, Trait.ORDER, "{0} BETWEEN {1} AND {2}", compare=is_between
+    ),
     Operator(
         "_nbetween",
-        Takes.TWO,
+        OperandKind.TWO,
         Trait.ORDER,
         "{0} NOT BETWEEN {1} AND {2}",
         compare=negated(is_between),
@@ -125,7 +138,7 @@ _ALL = (
     ),
     Operator(
         "_null",
-        Takes.NOTHING,
+        OperandKind.NOTHING,
         Trait.NULL,
         "{0} IS NULL",
         compare=never,
@@ -135,7 +148,7 @@ _ALL = (
     ),
     Operator(
         "_nnull",
-        Takes.NOTHING,
+        OperandKind.NOTHING,
         Trait.NULL,
         "{0} IS NOT NULL",
         compare=always,
@@ -145,7 +158,7 @@ _ALL = (
     ),
     Operator(
         "_empty",
-        Takes.NOTHING,
+        OperandKind.NOTHING,
         Trait.EMPTINESS,
         _EMPTY,
         json_sql=_EMPTY_JSON,
@@ -156,7 +169,7 @@ _ALL = (
     ),
     Operator(
         "_nempty",
-        Takes.NOTHING,
+        OperandKind.NOTHING,
         Trait.EMPTINESS,
         f"NOT {_EMPTY}",
         json_sql=f"NOT {_EMPTY_JSON}",
@@ -167,7 +180,7 @@ _ALL = (
     ),
     Operator(
         "_contains",
-        Takes.PATTERN,
+        OperandKind.PATTERN,
         Trait.PARTS,
         "{0} LIKE {1}",
         json_sql=_HOLDS,
@@ -177,7 +190,7 @@ _ALL = (
     ),
     Operator(
         "_ncontains",
-        Takes.PATTERN,
+        OperandKind.PATTERN,
         Trait.PARTS,
         "{0} NOT LIKE {1}",
         json_sql=f"NOT ({_HOLDS})",
@@ -188,7 +201,7 @@ _ALL = (
     ),
     Operator(
         "_icontains",
-        Takes.PATTERN,
+        OperandKind.PATTERN,
         Trait.PATTERNS,
         "{0} ILIKE {1}",
         pattern="%{0}%",
@@ -196,7 +209,7 @@ _ALL = (
     ),
     Operator(
         "_nicontains",
-        Takes.PATTERN,
+        OperandKind.PATTERN,
         Trait.PATTERNS,
         "{0} NOT ILIKE {1}",
         pattern="%{0}%",
@@ -205,7 +218,7 @@ _ALL = (
     ),
     Operator(
         "_starts_with",
-        Takes.PATTERN,
+        OperandKind.PATTERN,
         Trait.PATTERNS,
         "{0} LIKE {1}",
         pattern="{0}%",
@@ -213,7 +226,7 @@ _ALL = (
     ),
     Operator(
         "_nstarts_with",
-        Takes.PATTERN,
+        OperandKind.PATTERN,
         Trait.PATTERNS,
         "{0} NOT LIKE {1}",
         pattern="{0}%",
@@ -222,7 +235,7 @@ _ALL = (
     ),
     Operator(
         "_istarts_with",
-        Takes.PATTERN,
+        OperandKind.PATTERN,
         Trait.PATTERNS,
         "{0} ILIKE {1}",
         pattern="{0}%",
@@ -230,7 +243,7 @@ _ALL = (
     ),
     Operator(
         "_nistarts_with",
-        Takes.PATTERN,
+        OperandKind.PATTERN,
         Trait.PATTERNS,
         "{0} NOT ILIKE {1}",
         pattern="{0}%",
@@ -239,7 +252,7 @@ _ALL = (
     ),
     Operator(
         "_ends_with",
-        Takes.PATTERN,
+        OperandKind.PATTERN,
         Trait.PATTERNS,
         "{0} LIKE {1}",
         pattern="%{0}",
@@ -247,7 +260,7 @@ _ALL = (
     ),
     Operator(
         "_nends_with",
-        Takes.PATTERN,
+        OperandKind.PATTERN,
         Trait.PATTERNS,
         "{0} NOT LIKE {1}",
         pattern="%{0}",
@@ -256,7 +269,7 @@ _ALL = (
     ),
     Operator(
         "_iends_with",
-        Takes.PATTERN,
+        OperandKind.PATTERN,
         Trait.PATTERNS,
         "{0} ILIKE {1}",
         pattern="%{0}",
@@ -264,22 +277,24 @@ _ALL = (
     ),
     Operator(
         "_niends_with",
-        Takes.PATTERN,
+        OperandKind.PATTERN,
         Trait.PATTERNS,
         "{0} NOT ILIKE {1}",
         pattern="%{0}",
         compare=negated(ignoring_case(ends_with)),
         is_negated=True,
     ),
-    Operator("_intersects", Takes.GEOMETRY, Trait.GEOMETRY, _INTERSECTS),
-    Operator("_nintersects", Takes.GEOMETRY, Trait.GEOMETRY, f"NOT {_INTERSECTS}", is_negated=True),
-    Operator("_intersects_bbox", Takes.GEOMETRY, Trait.GEOMETRY, "{0} && {1}"),
+    Operator("_intersects", OperandKind.GEOMETRY, Trait.GEOMETRY, _INTERSECTS),
     Operator(
-        "_nintersects_bbox", Takes.GEOMETRY, Trait.GEOMETRY, "NOT {0} && {1}", is_negated=True
+        "_nintersects", OperandKind.GEOMETRY, Trait.GEOMETRY, f"NOT {_INTERSECTS}", is_negated=True
     ),
-    Operator("_regex", Takes.REGEX, Trait.REGEX, compare=matches),
+    Operator("_intersects_bbox", OperandKind.GEOMETRY, Trait.GEOMETRY, "{0} && {1}"),
+    Operator(
+        "_nintersects_bbox", OperandKind.GEOMETRY, Trait.GEOMETRY, "NOT {0} && {1}", is_negated=True
+    ),
+    Operator("_regex", OperandKind.REGEX, Trait.REGEX, compare=matches),
     # Rules look at the payload itself to answer it.
-    Operator("_submitted", Takes.FLAG, None, compare=compare.eq),
+    Operator("_submitted", OperandKind.FLAG, None, compare=compare.eq),
 )
 
 OPERATORS: Mapping[str, Operator] = MappingProxyType(
@@ -291,5 +306,7 @@ RULE_OPERATORS: Mapping[str, Operator] = MappingProxyType(
 )
 """The operators of validation rules and conditions, which are tried without PostGIS."""
 
-SECRET_OPERATORS = frozenset(operator.name for operator in _ALL if operator.takes is Takes.NOTHING)
+SECRET_OPERATORS = frozenset(
+    operator.name for operator in _ALL if operator.operand_kind is OperandKind.NOTHING
+)
 """The operators of hashes and concealed fields: none of them could tell the value."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_plus
 
 from cms.query.language.brackets import decoded_pairs, merge_pairs
-from cms.query.language.operators import OPERATORS, Takes
+from cms.query.language.operators import OPERATORS, OperandKind
 
 _OPERAND_MARK = "\udfff"
 """A character that no query string holds: half of a surrogate pair."""
@@ -22,7 +22,9 @@ _OPENS = r"(?:\[|%5[Bb])"
 _CLOSES = r"(?:\]|%5[Dd])"
 _KEY = r"[^\[\]&=%+]*"
 _NAMES = "|".join(
-    name for name, operator in OPERATORS.items() if operator.takes in (Takes.ONE, Takes.PATTERN)
+    name
+    for name, operator in OPERATORS.items()
+    if operator.operand_kind in (OperandKind.ONE, OperandKind.PATTERN)
 )
 _LAST = f"(?:{_NAMES}){_CLOSES}"
 _BRACKET = re.compile(_OPENS)

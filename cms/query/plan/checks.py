@@ -7,7 +7,7 @@ from functools import partial
 
 from cms.errors import invalid_query
 from cms.query.language.ast import CallerValue, Slot
-from cms.query.language.operators import OPERATORS, Operator, Takes
+from cms.query.language.operators import OPERATORS, OperandKind, Operator
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.guarded import GuardedPath, GuardedTest, GuardedValue
 from cms.query.plan.resolved import AnyOf, CallerPath, Predicate, SearchMatch, TypedTest, Value
@@ -77,12 +77,18 @@ def _require_comparable(path: CallerPath, value: Value, operator: Operator) -> C
     """Refuse what PostgreSQL would refuse: a comparison of two types."""
     same = path.value.type.cast == value.type.cast
     numbers = Trait.ARITHMETIC in path.value.type.traits & value.type.traits
-    if not (same or numbers) or operator.takes not in (Takes.ONE, Takes.LIST, Takes.TWO):
+    if not (same or numbers) or operator.operand_kind not in (
+        OperandKind.ONE,
+        OperandKind.LIST,
+        OperandKind.TWO,
+    ):
         reason = (
             f'"{path.value.field.name}" of the caller cannot be compared with "{value.field.name}"'
         )
         raise invalid_query(reason, collection=value.field.collection, field=value.field.name)
-    if operator.takes is not Takes.LIST and any(step.link.to_many for step in path.steps):
+    if operator.operand_kind is not OperandKind.LIST and any(
+        step.link.to_many for step in path.steps
+    ):
         reason = (
             f"{operator.name} takes one value, and the path from the caller leads to many: "
             "there are _in and _nin"
@@ -93,15 +99,15 @@ def _require_comparable(path: CallerPath, value: Value, operator: Operator) -> C
 
 def _converter(operator: Operator, value: Value) -> Callable[[object], object]:
     parse = value.parse
-    match operator.takes:
-        case Takes.LIST:
+    match operator.operand_kind:
+        case OperandKind.LIST:
             return partial(_parse_list, value, in_range=operator.uses_index)
         # The entries of a list are compared as a whole, and not by a pattern.
-        case Takes.PATTERN if Trait.JSON in value.type.traits:
+        case OperandKind.PATTERN if Trait.JSON in value.type.traits:
             return parse_text
-        case Takes.PATTERN:
+        case OperandKind.PATTERN:
             return lambda operand: operator.pattern.format(escape_like(parse_text(operand)))
-        case Takes.GEOMETRY:
+        case OperandKind.GEOMETRY:
             return parse_geometry
         case _:
             return parse
@@ -123,6 +129,7 @@ def _parse_list(value: Value, operands: object, *, in_range: bool) -> list[str]:
 
 def escape_like(text: str) -> str:
     """Return a text as part of a LIKE pattern, in which `%`, `_` and `\\` match themselves."""
+    # The backslash first: it would also escape those that the others get.
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 

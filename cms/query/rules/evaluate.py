@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from cms.query.language.operators import Operator, Takes
+from cms.query.language.operators import OperandKind, Operator
 from cms.regex import compile_regex
 from cms.schema.types import ALIAS
 from cms.schema.types.field_type import FieldFunction, FieldType
@@ -29,16 +29,16 @@ def value_reader(field_type: FieldType) -> ToComparable:
 
 def operand_reader(operator: Operator, read: ToComparable) -> ToComparable:
     """Return the function that makes an operand what `fulfils` takes."""
-    match operator.takes:
-        case Takes.LIST:
+    match operator.operand_kind:
+        case OperandKind.LIST:
             return lambda operand: [
                 None if item is None else read(item) for item in _as_sequence(operand)
             ]
-        case Takes.PATTERN:
+        case OperandKind.PATTERN:
             return parse_text
-        case Takes.REGEX:
+        case OperandKind.REGEX:
             return lambda operand: compile_regex(parse_text(operand))
-        case Takes.FLAG:
+        case OperandKind.FLAG:
             return lambda operand: operand
         case _:
             return read

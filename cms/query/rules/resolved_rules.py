@@ -25,7 +25,7 @@ from cms.query.language.ast import (
     Or,
     Some,
 )
-from cms.query.language.operators import RULE_OPERATORS, Operator, Takes
+from cms.query.language.operators import RULE_OPERATORS, OperandKind, Operator
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values
 from cms.query.plan.checks import require_fit
 from cms.query.plan.links import link_of
@@ -251,7 +251,7 @@ def _test(test: OperatorTest, subject: Subject) -> ResolvedFilter:
         return unread
     try:
         # A list of related items has no type of its own, and may be null or empty all the same.
-        if not (subject.value.type is ALIAS and operator.takes is Takes.NOTHING):
+        if not (subject.value.type is ALIAS and operator.operand_kind is OperandKind.NOTHING):
             require_fit(operator, subject.value)
         read = value_reader(subject.value.type)
         comparables = None

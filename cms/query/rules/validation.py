@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from cms.errors import Problem, Refused
 from cms.query.language.ast import And, CallerValue, Operand
-from cms.query.language.operators import Operator, Takes
+from cms.query.language.operators import OperandKind, Operator
 from cms.query.plan.bindings import Bindings
 from cms.query.rules.evaluate import fulfils, guess_type, value_reader
 from cms.query.rules.resolved_rules import (
@@ -83,7 +84,7 @@ class _Trial:
             return [self._problem(subject, "or", {})]
         if [] in problems_by_part:
             return []
-        return [problem for problems in problems_by_part for problem in problems]
+        return list(chain.from_iterable(problems_by_part))
 
     def _step(self, step: RuleStep, item: Any, *, was_sent: bool) -> list[Problem]:
         # A field name at a list means some item of it, as it does in SQL.
@@ -117,7 +118,7 @@ class _Trial:
         operands = test.values
         if operands is None:
             operands = tuple(self._operand(operand, operator) for operand in test.operands)
-        if operator.takes is Takes.FLAG:
+        if operator.operand_kind is OperandKind.FLAG:
             passed = was_sent == operands[0]
         elif self._is_in_payload(test.subject, value, was_sent=was_sent):
             passed = _passes(test, value, operands)
@@ -134,7 +135,7 @@ class _Trial:
     def _operand(self, operand: Operand, operator: Operator) -> object:
         if isinstance(operand, CallerValue) and operand.path:
             values = tuple(self.context.caller_values.get(operand, ()))
-            if operator.takes is Takes.LIST:
+            if operator.operand_kind is OperandKind.LIST:
                 return values
             # Without an item at the end of the path there is no value to compare with.
             return next(iter(values), None)
@@ -193,16 +194,16 @@ def _passes(test: RuleTest, value: Any, operands: tuple[object, ...]) -> bool:
 
 def _operand_extension(operator: Operator, operands: Sequence[object]) -> Mapping[str, object]:
     """Return the operands under the key of the extension that fits the operator."""
-    if not operands or operator.takes is Takes.FLAG:
+    if not operands or operator.operand_kind is OperandKind.FLAG:
         return {}
     shown = [_as_json(operand) for operand in operands]
-    if operator.takes is Takes.PATTERN:
+    if operator.operand_kind is OperandKind.PATTERN:
         key = "substring"
     elif operator.is_negated:
         key = "invalid"
     else:
         key = "valid"
-    if operator.takes is Takes.TWO:
+    if operator.operand_kind is OperandKind.TWO:
         return {key: shown}
     return {key: shown[0]}
 

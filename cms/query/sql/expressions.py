@@ -7,7 +7,7 @@ from typing import assert_never
 
 from cms.fragment import EMPTY, Fragment, concat, fill, join, name, param, quoted, text
 from cms.query.language.ast import Constant
-from cms.query.language.operators import Takes
+from cms.query.language.operators import OperandKind
 from cms.query.plan.bindings import Placeholder, unchanged
 from cms.query.plan.links import Link
 from cms.query.plan.resolved import (
@@ -198,11 +198,11 @@ def operator_test(test: TypedTest, level: int) -> Fragment:
     template = operator.json_sql if operator.json_sql and is_json else operator.sql
     value = expression(test.value, level)
     cast = test.value.cast
-    if operator.takes is Takes.LIST:
+    if operator.operand_kind is OperandKind.LIST:
         if operator.uses_index:
             cast = test.value.index_cast
         value = _same_type(value, test.value, cast)
-    operands = (operand(item, operator.takes, cast, level) for item in test.operands)
+    operands = (operand(item, operator.operand_kind, cast, level) for item in test.operands)
     return fill(template, value, *operands)
 
 
@@ -250,16 +250,16 @@ def and_rule(rule: Predicate | None, level: int) -> Fragment:
     return EMPTY if rule is None else concat(" AND ", predicate(rule, level))
 
 
-def operand(value: Placeholder | CallerPath, takes: Takes, cast: str, level: int) -> Fragment:
+def operand(value: Placeholder | CallerPath, kind: OperandKind, cast: str, level: int) -> Fragment:
     if isinstance(value, CallerPath):
-        shape = "ARRAY({0})" if takes is Takes.LIST else "({0} LIMIT 1)"
+        shape = "ARRAY({0})" if kind is OperandKind.LIST else "({0} LIMIT 1)"
         return fill(shape, caller_path(value, level))
-    match takes:
-        case Takes.LIST:
+    match kind:
+        case OperandKind.LIST:
             return param(value, f"{cast}[]")
-        case Takes.PATTERN:
+        case OperandKind.PATTERN:
             return param(value, "text")
-        case Takes.GEOMETRY:
+        case OperandKind.GEOMETRY:
             return fill("ST_MakeValid(ST_GeomFromGeoJSON({0}))", param(value, "text"))
         case _:
             return param(value, cast)

@@ -135,11 +135,13 @@ def embed_one(item: Embed, level: int) -> Fragment:
 
 
 def embed_many(item: Embed, level: int) -> Fragment:
+    # json_agg of no rows is NULL, while a list without items is [].
     shape = "coalesce((SELECT json_agg({0}) FROM ({1}) AS n), '[]'::json)"
     return fill(shape, embedded_item(item), related_rows(item, level))
 
 
 def embed_choice(item: EmbedChoice, level: int) -> Fragment:
+    # At most one is not NULL: the collection field of a row names one collection.
     return concat("coalesce(", commas(embed_one(embed, level) for embed in item.embeds), ")")
 
 
@@ -209,6 +211,7 @@ def sorted_value(term: Order, level: int) -> Fragment:
     A join could drop or multiply rows.
     """
     value = expression(term.value, level + len(term.path))
+    # From the end of the path inwards: each sub-select stands inside that of the step before it.
     for index, step in reversed(list(enumerate(term.path))):
         table = concat(name(step.link.target), f" AS {alias(level + index + 1)}")
         condition = link_condition(step, level + index)

@@ -74,6 +74,7 @@ def insert(
         *_version_conditions(single_statement),
         *_advance_sequences(collection, enumerate(columns), arguments),
     ]
+    # PostgreSQL draws keys from sequences after it has sorted: in the order of the items.
     rows = fill(
         "INSERT INTO {0} AS t0{1} SELECT {2} FROM {3}{4} ORDER BY r.n RETURNING {5}",
         name(collection.name),
@@ -145,6 +146,7 @@ def _old_rows(
         old_columns.append(concat(", t0.", name(field.name), f" AS w{index}"))
     old_columns.append(_rule_results(single_statement))
     # In the order of keys: two writes that lock the same rows would otherwise wait for each other.
+    # NO KEY UPDATE lets other transactions insert rows that point to these.
     return fill(
         "SELECT r.n, t0.{0} AS k{1} FROM {2} AS t0 JOIN {3} ON t0.{0} = {4}{5} ORDER BY t0.{0} "
         "FOR NO KEY UPDATE OF t0",
@@ -178,6 +180,7 @@ def delete(
 ) -> Fragment:
     """Print the deletion of rows by key; its rows are the keys and last revisions of rows found."""
     key = collection.key
+    # A DELETE alone would lock the rows in the order in which it finds them.
     old = fill(
         "SELECT t0.{0} AS k{4} FROM {1} AS t0 WHERE t0.{0} {2}{3} ORDER BY t0.{0} FOR UPDATE",
         name(key.name),
@@ -290,6 +293,7 @@ def _rule_results(single_statement: SingleStatement | None) -> Fragment:
     """Print the results of the rules on a row as it was before the write."""
     if single_statement is None or single_statement.before is None:
         return EMPTY
+    # A rule that compares with NULL is neither true nor false, and counts as not fulfilled.
     return fill(
         ", coalesce({0}, FALSE) AS seen, coalesce({1}, FALSE) AS held", *single_statement.before
     )
@@ -347,6 +351,7 @@ def _source(columns: Sequence[Field], arguments: ArgumentSlots) -> Fragment:
 
 
 def _next_position(sort_field: Field) -> Fragment:
+    # The last position is that before the statement, whose own rows PostgreSQL does not show it.
     return fill("({0}) + r.n", last_position(sort_field))
 
 

@@ -58,9 +58,9 @@ def _require_sound(fetch: Fetch, keys: Sequence[str]) -> None:
     if not keys:
         return
     rows = fetch(statement("find_flow_definitions"), (list(keys),))
-    problems = [
-        _problem(problem) for row in rows for problem in flow_problems(flow_definition(row))
-    ]
+    problems: list[Problem] = []
+    for row in rows:
+        problems += map(_problem, flow_problems(flow_definition(row)))
     if problems:
         raise Refused(problems)
 
