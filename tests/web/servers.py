@@ -41,8 +41,8 @@ class Running:
     tls: ssl.SSLContext | None = None
     """How to trust a server that takes TLS only."""
 
-    def connect(self, timeout: float = TIMEOUT_SECONDS) -> Wire:
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout)
+    def connect(self, timeout: float = TIMEOUT_SECONDS, *, source: str = "127.0.0.1") -> Wire:
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout, (source, 0))
         return Wire(
             self.tls.wrap_socket(connection, server_hostname="localhost")
             if self.tls

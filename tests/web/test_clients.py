@@ -40,8 +40,13 @@ def short_deadlines() -> Iterator[Running]:
         yield server
 
 
-def send_by_many(server: Running, data: bytes, number: int, stack: ExitStack) -> list[Wire]:
-    wires = [stack.enter_context(server.connect()) for _ in range(number)]
+def send_by_many(
+    server: Running, data: bytes, number: int, stack: ExitStack, *, addresses: int
+) -> list[Wire]:
+    wires = []
+    for client in range(number):
+        source = f"127.0.0.{1 + client % addresses}"
+        wires.append(stack.enter_context(server.connect(source=source)))
     for wire in wires:
         wire.send(data)
     return wires
@@ -74,11 +79,12 @@ def await_turn(server: Running) -> None:
     ],
     ids=["nothing", "half a head", "half a body", "half an upload", "an answer that is not read"],
 )
+@pytest.mark.parametrize("addresses", [1, 250], ids=["one address", "many addresses"])
 def test_clients_that_stop_hold_up_nobody(
-    long_deadlines: Running, number: int, data: bytes
+    long_deadlines: Running, number: int, data: bytes, addresses: int
 ) -> None:
     with ExitStack() as stack:
-        send_by_many(long_deadlines, data, number, stack)
+        send_by_many(long_deadlines, data, number, stack, addresses=addresses)
         await_turn(long_deadlines)
         with long_deadlines.connect() as wire:
             for _ in range(50):
