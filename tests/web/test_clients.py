@@ -210,6 +210,26 @@ def test_a_refusal_for_overload_says_when_to_try_again() -> None:
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
 
 
+def test_under_overload_some_are_refused_and_the_rest_answered_at_the_full_rate() -> None:
+    seconds = 0.05
+    with running("event", environ=LONG_DEADLINES, threads=2) as server, ExitStack() as stack:
+        # Four times what two threads can answer in the five seconds that a request may wait.
+        wires = [stack.enter_context(server.connect()) for _ in range(800)]
+        began = time.monotonic()
+        for wire in wires:
+            wire.send(f"GET /sleep?seconds={seconds} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        answers = [wire.answer() for wire in wires]
+        statuses = Counter(answer.status for answer in answers)
+        rate = statuses[200] / (time.monotonic() - began)
+        assert statuses.keys() == {200, 503}
+        assert all("retry-after" in answer.headers for answer in answers if answer.status == 503)
+        assert rate > 0.7 * 2 / seconds
+        began = time.monotonic()
+        with server.connect() as wire:
+            assert wire.get("/").status == 200
+        assert time.monotonic() - began < 0.5
+
+
 def test_answers_to_many_at_once_are_never_mixed_up(long_deadlines: Running) -> None:
     wrong: list[str] = []
 
