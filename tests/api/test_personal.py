@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cms.items.history.mentions import MAX_MENTIONS
 from tests.client import Client
 from tests.members import may, member_of, new_role
 from tests.things import Stage, field, table
@@ -210,6 +211,26 @@ def test_who_may_not_read_the_item_is_not_told_of_it(
     text = f"@{ann.id} @{hidden.id} @{unknown} @nobody @{ann.id}x"
     assert admin.post("/comments", {**page, "comment": text}).status == 200
     assert subjects(ann) == subjects(hidden) == []
+
+
+def test_a_comment_notifies_fifty_and_tells_nobody_who_may_read(
+    stage: Stage, admin: Client, page: dict[str, Any]
+) -> None:
+    readers = new_role(stage, may(page["collection"]), app_access=True)
+    strangers = new_role(stage, app_access=True)
+    ids: dict[str, list[str]] = {readers: [], strangers: []}
+    for role, users in ids.items():
+        for _ in range(MAX_MENTIONS + 1):
+            users.append(member_of(stage, role).get("/users/me").data["id"])
+    counted = f"SELECT count(*) FROM system_notifications WHERE collection = '{page['collection']}'"
+    before = stage.value(counted)
+    answers = []
+    for users in (ids[strangers], ids[readers]):
+        text = " ".join(f"@{user}" for user in users)
+        answer = admin.post("/comments", {**page, "comment": text}).data
+        answers.append({**answer, "id": None, "comment": None, "timestamp": None})
+    assert answers[0] == answers[1]
+    assert stage.value(counted) - before == MAX_MENTIONS
 
 
 def test_nobody_is_notified_of_their_own_comment(stage: Stage, page: dict[str, Any]) -> None:
