@@ -37,6 +37,7 @@ from cms.http import (
     rights,
     schema,
     server,
+    shares,
     structure,
 )
 from cms.http.cookies import Cookies
@@ -64,6 +65,7 @@ from cms.schema.system import (
     PRESETS,
     REVISIONS,
     ROLES,
+    SHARES,
     TRANSLATIONS,
     USERS,
 )
@@ -132,6 +134,7 @@ def create_app(config: Config) -> App:
     _add_server(app)
     _add_logins(app, config, issuer, links)
     _add_people(app, links, issuer.secret)
+    _add_shares(app, config, issuer, links)
     _add_structure(app)
     _add_items(app, config)
     _add_files(app, library)
@@ -212,6 +215,15 @@ def _add_people(app: App, links: MailLinks, secret: str) -> None:
         "/permissions/me/{collection}/{key}", rights.MyPermissionsResource(store), suffix="item"
     )
     app.add_route("/settings", items.SettingsResource(store))
+
+
+def _add_shares(app: App, config: Config, issuer: Issuer, links: MailLinks) -> None:
+    store = app.store
+    cookies = Cookies.from_config(config)
+    _add_system_items(app, SHARES)
+    app.add_route("/shares/auth", shares.ShareLoginResource(store, issuer, cookies))
+    app.add_route("/shares/info/{key}", shares.ShareInfoResource(store))
+    app.add_route("/shares/invite", shares.ShareInviteResource(store, links.share))
 
 
 def _add_structure(app: App) -> None:

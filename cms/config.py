@@ -69,6 +69,7 @@ class Config:
     password_reset_url_allow_list: tuple[str, ...]
     user_invite_ttl: timedelta
     user_invite_url_allow_list: tuple[str, ...]
+    share_url_allow_list: tuple[str, ...]
     user_register_ttl: timedelta
     user_register_url_allow_list: tuple[str, ...]
     storage_locations: tuple[str, ...]

@@ -432,6 +432,12 @@ SETTINGS: tuple[Setting, ...] = (
         "what invite_url may be",
         unset="links go to PUBLIC_URL/admin/accept-invite only",
     ),
+    Setting(
+        "SHARE_URL_ALLOW_LIST",
+        ADDRESSES,
+        "what share_url may be",
+        unset="links go to PUBLIC_URL/admin/shared only",
+    ),
     Setting("USER_REGISTER_TTL", LIFETIME, "how long the link of a registration is good", "7d"),
     Setting(
         "USER_REGISTER_URL_ALLOW_LIST",

@@ -101,6 +101,22 @@ $$;
 
 COMMENT ON FUNCTION system_bump_for_users() IS 'Moves the access counter when an update changed what identifies a user or gives rights';
 
+CREATE FUNCTION system_bump_for_shares() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT id, collection, item, role, password, date_start, date_end, user_created FROM new_rows
+        EXCEPT
+        SELECT id, collection, item, role, password, date_start, date_end, user_created FROM old_rows
+    ) THEN
+        EXECUTE format('UPDATE %I.system_version SET access = access + 1', TG_TABLE_SCHEMA);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION system_bump_for_shares() IS 'Moves the access counter when an update changed what a share shows; a use of it moves nothing';
+
 
 -- Structure: collections, fields, relations ------------------------------------------------------------
 
@@ -1010,6 +1026,8 @@ CREATE TABLE system_shares (
     max_uses integer,
     date_created timestamptz NOT NULL DEFAULT now(),
     user_created uuid,
+    failed_logins integer NOT NULL DEFAULT 0,
+    login_after timestamptz,
     CONSTRAINT system_shares_pkey PRIMARY KEY (id),
     CONSTRAINT system_shares_role_fkey FOREIGN KEY (role) REFERENCES system_roles (id) ON DELETE CASCADE,
     CONSTRAINT system_shares_user_created_fkey FOREIGN KEY (user_created)
@@ -1023,6 +1041,7 @@ CREATE INDEX system_shares_user_created_idx ON system_shares (user_created);
 COMMENT ON TABLE system_shares IS 'One item that is readable through a link';
 COMMENT ON COLUMN system_shares.password IS 'Argon2 hash';
 COMMENT ON COLUMN system_shares.max_uses IS 'Null is without limit';
+COMMENT ON COLUMN system_shares.login_after IS 'After too many wrong passwords, when the next one is looked at';
 
 ALTER TABLE system_sessions
     ADD CONSTRAINT system_sessions_share_fkey FOREIGN KEY (share) REFERENCES system_shares (id) ON DELETE CASCADE;
@@ -1105,6 +1124,15 @@ CREATE TRIGGER system_users_bump_on_update
     AFTER UPDATE ON system_users
     REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
     FOR EACH STATEMENT EXECUTE FUNCTION system_bump_for_users();
+
+CREATE TRIGGER system_shares_bump
+    AFTER DELETE OR TRUNCATE ON system_shares
+    FOR EACH STATEMENT EXECUTE FUNCTION system_bump('access');
+
+CREATE TRIGGER system_shares_bump_on_update
+    AFTER UPDATE ON system_shares
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION system_bump_for_shares();
 
 -- FOR EACH ROW, because the foreign keys to files run an update whenever a file is deleted, which mostly changes no
 -- row: a trigger for each statement would move the counter all the same.

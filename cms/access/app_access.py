@@ -19,6 +19,7 @@ from cms.schema.system import (
     RELATIONS,
     ROLES,
     SETTINGS,
+    SHARES,
     TRANSLATIONS,
     USERS,
 )
@@ -70,6 +71,9 @@ _OWN_NEW_PRESETS = StoredGrant(
     validation=parse_rule({"user": {"_eq": "$CURRENT_USER"}, "role": {"_null": True}}),
 )
 
+_OWN_SHARE = {"user_created": {"_eq": "$CURRENT_USER"}}
+_SHARE_SETTINGS = ("name", "role", "password", "date_start", "date_end", "max_uses")
+
 # Read once for the process: the rules are the same for every caller.
 _OWN_GRANTS = (
     _grant(USERS, _OWN_ACCOUNT, (ALL_FIELDS,)),
@@ -97,6 +101,11 @@ _OWN_GRANTS = (
     _grant(NOTIFICATIONS, _RECIPIENT, ("status",), action="update"),
     _grant(NOTIFICATIONS, _RECIPIENT, (ALL_FIELDS,), action="delete"),
     _grant(TRANSLATIONS, {}, (ALL_FIELDS,)),
+    _grant(SHARES, _OWN_SHARE, (ALL_FIELDS,)),
+    # Which items may be shared is said by permissions for the action `share`.
+    _grant(SHARES, {}, (*_SHARE_SETTINGS, "id", "collection", "item"), action="create"),
+    _grant(SHARES, _OWN_SHARE, (*_SHARE_SETTINGS, "id"), action="update"),
+    _grant(SHARES, _OWN_SHARE, (ALL_FIELDS,), action="delete"),
 )
 
 PUBLIC_SETTINGS = (

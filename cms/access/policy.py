@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from cms.access.ip_addresses import Networks
 from cms.errors import Refused
@@ -51,19 +51,42 @@ class StoredGrant(Grant):
     problem: str | None = None
 
 
+class CallerValues(NamedTuple):
+    """The user and the role that the variables of a rule stand for."""
+
+    user: str | None
+    role: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedItem:
+    """The item of a share, and the rights within which it is seen (`cms.access.shares`).
+
+    `role` is the policy of the share's role without the limits of the share; `creator` is that of
+    the user who has made it, for whom variables of rules stand.
+    """
+
+    collection: str
+    key: str
+    role: Policy
+    creator: Policy
+    creator_values: CallerValues
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The rights of a caller: an administrator may do everything, others what is granted.
 
     Policies of one name under one version of the rights are equal, and so share finished
     statements. A policy belongs to one snapshot of the structure; `views` caches what the caller
-    sees of each collection under it.
+    sees of each collection under it. With `shared` the caller sees one item and what is related.
     """
 
     is_admin: bool = False
     name: str = ""
     has_app_access: bool = field(default=False, compare=False)
     grants: Mapping[GrantKey, tuple[StoredGrant, ...]] = field(default_factory=dict, compare=False)
+    shared: SharedItem | None = field(default=None, compare=False)
     views: dict[GrantKey, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def granted(self, collection: str, action: str) -> tuple[StoredGrant, ...]:
@@ -95,13 +118,21 @@ FULL_GRANT = StoredGrant("*", "*", frozenset({ALL_FIELDS}))
 """The grant of an administrator for every collection and action."""
 
 
-def policy_of(name: str, grants: Iterable[StoredGrant], *, has_app_access: bool = False) -> Policy:
+def policy_of(
+    name: str,
+    grants: Iterable[StoredGrant],
+    *,
+    has_app_access: bool = False,
+    shared: SharedItem | None = None,
+) -> Policy:
     """Return the policy of a caller who is no administrator; equal names must mean equal grants."""
     by_key: dict[GrantKey, tuple[StoredGrant, ...]] = {}
     for grant in grants:
         key = grant.collection, grant.action
         by_key[key] = (*by_key.get(key, ()), grant)
-    return Policy(name=name, has_app_access=has_app_access, grants=MappingProxyType(by_key))
+    return Policy(
+        name=name, has_app_access=has_app_access, grants=MappingProxyType(by_key), shared=shared
+    )
 
 
 def grant_of(row: Mapping[str, object]) -> StoredGrant:

@@ -9,7 +9,8 @@ from cms.access.filter_guard import FilterGuard
 from cms.access.guarded_rules import GuardedGrant, GuardedRule, with_rule
 from cms.access.history_rules import HISTORY_COLLECTIONS, narrow_to_items
 from cms.access.name_guard import NameGuard, ViewLookup
-from cms.access.policy import Policy, StoredGrant
+from cms.access.policy import Policy, SharedItem, StoredGrant
+from cms.access.shares import ShareRules
 from cms.access.views import View, unite_grants
 from cms.errors import Refused
 from cms.query.language.ast import Filter
@@ -17,7 +18,7 @@ from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.conditions import predicate_of
 from cms.query.sql.expressions import predicate
 from cms.schema.model import Catalogue, Collection, Kind
-from cms.schema.system import STRUCTURE_COLLECTIONS
+from cms.schema.system import SETTINGS, STRUCTURE_COLLECTIONS
 
 log = logging.getLogger("cms.access")
 
@@ -54,6 +55,9 @@ def _view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> View 
     if policy.is_admin:
         return View(collection)  # without masks: every field, in every row
     grants = usable_grants(policy.granted(name, action), collection, catalogue)
+    # Everybody may read the public part of the settings, which no item is related to.
+    if policy.shared and name != SETTINGS:
+        grants = _share_rules(policy.shared, catalogue).grants(collection, grants)
     if not grants:
         return None
     view = unite_grants(collection, grants)
@@ -71,6 +75,16 @@ def _history_views(policy: Policy, catalogue: Catalogue) -> Iterator[View]:
         view = lookup(name)
         if view:
             yield view
+
+
+def _share_rules(item: SharedItem, catalogue: Catalogue) -> ShareRules:
+    return ShareRules(
+        item,
+        catalogue,
+        of_role=view_lookup(item.role, catalogue),
+        of_creator=view_lookup(item.creator, catalogue),
+        shared_by_creator=view_lookup(item.creator, catalogue, "share"),
+    )
 
 
 def usable_grants(

@@ -13,6 +13,7 @@ from cms.mail.post import Mail, post, post_decoy
 RESET = "password-reset"
 INVITATION = "user-invitation"
 REGISTRATION = "user-registration"
+SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True)

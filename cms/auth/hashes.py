@@ -7,7 +7,7 @@ import string
 
 from cms import passwords
 from cms.errors import invalid_payload, invalid_query
-from cms.items.read.reads import require_user
+from cms.items.read.reads import require_own_user, require_user
 from cms.store.identity import Identity
 from cms.store.store import Store
 
@@ -49,8 +49,8 @@ def random_text(store: Store, identity: Identity, length: int) -> str:
 
 def _require_signed_in(store: Store, identity: Identity) -> None:
     require_user(identity)
-    # A user who was suspended since is stopped here.
-    store.run_unversioned_read(identity, lambda context: None)
+    # A user who was suspended since is stopped here, and so is the token of a share.
+    store.run_unversioned_read(identity, require_own_user)
 
 
 def _check_length(text: str) -> None:

@@ -62,7 +62,7 @@ def _invite(
 ) -> None:
     # First of all: who may not invite learns nothing of the addresses.
     require_admin(context.actor)
-    emails = _checked_emails(invitation.emails)
+    emails = checked_emails(invitation.emails, field="email")
     catalogue = context.snapshot.catalogue
     users = recorder(transaction, catalogue, USERS, user=context.actor.user, client=client)
     invited_before = transaction.execute(statement("find_invited"), (emails,))
@@ -78,10 +78,10 @@ def _invite(
         link.send(transaction, address, recipient)
 
 
-def _checked_emails(emails: Sequence[str]) -> list[str]:
-    """Return the addresses to invite; raises `Refused` INVALID_PAYLOAD."""
+def checked_emails(emails: Sequence[str], *, field: str) -> list[str]:
+    """Return the addresses to invite, of a field; raises `Refused` INVALID_PAYLOAD."""
     if not 0 < len(emails) <= MAX_INVITED:
-        raise invalid_payload(f"1 to {MAX_INVITED} users can be invited at a time", field="email")
+        raise invalid_payload(f"1 to {MAX_INVITED} users can be invited at a time", field=field)
     problems: list[Problem] = []
     for index, email in enumerate(emails):
         email_problems: list[Problem] = []

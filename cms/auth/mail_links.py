@@ -12,6 +12,7 @@ from cms.auth.account_mail import (
     INVITATION,
     REGISTRATION,
     RESET,
+    SHARE,
     AccountMail,
     fingerprint_of,
 )
@@ -138,6 +139,7 @@ class MailLinks:
     reset: MailLink
     invite: MailLink
     register: MailLink
+    share: MailLink
 
     @classmethod
     def from_config(cls, config: Config, secret: str) -> MailLinks:
@@ -170,6 +172,16 @@ class MailLinks:
                 verify,
                 config.user_register_url_allow_list,
                 config.user_register_ttl,
+                secret,
+            ),
+            # Its links hold no token: the share has a password and an end of its own.
+            share=MailLink(
+                "share",
+                SHARE,
+                "share_url",
+                f"{admin}/shared",
+                config.share_url_allow_list,
+                config.user_invite_ttl,
                 secret,
             ),
         )

@@ -9,7 +9,8 @@ from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
 
-from cms import passwords
+from cms import jsontext, passwords
+from cms.access.ip_addresses import networks_of, require_address
 from cms.auth import tokens
 from cms.auth.account_history import record_activity
 from cms.auth.claims import user_claims
@@ -19,6 +20,7 @@ from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
 from cms.store.identity import ClientInfo, Identity
+from cms.store.share_actors import ShareRow, find_share
 from cms.store.store import Store
 
 
@@ -74,11 +76,11 @@ class IssuedTokens:
 
 
 class LiveSession(NamedTuple):
-    """A session that may go on, by its id, with its mode and its user."""
+    """A session that may go on, by its id, with its mode and its user: None for that of a share."""
 
     id: str
     mode: Mode
-    user: str
+    user: str | None
 
 
 def open_session(
@@ -143,7 +145,8 @@ def _renew_session(
     digest = passwords.digest(new_token)
     transaction.execute(statement("renew_session"), (session.id, digest, expires))
     identity = Identity(user=session.user, session=session.id, client=client)
-    return _issue_tokens(transaction, issuer, identity, mode=session.mode, token=new_token)
+    issue = _issue_tokens if session.user else issue_share_tokens
+    return issue(transaction, issuer, identity, mode=session.mode, token=new_token)
 
 
 def logout(store: Store, *, token: str, client: ClientInfo, everywhere: bool = False) -> None:
@@ -166,11 +169,12 @@ def _end_session(
     # The id in a token is public: only the digest shows that the client holds the token itself.
     if digest != passwords.digest(token) or not is_alive:
         raise invalid_credentials()
-    if everywhere:
+    if everywhere and user:
         end_sessions(transaction, user)
     else:
         transaction.execute(statement("end_session"), (session,))
-    record_activity(transaction, "logout", user=user, client=client)
+    if user:
+        record_activity(transaction, "logout", user=user, client=client)
 
 
 def end_sessions(transaction: Transaction, *users: str, keep: str | None = None) -> None:
@@ -219,6 +223,57 @@ def _issue_tokens(
     }
     access = tokens.access_token(claims, secret=issuer.secret, life=issuer.access_life)
     return IssuedTokens(mode, token, _milliseconds(issuer.access_life), access)
+
+
+def open_share_session(
+    transaction: Transaction, issuer: Issuer, share: str, *, mode: Mode, client: ClientInfo
+) -> IssuedTokens:
+    """Open a session of a share whose row the caller has locked.
+
+    Raises `Refused`: INVALID_CREDENTIALS where the share's creator may not make it, INVALID_IP.
+    """
+    session = str(uuid.uuid4())
+    token = tokens.session_token(session, secret=issuer.secret)
+    expires = datetime.now(UTC) + issuer.life_of(mode)
+    values = (session, share, passwords.digest(token), mode, expires)
+    transaction.execute(
+        statement("open_share_session"),
+        (*values, client.ip, client.user_agent, client.origin),
+    )
+    identity = Identity(session=session, client=client)
+    return issue_share_tokens(transaction, issuer, identity, mode=mode, token=token)
+
+
+def issue_share_tokens(
+    transaction: Transaction, issuer: Issuer, identity: Identity, *, mode: Mode, token: str
+) -> IssuedTokens:
+    """Return the tokens of a session of a share, none of which outlives the share.
+
+    Raises `Refused`: INVALID_CREDENTIALS for a share that has ended, INVALID_IP.
+    """
+    share = find_share(transaction.execute, identity)
+    if share is None:
+        raise invalid_credentials()
+    require_address(networks_of(jsontext.loads_stored(share.networks)), identity.client.ip)
+    if mode is Mode.SESSION:
+        life = _until_end(issuer.session_life, share)
+        return IssuedTokens(mode, token, _milliseconds(life))
+    claims = {
+        "share": share.id,
+        "role": share.role,
+        "app_access": False,
+        "admin_access": False,
+        "session": identity.session,
+    }
+    life = _until_end(issuer.access_life, share)
+    access = tokens.access_token(claims, secret=issuer.secret, life=life)
+    return IssuedTokens(mode, token, _milliseconds(life), access)
+
+
+def _until_end(life: timedelta, share: ShareRow) -> timedelta:
+    if share.seconds_left is None:
+        return life
+    return min(life, timedelta(seconds=share.seconds_left))
 
 
 def _milliseconds(life: timedelta) -> int:

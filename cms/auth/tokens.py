@@ -16,7 +16,7 @@ from cms.errors import Problem, Refused, invalid_token
 
 ISSUER = "cms"
 _ALGORITHM = "HS256"
-_REQUIRED_CLAIMS = ["id", "session", "iss", "iat", "exp"]
+_REQUIRED_CLAIMS = ["session", "iss", "iat", "exp"]
 _REQUIRED_LINK_CLAIMS = ["id", "mark", "iss", "iat", "exp"]
 
 
@@ -33,7 +33,7 @@ def access_token(claims: Mapping[str, object], *, secret: str, life: timedelta) 
 
 
 def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
-    """Return the claims of an access token.
+    """Return the claims of an access token, which name a user (`id`) or a `share`.
 
     Raises `Refused` INVALID_TOKEN, with a reason when the token has expired.
     """
@@ -46,15 +46,15 @@ def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
             options={"require": _REQUIRED_CLAIMS},
         )
         # Statements cast both to uuid: text that is none must not reach the database.
-        uuid.UUID(claims["id"])
+        uuid.UUID(claims["id"] if "id" in claims else claims["share"])
         uuid.UUID(claims["session"])
         return claims
     except jwt.ExpiredSignatureError:
         raise Refused(
             Problem("INVALID_TOKEN", "The access token has expired.", {"reason": "expired"})
         ) from None
-    # The last two: the claims are JSON, and an id in them may be of any type.
-    except (jwt.InvalidTokenError, ValueError, TypeError, AttributeError):
+    # The last three: the claims are JSON, and an id in them may be of any type.
+    except (jwt.InvalidTokenError, LookupError, ValueError, TypeError, AttributeError):
         raise invalid_token() from None
 
 

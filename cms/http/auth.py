@@ -48,12 +48,12 @@ class LoginResource:
             required_text(payload, "password"),
             optional_text(payload, "otp"),
         )
-        mode = _mode(payload) or Mode.JSON
+        mode = mode_of(payload) or Mode.JSON
         issued = login(
             self._store, self._issuer, credentials, mode=mode, client=request.context.client
         )
         self._cookies.set_session(request, response, issued)
-        send(response, _session_body(issued))
+        send(response, session_body(issued))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class RefreshTokenSource:
         token = optional_text(payload, "refresh_token")
         if token is not None:
             return token
-        cookie = refresh_token_of(request, _mode(payload))
+        cookie = refresh_token_of(request, mode_of(payload))
         if cookie is None:
             return required_text(payload, "refresh_token")
         # Browsers send cookies along with requests of any site.
@@ -92,7 +92,7 @@ class RefreshResource:
             self._store, self._issuer, token=token, client=request.context.client
         )
         self._token_source.cookies.set_session(request, response, issued)
-        send(response, _session_body(issued))
+        send(response, session_body(issued))
 
 
 class LogoutResource:
@@ -137,7 +137,7 @@ class MeResource:
         send_written(response, written)
 
 
-def _mode(payload: Mapping[str, object]) -> Mode | None:
+def mode_of(payload: Mapping[str, object]) -> Mode | None:
     mode = payload.get("mode")
     if mode is None:
         return None
@@ -150,7 +150,7 @@ def _mode(payload: Mapping[str, object]) -> Mode | None:
         raise invalid_payload(f'"mode" is one of {", ".join(Mode)}', field="mode") from None
 
 
-def _session_body(issued: IssuedTokens) -> Mapping[str, object]:
+def session_body(issued: IssuedTokens) -> Mapping[str, object]:
     """Return the part of a session that belongs in the body."""
     body: dict[str, object] = {"expires": issued.expires}
     # Cookies are HttpOnly, so that no script can read a token. So the body must not have it either.

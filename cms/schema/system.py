@@ -265,6 +265,8 @@ _ALL = (
     ),
     SystemTable(
         SHARES,
+        endpoint="/shares",
+        is_writable=True,
         special={
             "password": (
                 "hash",
@@ -273,6 +275,9 @@ _ALL = (
             "date_created": ("date-created",),
             "user_created": ("user-created",),
         },
+        # What every use of a share changes; a use is no change of the share.
+        internal_columns=frozenset({"failed_logins", "login_after"}),
+        unrecorded_columns=frozenset({"times_used"}),
     ),
     SystemTable(TRANSLATIONS, endpoint="/translations", is_writable=True),
     SystemTable(

@@ -14,6 +14,7 @@ from cms.errors import forbidden, invalid_token
 from cms.schema.model import Version
 from cms.store.counters import check_version
 from cms.store.identity import Identity
+from cms.store.share_actors import find_share_actor
 from cms.store.snapshot import Snapshot
 
 
@@ -58,6 +59,9 @@ def known_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
     def find() -> Actor:
         rows = fetch(statement("find_actor"), identity.caller)
         check_version(snapshot, Version(*rows[0][:3]))
+        row = _ActorRow(*rows[0])
+        if row.user is None and identity.session and not identity.user:
+            return find_share_actor(snapshot, identity, fetch)
         return actor_of(snapshot, identity, rows)
 
     return snapshot.actors.setdefault_with(identity.caller, find)

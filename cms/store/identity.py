@@ -29,7 +29,8 @@ class Identity(NamedTuple):
     """Who a request says it is: a user in a session, or the digest of a static token.
 
     The signature of a token has been checked. `cookie` is the digest of a session cookie, whose
-    session is looked up for every request, so that the cookie ends with the logout. `may_enrol`
+    session is looked up for every request, so that the cookie ends with the logout. A session alone
+    is that of a share, which no user opened. `may_enrol`
     marks the few requests that are open to a user who still has to set up a second factor.
     A run of a flow may act with the rights of a `role`, or as the service itself, with all rights.
     """
@@ -56,7 +57,8 @@ class Identity(NamedTuple):
         """
         if self.is_service:
             return "service"
-        return self.user or self.token or self.cookie or self.role or f"public at {self.client.ip}"
+        named = self.user or self.token or self.cookie or self.role or self.session
+        return named or f"public at {self.client.ip}"
 
     @property
     def is_anonymous(self) -> bool:

@@ -115,21 +115,23 @@ SELECT count(*)
 FROM ended;
 
 -- name: lock_session
--- Locks a session and returns it with its user: of two refreshes at once, one sees the other's token.
+-- Locks a session and returns it with its user, NULL for that of a share: of two refreshes at once, one sees the
+-- other's token.
 SELECT
     sessions.token,
     sessions.mode,
-    sessions.expires > now() AND users.status = 'active',
+    sessions.expires > now() AND coalesce(users.status = 'active', TRUE),
     users.id::text
 FROM system_sessions AS sessions
-JOIN system_users AS users ON users.id = sessions."user"
+LEFT JOIN system_users AS users ON users.id = sessions."user"
 WHERE sessions.id = $1::uuid
 FOR UPDATE OF sessions;
 
 -- name: renew_session
--- Sets the next refresh token of a session and its expiry.
+-- Sets the next refresh token of a session and its expiry, which for a share is its end at the latest.
 UPDATE system_sessions
-SET token = $2::text, expires = $3::timestamptz
+SET token = $2::text,
+    expires = least($3::timestamptz, (SELECT date_end FROM system_shares WHERE id = system_sessions.share))
 WHERE id = $1::uuid;
 
 -- name: end_session

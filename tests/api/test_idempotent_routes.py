@@ -21,6 +21,7 @@ from tests.people import PASSWORD, Outbox, login, outbox, person
 from tests.things import field, table
 
 WITHOUT = {
+    "/shares/auth": "it is a login",
     "/users/me/tfa/generate": "it changes nothing",
     "/utils/hash/generate": "it changes nothing",
     "/utils/hash/verify": "it changes nothing",
@@ -134,6 +135,17 @@ def notification(setup: RouteSetup) -> Example:
     return Example("/notifications", {"recipient": recipient, "subject": "once"})
 
 
+def share(setup: RouteSetup) -> Example:
+    things = table(setup.admin)
+    things.add({})
+    return Example("/shares", {"collection": things.name, "item": "1"})
+
+
+def share_invitation(setup: RouteSetup) -> Example:
+    key = setup.admin.post("/shares", share(setup).body).data["id"]
+    return Example("/shares/invite", {"share": key, "emails": ["once@example.com"]})
+
+
 def panel(setup: RouteSetup) -> Example:
     dashboard = setup.admin.post("/dashboards", {"name": "one"}).data["id"]
     return Example("/panels", {"dashboard": dashboard, "type": "label"})
@@ -233,6 +245,8 @@ EXAMPLES: dict[str, Callable[[RouteSetup], Example]] = {
     "/presets": lambda setup: Example("/presets", {"bookmark": "once"}),
     "/relations": relations,
     "/roles": lambda setup: Example("/roles", {"name": "once"}),
+    "/shares": share,
+    "/shares/invite": share_invitation,
     "/translations": lambda setup: Example(
         "/translations", {"language": "en-US", "key": "once", "value": "Once"}
     ),

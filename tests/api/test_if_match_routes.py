@@ -28,6 +28,7 @@ WITHOUT = {
     "/permissions": "it changes several",
     "/presets": "it changes several",
     "/roles": "it changes several",
+    "/shares": "it changes several",
     "/translations": "it changes several",
     "/users": "it changes several",
     "/activity/comment/{key}": "it is read at /comments/{key}, and tested with it",
@@ -74,6 +75,12 @@ def panel(stage: Stage) -> str:
     return posted_to("/panels", {"dashboard": dashboard, "type": "label"})(stage)
 
 
+def share(stage: Stage) -> str:
+    things = table(stage.admin)
+    things.add({})
+    return posted_to("/shares", {"collection": things.name, "item": "1"})(stage)
+
+
 CHANGES: dict[str, tuple[Callable[[Stage], str], dict[str, object]]] = {
     "/comments/{key}": (comment, {"comment": "Better."}),
     "/dashboards/{key}": (posted_to("/dashboards", {"name": "a"}), {"name": "b"}),
@@ -90,6 +97,7 @@ CHANGES: dict[str, tuple[Callable[[Stage], str], dict[str, object]]] = {
         {"value": "B"},
     ),
     "/roles/{key}": (posted_to("/roles", {"name": "a"}), {"name": "b"}),
+    "/shares/{key}": (share, {"name": "b"}),
     "/settings": (lambda stage: "/settings", {"project_name": "b"}),
     "/users/me": (lambda stage: "/users/me", {"title": "b"}),
     "/users/{key}": (posted_to("/users", {"title": "a"}), {"title": "b"}),

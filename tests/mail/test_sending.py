@@ -347,7 +347,9 @@ def test_with_a_mail_server_no_link_comes_into_the_log(
 # Templates
 
 
-@pytest.mark.parametrize("name", ["password-reset", "user-invitation", "user-registration"])
+@pytest.mark.parametrize(
+    "name", ["password-reset", "user-invitation", "user-registration", "share"]
+)
 def test_a_template_of_the_service_shows_link_name_and_colour(
     mailer: Mailer, inbox: Inbox, name: str
 ) -> None:

@@ -12,7 +12,7 @@ from cms.database.statements import statement
 from cms.errors import Problem, Refused, abbreviated, forbidden, invalid_payload, not_found
 from cms.items.history.mentions import CommentText, notify_mentioned, readable_key
 from cms.items.read.prepare import narrow_to_key
-from cms.items.read.reads import parse_key, require_user
+from cms.items.read.reads import parse_key, require_own_user, require_user
 from cms.items.write.executor import Executor
 from cms.items.write.preconditions import check_match
 from cms.query.language.ast import Query, Slot
@@ -114,6 +114,7 @@ def _with_executor(
     transaction: Transaction,
     context: RequestContext,
 ) -> T:
+    require_own_user(context)
     return work(Executor(store, context, transaction, identity.client))
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from cms.access.guard import readable_collection, view_of
 from cms.database.connections import Row
-from cms.errors import Problem, Refused, not_found
+from cms.errors import Problem, Refused, forbidden, not_found
 from cms.items.read.answers import json_body
 from cms.items.read.prepare import ReadRequest, is_singleton, prepare_read
 from cms.items.read.row_limits import (
@@ -183,6 +183,7 @@ def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
 
 
 def _answer_me(store: Store, query_string: str, context: RequestContext) -> Answer:
+    require_own_user(context)
     catalogue = context.snapshot.catalogue
     if view_of(USERS, catalogue=catalogue, policy=context.actor.policy) is None:
         # No statement of this answer has compared the counters.
@@ -212,6 +213,12 @@ def require_user(identity: Identity) -> None:
     """Raise `Refused` INVALID_CREDENTIALS for a caller without credentials."""
     if identity.is_anonymous:
         raise Refused(Problem("INVALID_CREDENTIALS", "Credentials are needed."))
+
+
+def require_own_user(context: RequestContext) -> None:
+    """Raise `Refused` FORBIDDEN for a caller who is no user: the token of a share belongs to none."""
+    if context.actor.user is None:
+        raise forbidden()
 
 
 def keyed(context: RequestContext, name: str) -> Collection:

@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 from cms.database.connections import Transaction
 from cms.errors import invalid_payload
 from cms.items.read.answers import json_body, unlimited_body
-from cms.items.read.reads import Item, parse_key, require_user
+from cms.items.read.reads import Item, parse_key, require_own_user, require_user
 from cms.items.write.calls import (
     CHANGE,
     CREATE,
@@ -144,6 +144,7 @@ def update_me(
 def _plan_update_me(
     call: WriteCall, *, payload: object, if_match: str | None
 ) -> WritePlan[bytes | None]:
+    require_own_user(call.context)
     # The key comes from the credentials: it needs no parsing as one of a URL does.
     key = str(call.context.actor.user)
     return _plan_matching_update(call, key=key, payload=payload, if_match=if_match)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cms.schema.model import Catalogue, Collection, Relation
 
@@ -13,7 +13,8 @@ class Link:
     """One step: rows of `target` whose column `far` equals this side's column `near`.
 
     In a many-to-any relation `collection_field` is the column of this side that names the target,
-    and the key is cast to the type of `far`.
+    and the key is cast to the type of `far`. Of the step back, from the target to the rows that name
+    it, `named` is the target: then it is `far` that is cast, and `target` that has the column.
     """
 
     relation: Relation
@@ -23,6 +24,22 @@ class Link:
     to_many: bool
     collection_field: str | None = None
     cast: str | None = None
+    named: str | None = None
+
+
+def reverse_link(link: Link, collection: Collection) -> Link:
+    """Return the link back from the target of a link to the collection that it comes from.
+
+    The rules of a share need it also where no field of the target leads back.
+    """
+    return replace(
+        link,
+        target=collection.name,
+        near=link.far,
+        far=link.near,
+        to_many=not link.to_many,
+        named=link.target if link.collection_field else None,
+    )
 
 
 def link_of(

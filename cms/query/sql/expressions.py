@@ -44,18 +44,24 @@ def key_condition(link: Link, level: int) -> Fragment:
     near = f"{alias(level)}.{quoted(link.near)}"
     if link.collection_field is None or link.cast is None:
         return text(f"{far} = {near}")
+    if link.named is not None:
+        return _named_key(link, near, key=far, level=level + 1)
+    return _named_key(link, far, key=near, level=level)
+
+
+def _named_key(link: Link, target: str, *, key: str, level: int) -> Fragment:
+    """Print that the row at a level, of a many-to-any relation, names the row of the target."""
     # Only keys of this target are cast: a key of another collection could have a form that fails.
     shape = "{0} = CASE WHEN {1} = {2} AND {3}::text ~ {4} THEN {3}::text::{5} END"
-    if link.cast == "text":
-        far = f"{far}::text"
+    cast = str(link.cast)
     return fill(
         shape,
-        text(far),
-        text(f"{alias(level)}.{quoted(link.collection_field)}"),
-        param(_constant(link.target), "text"),
-        text(near),
-        param(_constant(KEY_PATTERNS[link.cast]), "text"),
-        text(link.cast),
+        text(f"{target}::text" if cast == "text" else target),
+        text(f"{alias(level)}.{quoted(str(link.collection_field))}"),
+        param(_constant(link.named or link.target), "text"),
+        text(key),
+        param(_constant(KEY_PATTERNS[cast]), "text"),
+        text(cast),
     )
 
 

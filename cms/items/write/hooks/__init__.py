@@ -16,6 +16,7 @@ from cms.items.write.hooks.personal import (
 )
 from cms.items.write.hooks.roles import ROLE_HOOKS
 from cms.items.write.hooks.settings import SETTINGS_HOOKS
+from cms.items.write.hooks.shares import SHARE_HOOKS
 from cms.items.write.hooks.users import USER_HOOKS
 from cms.schema.system import (
     DASHBOARDS,
@@ -27,6 +28,7 @@ from cms.schema.system import (
     PRESETS,
     ROLES,
     SETTINGS,
+    SHARES,
     TRANSLATIONS,
     USERS,
 )
@@ -40,6 +42,7 @@ HOOKS: Mapping[str, SystemTableHooks] = MappingProxyType(
         PERMISSIONS: PERMISSION_HOOKS,
         PRESETS: PRESET_HOOKS,
         SETTINGS: SETTINGS_HOOKS,
+        SHARES: SHARE_HOOKS,
         FLOWS: FLOW_HOOKS,
         NOTIFICATIONS: NOTIFICATION_HOOKS,
         OPERATIONS: OPERATION_HOOKS,

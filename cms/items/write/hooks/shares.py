@@ -1,0 +1,142 @@
+"""Hooks of shares: nobody shares more than the own rights (docs/shares.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from cms.access.abilities import effective_grants
+from cms.access.guard import view_of
+from cms.access.views import any_rule
+from cms.database.connections import Fetch
+from cms.database.statements import statement
+from cms.errors import Refused, forbidden
+from cms.items.write.hooks.hook import SystemTableHooks, unprocessable
+from cms.items.write.resolved_rows import ResolvedRow
+from cms.passwords import check_password
+from cms.query.sql.row_checks import check_rows
+from cms.schema.model import Collection, Kind
+from cms.schema.payload import converter
+from cms.schema.system import is_system
+from cms.store.context import RequestContext
+from cms.store.fetching import fetch_fragment
+
+_SESSION_FIELDS = frozenset({"password", "role", "date_start", "date_end"})
+"""Fields whose change ends the sessions of a share."""
+
+
+class _StoredShare(NamedTuple):
+    """The row of the statement `find_shares`, without the key."""
+
+    collection: str
+    item: str
+    times_used: int
+    user_created: str | None
+    role: str | None
+
+
+def _before(
+    fetch: Fetch,
+    context: RequestContext,
+    rows: Sequence[ResolvedRow],
+    deleted_keys: Sequence[str],
+) -> None:
+    """Refuse shares of what the caller may not share, and changes of what never changes."""
+    new_rows = [row for row in rows if row.is_new]
+    changed_rows = [row for row in rows if not row.is_new]
+    for row in new_rows:
+        _require_shareable(fetch, context, row)
+    if changed_rows:
+        _require_same_item(fetch, changed_rows)
+    _require_own_role(fetch, context, rows)
+
+
+def _require_shareable(fetch: Fetch, context: RequestContext, row: ResolvedRow) -> None:
+    """Raise `Refused` FORBIDDEN for an item that the caller may not read or not share."""
+    # A share without a creator would have nobody whose rights limit it.
+    if context.actor.user is None or row.values.get("user_created") != context.actor.user:
+        raise forbidden()
+    if row.values.get("times_used"):
+        raise unprocessable('"times_used" is counted by the service')
+    name = str(row.values.get("collection"))
+    policy = context.actor.policy
+    catalogue = context.snapshot.catalogue
+    view = view_of(name, catalogue=catalogue, policy=policy)
+    if view is None or is_system(name) or not _has_items(view.collection):
+        raise forbidden()
+    grants = effective_grants(policy, view.collection, "share", catalogue)
+    rules = [view.rule.predicate, any_rule(grants).predicate]
+    question = check_rows(view.collection, [_key(row, view.collection)], rules)
+    answers = fetch_fragment(fetch, question, context.bindings())
+    if not answers or not all(answers[0][1:]):
+        raise forbidden()
+
+
+def _has_items(collection: Collection) -> bool:
+    return collection.kind is not Kind.FOLDER and collection.primary_key is not None
+
+
+def _key(row: ResolvedRow, collection: Collection) -> str:
+    try:
+        return converter(collection.key)(row.values.get("item"))
+    except ValueError:
+        raise forbidden() from None
+
+
+def _require_same_item(fetch: Fetch, rows: Sequence[ResolvedRow]) -> None:
+    """Refuse to make a share one of another item or user, and to change the count of its uses."""
+    stored = _stored_shares(fetch, rows)
+    for row in rows:
+        share = stored[str(row.key)]
+        # An application may send back all that it has read.
+        for name in ("collection", "item", "times_used", "user_created"):
+            value = getattr(share, name)
+            if str(row.values.get(name, value)) != str(value):
+                raise unprocessable(f'"{name}" of a share never changes')
+
+
+def _stored_shares(fetch: Fetch, rows: Sequence[ResolvedRow]) -> Mapping[str, _StoredShare]:
+    keys = [str(row.key) for row in rows]
+    stored = fetch(statement("find_shares"), (keys,))
+    return {key: _StoredShare(*values) for key, *values in stored}
+
+
+def _require_own_role(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
+    """Raise `Refused` FORBIDDEN for a role that is neither the caller's own nor a parent of it."""
+    if context.actor.policy.is_admin:
+        return
+    roles = {str(row.values["role"]) for row in rows if row.values.get("role") is not None}
+    if not roles:
+        return
+    own_roles = {role for (role,) in fetch(statement("find_role_line"), (context.actor.role,))}
+    if not roles <= own_roles:
+        raise forbidden()
+
+
+def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
+    """End the sessions that were opened with another password, role or date."""
+    changed = [
+        str(row.key) for row in rows if not row.is_new and _SESSION_FIELDS & row.values.keys()
+    ]
+    if changed:
+        fetch(statement("end_share_sessions"), (changed,))
+
+
+def _check_max_uses(value: object, context: RequestContext) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError("it is a whole number from 1, or null for no limit")
+
+
+def _check_password(value: object, context: RequestContext) -> None:
+    try:
+        check_password(str(value))
+    except Refused as refused:
+        raise ValueError(refused.problems[0].message) from None
+
+
+SHARE_HOOKS = SystemTableHooks(
+    explicit_only=frozenset({"password", "user_created"}),
+    checks={"max_uses": _check_max_uses, "password": _check_password},
+    before=_before,
+    after=_after,
+)

@@ -1,0 +1,95 @@
+"""The caller with a token of a share: no user, who sees one item (docs/shares.md)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cms import jsontext
+from cms.access.app_access import PUBLIC_SETTINGS_GRANT
+from cms.access.ip_addresses import networks_of
+from cms.access.policy import (
+    ADMIN,
+    Actor,
+    CallerValues,
+    Policy,
+    SharedItem,
+    StoredGrant,
+    grant_of,
+    policy_of,
+)
+from cms.access.shares import all_grants, role_grants
+from cms.database.connections import Fetch
+from cms.database.statements import statement
+from cms.errors import invalid_token
+from cms.schema.model import Catalogue, Version
+from cms.store.counters import check_version
+from cms.store.identity import Identity
+from cms.store.snapshot import Snapshot
+
+
+class ShareRow(NamedTuple):
+    """The row of the statement `find_share_actor`.
+
+    `seconds_left` is None for a share without an end. The permissions are JSON: those of the role
+    to read, and those of the creator on the collection.
+    """
+
+    structure: int
+    access: int
+    flows: int
+    id: str
+    collection: str
+    item: str
+    role: str | None
+    is_admin: bool
+    permissions: str
+    networks: str
+    creator: str
+    creator_role: str | None
+    creator_is_admin: bool
+    creator_permissions: str
+    seconds_left: float | None
+
+
+def find_share_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
+    """Return the caller of a share's session.
+
+    Raises `Refused` INVALID_TOKEN for a share that has ended, or whose creator may not make it.
+    """
+    row = find_share(fetch, identity)
+    if row is None:
+        raise invalid_token()
+    check_version(snapshot, Version(*row[:3]))
+    policy = snapshot.policies.setdefault_with(
+        f"share:{row.id}", lambda: _policy(row, snapshot.catalogue)
+    )
+    networks = networks_of(jsontext.loads_stored(row.networks))
+    return Actor(policy, None, row.role, networks=networks, session=identity.session)
+
+
+def find_share(fetch: Fetch, identity: Identity) -> ShareRow | None:
+    """Return the share of a session; None for one that must not be used."""
+    rows = fetch(statement("find_share_actor"), (identity.session, identity.cookie))
+    return ShareRow(*rows[0]) if rows else None
+
+
+def _policy(row: ShareRow, catalogue: Catalogue) -> Policy:
+    grants = all_grants(row.collection, catalogue)
+    if not row.is_admin:
+        grants = role_grants(_grants(row.permissions), row.collection, catalogue)
+    creator = ADMIN
+    if not row.creator_is_admin:
+        creator = policy_of(f"creator:{row.id}", _grants(row.creator_permissions))
+    shared = SharedItem(
+        row.collection,
+        row.item,
+        role=policy_of(f"role:{row.id}", grants),
+        creator=creator,
+        creator_values=CallerValues(row.creator, row.creator_role),
+    )
+    return policy_of(f"share:{row.id}", [*grants, PUBLIC_SETTINGS_GRANT], shared=shared)
+
+
+def _grants(permissions: str) -> list[StoredGrant]:
+    records = jsontext.loads_stored(permissions)
+    return [grant_of(record) for record in records] if isinstance(records, list) else []
