@@ -34,22 +34,23 @@ class ConnectionShare:
 
     def __init__(self, all_counts: ConnectionCounts, number: int) -> None:
         self._all = all_counts
-        self._place = number % MAX_WORKERS
+        self._index = number % MAX_WORKERS
 
     def tell(self, count: int) -> None:
         """Tell the others how many connections this worker has; at least once a second."""
-        self._all.counts[self._place] = count
-        self._all.times[self._place] = time.monotonic()
+        self._all.counts[self._index] = count
+        self._all.times[self._index] = time.monotonic()
 
     def end(self) -> None:
         """Tell the others that this worker accepts no more."""
-        self._all.times[self._place] = 0.0
+        self._all.times[self._index] = 0.0
 
     def is_above_another(self, count: int) -> bool:
         """Tell whether another worker has fewer connections than `count`."""
         fresh = time.monotonic() - STALE_SECONDS
         counts = self._all.counts
-        return any(
-            told > fresh and counts[place] < count and place != self._place
-            for place, told in enumerate(self._all.times)
-        )
+        for index, time_of_count in enumerate(self._all.times):
+            # A worker that has ended, or hangs, leaves its last count behind.
+            if index != self._index and time_of_count > fresh and counts[index] < count:
+                return True
+        return False

@@ -29,7 +29,7 @@ from cms.items.transfer.import_problems import ImportProblems, with_line
 from cms.items.transfer.prefetch import Prefetch
 from cms.items.transfer.sources import SOURCES, SourceRow
 from cms.items.write.calls import WriteCall, WriteIntent, new_call
-from cms.items.write.inquiry import AskedSet, refuse
+from cms.items.write.inquiry import InquirySet, refuse
 from cms.items.write.item_filters import filtered_set
 from cms.items.write.nested import CompletePayload, write_tree
 from cms.items.write.parsed import Expects, ParsedSet
@@ -249,7 +249,7 @@ class _Import:
         refuse(
             parser.problems,
             context.snapshot.catalogue,
-            [AskedSet(root.collection, root.rows)],
+            [InquirySet(root.collection, root.rows)],
             is_permitted=context.actor.policy.is_admin,
         )
         if self._problems.is_full:

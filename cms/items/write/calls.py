@@ -17,7 +17,7 @@ from cms.errors import not_found
 from cms.items.read.reads import Item
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.executor import Executor
-from cms.items.write.inquiry import AskedSet, refuse
+from cms.items.write.inquiry import InquirySet, refuse
 from cms.items.write.item_parsers import item_parser_of
 from cms.items.write.nested import CompletePayload
 from cms.items.write.parsed import Expects, ParsedSet
@@ -115,7 +115,7 @@ class WriteCall(NamedTuple):
         refuse(
             parser.problems,
             self.context.snapshot.catalogue,
-            [AskedSet(root.collection, root.rows)],
+            [InquirySet(root.collection, root.rows)],
             is_permitted=self.context.actor.policy.is_admin,
         )
         return CompletePayload(parser, root, None)

@@ -33,7 +33,7 @@ class _LimitReached(Exception):
     """No more questions are to be asked."""
 
 
-class AskedSet(NamedTuple):
+class InquirySet(NamedTuple):
     """Rows of one collection whose values are asked about."""
 
     collection: Collection
@@ -50,7 +50,7 @@ class PayloadInquiry:
     """
 
     catalogue: Catalogue
-    sets: Sequence[AskedSet]
+    sets: Sequence[InquirySet]
     is_permitted: bool = False
 
     def __call__(self, run_question: RunQuestion) -> list[Problem]:
@@ -63,22 +63,24 @@ class PayloadInquiry:
         )
         # The problems found until the limit are answered: more of them would not help the client.
         try:
-            for asked in self.sets:
-                run.check_set(asked)
+            for row_set in self.sets:
+                run.check_set(row_set)
         except _LimitReached:
             pass
         return run.problems[:MAX_PROBLEMS]
 
 
 def refuse(
-    problems: Problems, catalogue: Catalogue, sets: Iterable[AskedSet], *, is_permitted: bool
+    problems: Problems, catalogue: Catalogue, sets: Iterable[InquirySet], *, is_permitted: bool
 ) -> None:
     """Raise `Refused` with the problems of a payload, if any, and an inquiry for more of them."""
     if problems.entries:
         problems.refuse(PayloadInquiry(catalogue, tuple(sets), is_permitted))
 
 
-def inquire_on_conflict(conflict: Conflict, catalogue: Catalogue, sets: Sequence[AskedSet]) -> None:
+def inquire_on_conflict(
+    conflict: Conflict, catalogue: Catalogue, sets: Sequence[InquirySet]
+) -> None:
     """Let a conflict of a write ask about all rows of the write.
 
     The database reaches values only after the caller was found to be permitted to write them.
@@ -86,8 +88,8 @@ def inquire_on_conflict(conflict: Conflict, catalogue: Catalogue, sets: Sequence
     conflict.inquiry = PayloadInquiry(catalogue, sets, is_permitted=True)
 
 
-def _is_all_new(asked: AskedSet) -> bool:
-    return all(row.is_new for row in asked.rows)
+def _is_all_new(row_set: InquirySet) -> bool:
+    return all(row.is_new for row in row_set.rows)
 
 
 @dataclass(slots=True)
@@ -95,44 +97,44 @@ class _InquiryRun:
     """An inquiry under way."""
 
     catalogue: Catalogue
-    sets: Sequence[AskedSet]
+    sets: Sequence[InquirySet]
     run_question: RunQuestion
     may_ask_about_rows: bool
     problems: list[Problem] = field(default_factory=list)
     question_count: int = 0
 
-    def check_set(self, asked: AskedSet) -> None:
+    def check_set(self, row_set: InquirySet) -> None:
         """Ask about the rows of a set, first whether the types of columns take their values."""
-        collection = asked.collection
-        columns = {column.name: _values_of(asked, column) for column in collection.columns}
+        collection = row_set.collection
+        columns = {column.name: _values_of(row_set, column) for column in collection.columns}
         for column in collection.columns:
             if _has_own_rules(column):
-                self._check_type(asked, column, columns[column.name])
+                self._check_type(row_set, column, columns[column.name])
         for name, check in collection.checks.items():
             # What a column holds that was not sent is not known here.
             has_values = check.columns and all(columns.get(column) for column in check.columns)
             if check.expression and has_values:
-                self._check_rule(asked, name, check, columns)
+                self._check_rule(row_set, name, check, columns)
         # Last, as values that do not fit their types have been left out by now.
         if self.may_ask_about_rows:
-            self._check_rows(asked, columns)
+            self._check_rows(row_set, columns)
 
     # Values
 
-    def _check_type(self, asked: AskedSet, column: Field, values: _Values) -> None:
+    def _check_type(self, row_set: InquirySet, column: Field, values: _Values) -> None:
         """Add problems for values that a type does not take, and remove them from `values`."""
         numbers_by_value: dict[str, list[int]] = {}
         for number, value in values.items():
             numbers_by_value.setdefault(value, []).append(number)
         for value, type_problem in self._unfit_values(column, list(numbers_by_value)):
-            problem = describe_check(type_problem, asked.collection)
+            problem = describe_check(type_problem, row_set.collection)
             extensions = dict(problem.extensions)
             extensions.pop("fields", None)  # with_field names the one field
             problem = replace(problem, extensions=extensions)
             numbers = numbers_by_value[value]
             for number in numbers:
                 del values[number]
-            self._add_field_problems(problem, asked, numbers[:MAX_PROBLEMS], column.name)
+            self._add_field_problems(problem, row_set, numbers[:MAX_PROBLEMS], column.name)
 
     def _unfit_values(self, column: Field, values: Sequence[str]) -> Iterator[tuple[str, Problem]]:
         """Yield the values that a type does not take, each with its problem.
@@ -154,10 +156,10 @@ class _InquiryRun:
             return
 
     def _check_rule(
-        self, asked: AskedSet, name: str, check: Check, columns: Mapping[str, _Values]
+        self, row_set: InquirySet, name: str, check: Check, columns: Mapping[str, _Values]
     ) -> None:
         """Add problems for rows that break a check, where they hold a value in all its columns."""
-        collection = asked.collection
+        collection = row_set.collection
         numbers = [
             number
             for number in columns[check.columns[0]]
@@ -169,27 +171,27 @@ class _InquiryRun:
         question = questions.rows_breaking(collection, check, values)
         breaking = self._matching(numbers, question)
         if len(check.columns) == 1:
-            self._add_field_problems(problem, asked, breaking, check.columns[0])
+            self._add_field_problems(problem, row_set, breaking, check.columns[0])
             return
         for number in breaking:
-            self.problems.append(with_position(problem, asked.rows[number].position))
+            self.problems.append(with_position(problem, row_set.rows[number].position))
 
     # Other rows
 
-    def _check_rows(self, asked: AskedSet, columns: Mapping[str, _Values]) -> None:
-        collection = asked.collection
+    def _check_rows(self, row_set: InquirySet, columns: Mapping[str, _Values]) -> None:
+        collection = row_set.collection
         for column in collection.columns:
             values = columns[column.name]
             if not values:
                 continue
             relation = self.catalogue.by_many.get((collection.name, column.name))
             if relation and relation.constraint:
-                self._check_foreign_key(asked, column, relation.constraint, values)
+                self._check_foreign_key(row_set, column, relation.constraint, values)
             if _is_unique(column) and collection.primary_key:
-                self._check_unique(asked, column, values)
+                self._check_unique(row_set, column, values)
 
     def _check_foreign_key(
-        self, asked: AskedSet, column: Field, constraint: ForeignKey, values: _Values
+        self, row_set: InquirySet, column: Field, constraint: ForeignKey, values: _Values
     ) -> None:
         """Add problems for references to rows that neither exist nor are part of the call."""
         # The rows of the call do not exist yet, or not any more: its transaction was undone.
@@ -198,16 +200,16 @@ class _InquiryRun:
         references = [values[number] for number in numbers]
         question = questions.rows_dangling(column, constraint, references)
         extensions = {
-            "collection": asked.collection.name,
+            "collection": row_set.collection.name,
             "field": column.name,
             "constraint": constraint.name,
         }
         problem = database_problem("INVALID_FOREIGN_KEY", extensions)
-        self._add_field_problems(problem, asked, self._matching(numbers, question), column.name)
+        self._add_field_problems(problem, row_set, self._matching(numbers, question), column.name)
 
-    def _check_unique(self, asked: AskedSet, column: Field, values: _Values) -> None:
+    def _check_unique(self, row_set: InquirySet, column: Field, values: _Values) -> None:
         """Add problems for values that another row holds, unless the call changes that row too."""
-        collection = asked.collection
+        collection = row_set.collection
         row_numbers = list(values)
         texts = list(values.values())
         changed_keys: set[str | None] = set()
@@ -221,27 +223,27 @@ class _InquiryRun:
         extensions = {"collection": collection.name, "field": column.name}
         problem = database_problem("RECORD_NOT_UNIQUE", extensions)
         numbers = [row_numbers[index - 1] for index in sorted(taken)[:MAX_PROBLEMS]]
-        self._add_field_problems(problem, asked, numbers, column.name)
+        self._add_field_problems(problem, row_set, numbers, column.name)
 
     def _written_values(self, collection: str, column: str) -> set[str | None]:
         """Return the keys and the values in a column of the rows that the call writes."""
         values: set[str | None] = set()
-        for asked in self._sets_of(collection):
-            for row in asked.rows:
+        for row_set in self._sets_of(collection):
+            for row in row_set.rows:
                 values.add(row.values.get(column))
                 values.add(row.key)
         return values
 
-    def _sets_of(self, collection: str) -> list[AskedSet]:
-        return [asked for asked in self.sets if asked.collection.name == collection]
+    def _sets_of(self, collection: str) -> list[InquirySet]:
+        return [row_set for row_set in self.sets if row_set.collection.name == collection]
 
     def _add_field_problems(
-        self, problem: Problem, asked: AskedSet, numbers: Iterable[int], name: str
+        self, problem: Problem, row_set: InquirySet, numbers: Iterable[int], name: str
     ) -> None:
         """Add a problem of a field for each row of these numbers."""
         for number in numbers:
-            row = asked.rows[number]
-            self.problems.append(with_field(problem, row, asked.collection, name))
+            row = row_set.rows[number]
+            self.problems.append(with_field(problem, row, row_set.collection, name))
 
     # Questions
 
@@ -277,9 +279,9 @@ Rows that hold nothing are left out, and those whose value is not known yet.
 """
 
 
-def _values_of(asked: AskedSet, column: Field) -> _Values:
+def _values_of(row_set: InquirySet, column: Field) -> _Values:
     values: _Values = {}
-    for number, row in enumerate(asked.rows):
+    for number, row in enumerate(row_set.rows):
         value = row.values.get(column.name)
         if value is not None and not isinstance(value, PendingKey):
             values[number] = value

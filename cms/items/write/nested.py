@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cms.errors import STATUS, Refused
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.executor import Executor
-from cms.items.write.inquiry import AskedSet, refuse
+from cms.items.write.inquiry import InquirySet, refuse
 from cms.items.write.item_filters import check_deletion
 from cms.items.write.mutations import AuthorizedDelete, AuthorizedSet
 from cms.items.write.parsed import ParsedSet
@@ -49,8 +49,10 @@ def write_tree(
     catalogue = context.snapshot.catalogue
     authorized = _TreeAuthorization(executor, authorizer, payload).authorize()
     # The last moment at which nothing is written: from here on the database alone refuses values.
-    asked = (AskedSet(each.collection, each.rows) for each in authorized)
-    refuse(payload.parser.problems, catalogue, asked, is_permitted=context.actor.policy.is_admin)
+    inquiry_sets = (InquirySet(each.collection, each.rows) for each in authorized)
+    refuse(
+        payload.parser.problems, catalogue, inquiry_sets, is_permitted=context.actor.policy.is_admin
+    )
     plan = plan_mutations(catalogue, authorized)
     written = run_plan(executor, plan)
     # Rules may look at any row of the call, so they are tried when all are written.

@@ -12,7 +12,7 @@ from cms.database.error_mapping import Conflict
 from cms.items.write.conflicts import locating_conflicts
 from cms.items.write.deletion import delete_rows
 from cms.items.write.executor import Executor
-from cms.items.write.inquiry import AskedSet, inquire_on_conflict
+from cms.items.write.inquiry import InquirySet, inquire_on_conflict
 from cms.items.write.mutations import (
     DeferredUpdate,
     Delete,
@@ -50,7 +50,7 @@ def run_plan(executor: Executor, plan: MutationPlan) -> WrittenRows:
         catalogue = executor.context.snapshot.catalogue
         # Keys that were known by then stay known, although the rows are undone.
         sets = [
-            AskedSet(row_set.collection, list(run.written.rows(row_set))) for row_set in plan.sets
+            InquirySet(row_set.collection, list(run.written.rows(row_set))) for row_set in plan.sets
         ]
         inquire_on_conflict(conflict, catalogue, sets)
         raise

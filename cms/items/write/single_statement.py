@@ -22,7 +22,7 @@ from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.conflicts import locating_conflicts
 from cms.items.write.event_runs import cause_literals, flows_after
 from cms.items.write.executor import number_parameters
-from cms.items.write.inquiry import AskedSet, inquire_on_conflict
+from cms.items.write.inquiry import InquirySet, inquire_on_conflict
 from cms.items.write.mutations import AuthorizedSet, Delete, Insert, Update
 from cms.items.write.problems import Problems
 from cms.items.write.resolved_rows import ResolvedSet
@@ -159,8 +159,8 @@ def _run_with_rows(
         with locating_conflicts(authorized.collection, authorized.rows):
             return _run(call, shape, statement, literals)
     except Conflict as conflict:
-        asked = AskedSet(authorized.collection, authorized.rows)
-        inquire_on_conflict(conflict, call.context.snapshot.catalogue, [asked])
+        inquiry_set = InquirySet(authorized.collection, authorized.rows)
+        inquire_on_conflict(conflict, call.context.snapshot.catalogue, [inquiry_set])
         raise
 
 
