@@ -364,3 +364,36 @@ def send(admin: Client, things: Table, name: str, content: str) -> Answer:
     headers = {"content-type": kinds[name.partition(".")[2]]}
     path = f"/utils/import/{things.name}"
     return admin.send("POST", path, raw=content.encode(), **headers)
+
+
+def test_no_flow_runs_for_a_caller_who_may_not_write(
+    stage: Stage, admin: Client, parts: Table
+) -> None:
+    open_part, closed_part = (
+        part["id"] for part in parts.add({"text": "open"}, {"text": "closed"})
+    )
+    filter_flow(admin, parts, [REFUSE], "create", "update")
+    reader = member(
+        stage,
+        may(parts.name),
+        may(parts.name, action="update", permissions={"text": {"_eq": "open"}}),
+    )
+    # Their own flow refuses what they may do; anything else does not reach it.
+    assert reader.patch(f"{parts.path}/{open_part}", {"text": "x"}).status == 409
+    for answer in (
+        reader.patch(f"{parts.path}/{closed_part}", {"text": "x"}),
+        reader.patch(parts.path, {"keys": [closed_part], "data": {"text": "x"}}),
+        reader.patch(parts.path, [{"id": closed_part, "text": "x"}]),
+        reader.post(parts.path, {"text": "x"}),
+    ):
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
+    assert reader.patch(f"{parts.path}/999", {"text": "x"}).status == 404
+
+
+def test_no_flow_runs_for_nested_items_that_a_caller_may_not_write(
+    stage: Stage, admin: Client, pages: Table, parts: Table
+) -> None:
+    filter_flow(admin, parts, [REFUSE], "create")
+    writer = member(stage, may(pages.name), may(pages.name, action="create"), may(parts.name))
+    answer = writer.post(pages.path, {"title": "a", "parts": [{"text": "b"}]})
+    assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])

@@ -366,10 +366,12 @@ def test_a_filter_flow_may_change_rights_and_go_on(
     stage: Stage, admin: Client, pages: Table
 ) -> None:
     full = {"permissions": "$full"}
-    role = {**full, "collection": "system_roles", "payload": {"name": "Made by a flow"}}
-    permission = {**may(pages.name, action="create"), "role": "{{$last[0]}}"}
+    new = "00000000-0000-4000-8000-00000000abcd"
+    made = {"id": new, "name": "Made by a flow"}
+    role = {**full, "collection": "system_roles", "payload": made}
+    permission = {**may(pages.name, action="create"), "role": new}
     grant = {**full, "collection": "system_permissions", "payload": permission}
-    note = {"collection": pages.name, "permissions": "{{role[0]}}", "payload": {"title": "noted"}}
+    note = {"collection": pages.name, "permissions": new, "payload": {"title": "noted"}}
     steps = [
         step("role", "item-create", role, resolve="grant"),
         step("grant", "item-create", grant, resolve="note"),
@@ -378,6 +380,7 @@ def test_a_filter_flow_may_change_rights_and_go_on(
     ]
     filter_flow(admin, pages, steps)
     assert admin.post(pages.path, {"title": "a"}).status == 200
+    assert admin.delete(f"/roles/{new}").status == 204
     caller = member(stage, may(pages.name, action="create"))
     assert caller.post(pages.path, {"title": "b"}).status == 204
     assert stage.value(f'SELECT count(*) FROM "{pages.name}"') == 4

@@ -53,16 +53,10 @@ def caller(stage: Stage, pages: Table) -> Client:
     )
 
 
-def item_flow(admin: Client, kind: str, **permissions: str) -> str:
+def item_flow(admin: Client, kind: str, *asked: str, **permissions: str) -> str:
     """Make a flow that does what its caller asks, and tells also how it was rejected."""
     options = {"collection": "{{$trigger.body.collection}}", **permissions}
-    names = {
-        "item-create": ["payload"],
-        "item-read": ["key", "query"],
-        "item-update": ["key", "query", "payload"],
-        "item-delete": ["key", "query"],
-    }
-    options |= {name: f"{{{{$trigger.body.{name}}}}}" for name in names[kind]}
+    options |= {name: f"{{{{$trigger.body.{name}}}}}" for name in asked}
     steps = [
         step("act", kind, options, reject="tell"),
         step("tell", "transform", {"json": "{{act}}"}),
@@ -90,7 +84,7 @@ FORBIDDEN_READS: list[Json] = [
 def test_a_flow_reads_what_its_caller_may_read(
     admin: Client, caller: Client, pages: Table, body: Json
 ) -> None:
-    flow = item_flow(admin, "item-read")
+    flow = item_flow(admin, "item-read", *(body.keys() - {"collection"}))
     answer = caller.post(f"/flows/trigger/{flow}", {"collection": pages.name, **body})
     assert not {"h-one", "h-two", "p-one", "p-two"} & set(texts_of(answer.data))
     assert set(answer.data) == {"errors"}
@@ -115,10 +109,11 @@ def texts_of(value: object) -> Iterator[str]:
 def test_a_list_of_keys_shows_those_that_the_caller_sees(
     admin: Client, caller: Client, pages: Table
 ) -> None:
-    flow = item_flow(admin, "item-read")
+    flow = item_flow(admin, "item-read", "key")
     body = {"collection": pages.name, "key": [1, 2]}
     assert caller.post(f"/flows/trigger/{flow}", body).data == [{"id": 1, "title": "own"}]
     everything: Json = {"query": {"filter": {"_or": [{"id": {"_gt": 0}}, {}]}, "limit": -1}}
+    flow = item_flow(admin, "item-read", "query")
     body = {"collection": pages.name, **everything}
     assert caller.post(f"/flows/trigger/{flow}", body).data == [{"id": 1, "title": "own"}]
 
@@ -143,7 +138,7 @@ FORBIDDEN_WRITES: list[tuple[str, Json]] = [
 def test_a_flow_writes_what_its_caller_may_write(
     admin: Client, caller: Client, pages: Table, kind: str, body: Json
 ) -> None:
-    flow = item_flow(admin, kind)
+    flow = item_flow(admin, kind, *(body.keys() - {"collection"}))
     before = admin.get(f"/items/{pages.name}").data
     answer = caller.post(f"/flows/trigger/{flow}", {"collection": pages.name, **body})
     assert set(answer.data) == {"errors"}, answer.text
@@ -155,7 +150,7 @@ def test_a_flow_writes_what_its_caller_may_write(
 def test_a_caller_does_through_a_flow_what_it_may(
     admin: Client, caller: Client, pages: Table
 ) -> None:
-    flow = item_flow(admin, "item-update")
+    flow = item_flow(admin, "item-update", "key", "payload")
     body = {"collection": pages.name, "key": 1, "payload": {"title": "own"}}
     assert caller.post(f"/flows/trigger/{flow}", body).data == [1]
 
@@ -164,7 +159,7 @@ def test_a_body_does_not_choose_whose_rights_count(
     stage: Stage, admin: Client, caller: Client, pages: Table
 ) -> None:
     """What a caller sends beside the options stays beside them."""
-    flow = item_flow(admin, "item-read")
+    flow = item_flow(admin, "item-read", "query")
     for claim in ("$full", new_role(stage, may(pages.name))):
         body = {
             "collection": pages.name,
@@ -186,7 +181,7 @@ def test_the_rights_of_public_are_no_more_than_those_of_nobody(
 def test_all_rights_do_not_show_what_nobody_sees(
     admin: Client, caller: Client, pages: Table
 ) -> None:
-    flow = item_flow(admin, "item-read", permissions="$full")
+    flow = item_flow(admin, "item-read", "query", permissions="$full")
     body = {"collection": pages.name, "query": {"fields": ["title", "pin"], "sort": ["id"]}}
     answer = caller.post(f"/flows/trigger/{flow}", body)
     assert [item["title"] for item in answer.data] == ["own", "other"]
@@ -202,7 +197,7 @@ def test_the_log_does_not_show_what_is_written_to_concealed_fields(
 ) -> None:
     scope = {"type": "filter", "scope": ["items.create"], "collections": [pages.name]}
     watcher = make_flow(admin, "event", scope, [step("see", "log", {"message": "{{$trigger}}"})])
-    flow = item_flow(admin, "item-create")
+    flow = item_flow(admin, "item-create", "payload")
     payload = {"title": "new", "pin": "p-three"}
     body = {"collection": pages.name, "payload": payload, "note": "it is p-three"}
     assert admin.post(f"/flows/trigger/{flow}", body).data == [3]

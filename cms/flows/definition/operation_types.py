@@ -32,7 +32,10 @@ from cms.flows.definition.options import (
 MAX_SLEEP_MILLISECONDS = 24 * 60 * 60 * 1000
 MAX_BATCH_SIZE = 10_000
 
-_ITEMS = {"collection": Option(text, is_required=True), "permissions": Option(permissions)}
+_ITEMS = {
+    "collection": Option(text, is_required=True),
+    "permissions": Option(permissions, takes_templates=False),
+}
 _WRITES = {**_ITEMS, "emitEvents": Option(boolean)}
 _SELECTION = {"key": Option(key_or_keys), "query": Option(json_object)}
 _KEY_OR_QUERY = (("key", "query"),)

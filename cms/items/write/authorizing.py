@@ -107,6 +107,22 @@ class WriteAuthorizer:
         self._validator.check_conditions(collection, changed, fetch, problems)
         return authorized
 
+    def check_before_flows(
+        self, collection: Collection, keys: Sequence[str], verb: str, fetch: Fetch
+    ) -> None:
+        """Check what can be known of a create or an update before flows have changed its payload.
+
+        A flow may do what is not undone with the write, such as ask another server. Raises `Refused`
+        NOT_FOUND or FORBIDDEN.
+        """
+        if self.permissions.policy.is_admin:
+            return
+        grants = self.permissions.grants(collection, verb)
+        if not grants or hooks_of(collection.name).is_admin_only:
+            raise forbidden()
+        if verb == "update":
+            self._grants_by_key(collection, keys, grants, fetch)
+
     def authorize_delete(
         self, collection: Collection, keys: Sequence[str], fetch: Fetch
     ) -> AuthorizedDelete:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from cms.errors import Refused
+from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.event_runs import event_verbs, json_keys
 from cms.items.write.executor import Executor
 from cms.items.write.parsed import ParsedRow, ParsedSet
@@ -51,7 +52,10 @@ class ItemFilter(NamedTuple):
     ) -> Mapping[str, object]:
         """Return what flows make of an item; raises `Refused` with its position."""
         payload: object = dict(item)
+        if not self.waits_for(verb):
+            return item
         try:
+            self._check_rights(keys, verb=verb)
             for each in event_verbs(self.collection, verb):
                 payload = self._run(payload, keys, verb=each)
         except Refused as refused:
@@ -59,6 +63,11 @@ class ItemFilter(NamedTuple):
             raise refused.map_problems(locate) from refused
         assert isinstance(payload, Mapping)
         return payload
+
+    def _check_rights(self, keys: Sequence[str], *, verb: str) -> None:
+        executor = self.executor
+        authorizer = WriteAuthorizer(executor.store, executor.context)
+        authorizer.check_before_flows(self.collection, keys, verb, executor.transaction.execute)
 
     def check_deletion(self, keys: Sequence[str]) -> None:
         """Raise `Refused` where a flow refuses that items are deleted."""
