@@ -74,6 +74,8 @@ class SystemTable:
     """Columns that clients can neither read nor write."""
     unrecorded_columns: frozenset[str] = frozenset()
     """Columns that a login changes; a change of nothing else is not recorded."""
+    withheld_columns: frozenset[str] = frozenset()
+    """Columns that may hold secrets in any form: neither the history nor events have their values."""
     unique_in_any_case: frozenset[str] = frozenset()
     """Columns that are unique without regard to capitals."""
     check_rules: Mapping[str, str] = field(default_factory=dict)
@@ -190,6 +192,7 @@ _ALL = (
         OPERATIONS,
         endpoint="/operations",
         is_writable=True,
+        withheld_columns=frozenset({"options"}),
         special={
             "date_created": ("date-created",),
             "user_created": ("user-created",),

@@ -257,3 +257,25 @@ def test_changes_at_the_same_time_make_no_circle(admin: Client) -> None:
                 [pair, pair[::-1]],
             )
         assert sorted(answers) == [200, 422]
+
+
+def test_the_options_of_operations_enter_no_history(admin: Client) -> None:
+    """They may hold secrets in any form: headers, keys in addresses, texts in scripts."""
+    flow = new_flow(admin, name="Private")
+    headers = {"Authorization": "Bearer s3cret-1"}
+    options = {"url": "https://example.com/?key=s3cret-2", "headers": headers}
+    key = new_operation(admin, flow, "ask", type="request", options=options)
+    changed = {"options": {**options, "body": "s3cret-3"}, "name": "Asks"}
+    assert admin.patch(f"/operations/{key}", changed).data["options"] == changed["options"]
+    assert admin.patch(f"/operations/{key}", {"options": options}).status == 200
+    of_operations = {"filter": '{"collection": {"_eq": "system_operations"}}', "limit": -1}
+    revisions = admin.get("/revisions", **of_operations)
+    assert [each["delta"].get("name") for each in revisions.data if each["item"] == key][1:] == [
+        "Asks"
+    ]
+    for answer in (revisions, admin.get("/activity", **of_operations, fields="*,revisions.*")):
+        assert "s3cret" not in answer.text
+    first = revisions.data[0]["id"]
+    reverted = admin.post(f"/utils/revert/{first}")
+    assert reverted.status in (200, 204)
+    assert admin.get(f"/operations/{key}").data["options"] == options

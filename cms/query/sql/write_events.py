@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
-from cms.query.sql.write_history import Step, shown, whole_row, with_steps
+from cms.query.sql.write_history import Step, is_recorded, shown, whole_row, with_steps
 from cms.schema.model import Collection, Field
 from cms.schema.system import event_name
 
@@ -67,7 +67,7 @@ def event_columns(
     entries = commas(
         fill("{0}, {1}", param(field.name, "text"), shown(field))
         for field in columns
-        if not field.is_secret
+        if is_recorded(field)
     )
     return [key, fill("json_build_object({0}) AS payload", entries)]
 

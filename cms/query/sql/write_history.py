@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, name, param, quoted, text
 from cms.schema.model import Collection, Field
+from cms.schema.system import system_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,14 @@ def history_columns(collection: Collection) -> list[Fragment]:
 
 def whole_row(collection: Collection, *, masks: bool = False) -> Fragment:
     """Print the whole row (t0) as reads show it, without secrets; with `masks` they are masked."""
-    fields = [field for field in collection.columns if masks or not field.is_secret]
+    fields = [field for field in collection.columns if masks or is_recorded(field)]
     columns = commas(fill("{0} AS {1}", shown(field), name(field.name)) for field in fields)
     return fill("(SELECT row_to_json(d.*) FROM (SELECT {0}) AS d)", columns)
+
+
+def is_recorded(field: Field) -> bool:
+    """Tell whether the history and events have the values of a field: of secrets they have not."""
+    return not (field.is_secret or field.name in system_table(field.collection).withheld_columns)
 
 
 def shown(field: Field) -> Fragment:
@@ -102,7 +108,7 @@ def tracked_columns(collection: Collection, columns: Sequence[Field]) -> list[Fi
     written = {field.name for field in columns}
     tracked = []
     for field in collection.columns:
-        if field.is_secret:
+        if not is_recorded(field):
             continue
         is_generated = field.column is not None and field.column.is_generated
         if collection.has_side_effects or field.name in written or is_generated:
