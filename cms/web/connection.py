@@ -112,6 +112,11 @@ class ClientConnection(asyncio.Protocol):
     # Requests
 
     @property
+    def is_encrypted(self) -> bool:
+        """Whether threads write to the connection through the loop alone, as under TLS."""
+        return self._socket is None
+
+    @property
     def queued(self) -> int:
         """How many requests have arrived and are not answered yet."""
         return len(self._pending) + self._is_busy

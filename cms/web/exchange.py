@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cms.web import error_answers
 from cms.web.body import BodyError, StreamedBody
+from cms.web.client_limits import MAX_UNSENT
 from cms.web.head import Environ
 
 if TYPE_CHECKING:
@@ -139,8 +140,17 @@ class Exchange:
         head = self._head_of(status, headers, size=len(content))
         has_no_body = status.startswith(_BODILESS) or self._environ["REQUEST_METHOD"] == "HEAD"
         self._head = head
-        # In one piece: a short answer is one call of the system and one packet.
-        self._connection.write(head if has_no_body else head + content)
+        connection = self._connection
+        if has_no_body:
+            connection.write(head)
+        elif connection.is_encrypted and len(content) > MAX_UNSENT:
+            # At once all of it would be encrypted, and nobody could tell how much the client takes.
+            connection.write(head)
+            for start in range(0, len(content), MAX_UNSENT):
+                connection.write_chunk(content[start : start + MAX_UNSENT])
+        else:
+            # In one piece: a short answer is one call of the system and one packet.
+            connection.write(head + content)
 
     def _send_stream(self, started: list[tuple[str, Headers]], content: Iterable[bytes]) -> None:
         """Send chunks as they come, at the pace of the client."""

@@ -185,7 +185,12 @@ class WebServer:
         self.date = formatdate(usegmt=True)
         now = time.monotonic()
         for connection in list(self.connections):
-            connection.sweep(now)
+            try:
+                connection.sweep(now)
+            except Exception:
+                # One connection must not end the worker, and with it all the others.
+                log.exception("unexpected fault of the web server")
+                connection.transport.abort()
 
     # Making room
 

@@ -35,10 +35,10 @@ def server(
         yield process
 
 
-def take(server: Running, bytes_a_second: int) -> int:
+def take(server: Running, target: str, bytes_a_second: int) -> int:
     """Read an answer at this pace and return its size; the server ends the connection after it."""
     with server.connect(10) as wire:
-        wire.send(f"GET /stream?size={BYTES} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
+        wire.send(f"GET {target}?size={BYTES} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
         received = bytearray()
         began = time.monotonic()
         while piece := wire.socket.recv(65_536):
@@ -47,11 +47,12 @@ def take(server: Running, bytes_a_second: int) -> int:
     return received.partition(b"\r\n\r\n")[2].count(b"x")
 
 
-def test_readers_that_keep_the_pace_get_the_whole_answer(server: Running) -> None:
+@pytest.mark.parametrize("target", ["/stream", "/large"])
+def test_readers_that_keep_the_pace_get_the_whole_answer(server: Running, target: str) -> None:
     before = server.logged()
     with ThreadPoolExecutor(5) as clients:
         paces = [TAKEN_A_SECOND, 2 * TAKEN_A_SECOND, 4 * TAKEN_A_SECOND, 10**8]
-        taken = list(clients.map(lambda pace: take(server, pace), paces))
+        taken = list(clients.map(lambda pace: take(server, target, pace), paces))
     assert "was cut off" not in server.logged().removeprefix(before)
     assert taken == [BYTES] * len(paces)
 
