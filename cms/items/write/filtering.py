@@ -74,11 +74,12 @@ class FlowFilter(NamedTuple):
         key_field = self.call.collection.key
         filtered = []
         for index, item in enumerate(items):
-            keys = []
-            # A key that is missing or wrong is refused later, with all else that is wrong.
+            # Without a key the item is refused later, with all else that is wrong.
             if isinstance(item, Mapping) and item.get(key_field.name) is not None:
                 keys = [str(item[key_field.name])]
-            filtered.append(self.item(item, keys, _position(items, index)))
+                filtered.append(self.item(item, keys, _position(items, index)))
+            else:
+                filtered.append(item)
         return filtered
 
     def change(self, payload: Mapping[str, object]) -> Mapping[str, object]:
