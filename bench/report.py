@@ -213,6 +213,8 @@ def _workers(report: Report) -> Iterator[str]:
     yield _row(
         (
             "one process of the service",
+            "gthread's floor/s",
+            "ratio",
             "gthread/s",
             "p99 ms",
             "event/s",
@@ -222,11 +224,13 @@ def _workers(report: Report) -> Iterator[str]:
             "",
         )
     )
-    yield _rule(8)
+    yield _rule(10)
     for compared in report.workers:
         event = compared.event
         gthread = compared.gthread
         figures = (
+            f"{compared.floor.rate:,.0f}",
+            f"{compared.floor_ratio:.2f}",
             f"{gthread.rate:,.0f}",
             f"{gthread.p99:.2f}",
             f"{event.rate:,.0f}",

@@ -15,21 +15,25 @@ from bench.stage import BenchEnvironment
 from cms.gunicorn_process import WORKERS
 
 TIMES = {"one item by key": 2.5, "25 rows of 4 columns": 2.5, "asset derivative": 2.5}
+FLOOR = "floor"
 OTHER_TIMES = 1.5
 """How many times as fast the event worker should be: for these cases, and for all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerComparison:
-    """The medians of a case's rounds with each worker.
+    """The medians of a case's rounds with each worker, and of the floor with gthread.
 
-    `ratio` is the median of the event worker's rate over the other's, pair by pair.
+    `ratio` is the median of the event worker's rate over the other's, pair by pair; `floor_ratio`
+    is that of gthread over its floor. The floor of the event worker stands beside the cases.
     """
 
     name: str
     event: Round
     gthread: Round
+    floor: Round
     ratio: float
+    floor_ratio: float
 
     @property
     def target(self) -> float:
@@ -40,7 +44,8 @@ def measure(
     stage: BenchEnvironment, cases: list[Case], *, tokens: Tokens, length: Length
 ) -> list[WorkerComparison]:
     """Measure every case with both workers."""
-    with both_workers(stage) as servers:
+    with both_workers(stage) as services, _serving(stage, "gthread", server="floor") as floor:
+        servers = {**services, FLOOR: floor}
         return [_compare_workers(case, servers, tokens, length) for case in cases]
 
 
@@ -52,11 +57,13 @@ def both_workers(stage: BenchEnvironment) -> Iterator[dict[str, RunningServer]]:
 
 
 @contextmanager
-def _serving(stage: BenchEnvironment, kind: str) -> Iterator[RunningServer]:
+def _serving(
+    stage: BenchEnvironment, kind: str, *, server: str = "service"
+) -> Iterator[RunningServer]:
     folder = stage.folder / f"worker-{kind}"  # for its log
     folder.mkdir(exist_ok=True)
     with serving(
-        "service", folder, {**stage.environ, "WEB_CONCURRENCY": "1", "WEB_WORKER": kind}
+        server, folder, {**stage.environ, "WEB_CONCURRENCY": "1", "WEB_WORKER": kind}
     ) as running:
         yield running
 
@@ -69,14 +76,21 @@ def _compare_workers(
     for number in range(length.rounds + 1):
         order = list(servers) if number % 2 else list(reversed(servers))
         for kind in order:
-            requests = case.requests("service", token, seed=number)
+            server = "floor" if kind == FLOOR else "service"
+            requests = case.requests(server, token, seed=number)
             measured = run(servers[kind].address, requests, seconds=length.seconds)
             if number:  # the first round warms up
                 rounds[kind].append(measured)
-    event = rounds["event"]
-    gthread = rounds["gthread"]
-    ratio = median(
-        event_round.rate / gthread_round.rate
-        for event_round, gthread_round in zip(event, gthread, strict=True)
+    return WorkerComparison(
+        case.name,
+        median_round(rounds["event"]),
+        median_round(rounds["gthread"]),
+        median_round(rounds[FLOOR]),
+        _median_ratio(rounds["event"], rounds["gthread"]),
+        _median_ratio(rounds["gthread"], rounds[FLOOR]),
     )
-    return WorkerComparison(case.name, median_round(event), median_round(gthread), ratio)
+
+
+def _median_ratio(rounds: list[Round], against: list[Round]) -> float:
+    pairs = zip(rounds, against, strict=True)
+    return median(measured.rate / other.rate for measured, other in pairs)
