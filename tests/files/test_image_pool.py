@@ -54,7 +54,9 @@ def source(tmp_path: Path) -> Path:
 
 def children() -> list[psutil.Process]:
     mine = psutil.Process().children(recursive=True)
-    return [child for child in mine if "cms.files.image_worker" in child.cmdline()]
+    # Ended children of other tests have no command line any more.
+    running = [child for child in mine if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in running if "cms.files.image_worker" in child.cmdline()]
 
 
 def do(pool: ImagePool, source: Path, name: str, transform: Transform = SMALL) -> str:
