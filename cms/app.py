@@ -21,6 +21,7 @@ from cms.files.library import Library
 from cms.flows.calls import FlowCalls
 from cms.flows.filters import FlowPayloadFilter
 from cms.flows.run import Services
+from cms.flows.wait_slots import WaitSlots
 from cms.http import (
     accounts,
     assets,
@@ -271,7 +272,7 @@ def _add_files(app: App, library: Library) -> None:
 
 def _add_flows(app: App, config: Config) -> None:
     store = app.store
-    services = Services(store, config)
+    services = Services(store, config, WaitSlots(config.web_threads))
     store.payload_filter = FlowPayloadFilter(services)
     calls = FlowCalls(services)
     _add_system_items(app, FLOWS, OPERATIONS)

@@ -18,7 +18,7 @@ from cms.flows.execution import (
 )
 from cms.flows.limits import MAX_INNER_RUNS
 from cms.flows.program import Program
-from cms.flows.run import Rejected, Run, RunContext, Services
+from cms.flows.run import ProcessBusy, Rejected, Run, RunContext, Services
 from cms.flows.run_log import NO_LOG, RunLog, as_json
 from cms.flows.runs import program_of
 from cms.store.identity import Identity
@@ -77,6 +77,8 @@ def run_inner_flow(run: Run, flow: str, payload: object) -> object:
     context = RunContext(snapshot, run.limits, run.transaction, run.secrets)
     execution = run_at_once(run.services, program, cause, context=context, identity=run.identity)
     rejected = execution.outcome.rejected
+    if isinstance(rejected, ProcessBusy):
+        raise ProcessBusy
     if rejected:
         raise Rejected(rejected.result, is_transient=rejected.is_transient, reason=rejected.reason)
     return execution.result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -16,10 +17,14 @@ from cms.flows.definition.templates import (
 )
 from cms.flows.operations import OPERATIONS
 from cms.flows.program import Program, Step
-from cms.flows.run import Rejected, Run
+from cms.flows.run import ProcessBusy, Rejected, Run
+from cms.flows.wait_slots import NoFreeSlot
 from cms.jsontext import TooDeep
 
 _TRANSIENT_STATUS = 503
+
+_WAITING_TYPES = frozenset({"exec", "request", "sleep"})
+"""Operations that may wait for long. A `trigger` needs no slot: what it runs takes its own."""
 
 
 class StepLog(NamedTuple):
@@ -65,7 +70,7 @@ def run_program(program: Program, run: Run) -> Outcome:
             return Outcome(run.values, tuple(logs), late, step.key)
         rejected = _run_step(step, run, logs)
         following = step.reject if rejected else step.resolve
-        if rejected and following is None:
+        if rejected and (following is None or isinstance(rejected, ProcessBusy)):
             return Outcome(run.values, tuple(logs), rejected, step.key)
     return Outcome(run.values, tuple(logs))
 
@@ -125,12 +130,25 @@ def _result(step: Step, options: object, run: Run) -> object:
         _require_valid(step, options)
     assert isinstance(options, dict)
     try:
-        return OPERATIONS[step.type](options, run)
+        with _slot(step, run):
+            return OPERATIONS[step.type](options, run)
+    except NoFreeSlot:
+        raise ProcessBusy from None
+    except RenderedTooLarge:
+        raise Rejected({"message": "What the inner flow returns is too large."}) from None
     except Refused as refused:
         result = {"errors": [problem.as_json() for problem in refused.problems]}
         raise Rejected(result, is_transient=refused.status == _TRANSIENT_STATUS) from refused
     except TooDeep:
         raise Rejected({"message": "A value of the run is nested too deeply."}) from None
+
+
+def _slot(step: Step, run: Run) -> AbstractContextManager[None]:
+    """Return the slot of an operation that may wait while a caller does; others need none."""
+    if step.type not in _WAITING_TYPES:
+        return nullcontext()
+    slots = run.services.wait_slots
+    return nullcontext() if slots is None else slots.take()
 
 
 def _require_valid(step: Step, options: object) -> None:

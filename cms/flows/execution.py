@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from cms.errors import Problem, Refused
+from cms.errors import Problem, Refused, unavailable
 from cms.flows.engine import Outcome, run_program
 from cms.flows.program import Program
 from cms.flows.redaction import Secrets
-from cms.flows.run import FlowRunner, Rejected, Run, RunContext, Services
+from cms.flows.run import FlowRunner, ProcessBusy, Rejected, Run, RunContext, Services
 from cms.flows.run_log import NO_LOG, RunLog, run_log
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
 from cms.store.snapshot import Snapshot
@@ -163,6 +163,8 @@ def refusal_of(execution: Execution) -> Refused:
     """
     rejected = execution.outcome.rejected
     assert rejected
+    if isinstance(rejected, ProcessBusy):
+        return unavailable("flows", str(rejected.reason))
     if rejected.reason is None and execution.outcome.steps[-1].type == "throw-error":
         return Refused(_thrown_problem(rejected))
     key = execution.outcome.rejected_key

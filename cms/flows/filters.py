@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cms.errors import Problem, Refused
+from cms.flows.definition.templates import RenderedTooLarge
 from cms.flows.direct_runs import run_at_once
 from cms.flows.execution import MAX_DEPTH, Cause, Execution, refusal_of
 from cms.flows.limits import RunLimits
@@ -64,7 +65,13 @@ def _changed(execution: Execution, payload: object) -> object:
     has_return = execution.program.definition.options.get("return") is not None
     if not has_return and not (steps and steps[-1].type in _PAYLOAD_MAKERS):
         return payload
-    result = execution.result
+    try:
+        result = execution.result
+    except RenderedTooLarge:
+        reason = "what a filter flow returns is too large"
+        raise Refused(
+            Problem("UNPROCESSABLE_CONTENT", f"{reason.capitalize()}.", {"reason": reason})
+        ) from None
     return result if isinstance(result, Mapping) else payload
 
 

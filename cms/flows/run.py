@@ -12,6 +12,7 @@ from cms.database.connections import Transaction
 from cms.flows.limits import RunLimits
 from cms.flows.redaction import Secrets
 from cms.flows.scripts.script_pool import ScriptPool
+from cms.flows.wait_slots import WaitSlots
 from cms.store.context import RequestContext
 from cms.store.counters import current_version
 from cms.store.identity import ANONYMOUS, Identity
@@ -43,12 +44,24 @@ class Rejected(Exception):
         return cls({"message": reason}, reason=reason)
 
 
+class ProcessBusy(Rejected):
+    """Too many operations of the process wait already: the run ends, whatever would follow."""
+
+    def __init__(self) -> None:
+        reason = "Too many runs are waiting; try again later"
+        super().__init__({"message": f"{reason}."}, is_transient=True, reason=reason)
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What operations need of the process."""
+    """What operations need of the process.
+
+    `wait_slots` are those of a process whose callers wait for runs; a worker has none.
+    """
 
     store: Store
     config: Config
+    wait_slots: WaitSlots | None = None
     scripts: ScriptPool = field(init=False)
 
     def __post_init__(self) -> None:

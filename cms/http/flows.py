@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 import falcon
 
 from cms.errors import not_found
@@ -12,6 +10,7 @@ from cms.flows.runs import retry_run
 from cms.http.items import send_list
 from cms.http.media import read_json, send_written
 from cms.items.read.prepare import ReadRequest, RowTest
+from cms.schema.types.texts import parse_uuid
 from cms.store.store import Store
 
 
@@ -47,9 +46,11 @@ class FlowRowsResource:
         self._collection = collection
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        if not _is_uuid(key):
-            raise not_found()
-        only = (RowTest("flow", "_eq", key),)
+        try:
+            flow = parse_uuid(key)
+        except ValueError:
+            raise not_found() from None
+        only = (RowTest("flow", "_eq", flow),)
         read_request = ReadRequest(self._collection, request.query_string, only=only)
         send_list(self._store, request, response, read_request)
 
@@ -63,14 +64,6 @@ class RetryResource:
     def on_post(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         retry_run(self._store, request.context.identity, key)
         response.status = falcon.HTTP_204
-
-
-def _is_uuid(key: str) -> bool:
-    try:
-        UUID(key)
-    except ValueError:
-        return False
-    return True
 
 
 def _headers(request: falcon.Request) -> dict[str, str]:

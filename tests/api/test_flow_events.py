@@ -307,6 +307,22 @@ def test_a_filter_flow_changes_what_is_written(admin: Client, pages: Table) -> N
     assert several[0]["title"] == "e!"
 
 
+def test_a_return_of_a_filter_flow_that_is_too_large_refuses_the_write(
+    admin: Client, pages: Table
+) -> None:
+    options = {
+        "type": "filter",
+        "scope": ["items.create"],
+        "collections": [pages.name],
+        "return": {"title": "{{$trigger.payload.title}}" * 20},
+    }
+    make_flow(admin, "event", options, [step("log", "log", {"message": "a"})])
+    answer = admin.post(pages.path, {"title": "a" * 1_000_000})
+    assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
+    assert "too large" in answer.errors[0]["message"]
+    assert admin.get(pages.path).data == []
+
+
 def test_a_filter_flow_refuses_a_write_and_nothing_is_written(
     stage: Stage, admin: Client, pages: Table
 ) -> None:

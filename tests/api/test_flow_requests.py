@@ -103,6 +103,11 @@ def test_variables_that_nobody_has_allowed_are_out_of_reach(
     assert "nobody-may-see-this" not in answer.text
 
 
+def test_the_runs_of_what_is_no_id_are_not_there(admin: Client) -> None:
+    answer = admin.get("/flows/urn:uuid:6d82432b-98a5-4064-a153-8f8c8bb1257b/runs")
+    assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
+
+
 def test_a_webhook_returns_its_trigger_and_its_runs_are_filtered(admin: Client) -> None:
     steps = [step("is_one", "condition", {"filter": {"$trigger": {"query": {"n": {"_eq": "1"}}}}})]
     flow = make_flow(admin, "webhook", {"return": "$trigger"}, steps)

@@ -113,6 +113,12 @@ def test_notifications_are_rows_and_reach_the_mailbox_of_those_who_want_them(
     assert (mail["to"], mail["subject"], mail["body"]) == ([address], "Done", "It *is*")
 
 
+def test_a_recipient_may_be_written_in_capitals(stage: Stage, run: Run) -> None:
+    known, _ = user(stage)
+    recipients = [known.upper(), known]
+    assert do(run, "notification", recipient=recipients, subject="Done") == [known]
+
+
 def test_an_unknown_recipient_rejects_and_nobody_is_notified(stage: Stage, run: Run) -> None:
     known, _ = user(stage)
     unknown = "6d82432b-98a5-4064-a153-8f8c8bb1257b"

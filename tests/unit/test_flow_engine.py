@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -30,8 +31,9 @@ def run(*operations: Operation, trigger: object = None) -> Outcome:
 
 
 def new_run(trigger: object) -> Run:
-    # None of these operations needs anything of the process.
-    return Run(cast(Services, None), "flow", ANONYMOUS, {"$trigger": trigger})
+    # These operations need nothing of the process but its slots, as little as a worker's do.
+    services = cast(Services, SimpleNamespace(wait_slots=None))
+    return Run(services, "flow", ANONYMOUS, {"$trigger": trigger})
 
 
 def keys(outcome: Outcome) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import cast
+from uuid import UUID
 
 from cms.database.connections import Transaction
 from cms.flows.definition.options import texts_of
@@ -42,7 +43,7 @@ def send_notification(options: RenderedOptions, run: Run) -> object:
 
     Reject where one of them does not exist.
     """
-    recipients = list(dict.fromkeys(texts_of(options["recipient"])))
+    recipients = list(dict.fromkeys(str(UUID(text)) for text in texts_of(options["recipient"])))
     item = options.get("item")
     notification = Notification(
         options["subject"],
