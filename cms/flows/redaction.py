@@ -8,6 +8,7 @@ from typing import Any
 import re2
 
 from cms import jsontext
+from cms.flows.secret_hints import may_hold_secrets
 from cms.flows.secret_texts import (
     forms_of,
     is_query_secret,
@@ -69,7 +70,8 @@ class Secrets:
 
     def collect(self, value: object) -> None:
         """Find the secrets of a value: under their names, in URLs, and in texts that are JSON."""
-        self._collect(value, 0)
+        if may_hold_secrets(value, self._names):
+            self._collect(value, 0)
 
     def masked(self, value: object) -> object:
         """Return a value for a log: secrets are masked, long texts cut.
@@ -78,6 +80,8 @@ class Secrets:
         """
         if self._has_too_many:
             return None if value is None else MASK
+        if not self._texts and not may_hold_secrets(value, self._names) and _is_kept_whole(value):
+            return value
         if self._pattern is None and self._texts:
             self._pattern = _pattern_of(self._texts)
         return self._masked(value, 0)
@@ -176,6 +180,14 @@ class Secrets:
         if self._pattern is None:
             return text
         return str(self._pattern.sub(MASK, text)) if _is_encodable(text) else MASK
+
+
+def _is_kept_whole(value: object) -> bool:
+    """Tell whether a value without escapes in its texts has none that is cut, and few levels."""
+    text = jsontext.dumps(value)
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
+        return False
+    return len(text) <= MAX_TEXT_LENGTH or max(map(len, text.split(b'"'))) <= MAX_TEXT_LENGTH
 
 
 def _is_plain(name: object) -> bool:

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, unquote_plus
 from cms import jsontext
 from cms.text_shapes import MASK
 
-_SECRET_WORDS = (
+SECRET_WORDS = (
     "password",
     "passwd",
     "passphrase",
@@ -23,10 +23,10 @@ _SECRET_WORDS = (
     "privatekey",
     "signingkey",
 )
-_SECRET_NAMES = frozenset(
+SECRET_NAMES = frozenset(
     {"authorization", "proxyauthorization", "cookie", "setcookie", "credentials", "otp", "pwd"}
 )
-_QUERY_NAMES = frozenset({"key", "sig", "signature", "auth", "xamzsignature"})
+QUERY_NAMES = frozenset({"key", "sig", "signature", "auth", "xamzsignature"})
 """Names that are secrets in the query of a URL, beside those that are secrets everywhere."""
 
 _HINT = re.compile(r"[=:]|(?i:\b(?:basic|bearer)\s)")
@@ -55,7 +55,7 @@ def is_secret_name(name: str) -> bool:
 @lru_cache(maxsize=4096)
 def _is_secret_name(name: str) -> bool:
     letters = _letters(name)
-    return letters in _SECRET_NAMES or any(word in letters for word in _SECRET_WORDS)
+    return letters in SECRET_NAMES or any(word in letters for word in SECRET_WORDS)
 
 
 def secrets_in(text: str) -> Iterator[str]:
@@ -138,7 +138,7 @@ def _without_entries(text: str) -> str:
 def is_query_secret(name: str) -> bool:
     """Tell whether an entry of the query of a URL is a secret by its name."""
     plain = unquote(name)
-    return _letters(plain) in _QUERY_NAMES or is_secret_name(plain)
+    return _letters(plain) in QUERY_NAMES or is_secret_name(plain)
 
 
 def _letters(name: str) -> str:

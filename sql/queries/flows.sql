@@ -178,7 +178,8 @@ WHERE id = $1::uuid;
 
 -- name: insert_finished_run
 -- Inserts a run that ended at once: flow, trigger, state, depth, data, accountability, steps, result, reason, the
--- time of its beginning, and its input for another attempt; records it as activity.
+-- time of its beginning, and its input for another attempt; records it as activity. With $12 the commit does not wait
+-- for the disk.
 WITH run AS (
     INSERT INTO system_flow_runs (
         flow, trigger, state, attempt, depth, data, accountability, steps, result, reason, date_created, date_started,
@@ -189,6 +190,7 @@ WITH run AS (
         $10::timestamptz, clock_timestamp(), $11::json
     FROM system_flows
     WHERE id = $1::uuid
+      AND ($12::boolean IS NOT TRUE OR set_config('synchronous_commit', 'off', TRUE) = 'off')
     RETURNING flow, accountability
 )
 INSERT INTO system_activity (action, "user", ip, collection, item)

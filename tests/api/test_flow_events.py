@@ -400,3 +400,16 @@ def test_a_filter_flow_may_change_rights_and_go_on(
     caller = member(stage, may(pages.name, action="create"))
     assert caller.post(pages.path, {"title": "b"}).status == 204
     assert stage.value(f'SELECT count(*) FROM "{pages.name}"') == 4
+
+
+def test_the_log_of_a_filter_flow_leaves_the_write_as_durable_as_it_was(
+    stage: Stage, admin: Client, pages: Table
+) -> None:
+    # The default of the column tells whether the commit will wait for the disk.
+    durable = "ADD COLUMN durable text DEFAULT current_setting('synchronous_commit')"
+    stage.execute(f'ALTER TABLE "{pages.name}" {durable}')
+    payload = step("payload", "transform", {"json": "{{$trigger.payload}}"})
+    flow = filter_flow(admin, pages, [payload], "create")
+    assert admin.post(pages.path, {"title": "One"}).status == 200
+    assert [run["state"] for run in runs(admin, flow)] == ["done"]
+    assert stage.value(f'SELECT durable FROM "{pages.name}"') == "on"
