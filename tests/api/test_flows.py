@@ -113,6 +113,7 @@ def test_operations_that_lead_back_are_refused_however_they_are_written(admin: C
     operations = {"update": [{"id": second, "resolve": first}]}
     nested = admin.patch(f"/flows/{flow['id']}", {"operations": operations})
     assert reasons(nested) == [("system_operations", "resolve")]
+    assert nested.errors[0]["key"] == first
     assert admin.get(f"/operations/{second}").data["resolve"] is None
 
 
@@ -151,12 +152,49 @@ def test_everything_wrong_with_a_flow_is_told_at_once(admin: Client) -> None:
         {"key": "b", "type": "request", "options": {}},
     ]
     answer = admin.post("/flows", {"name": "Wrong", "trigger": "webhook", "operations": operations})
-    assert {path for _, path in reasons(answer)} == {
-        "options.to",
-        "options.subject",
-        "options.body",
-        "options.url",
-    }
+    assert sorted(path for _, path in reasons(answer)) == [
+        "operations.0.options.body",
+        "operations.0.options.subject",
+        "operations.0.options.to",
+        "operations.1.options.url",
+    ]
+    # The operations are not stored, so that their keys would tell nothing.
+    assert not any("key" in error for error in answer.errors)
+
+
+def test_what_is_wrong_with_several_rows_is_told_with_their_places(admin: Client) -> None:
+    wrong = {"key": "wrong", "type": "request", "options": {}}
+    # Operations of one moment are ordered by their ids.
+    circle = sorted([str(uuid4()), str(uuid4())])
+    flows = [
+        {"name": "Fine", "trigger": "manual"},
+        {
+            "name": "Circle",
+            "trigger": "webhook",
+            "options": {"method": "HEAD"},
+            "operations": [
+                {**LOG, "id": circle[0], "key": "one", "resolve": circle[1]},
+                {**LOG, "id": circle[1], "key": "two", "resolve": circle[0]},
+                wrong,
+            ],
+        },
+    ]
+    answer = admin.post("/flows", flows)
+    assert sorted(reasons(answer)) == [
+        ("system_flows", "options.method"),
+        ("system_operations", "operations.1.resolve"),
+        ("system_operations", "operations.2.options.url"),
+    ]
+    assert {error["index"] for error in answer.errors} == {1}
+    flow = new_flow(admin)
+    fine = {**LOG, "flow": flow["id"], "key": "fine"}
+    several = admin.post("/operations", [fine, {**wrong, "flow": flow["id"]}])
+    assert reasons(several) == [("system_operations", "options.url")]
+    assert several.errors[0]["index"] == 1
+    key = new_operation(admin, flow, "kept")
+    changed = admin.patch(f"/flows/{flow['id']}", {"operations": [{"id": key, "type": "request"}]})
+    assert [error["key"] for error in changed.errors] == [key, key]
+    assert reasons(changed)[0] == ("system_operations", "operations.0.options.message")
 
 
 def test_flows_are_written_by_administrators_and_read_by_those_who_may(
@@ -189,7 +227,9 @@ def test_an_operation_that_others_lead_to_stays_in_its_flow(admin: Client) -> No
     assert reasons(moved) == [("system_operations", "resolve")]
     assert moved.errors[0]["key"] == first
     nested = admin.patch(f"/flows/{other['id']}", {"operations": {"update": [{"id": last}]}})
+    # The way that is wrong now stands in the other operation, which the body does not name.
     assert reasons(nested) == [("system_operations", "resolve")]
+    assert nested.errors[0]["key"] == first
     body = {"keys": [first, last], "data": {"flow": other["id"]}}
     assert admin.patch("/operations", body).status == 200
     assert admin.patch(f"/flows/{other['id']}", {"operation": first}).status == 200
@@ -239,7 +279,7 @@ def test_an_inactive_flow_is_checked_and_told_where_its_nested_parts_are_wrong(
         answer = admin.patch(path, {"operations": wrong})
         assert (answer.status, answer.errors[0]["path"]) == (422, field), answer.text
     missing = admin.patch(path, {"operations": {"update": [{"id": kept, "options": {}}]}})
-    assert reasons(missing) == [("system_operations", "options.message")]
+    assert reasons(missing) == [("system_operations", "operations.update.0.options.message")]
     twice = {"create": [{**LOG, "key": "kept"}]}
     refused = admin.patch(path, {"operations": twice})
     assert refused.codes == ["RECORD_NOT_UNIQUE"]

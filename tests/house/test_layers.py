@@ -65,6 +65,19 @@ def test_imports_run_downwards_only() -> None:
     assert violations == []
 
 
+def test_flows_and_dashboards_do_not_know_each_other() -> None:
+    violations = [
+        f"{module} imports {name}"
+        for module, source in modules()
+        for name in source.imports
+        if module.startswith("cms.dashboards.")
+        and name.startswith("cms.flows.")
+        or module.startswith("cms.flows.")
+        and name.startswith("cms.dashboards.")
+    ]
+    assert violations == []
+
+
 def test_only_the_database_knows_psycopg_and_only_http_knows_falcon() -> None:
     rooms = {
         "psycopg": {"database", "embedded"},

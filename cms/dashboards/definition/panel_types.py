@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeGuard
 
-from cms.flows.definition.options import (
+from cms.markdown import MAX_MARKDOWN_LENGTH
+from cms.option_checks import (
     Check,
     OptionError,
     json_object,
@@ -20,7 +21,6 @@ from cms.flows.definition.options import (
     whole_number,
     word,
 )
-from cms.markdown import MAX_MARKDOWN_LENGTH
 from cms.query.language.literals import parse_variable
 from cms.query.language.parameters import AGGREGATES
 

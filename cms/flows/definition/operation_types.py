@@ -10,9 +10,7 @@ from cms.flows.definition.options import (
     Options,
     addresses,
     any_json,
-    boolean,
     headers,
-    json_object,
     key,
     key_or_keys,
     method,
@@ -21,13 +19,11 @@ from cms.flows.definition.options import (
     rule,
     script,
     signing_secrets,
-    text,
     url,
     uuid,
     uuid_or_uuids,
-    whole_number,
-    word,
 )
+from cms.option_checks import boolean, json_object, text, whole_number, word
 
 MAX_SLEEP_MILLISECONDS = 24 * 60 * 60 * 1000
 MAX_BATCH_SIZE = 10_000

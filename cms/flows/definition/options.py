@@ -7,7 +7,7 @@ values of a run.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -15,6 +15,7 @@ from cms.emails import is_email
 from cms.errors import Refused
 from cms.flows.definition.signature import parse_secret
 from cms.flows.definition.templates import Constant, TemplateError, parse_template
+from cms.option_checks import Check, OptionError, text
 from cms.query.rules.payload_rules import parse_rule
 
 SCRIPT_ENGINE = "py_mini_racer"
@@ -23,22 +24,9 @@ SCRIPT_ENGINE = "py_mini_racer"
 OptionPath = tuple[str | int, ...]
 
 _METHOD_NAMES = ("GET", "POST", "PUT", "PATCH", "DELETE")
-_MAX_DIGITS = 18
 # Python takes more for a UUID than PostgreSQL does, as digits of other scripts.
 _UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-
-
-class OptionError(ValueError):
-    """An option is wrong: `path` leads to it from the options."""
-
-    def __init__(self, reason: str, *path: str | int) -> None:
-        super().__init__(reason)
-        self.path = path
-
-
-Check = Callable[[object], None]
-"""Checks the value of an option; raises `OptionError`, with a path inside the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +96,6 @@ def any_json(value: object) -> None:
     """Take every value."""
 
 
-def text(value: object) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise OptionError("it is a text")
-
-
 def script(value: object) -> None:
     text(value)
     if find_spec(SCRIPT_ENGINE) is None:
@@ -120,16 +103,6 @@ def script(value: object) -> None:
             "no script can run here: the service is installed without the extra script "
             "(pip install 'cms[script]')"
         )
-
-
-def boolean(value: object) -> None:
-    if not isinstance(value, bool):
-        raise OptionError("it is true or false")
-
-
-def json_object(value: object) -> None:
-    if not isinstance(value, Mapping):
-        raise OptionError("it is an object")
 
 
 def object_or_objects(value: object) -> None:
@@ -175,39 +148,6 @@ def uuid_or_uuids(value: object) -> None:
 def texts_of(value: object) -> list[str]:
     """Return the texts of an option that takes one, or a list of them."""
     return [str(element) for element in value] if isinstance(value, list) else [str(value)]
-
-
-def whole_number(minimum: int, maximum: int) -> Check:
-    """Return the check of a whole number within bounds, which may come as a text of digits."""
-
-    def check(value: object) -> None:
-        if isinstance(value, str) and value.isdecimal() and len(value) <= _MAX_DIGITS:
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise OptionError("it is a whole number")
-        if not minimum <= value <= maximum:
-            raise OptionError(f"it is from {minimum} to {maximum}")
-
-    return check
-
-
-def word(*words: str) -> Check:
-    """Return the check that a value is one of these words."""
-
-    def check(value: object) -> None:
-        if value not in words:
-            raise OptionError(f"it is one of {', '.join(words)}")
-
-    return check
-
-
-def texts(value: object) -> None:
-    """Take a list of texts."""
-    if not isinstance(value, list):
-        raise OptionError("it is a list of texts")
-    for index, element in enumerate(value):
-        if not isinstance(element, str):
-            raise OptionError("it is a text", index)
 
 
 def addresses(value: object) -> None:

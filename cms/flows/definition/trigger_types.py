@@ -7,17 +7,13 @@ from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from cms.flows.definition.options import (
-    Check,
     Option,
-    OptionError,
     Options,
     any_json,
-    boolean,
     method,
-    texts,
-    word,
 )
 from cms.flows.definition.schedule import ScheduleError, parse_schedule
+from cms.option_checks import Check, OptionError, boolean, texts, word
 from cms.schema.system import FILES, FOLDERS, SYSTEM_PREFIX, SYSTEM_TABLES
 
 WRITABLE_TABLES = tuple(table.name for table in SYSTEM_TABLES.values() if table.is_writable)

@@ -6,22 +6,26 @@ written. The rules of permissions on written rows are checked last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
-from cms.errors import STATUS, Refused
+from cms.errors import STATUS, Problem, Refused
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.executor import Executor
 from cms.items.write.inquiry import InquirySet, refuse
 from cms.items.write.item_filters import check_deletion
-from cms.items.write.mutations import AuthorizedDelete, AuthorizedSet
+from cms.items.write.mutations import AuthorizedDelete, AuthorizedSet, RowSet
 from cms.items.write.parsed import ParsedSet
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.planning import plan_mutations
-from cms.items.write.resolved_rows import ResolvedSet, walk_sets
+from cms.items.write.problems import with_position
+from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet, walk_sets
 from cms.items.write.resolving import Resolver
 from cms.items.write.rows import lock_rows
 from cms.items.write.running import run_plan
+from cms.items.write.written_rows import WrittenRows
 
 
 class CompletePayload(NamedTuple):
@@ -56,9 +60,43 @@ def write_tree(
     plan = plan_mutations(catalogue, authorized)
     written = run_plan(executor, plan)
     # Rules may look at any row of the call, so they are tried when all are written.
-    for row_set in plan.sets:
-        authorizer.check(written, row_set, executor.transaction.execute)
+    with _locating_refusals(plan.sets, written):
+        for row_set in plan.sets:
+            authorizer.check(written, row_set, executor.transaction.execute)
     return written.keys(plan.sets[0])
+
+
+@contextmanager
+def _locating_refusals(sets: Sequence[RowSet], written: WrittenRows) -> Iterator[None]:
+    """Add their positions in the payload to refusals of written rows.
+
+    Hooks look at rows as they are stored: their problems have the collection and the key of a row,
+    and the path inside it.
+    """
+    try:
+        yield
+    except Refused as refused:
+        # Most refusals, as FORBIDDEN, are of no row in particular.
+        if not any("key" in problem.extensions for problem in refused.problems):
+            raise
+        rows: dict[tuple[object, object], ResolvedRow] = {}
+        for row_set in sets:
+            for row in written.rows(row_set):
+                rows.setdefault((row_set.collection.name, row.key), row)
+        problems = [_located(problem, rows) for problem in refused.problems]
+        raise Refused(problems, total=refused.total, inquiry=refused.inquiry) from refused
+
+
+def _located(problem: Problem, rows: Mapping[tuple[object, object], ResolvedRow]) -> Problem:
+    extensions = dict(problem.extensions)
+    row = rows.get((extensions.get("collection"), extensions.get("key")))
+    # A change may break rows that it does not name: the key alone tells which.
+    if row is None:
+        return problem
+    if row.is_new:
+        # The row is undone, and nobody will find it by its key.
+        del extensions["key"]
+    return with_position(replace(problem, extensions=extensions), row.position)
 
 
 class _TreeAuthorization:

@@ -11,9 +11,9 @@ from cms.dashboards.definition.panel_types import PANEL_TYPES
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
-from cms.flows.definition.options import OptionError
 from cms.items.write.hooks.hook import SystemTableHooks, ValueCheck, one_of
 from cms.items.write.resolved_rows import ResolvedRow
+from cms.option_checks import OptionError
 from cms.query.language.parse import PageSizes, parse
 from cms.query.plan.bindings import bind_values
 from cms.query.plan.plan import plan
