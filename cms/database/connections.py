@@ -143,6 +143,7 @@ class Database:
         self._lock = threading.Lock()
         self._epoch = Epoch()
         self._pools: _Pools | None = None
+        # Beside the pool of streams, which has as many connections but would wait for a free one.
         self._streams = threading.BoundedSemaphore(max_streams(self._size))
 
     def fetch(
@@ -162,9 +163,13 @@ class Database:
         """Run reading statements in one round trip; return the rows of each, or its error."""
         with mapped_errors(), _borrow(self._open().read) as connection:
             results = connection.wire.run_all(calls, prepare=self._prepare)
-        return [
-            map_error(result) if isinstance(result, psycopg.Error) else result for result in results
-        ]
+        answers: list[list[Row] | Exception] = []
+        for result in results:
+            if isinstance(result, psycopg.Error):
+                answers.append(map_error(result))
+            else:
+                answers.append(result)
+        return answers
 
     def fetch_primary(self, text: str, values: Sequence[object] = ()) -> list[Row]:
         """Run one statement on the primary, where it sees all writes."""
@@ -313,8 +318,10 @@ class _borrow:
 
     def __enter__(self) -> Connection:
         connection = self._pool.getconn()
+        # A restart of the server ends all connections of a pool: the next one may be dead as well.
         while connection.wire.is_closed_by_server():
             connection.close()
+            # A pool counts a connection as lent until it is back, even one to throw away.
             self._pool.putconn(connection)
             connection = self._pool.getconn()
         self._connection = connection

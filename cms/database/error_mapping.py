@@ -203,6 +203,7 @@ def _is_raised_by_trigger(error: psycopg.Error) -> bool:
     code = error.sqlstate or ""
     # psycopg has no class for codes that PostgreSQL itself never raises.
     is_unknown = type(error) is psycopg.DatabaseError
+    # Violated constraints of tables have been mapped before: other such errors are of triggers.
     # 44 is the class of WITH CHECK OPTION; 45 is for whoever writes triggers.
     return code[:2] in ("44", "45") or is_unknown or isinstance(error, psycopg.IntegrityError)
 
@@ -268,6 +269,8 @@ def _key_detail(error: psycopg.Error) -> str:
     to another table.
     """
     detail = error.diag.message_detail or ""
+    # Only the text tells the two cases apart. If the server's messages are in another language, the
+    # answer lacks the field of either.
     if isinstance(error, pg.ForeignKeyViolation) and "is not present" not in detail:
         return ""
     return detail if error.diag.constraint_name else ""
@@ -285,6 +288,7 @@ def _key_value(error: psycopg.Error) -> str | None:
     detail = error.diag.message_detail or ""
     if _key_column(error) is None or isinstance(error, pg.ExclusionViolation):
         return None
+    # `Key (title)=(a (b)) already exists.`: the value may hold parentheses itself.
     return detail[detail.index(")=(") + 3 : detail.rindex(")")]
 
 

@@ -21,6 +21,8 @@ class LibraryPool(AsyncConnectionPool[AsyncConnection[Any]]):
     """
 
     def __init__(self, **arguments: Any) -> None:
+        # Weak, so that the pool's closed connections are forgotten. Before the constructor of the
+        # base class, whose pool may check a connection as soon as it is open.
         self._checked: WeakKeyDictionary[AsyncConnection[Any], float] = WeakKeyDictionary()
         super().__init__(**{**arguments, "check": self._check_sometimes})
 

@@ -45,11 +45,13 @@ def run_maintenance(
         if retention is None:
             return MaintenanceReport(created, sessions, answers)
         rows = transaction.execute(statement("prune_history"), (_interval(retention),))
+        # Rows of months for which no partition was made in time are in the default partition.
         partitions, deleted_rows = rows[0]
         return MaintenanceReport(created, sessions, answers, tuple(partitions), deleted_rows)
 
 
 def _interval(retention: str) -> str:
     """Return a retention as PostgreSQL reads intervals: "12mo" is "12 months"."""
+    # The settings have checked the form: digits, and one of the units.
     digits = retention.rstrip("dwmoy")
     return f"{digits} {_UNITS[retention.removeprefix(digits)]}"

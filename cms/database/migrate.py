@@ -174,6 +174,8 @@ def _apply(connection: Connection, migration: Migration) -> None:
     _execute(connection, "lift_time_limit")
     if not _has_table(connection):
         _execute(connection, "create_migrations_table")
+    # Without parameters, so that psycopg sends all statements of the file at once: PostgreSQL takes
+    # parameters for single statements only.
     connection.execute(migration.text.encode())
     _execute(connection, "record_migration", migration.number, migration.name, migration.sha256)
 

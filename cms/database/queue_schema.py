@@ -24,6 +24,7 @@ def missing_migrations(applied: Collection[str]) -> tuple[QueueMigration, ...]:
 
     Raises ValueError when the tables are of a newer version of the package.
     """
+    # Their names begin with the version that brought them: sorted, they are in their order.
     files = {path.stem: path for path in sorted((_folder() / "migrations").glob("*.sql"))}
     if not applied:
         # The schema of a version holds all of its migrations.

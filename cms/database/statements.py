@@ -53,6 +53,7 @@ def read_statements(folder: Path) -> Mapping[str, str]:
 def _split(source: str, file: str) -> Iterator[_NamedStatement]:
     # The pattern has two groups, so the pieces are name, description, text, name, and so on.
     before, *pieces = HEADER.split(source)
+    # Not the names: the pattern has checked their form.
     for piece in (before, *pieces[1::3], *pieces[2::3]):
         _refuse_stray(piece, file)
     if any(line.strip() and not line.startswith("--") for line in before.splitlines()):

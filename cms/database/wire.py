@@ -94,6 +94,7 @@ class Wire:
         self._reader = Transformer(connection)
         self._poll = select.poll()
         self._poll.register(connection.fileno(), select.POLLIN)
+        # The text of a statement and its name on the server; the one used longest ago is first.
         self._names: OrderedDict[str, bytes] = OrderedDict()
         self._prepared_count = 0
         self._epoch = epoch
@@ -160,7 +161,9 @@ class Wire:
         Each statement is a transaction of its own: an error leaves the others as they are.
         """
         # A pipeline cannot wait for a statement to be prepared.
-        names = [self._name(call.text) if prepare else None for call in calls]
+        names: list[bytes | None] = [None] * len(calls)
+        if prepare:
+            names = [self._name(call.text) for call in calls]
         pgconn = self._connection.pgconn
         pgconn.enter_pipeline_mode()
         # A blocked sender would never read what the server must send before it reads on.
@@ -272,6 +275,7 @@ class Wire:
         finally:
             # Whatever happened: libpq takes no other statement before all results are fetched.
             results = list(self._results())
+        # Without a pipeline, a statement that was sent by itself has exactly one result.
         return results[0]
 
     def _results(self) -> Iterator[PGresult]:
@@ -366,6 +370,8 @@ def _text(value: object) -> bytes | None:
         case bytes():
             return b"\\x" + value.hex().encode()
         case list() | tuple():
-            return array([None if item is None else str(item) for item in value]).encode()
+            # The elements as text, too: the statement casts the whole array.
+            texts = [None if item is None else str(item) for item in value]
+            return array(texts).encode()
         case _:
             return str(value).encode()

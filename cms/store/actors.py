@@ -58,12 +58,15 @@ def known_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
 
     def find() -> Actor:
         rows = fetch(statement("find_actor"), identity.caller)
+        # Rights that are newer than the snapshot must not get into its caches.
         check_version(snapshot, Version(*rows[0][:3]))
         row = _ActorRow(*rows[0])
+        # A session that belongs to no active user may be that of a share.
         if row.user is None and identity.session and not identity.user:
             return find_share_actor(snapshot, identity, fetch)
         return actor_of(snapshot, identity, rows)
 
+    # Refusals are not kept, so that invented tokens push no caller out of the cache.
     return snapshot.actors.setdefault_with(identity.caller, find)
 
 
@@ -77,6 +80,7 @@ def admit(actor: Actor, identity: Identity) -> Actor:
     # The role of an operation in a flow is not that of whoever has caused the run.
     if identity.role:
         return actor
+    # Before the second factor: from elsewhere not even that may be set up.
     require_address(actor.networks, identity.client.ip)
     if actor.lacks_tfa and not identity.may_enrol:
         raise forbidden()

@@ -47,6 +47,7 @@ def refuse_repeated(
 
     Raises `Refused` for one that stayed the same after the structure was loaded again.
     """
+    # Other counters, or a plan that became invalid, are different with the next snapshot.
     if not isinstance(stale, UndefinedName):
         return None
     error = StaleRefusal(snapshot.version, str(stale))

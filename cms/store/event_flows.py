@@ -71,12 +71,16 @@ class _Wait(NamedTuple):
 
 def event_flows(rows: object) -> EventFlows:
     """Return the event flows of a list of objects with `id` and `options`."""
-    waits = [wait for row in (rows if isinstance(rows, list) else []) for wait in _waits(row)]
+    waits: list[_Wait] = []
+    for row in rows if isinstance(rows, list) else ():
+        waits += _waits(row)
+    # `ANY_COLLECTION` is among them where a flow waits for all, and gets a list of its own.
     named = {wait.collection for wait in waits}
     lists: dict[str, dict[Event, list[str]]] = {}
     for wait in waits:
         for collection in _collections(wait.collection, named):
             flows = lists.setdefault(collection, {}).setdefault(wait.event, [])
+            # The options of a flow may name the same event or collection twice, but it runs once.
             if wait.flow not in flows:
                 flows.append(wait.flow)
     of_others = _frozen(lists.pop(ANY_COLLECTION, {}))
@@ -87,6 +91,8 @@ def _collections(name: str, named: set[str]) -> Sequence[str]:
     """Return what a name stands for: one collection, or all of items that any flow names."""
     if name != ANY_COLLECTION:
         return [name]
+    # `EventFlows.of` looks at one entry alone, so the entry of each named collection also holds the
+    # flows of all collections. Those of the system run only for flows that name them.
     return [each for each in named if not is_system(each)]
 
 

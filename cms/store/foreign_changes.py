@@ -42,6 +42,7 @@ class ForeignChangeMonitor:
         if monotonic() < self._next_check or not self._lock.acquire(blocking=False):
             return
         try:
+            # First, so that a comparison that fails is not repeated by the next request at once.
             self._next_check = monotonic() + CHECK_SECONDS
             self._compare()
         except (Refused, Stale, UnexpectedError) as error:
@@ -57,6 +58,7 @@ class ForeignChangeMonitor:
                 continue
             # One source is enough: a replica has the structure of its primary.
             ((structure, fingerprint),) = fetch(statement("find_fingerprint"))
+            # With another counter the next request loads the structure again in any case.
             if structure == snapshot.version.structure and fingerprint != snapshot.fingerprint:
                 self._advance_counter(structure)
             return

@@ -28,6 +28,7 @@ def health(store: Store) -> dict[str, object]:
     except Refused as refused:
         database = {"status": "error", "reason": refused.problems[0].message}
     except Stale as stale:
+        # A database that was never migrated lacks the table, like one whose structure has changed.
         database = {"status": "error", "reason": refusal_of_stale(stale).problems[0].message}
     return {"status": database["status"], "database": database}
 

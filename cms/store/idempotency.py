@@ -25,6 +25,7 @@ class Idempotency:
 def lock_key(transaction: Transaction, caller: str, idempotency: Idempotency | None) -> None:
     """Wait until no other call with the same key runs; the lock ends with the transaction."""
     if idempotency is not None:
+        # An advisory lock, because before the first answer there is no row that could be locked.
         transaction.execute(statement("lock_idempotency_key"), (caller, idempotency.key))
 
 

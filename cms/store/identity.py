@@ -57,12 +57,14 @@ class Identity(NamedTuple):
         """
         if self.is_service:
             return "service"
+        # The user comes first, so that a new session of the same user still finds its answers.
         named = self.user or self.token or self.cookie or self.role or self.session
         return named or f"public at {self.client.ip}"
 
     @property
     def is_anonymous(self) -> bool:
         """Whether no user is named, as by a request without credentials."""
+        # A role names no user: a run of a flow that has one is nobody, with the rights of the role.
         return not (self.user or self.token or self.session or self.cookie)
 
     @property

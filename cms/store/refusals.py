@@ -53,6 +53,8 @@ def _is_same_value(problem: Problem, known: Problem) -> bool:
     """Tell whether two problems are of one value, or of one check of several values."""
     if any(known.extensions.get(key) != problem.extensions.get(key) for key in _POSITION_KEYS):
         return False
+    # A value has one problem at a time. Without a field both are of a check of several values, and
+    # an item may break several checks.
     return "field" in known.extensions or _is_same_fault(problem, known)
 
 
@@ -60,10 +62,12 @@ def _is_more_specific(problem: Problem, known: Problem) -> bool:
     """Tell whether a problem has the position of a value that a known one leaves out."""
     if "path" in known.extensions or not _is_same_fault(problem, known):
         return False
-    return all(
-        known.extensions.get(key) in (None, problem.extensions.get(key))
-        for key in _IDENTIFYING_KEYS
-    )
+    return all(_agrees(known, problem, key) for key in _IDENTIFYING_KEYS)
+
+
+def _agrees(known: Problem, problem: Problem, key: str) -> bool:
+    # PostgreSQL does not always name the field: what it leaves out contradicts nothing.
+    return known.extensions.get(key) in (None, problem.extensions.get(key))
 
 
 def _is_same_fault(problem: Problem, other: Problem) -> bool:
@@ -71,5 +75,6 @@ def _is_same_fault(problem: Problem, other: Problem) -> bool:
 
 
 def _index(problem: Problem) -> int:
+    # The index of an item in the body; a body with a single item has none.
     index = problem.extensions.get("index")
     return index if isinstance(index, int) else 0

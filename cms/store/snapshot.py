@@ -141,10 +141,11 @@ class Snapshots:
             return current
 
     def _load(self) -> Snapshot:
+        # One statement, so that the counters and all lists are of the same moment.
         return _snapshot(self._fetch(statement("load_catalogue"))[0])
 
     def _with_same_structure(self, before: Snapshot | None) -> Snapshot | None:
-        """Return a snapshot with the same catalogue if it is only rights or flows that have changed.
+        """Return a snapshot with the same catalogue if only rights or flows have changed.
 
         To load the catalogue takes much longer.
         """
@@ -157,6 +158,8 @@ class Snapshots:
             return None
         if now.flows == before.version.flows:
             return Snapshot(now, before.catalogue, before.fingerprint, before.events)
+        # The counters may move again meanwhile. Then the flows are newer than `now`, and the next
+        # request, which meets the newer counters, loads them once more.
         events = _event_flows(self._fetch(statement("find_event_flows"))[0][0])
         current = Snapshot(now, before.catalogue, before.fingerprint, events)
         if now.access != before.version.access:
@@ -189,6 +192,7 @@ def load_snapshot(transaction: Transaction) -> Snapshot:
 
 
 def _snapshot(row: Row) -> Snapshot:
+    # The columns of the statement `load_catalogue`.
     structure, access, flows, fingerprint, events, *lists = row
     loaded: dict[str, Any] = {"structure": structure}
     for name, raw in zip(_CATALOGUE_LISTS, lists, strict=True):

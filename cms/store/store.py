@@ -66,6 +66,7 @@ class Store:
                 self.database.fetch_primary, on_structure_change=on_structure_change
             )
         sources = (
+            # The primary first: the counter can be moved there only, and a replica may lag.
             (self._primary, self.database.fetch_primary),
             (self.snapshots, self.database.fetch),
         )
@@ -158,6 +159,8 @@ class Store:
     ) -> T:
         # The bound on hashed values is that of one attempt: a repeated one hashes them again.
         with passwords.limited_hashing():
+            # Each of these needs a lock before the plan is made. All other writes are planned
+            # before they take a connection for their transaction.
             if not (attempt.holds_version or idempotency or attempt.deadlocked):
                 return self._write(identity, plan, attempt.snapshot)
             return self._write_in_transaction(
@@ -201,6 +204,7 @@ class Store:
                 deadlocked = True
                 continue
             except Stale as stale:
+                # Raised by the statement itself, so that there is no need to ask for the counters.
                 last_error = refuse_repeated(stale, snapshot, last_error)
             except (Refused, UnexpectedError) as refusal:
                 # The counters are asked last: under a lock they are known, and a database that does
@@ -370,7 +374,9 @@ def require_admin(actor: Actor) -> None:
 def _lock_structure(transaction: Transaction, identity: Identity) -> RequestContext:
     """Take the lock that orders changes of structure, and return the context of one."""
     transaction.execute(statement("advance_structure"))
+    # Not from the cache of a snapshot, whose rights may be older than the lock.
     rows = transaction.execute(statement("find_actor"), identity.caller)
+    # At READ COMMITTED, statements after the lock see what the change before has committed.
     snapshot = load_snapshot(transaction)
     actor = admit(actor_of(snapshot, identity, rows), identity)
     # Once more, now that rights cannot change any more.
