@@ -251,8 +251,14 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def is_ending(self) -> bool:
-        """Whether no request after the current one is answered."""
-        return self.is_closing or self._is_half_closed or self.server.is_draining
+        """Whether no request after the current one is answered.
+
+        Complete requests that have arrived still are, except by a server that stops.
+        """
+        if self.server.is_draining:
+            return True
+        is_last = not self._pending and not self._request_reader.is_holding
+        return is_last and (self.is_closing or self._is_half_closed)
 
     def refuse(self, answer: bytes) -> None:
         """Answer in place of the application and end the connection.

@@ -14,6 +14,8 @@ POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
 LONG = b"Content-Length: " + b"9" * 30
 UTF_8 = "GET /é?ü=ö HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+SLOW = b"GET /sleep?seconds=0.05 HTTP/1.1\r\nHost: x\r\n\r\n"
+CLOSE = b"Connection: close\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,21 @@ CASES = (
     ),
     WireCase("a client that ends", GET + b"Connection: close\r\n\r\n", (200,), kept=False),
     WireCase("two in a row", (GET + b"\r\n") * 2, (200, 200), kept=True),
+    # All that a client asked for before it ended, or went wrong, is answered.
+    WireCase(
+        "an end behind other requests, and another one",
+        SLOW + GET + b"\r\n" + GET + CLOSE + GET + b"\r\n",
+        (200, 200, 200),
+        kept=False,
+    ),
+    WireCase("an end and an empty line", SLOW + GET + CLOSE + b"\r\n", (200, 200), kept=False),
+    WireCase(
+        "requests, and then none",
+        SLOW + GET + b"\r\n" + GET + b"\r\n" + b"nothing\r\n\r\n",
+        (200, 200, 200),
+        kept=False,
+        gthread=((200, 200, 200, 400), False),
+    ),
     WireCase("a line before the request", b"\r\n" + GET + b"\r\n", (200,), kept=True),
     WireCase(
         "an absolute target",

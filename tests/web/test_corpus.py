@@ -11,6 +11,7 @@ import pytest
 from tests.web.ambiguous import AMBIGUOUS
 from tests.web.corpus import CASES, WireCase
 from tests.web.servers import Running, running
+from tests.web.test_clients import HALF_A_BODY, HALF_A_HEAD
 from tests.web.wire import Wire
 
 pytestmark = pytest.mark.slow
@@ -153,3 +154,20 @@ def test_answers_without_a_body_leave_the_connection_in_step(server: Running, ta
             answer = wire.answer(method)
             assert bool(answer.body) == (method == "GET" and "size" in target)
             assert wire.get("/probe").json()["PATH_INFO"] == "/probe"
+
+
+@pytest.mark.parametrize("number", [2, 10, 200])
+@pytest.mark.parametrize(
+    "rest", [b"", HALF_A_HEAD, HALF_A_BODY], ids=["whole", "half a head", "half a body"]
+)
+def test_a_client_that_half_closes_gets_all_its_answers(
+    server: Running, number: int, rest: bytes
+) -> None:
+    with server.connect(10) as wire:
+        for index in range(number):
+            wire.send(f"GET /?{index} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        wire.send(rest)
+        wire.socket.shutdown(socket.SHUT_WR)
+        answers = wire.rest()
+        queries = [answer.json()["QUERY_STRING"] for answer in answers[:number]]
+        assert queries == [str(index) for index in range(number)]
