@@ -5,6 +5,7 @@ Only so many work at a time; a thread that waits for a client does not count.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,14 +14,19 @@ from queue import SimpleQueue
 
 WorkItem = Callable[[], None]
 
+log = logging.getLogger("cms")
+
+_RETRY_SECONDS = 10.0
+"""For so long no thread is started after the system has refused one."""
+
 
 class ThreadPool:
     """A pool in which `size` threads work at a time.
 
     A thread works while it holds a slot. `waiting` passes the slot to another thread for as long as
     a client is waited for. Up to `max_waiting` threads may wait so, which costs only the memory of
-    their stacks. When more wait, the thread calls `relieve`: some clients have to be ended, or no
-    thread would be left to work.
+    their stacks. When more wait, or the system refuses to start a thread, the thread calls
+    `relieve`: some clients have to be ended, or no thread would be left to work.
     """
 
     def __init__(self, size: int, *, max_waiting: int, relieve: Callable[[], None]) -> None:
@@ -34,6 +40,7 @@ class ThreadPool:
         self._threads = 0
         self._waiting = 0  # for clients, or for their turn
         self._waiting_for_clients = 0
+        self._refused_until = 0.0
         self._working_since: dict[int, float] = {}
         for _ in range(size):
             self._slots.put(None)
@@ -52,7 +59,11 @@ class ThreadPool:
     @property
     def surplus_waiting(self) -> int:
         """How many more threads wait for clients than may."""
-        return self._waiting_for_clients - self._max_waiting
+        limit = self._max_waiting
+        if self._is_refused:
+            # Of the threads that there are, enough must be left to work.
+            limit = min(limit, self._threads - (self._size + 1) // 2)
+        return self._waiting_for_clients - limit
 
     def submit(self, work_item: WorkItem) -> None:
         """Have a thread do the work; items begin in their order. The work must not raise."""
@@ -85,7 +96,7 @@ class ThreadPool:
             self._waiting += 1
             self._waiting_for_clients += clients
             if self._threads - self._waiting < self._size and self._threads < self._max_threads:
-                self._start_thread()
+                self._try_start_thread()
         self._slots.put(None)
 
     def _reclaim_slot(self, *, clients: int) -> None:
@@ -97,9 +108,24 @@ class ThreadPool:
             self._waiting -= 1
         self._working_since[threading.get_ident()] = time.monotonic()
 
+    @property
+    def _is_refused(self) -> bool:
+        """Whether the system has just refused to start a thread."""
+        return time.monotonic() < self._refused_until
+
+    def _try_start_thread(self) -> None:
+        """Start a thread unless the system refuses it: the slot must be passed on all the same."""
+        if self._is_refused:
+            return
+        try:
+            self._start_thread()
+        except RuntimeError as error:  # a limit of threads or processes, often that of a container
+            self._refused_until = time.monotonic() + _RETRY_SECONDS
+            log.warning("There are %d threads, and no more: %s", self._threads, error)
+
     def _start_thread(self) -> None:
-        self._threads += 1
         threading.Thread(target=self._run_work_items, name="request", daemon=True).start()
+        self._threads += 1
 
     def _run_work_items(self) -> None:
         identifier = threading.get_ident()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from queue import Queue
 
@@ -76,6 +76,55 @@ def test_when_too_many_wait_for_clients_somebody_is_asked_to_end_some() -> None:
     assert was_asked.wait(TIMEOUT_SECONDS)
     assert threads.surplus_waiting == 1
     client.set()
+
+
+def until_idle(threads: ThreadPool) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while threads.is_busy:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def no_more_threads() -> Iterator[Callable[[], None]]:
+    """What makes the system refuse to start a thread, until the end of the test."""
+    default = threading.stack_size()
+
+    def refuse() -> None:
+        threading.stack_size(2**47)  # no address space has room for such a stack
+
+    yield refuse
+    threading.stack_size(default)
+
+
+def test_without_further_threads_those_that_wait_pass_their_slots_on(
+    no_more_threads: Callable[[], None],
+) -> None:
+    client = threading.Event()
+    was_asked = threading.Event()
+    threads = pool(3, max_waiting=10, relieve=was_asked.set)
+    no_more_threads()
+    waiting: Queue[None] = Queue()
+    done: Queue[str] = Queue()
+
+    def slow() -> None:
+        with threads.waiting():
+            waiting.put(None)
+            client.wait(TIMEOUT_SECONDS)
+        done.put("slow")
+
+    threads.submit(slow)
+    waiting.get(timeout=TIMEOUT_SECONDS)
+    assert not was_asked.is_set()
+    threads.submit(slow)
+    waiting.get(timeout=TIMEOUT_SECONDS)
+    assert was_asked.wait(TIMEOUT_SECONDS)
+    assert threads.surplus_waiting == 1
+    threads.submit(lambda: done.put("quick"))
+    assert done.get(timeout=TIMEOUT_SECONDS) == "quick"
+    client.set()
+    assert [done.get(timeout=TIMEOUT_SECONDS) for _ in range(2)] == ["slow"] * 2
+    until_idle(threads)
 
 
 def test_a_thread_whose_client_is_there_waits_for_it_no_more_before_it_has_its_turn() -> None:
