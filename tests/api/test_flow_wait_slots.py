@@ -41,7 +41,14 @@ def outcomes(admin: Client, flow: str, *, calls: int) -> tuple[list[Any], float]
         return [answer.result() for answer in answers], seconds
 
 
-@pytest.mark.parametrize("kind", ["sleep", "trigger", "rejecting"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "sleep",
+        pytest.param("trigger", marks=pytest.mark.release),
+        pytest.param("rejecting", marks=pytest.mark.release),
+    ],
+)
 def test_calls_that_wait_leave_threads_to_other_requests(admin: Client, kind: str) -> None:
     steps: Sequence[Any] = [SLEEP]
     if kind == "trigger":

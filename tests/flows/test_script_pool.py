@@ -154,6 +154,7 @@ def test_what_cannot_be_written_fails_and_the_pool_goes_on(
     assert pool.run(body("return 1"), {}).result == 1
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("statements", LOOPING.values(), ids=LOOPING.keys())
 def test_a_value_that_takes_for_ever_to_write_is_stopped(tmp_path: Path, statements: str) -> None:
     pool = make(tmp_path, 0.3)

@@ -177,6 +177,7 @@ CALLS_OF_ANYBODY = {
 """Routes whose answer does not depend on who calls."""
 
 
+@pytest.mark.release
 def test_no_route_writes_or_shows_more(mag: Magazine) -> None:
     share = mag.share()
     guest = mag.opened(share)
