@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
 from cms.auth.accounts import check_email
-from cms.auth.mail_links import LinkRecipient, MailLink
+from cms.auth.mail_links import AddressedLink, LinkRecipient, MailLink
+from cms.auth.user_filters import FilteredUser, UserFilters, user_filters
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, at_index, collect_problems, invalid_payload
@@ -47,14 +48,14 @@ def invite(
     INVALID_FOREIGN_KEY for an unknown role, RECORD_NOT_UNIQUE for addresses that belong to
     accounts.
     """
-    address = link.address(invitation.url)
-    send_invitations = partial(_invite, link, address, invitation, identity.client)
+    addressed = AddressedLink(link, link.address(invitation.url))
+    send_invitations = partial(_invite, store, addressed, invitation, identity.client)
     store.run_in_transaction(identity, send_invitations, idempotency=idempotency)
 
 
 def _invite(
-    link: MailLink,
-    address: str,
+    store: Store,
+    link: AddressedLink,
     invitation: Invitation,
     client: ClientInfo,
     transaction: Transaction,
@@ -65,17 +66,24 @@ def _invite(
     emails = checked_emails(invitation.emails, field="email")
     catalogue = context.snapshot.catalogue
     users = recorder(transaction, catalogue, USERS, user=context.actor.user, client=client)
-    invited_before = transaction.execute(statement("find_invited"), (emails,))
-    before = users.before([user for (user,) in invited_before])
-    rows = transaction.execute(statement("invite_users"), (emails, invitation.role))
+    accounts = transaction.execute(statement("find_invited"), (emails,))
+    earlier = {email.lower(): user for user, email, is_invited in accounts if is_invited}
+    _refuse_taken(emails, {email.lower() for _, email, _ in accounts} - earlier.keys())
+    before = users.before(list(earlier.values()))
+    filters = user_filters(store, client, transaction, context)
+    filtered = _filtered_users(filters, emails, invitation.role, earlier)
+    addresses = [str(user.payload["email"]) for user in filtered.values()]
+    rows = transaction.execute(statement("invite_users"), (addresses, invitation.role))
     invited = [LinkRecipient(*row) for row in rows]
+    # The statement leaves out accounts that were made meanwhile.
+    _refuse_taken(emails, filtered.keys() - {recipient.email.lower() for recipient in invited})
+    for recipient in invited:
+        filtered[recipient.email.lower()].set_profile(transaction, recipient.user)
     # The rest was invited before, and has a new role now.
     users.created([recipient.user for recipient in invited if recipient.user not in before])
     users.changed(before)
-    # The statement leaves out addresses of accounts: what it did not return is taken.
-    _refuse_taken(emails, {recipient.email.lower() for recipient in invited})
     for recipient in invited:
-        link.send(transaction, address, recipient)
+        link.send(transaction, recipient)
 
 
 def checked_emails(emails: Sequence[str], *, field: str) -> list[str]:
@@ -93,11 +101,29 @@ def checked_emails(emails: Sequence[str], *, field: str) -> list[str]:
     return list(emails)
 
 
-def _refuse_taken(emails: Sequence[str], invited: set[str]) -> None:
+def _filtered_users(
+    filters: UserFilters, emails: Sequence[str], role: str, earlier: Mapping[str, str]
+) -> dict[str, FilteredUser]:
+    """Return what flows make of invited users, by their addresses in small letters.
+
+    `earlier` are the users who are invited again, by the same.
+    """
+    users: dict[str, FilteredUser] = {}
+    for email in emails:
+        name = email.lower()
+        if name in users:
+            continue
+        if name in earlier:
+            change = filters.changed(earlier[name], {"role": role})
+            users[name] = change._replace(payload={**change.payload, "email": email})
+        else:
+            users[name] = filters.new({"email": email, "role": role, "status": "invited"})
+    return users
+
+
+def _refuse_taken(emails: Sequence[str], taken: Set[str]) -> None:
     problems = [
-        _email_taken(email, index)
-        for index, email in enumerate(emails)
-        if email.lower() not in invited
+        _email_taken(email, index) for index, email in enumerate(emails) if email.lower() in taken
     ]
     if problems:
         raise Refused(problems)

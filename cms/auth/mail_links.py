@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import NamedTuple
 from urllib.parse import parse_qs, urlencode
 
 from cms.auth import account_mail, tokens
@@ -130,6 +131,17 @@ class MailLink:
     def read(self, token: str) -> LinkToken:
         """Return the contents of a link's token; raises `Refused` INVALID_TOKEN."""
         return tokens.read_link_token(self.purpose, token, secret=self.secret)
+
+
+class AddressedLink(NamedTuple):
+    """A kind of link, and the address that those of one call lead to."""
+
+    link: MailLink
+    address: str
+
+    def send(self, transaction: Transaction, recipient: LinkRecipient) -> None:
+        """Send a mail with the link when the transaction commits."""
+        self.link.send(transaction, self.address, recipient)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,17 @@ from cms.auth.account_history import user_recorder
 from cms.auth.mail_links import LinkRecipient, MailLink, lock_linked_account
 from cms.auth.sessions import end_sessions
 from cms.auth.tokens import LinkToken
-from cms.auth.transactions import in_idempotent_transaction, in_transaction
+from cms.auth.transactions import in_transaction
+from cms.auth.user_filters import UserFilters, write_user
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import invalid_token
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
+
+INVITED = "invited"
+"""The status of a user who has not accepted an invitation yet."""
 
 
 def request_reset(store: Store, link: MailLink, *, email: str, url: str | None) -> None:
@@ -70,7 +74,7 @@ def set_password(
     new_hash = passwords.hashed(new_password.password)
     change = _PasswordChange(token, new_hash, new_password.status)
     change_password = partial(_change_password, store, change, client)
-    in_idempotent_transaction(store, change_password, client=client, idempotency=idempotency)
+    write_user(store, change_password, verb="update", client=client, idempotency=idempotency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +87,30 @@ class _PasswordChange:
 
 
 def _change_password(
-    store: Store, change: _PasswordChange, client: ClientInfo, transaction: Transaction
+    store: Store,
+    change: _PasswordChange,
+    client: ClientInfo,
+    transaction: Transaction,
+    filters: UserFilters,
 ) -> None:
     # The new password changes the fingerprint: that is what makes the link good only once.
     account = lock_linked_account(transaction, change.token)
     # An invitation is no way to a new password once the user has accepted it, nor the reverse.
     if account.status != change.status:
         raise invalid_token()
+    # A new password alone is no event: it is a secret, and nothing else changes.
+    accepted = None
+    if change.status == INVITED:
+        accepted = filters.changed(account.id, {"status": "active"})
     users = user_recorder(store, transaction, user=account.id, client=client)
     before = users.before([account.id])
     transaction.execute(statement("change_password"), (account.id, change.new_hash))
+    if accepted:
+        accepted.set_profile(transaction, account.id)
     end_sessions(transaction, account.id)
     users.changed(before)
+    if accepted:
+        filters.queue_runs(account.id, accepted)
 
 
 def password_policy(store: Store) -> str | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from cms import jsontext, passwords
 from cms.auth.account_history import user_recorder
 from cms.auth.accounts import check_email
-from cms.auth.mail_links import LinkRecipient, MailLink, lock_linked_account
+from cms.auth.mail_links import AddressedLink, LinkRecipient, MailLink, lock_linked_account
 from cms.auth.tokens import LinkToken, used_link
-from cms.auth.transactions import in_idempotent_transaction, in_transaction
+from cms.auth.user_filters import UserFilters, write_user
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_token
@@ -67,14 +68,14 @@ def register(
     `check_password` raises.
     """
     settings = _registration_settings(store)
-    address = link.address(form.verification_url)
+    addressed = AddressedLink(link, link.address(form.verification_url))
     _check_form(form, settings)
     earlier_hash = _earlier_hash(store, form)
     # Before the transaction: hashing is slow on purpose, and locks must not wait for it.
     new_hash = passwords.hashed(form.password)
     registration = _Registration(form, settings, new_hash, earlier_hash)
-    register_user = partial(_register, store, link, address, registration, client)
-    in_idempotent_transaction(store, register_user, client=client, idempotency=idempotency)
+    register_user = partial(_register, store, addressed, registration, client)
+    write_user(store, register_user, verb="create", client=client, idempotency=idempotency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +91,20 @@ class _Registration:
     earlier_hash: str | None = field(repr=False)
 
     @property
-    def values(self) -> tuple[object, ...]:
-        """The parameters of the statement `register_user`."""
+    def payload(self) -> Mapping[str, object]:
+        """The user as flows see it, without the password."""
+        form = self.form
+        sent = {"email": form.email, "first_name": form.first_name, "last_name": form.last_name}
+        payload: dict[str, object] = {
+            name: value for name, value in sent.items() if value is not None
+        }
+        status = "draft" if self.settings.verify else "active"
+        return {**payload, "role": self.settings.role, "status": status}
+
+    def values(self, email: object) -> tuple[object, ...]:
+        """Return the parameters of the statement `register_user`."""
         return (
-            self.form.email,
+            email,
             self.new_hash,
             self.form.first_name,
             self.form.last_name,
@@ -105,28 +116,31 @@ class _Registration:
 
 def _register(
     store: Store,
-    link: MailLink,
-    address: str,
+    link: AddressedLink,
     registration: _Registration,
     client: ClientInfo,
     transaction: Transaction,
+    filters: UserFilters,
 ) -> None:
-    email = registration.form.email
+    # Whether the address has an account is found out afterwards: what flows do cannot tell it.
+    filtered = filters.new(registration.payload)
+    email = str(filtered.payload["email"])
     # A registration that nobody has verified begins again: its row changes.
     registered = transaction.execute(statement("find_registered"), (email,))
     earlier_users = [user for (user,) in registered]
     before = user_recorder(store, transaction, client=client).before(earlier_users)
-    rows = transaction.execute(statement("register_user"), registration.values)
+    rows = transaction.execute(statement("register_user"), registration.values(email))
     if rows:
         recipient = LinkRecipient(*rows[0])
     else:  # the address belongs to an account
         recipient = LinkRecipient.nobody(email, password=registration.new_hash)
+    filtered.set_profile(transaction, recipient.user)
     # Only now the user is known, who is the author of the registration.
     users = user_recorder(store, transaction, user=recipient.user, client=client)
     users.created([user for user, _, _ in rows if user not in before])
     users.changed(before)
     if registration.settings.verify:
-        link.send(transaction, address, recipient)
+        link.send(transaction, recipient)
 
 
 def _registration_settings(store: Store) -> RegistrationSettings:
@@ -160,10 +174,18 @@ def _earlier_hash(store: Store, form: RegistrationForm) -> str | None:
 
 def verify(store: Store, link: MailLink, *, token: str, client: ClientInfo) -> None:
     """Activate the account of a registration by its link, once; raises `Refused` INVALID_TOKEN."""
-    in_transaction(store, partial(_verify, store, link.read(token), client))
+    write_user(
+        store, partial(_verify, store, link.read(token), client), verb="update", client=client
+    )
 
 
-def _verify(store: Store, token: LinkToken, client: ClientInfo, transaction: Transaction) -> None:
+def _verify(
+    store: Store,
+    token: LinkToken,
+    client: ClientInfo,
+    transaction: Transaction,
+    filters: UserFilters,
+) -> None:
     account = lock_linked_account(transaction, token)
     # The first use of the link changes neither address nor password, and so not the fingerprint.
     if not account.is_unverified:
@@ -171,10 +193,13 @@ def _verify(store: Store, token: LinkToken, client: ClientInfo, transaction: Tra
     # An administrator may have suspended or archived the registration meanwhile.
     if account.status != "draft":
         raise invalid_token()
+    filtered = filters.changed(account.id, {"status": "active"})
     users = user_recorder(store, transaction, user=account.id, client=client)
     before = users.before([account.id])
     transaction.execute(statement("verify_user"), (account.id,))
+    filtered.set_profile(transaction, account.id)
     users.changed(before)
+    filters.queue_runs(account.id, filtered)
 
 
 def _is_address_allowed(stored_filter: str | None, email: str) -> bool:

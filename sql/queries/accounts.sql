@@ -147,11 +147,10 @@ WHERE lower(email) = lower($1::text)
   AND provider = 'default';
 
 -- name: find_invited
--- Locks and returns the users of these addresses who have been invited and have not accepted.
-SELECT id::text
+-- Locks and returns the users of these addresses, and whether they have been invited and have not accepted.
+SELECT id::text, email, status = 'invited'
 FROM system_users
 WHERE lower(email) IN (SELECT lower(email) FROM unnest($1::text[]) AS email)
-  AND status = 'invited'
 ORDER BY id
 FOR UPDATE;
 
@@ -248,3 +247,20 @@ SET status = 'active', unverified = FALSE
 WHERE id = $1::uuid
   AND status = 'draft'
   AND unverified;
+
+-- name: set_profile
+-- Changes those values of a user's profile that the object $2 has.
+UPDATE system_users AS users
+SET first_name = profile.first_name,
+    last_name = profile.last_name,
+    location = profile.location,
+    title = profile.title,
+    description = profile.description,
+    tags = profile.tags,
+    language = profile.language,
+    appearance = profile.appearance,
+    email_notifications = profile.email_notifications
+FROM system_users AS stored
+CROSS JOIN json_populate_record(stored, $2::json) AS profile
+WHERE users.id = $1::uuid
+  AND stored.id = users.id;

@@ -1,0 +1,189 @@
+"""Filter flows of users, before the service itself writes accounts on behalf of a caller.
+
+Registrations, invitations and what follows their links are fixed statements. Flows see what these
+are about to write, without secrets, and may refuse it or change the profile; rights and address
+are as the call says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from cms import jsontext
+from cms.access.app_access import OWN_PROFILE_FIELDS
+from cms.auth.transactions import in_idempotent_transaction
+from cms.database.connections import Transaction
+from cms.database.statements import statement
+from cms.errors import Problem, Refused
+from cms.items.write.event_runs import queue_event_runs
+from cms.items.write.executor import Executor
+from cms.items.write.item_filters import ItemFilter
+from cms.items.write.item_parsers import item_parser_of
+from cms.schema.auto_fields import missing, takes_null
+from cms.schema.model import Collection
+from cms.schema.system import USERS
+from cms.schema.types.field_type import Trait
+from cms.store.context import RequestContext
+from cms.store.idempotency import Idempotency
+from cms.store.identity import ANONYMOUS, ClientInfo
+from cms.store.store import Store
+
+T = TypeVar("T")
+
+PROFILE_FIELDS = frozenset(OWN_PROFILE_FIELDS) - {"password", "avatar"}
+"""What flows may set of an account that the service writes."""
+
+_NO_CHANGES: Mapping[str, object] = {}
+
+
+class UserFilters(NamedTuple):
+    """The flows that wait for a write of users, in its transaction; without `executor` none do."""
+
+    executor: Executor | None = None
+
+    def new(self, payload: Mapping[str, object]) -> FilteredUser:
+        """Return what flows make of a new user; raises `Refused` where one refuses it."""
+        return self._filtered(payload, (), verb="create")
+
+    def changed(self, user: str, payload: Mapping[str, object]) -> FilteredUser:
+        """Return what flows make of the change of a user."""
+        return self._filtered(payload, [user], verb="update")
+
+    def queue_runs(self, user: str, change: FilteredUser) -> None:
+        """Queue the runs of action flows that wait for the change of a user."""
+        executor = self.executor
+        if executor:
+            users = executor.context.snapshot.catalogue.collections[USERS]
+            data = {"payload": {**change.payload, **change.profile}, "keys": [user]}
+            queue_event_runs(executor, users, verb="update", data=data)
+
+    def _filtered(
+        self, payload: Mapping[str, object], keys: Sequence[str], *, verb: str
+    ) -> FilteredUser:
+        if self.executor is None:
+            return FilteredUser(payload)
+        context = self.executor.context
+        users = context.snapshot.catalogue.collections[USERS]
+        events = context.snapshot.events.of(USERS)
+        filters = ItemFilter(self.executor, users, events, checks_rights=False)
+        item = filters.item(payload, verb=verb, keys=keys)
+        profile = {
+            name: value
+            for name, value in item.items()
+            if name not in payload or value != payload[name]
+        }
+        # What a flow leaves out is not written; what it does not decide stays.
+        left_out = PROFILE_FIELDS & payload.keys() - item.keys()
+        profile.update(dict.fromkeys(left_out))
+        email = _same_email(payload, profile)
+        _require_profile(profile)
+        return FilteredUser({**payload, **email}, _stored_values(context, profile))
+
+
+class FilteredUser(NamedTuple):
+    """The payload of a user as it is to be written, and what flows have changed of the profile."""
+
+    payload: Mapping[str, object]
+    profile: Mapping[str, object] = _NO_CHANGES
+
+    def set_profile(self, transaction: Transaction, user: str) -> None:
+        """Write the changes of the profile; nothing happens for a user who does not exist."""
+        if self.profile:
+            profile = jsontext.dumps(self.profile).decode()
+            transaction.execute(statement("set_profile"), (user, profile))
+
+
+UserWork = Callable[[Transaction, UserFilters], None]
+"""The work of a call on accounts in its transaction."""
+
+
+def write_user(
+    store: Store,
+    work: UserWork,
+    *,
+    verb: str,
+    client: ClientInfo,
+    idempotency: Idempotency | None = None,
+) -> None:
+    """Do the work of a client who is not logged in, with the flows of users in its transaction.
+
+    `verb` is what the work does to a user: create or update.
+    """
+    identity = ANONYMOUS.with_client(client)
+    # Structure and flows are compared only where flows need them: of many registrations at once,
+    # each moves the counters for the others.
+    if store.run_primary_read(identity, partial(_has_flows, verb)):
+        run = partial(_run_with_flows, store, client, work)
+        store.run_in_transaction(identity, run, idempotency=idempotency)
+        return
+    in_idempotent_transaction(
+        store,
+        lambda transaction: work(transaction, UserFilters()),
+        client=client,
+        idempotency=idempotency,
+    )
+
+
+def _has_flows(verb: str, context: RequestContext) -> bool:
+    events = context.snapshot.events.of(USERS)
+    # `Recorder.created` finds the action flows of new users itself.
+    return bool(events.filters(verb) or (verb == "update" and events.actions(verb)))
+
+
+def _run_with_flows(
+    store: Store,
+    client: ClientInfo,
+    work: UserWork,
+    transaction: Transaction,
+    context: RequestContext,
+) -> None:
+    work(transaction, user_filters(store, client, transaction, context))
+
+
+def user_filters(
+    store: Store, client: ClientInfo, transaction: Transaction, context: RequestContext
+) -> UserFilters:
+    """Return the flows that wait for users, as of the context of a transaction."""
+    in_transaction = context._replace(fetch=transaction.execute)
+    return UserFilters(Executor(store, in_transaction, transaction, client))
+
+
+def _same_email(payload: Mapping[str, object], changes: dict[str, object]) -> Mapping[str, object]:
+    """Take the address out of changes, and return it if its capitals alone are others."""
+    sent = payload.get("email")
+    email = changes.get("email")
+    if isinstance(sent, str) and isinstance(email, str) and email.lower() == sent.lower():
+        return {"email": changes.pop("email")}
+    return {}
+
+
+def _require_profile(changes: Mapping[str, object]) -> None:
+    for name in changes:
+        if name not in PROFILE_FIELDS:
+            reason = f'A flow may not set "{name}" here'
+            raise Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason}))
+
+
+def _stored_values(context: RequestContext, profile: Mapping[str, object]) -> dict[str, object]:
+    """Return values of a profile as the statement `set_profile` takes them, checked."""
+    catalogue = context.snapshot.catalogue
+    users = catalogue.collections[USERS]
+    parser = item_parser_of(catalogue, users, PROFILE_FIELDS, knows=lambda name: False)
+    parsed = parser.read(profile)
+    # The database must refuse nothing: it is asked for addresses without an account only.
+    problems = [
+        missing(users.fields[name])
+        for name, value in parsed.values.items()
+        if value is None and not takes_null(users.fields[name])
+    ]
+    if parsed.problems or problems:
+        raise Refused([*parsed.problems, *problems])
+    return {name: _json_value(users, name, value) for name, value in parsed.values.items()}
+
+
+def _json_value(users: Collection, name: str, value: str | None) -> object:
+    if value is not None and Trait.JSON in users.fields[name].type.traits:
+        return jsontext.loads_stored(value)
+    return value
