@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from bench.bulk import Bulk
@@ -368,4 +369,17 @@ def as_data(report: Report) -> dict[str, Any]:
 def _machine() -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     python = platform.python_version()
-    return f"{platform.system()}, {cores} cores for client, servers and database, Python {python}"
+    shared = f"{cores} cores for client, servers and database"
+    return f"{platform.system()}, {shared}, Python {python}{_autogroups()}"
+
+
+def _autogroups() -> str:
+    """Tell whether the kernel divides its processors among sessions, which lengthens the p99.
+
+    It does not do so in a cgroup of its own, as services and containers have.
+    """
+    try:
+        is_on = Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1"
+    except OSError:  # another system, or a kernel without them
+        return ""
+    return f", autogroups {'on' if is_on else 'off'}"
