@@ -36,6 +36,9 @@ DRAIN_SECONDS = 0.5
 PACE_BYTES = 262_144
 """The bytes that a client must send or take within `pace_seconds`, unless it finishes earlier."""
 
+DESCRIPTORS_PER_CONNECTION = 2
+"""One of the event loop and one of the threads (`WebServer.socket_of`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:

@@ -112,7 +112,7 @@ class ClientConnection(asyncio.Protocol):
     # Requests
 
     @property
-    def is_encrypted(self) -> bool:
+    def is_written_by_loop(self) -> bool:
         """Whether threads write to the connection through the loop alone, as under TLS."""
         return self._socket is None
 

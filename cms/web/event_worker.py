@@ -12,6 +12,7 @@ import faulthandler
 import os
 import resource
 import signal
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +23,7 @@ from gunicorn import sock
 
 from cms.config import Config, load
 from cms.web.affinity import Affinity
-from cms.web.client_limits import SWEEP_SECONDS, ClientLimits
+from cms.web.client_limits import DESCRIPTORS_PER_CONNECTION, SWEEP_SECONDS, ClientLimits
 from cms.web.connection_share import ConnectionCounts, ConnectionShare
 from cms.web.head import Environ
 from cms.web.starting import StoppableWorker
@@ -42,7 +43,7 @@ class EventWorker(StoppableWorker):
         self._share = ConnectionShare(EventWorker._counts, self.age)
 
     def run(self) -> None:
-        _allow_descriptors()
+        descriptors = _allow_descriptors()
         config = load(os.environ, folder=Path.cwd())
         self._affinity: Affinity | None = None
         if config.web_cpu_affinity == "auto":
@@ -53,7 +54,7 @@ class EventWorker(StoppableWorker):
             self._call_application,
             loop,
             threads=self.cfg.threads,
-            limits=self._limits(config),
+            limits=self._limits(config, descriptors),
         )
         server.proxies = Proxies.from_settings(
             self.cfg.forwarded_allow_ips, self.cfg.secure_scheme_headers
@@ -101,17 +102,23 @@ class EventWorker(StoppableWorker):
         self.alive = False
         self._stop_requested.set()
 
-    def _limits(self, config: Config) -> ClientLimits:
+    def _limits(self, config: Config, descriptors: int) -> ClientLimits:
+        # The rest is for files and for connections to the database.
+        for_connections = descriptors * 3 // 4 // DESCRIPTORS_PER_CONNECTION
         return ClientLimits(
             request_seconds=config.request_timeout.total_seconds(),
             idle_seconds=self.cfg.keepalive,
             thread_seconds=config.web_timeout.total_seconds(),
             pace_seconds=config.send_timeout.total_seconds(),
-            max_connections=self.cfg.worker_connections,
+            max_connections=min(self.cfg.worker_connections, for_connections),
         )
 
 
-def _allow_descriptors() -> None:
-    """Raise the limit of open files to what the system allows; the default is 1,024."""
+def _allow_descriptors() -> int:
+    """Raise the limit of open files to what the system allows, and return it.
+
+    The default is 1,024.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard

@@ -143,7 +143,7 @@ class Exchange:
         connection = self._connection
         if has_no_body:
             connection.write(head)
-        elif connection.is_encrypted and len(content) > MAX_UNSENT:
+        elif connection.is_written_by_loop and len(content) > MAX_UNSENT:
             # At once all of it would be encrypted, and nobody could tell how much the client takes.
             connection.write(head)
             for start in range(0, len(content), MAX_UNSENT):

@@ -279,21 +279,30 @@ class WebServer:
                 self._add_connection(*listener.accept())
             except BlockingIOError:
                 waiting = _backlog_of(listener) > 0
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                # Too many open files: requests that are under way are answered nevertheless.
+                log.warning("Connections that wait cannot be accepted: %s", error.strerror)
+                return
 
     def has_hung_thread(self) -> bool:
         """Tell whether a thread has worked on one request for longer than the limit."""
         return self.threads.is_hung(time.monotonic(), seconds=self.limits.thread_seconds)
 
     def socket_of(self, transport: asyncio.Transport) -> socket.socket | None:
-        """Return a socket by which threads write to the connection; None under TLS.
+        """Return a socket by which threads write to the connection.
 
         It has a descriptor of its own, which belongs to this connection until it is closed here:
         the transport's descriptor may be given to another connection as soon as the transport
-        closes it.
+        closes it. None under TLS, and where no descriptor is left: then the loop writes.
         """
         if transport.get_extra_info("sslcontext"):
             return None
-        duplicate = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        try:
+            duplicate = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        except OSError:
+            return None
         duplicate.setblocking(False)
         if duplicate.family != socket.AF_UNIX:
             duplicate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

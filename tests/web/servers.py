@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -15,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import NamedTuple
@@ -66,9 +68,13 @@ def running(
     environ: dict[str, str] | None = None,
     tls: ssl.SSLContext | None = None,
     answers: str = "/",
+    descriptors: int | None = None,
     **options: object,
 ) -> Iterator[Running]:
-    """Run gunicorn with the service's own settings and these options of its command line."""
+    """Run gunicorn with the service's own settings and these options of its command line.
+
+    `descriptors` bounds the open files of each process.
+    """
     port = free_port()
     with (
         tempfile.NamedTemporaryFile(prefix="cms-web-") as output,
@@ -89,6 +95,7 @@ def running(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            preexec_fn=partial(limit_descriptors, descriptors) if descriptors else None,
         )
         server = Running(kind, port, process, Path(output.name), tls)
         try:
@@ -97,6 +104,10 @@ def running(
         finally:
             process.terminate()
             process.wait(TIMEOUT_SECONDS)
+
+
+def limit_descriptors(number: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
 
 
 def environment(folder: Path, **settings: str) -> dict[str, str]:
