@@ -229,6 +229,7 @@ def import_(
     from cms.cli.service import service
     from cms.cli.transfer import file_format_of, import_file
 
+    # Before the service is asked for anything: a missing format is a wrong command.
     chosen_format = file_format_of(file.name, file_format)
     size = os.fstat(file.fileno()).st_size or None  # a pipe has the size 0
     with service(current_config(), url=url, token=token) as running:
@@ -277,6 +278,7 @@ def schema() -> None:
 
 
 @schema.command()
+# A path and no file: nothing may be opened for writing before the service has answered.
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @URL
 @TOKEN

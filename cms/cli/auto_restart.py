@@ -28,6 +28,7 @@ class AutoRestart:
         self._server = server
         self._has_ended = threading.Event()
         self._failure: EmbeddedError | None = None
+        # A daemon, because it waits for the end of the server, which may outlive this process.
         self._thread = threading.Thread(target=self._keep_running, daemon=True)
 
     def __enter__(self) -> None:
@@ -69,6 +70,7 @@ class AutoRestart:
             else:
                 announce("The database server answers again.")
                 return
+        # Before the signal: the context then ends, and looks at it.
         self._failure = failure
         # The main thread waits for signals: an exception in this thread would not wake it.
         os.kill(os.getpid(), signal.SIGTERM)

@@ -45,6 +45,7 @@ def _field(name: str, type_name: str, **schema: object) -> DemoRecord:
 
 _KEY = {"is_primary_key": True}
 
+# What is pointed to comes first. The first field of each is the primary key.
 _COLLECTIONS: dict[str, list[DemoRecord]] = {
     "continents": [
         _field("code", "string", max_length=2, **_KEY),
@@ -75,6 +76,7 @@ _COLLECTIONS: dict[str, list[DemoRecord]] = {
         _field("alternate_names", "json"),
     ],
 }
+# Collection and to-one field, the collection that it leads to, and the to-many field there.
 _RELATIONS = (
     ("countries", "continent", "continents", "countries"),
     ("cities", "country", "countries", "cities"),
@@ -143,6 +145,7 @@ def _countries(rows_by_code: dict[str, DemoRecord]) -> Iterator[DemoRecord]:
             "code": code,
             "iso3": row["iso3"],
             "name": row["name"],
+            # Where something is unknown, GeoNames has an empty text or 0.
             "capital": row["capital"] or None,
             "area": row["areakm2"] or None,
             "population": row["population"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+# The same id in every installation: a demo that is loaded again replaces its dashboard.
 DASHBOARD = "00000000-0000-4000-8000-00000000d000"
 
 
@@ -78,6 +79,7 @@ _PANELS = (
             "limit": 10,
         },
     ),
+    # It finds nothing, to show what an empty panel looks like.
     _DemoPanel(
         "Cities of the moon",
         "bar-chart",
@@ -116,6 +118,7 @@ def panel_ids() -> Sequence[str]:
 
 
 def _panel_id(number: int) -> str:
+    # …d001 and so on, beside the dashboard's own …d000.
     return f"{DASHBOARD[:-3]}{number + 1:03}"
 
 
@@ -126,6 +129,7 @@ def _panel(number: int, panel: _DemoPanel) -> dict[str, object]:
         "type": panel.type,
         "color": panel.color,
         "options": dict(panel.options),
+        # Row by row, on a grid that begins at 1.
         "position_x": 1 + _WIDTH * (number % _COLUMNS),
         "position_y": 1 + _HEIGHT * (number // _COLUMNS),
         "width": _WIDTH,

@@ -122,6 +122,7 @@ def _nearest_existing(path: Path) -> Path:
 
 
 def _database(dsn: str, config: Config) -> Iterator[Finding]:
+    # It raises where nothing answers: all other checks need the server.
     server = examine_server(dsn)
     yield _version(server)
     yield _encoding(server)
@@ -175,6 +176,7 @@ def _queue_finding(dsn: str) -> Finding:
     failed = ""
     if queue.failed:
         failed = f", {queue.failed} failed in the last days; the log tells why"
+    # Jobs for later need no worker yet.
     if queue.workers or not queue.due:
         return Finding(OK, f"jobs: {queue.due} wait, {queue.workers} workers{failed}")
     return Finding(
@@ -212,9 +214,10 @@ def _connections(server: ServerInfo, config: Config) -> Finding:
     # Reads and exports use connections of their own, on the replica where there is one.
     pools = 1 if config.database_read_url else 2
     streams = 0 if config.database_read_url else max_streams(config.database_pool_size)
+    # Each process has pools of its own.
     web_connections = config.web_concurrency * (config.database_pool_size * pools + streams)
-    # Two more than jobs, as `cms worker` sets its pool.
     max_jobs = config.worker_concurrency + config.flows_concurrency
+    # Two more than jobs, as `cms worker` sets its pool.
     worker_connections = (max_jobs + 2) * pools + QUEUE_CONNECTIONS
     needed = web_connections + worker_connections + SPARE_CONNECTIONS
     text = f"connections: up to {needed} of {server.connections}"

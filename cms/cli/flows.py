@@ -59,6 +59,7 @@ def _services(config: Config) -> Iterator[Services]:
         start_logging(replace(ours, log_level="error"))
         store = Store(ours)
         services = Services(store, ours)
+        # What the run writes passes the filter flows of its collections, as in the service.
         store.payload_filter = FlowPayloadFilter(services)
         try:
             yield services

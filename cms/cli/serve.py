@@ -40,6 +40,7 @@ def serve(config: Config) -> int:
             if not stop.count:
                 secret_of(config)  # one error here is better than one in each worker
                 prepare(dsn, config=config)
+            # A signal may have come meanwhile; from here on it reaches the web server.
             if stop.count:
                 return 0
             return _run(config, dsn=dsn, listener=listener, stop=stop)
@@ -61,6 +62,7 @@ class StopSignals:
         self.running: tuple[subprocess.Popen[bytes] | WorkerProcess, ...] = ()
         self._wake, waker = socket.socketpair()
         waker.setblocking(False)
+        # Detached, because the descriptor must stay open as long as signals may come.
         signal.set_wakeup_fd(waker.detach())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._handle)
@@ -97,9 +99,12 @@ class StopSignals:
 
 
 def _run(config: Config, *, dsn: str, listener: socket.socket, stop: StopSignals) -> int:
+    # On this line the web server says when it is ready, or why it is not. The line closes with this
+    # process, however that ends, and the web server stops then.
     line, server_line = socket.socketpair()
     with line:
         with server_line, _listen_errors(config):
+            # Two services can bind one address (SO_REUSEADDR): the second one fails here.
             listener.listen(BACKLOG)
             web = start_module(
                 ("cms.gunicorn_process",), listener.fileno(), server_line.fileno(), dsn=dsn
@@ -114,6 +119,7 @@ def _run(config: Config, *, dsn: str, listener: socket.socket, stop: StopSignals
             message = _await_first_message(config, line, stop)
             if message == READY:
                 worker.start()  # only now: it would slow the start of the web server
+            # The end of the web server is a signal as well (SIGCHLD), and ends the wait.
             while (status := web.poll()) is None:
                 stop.wait()
         finally:
@@ -150,6 +156,7 @@ def _end_group(leader: int, stop: StopSignals) -> None:
     """End what a killed web server has left behind; requests under way are answered first."""
     deadline = time.monotonic() + GRACE_SECONDS
     with suppress(ProcessLookupError):
+        # The web server has begun a session of its own: its workers are in its group.
         os.killpg(leader, signal.SIGTERM)
         while time.monotonic() < deadline and stop.count < HURRY_COUNT:
             with suppress(ChildProcessError):

@@ -67,6 +67,7 @@ class Service:
             answer = self._session.request(
                 method,
                 self._url + path,
+                # Without `seconds` the answer may take any time: an import answers in the end only.
                 timeout=(CONNECT_SECONDS, seconds),
                 **options,  # type: ignore[arg-type]
             )
@@ -112,6 +113,7 @@ def _raise_for_error(answer: requests.Response) -> None:
     try:
         sentences = [_sentence(entry) for entry in answer.json()["errors"]]
     except (ValueError, LookupError, TypeError):
+        # Not the service has answered, but a proxy before it, perhaps with a page of HTML.
         sentences = [answer.text[:_MAX_SHOWN_LENGTH]]
     raise click.ClickException(
         "\n".join([f"The service answers {answer.status_code}:", *sentences])
@@ -119,5 +121,6 @@ def _raise_for_error(answer: requests.Response) -> None:
 
 
 def _sentence(entry: Mapping[str, Mapping[str, object]]) -> str:
+    # Errors of an import have the line of the file.
     line = entry["extensions"].get("line")
     return f"line {line}: {entry['message']}" if line else str(entry["message"])

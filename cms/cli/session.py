@@ -69,6 +69,7 @@ def running_database(config: Config) -> Iterator[str]:
         return
     from cms.embedded import running_dsn
 
+    # Data that does not exist is another problem than a server that does not run.
     require_database(config)
     address = running_dsn(config.data_dir)
     if address is None:

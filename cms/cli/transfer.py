@@ -33,6 +33,7 @@ def import_file(
 ) -> None:
     """Send a file, and print how many items were created and updated."""
     with _progress() as progress:
+        # An iterator, which is sent as it is read: a file may be larger than memory.
         chunks = iter(lambda: file.read(_CHUNK_BYTES), b"")
         watched_chunks = _with_progress(
             chunks, progress, progress.add_task(f"sending {collection}", total=size)

@@ -26,6 +26,7 @@ def run_worker(config: Config, *, line: int | None = None) -> None:
         worker_config = replace(config, database_url=dsn, database_pool_size=max_jobs + 2)
         start_logging(worker_config)
         database = Database(worker_config)
+        # Beside the web server the message of `cms serve` is enough.
         if line is None:
             say("The worker waits for jobs (Ctrl-C stops it).")
         has_finished = run_until_stopped(

@@ -38,6 +38,7 @@ class WorkerProcess:
 
     def send_signal(self, number: int) -> None:
         """Pass on a signal that ends the worker, which is then not started again."""
+        # First, so that no worker is started after the signal; then a pause ends at once.
         self._has_ended = True
         self._wake.put(None)
         with self._lock:
@@ -47,6 +48,7 @@ class WorkerProcess:
     def end(self) -> None:
         """Stop the worker and wait for its end; jobs that take too long return to the queue."""
         self.send_signal(signal.SIGTERM)
+        # Without `start` there is no thread to wait for.
         if self._thread.ident is not None:
             self._thread.join(TIMEOUT_SECONDS)
             self.send_signal(signal.SIGKILL)

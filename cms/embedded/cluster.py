@@ -64,6 +64,7 @@ def initialise(data_folder: DataFolder, binaries: Binaries, *, durable: bool) ->
             f"{data_folder.cluster} holds something that is no PostgreSQL data. Move it away."
         )
     if unfinished.exists():
+        # A start that was cut off has left it: callers hold the lock `start`.
         shutil.rmtree(unfinished)
     unfinished.mkdir(mode=0o700)
     if not data_folder.account.is_own:
@@ -76,6 +77,7 @@ def initialise(data_folder: DataFolder, binaries: Binaries, *, durable: bool) ->
     finally:
         release(lock)
     _configure(unfinished / "postgresql.conf")
+    # An empty folder in its place is replaced; anything in it was refused above.
     unfinished.rename(data_folder.cluster)
     if durable:
         _flush(data_folder.home)
@@ -86,6 +88,7 @@ def _initdb(
 ) -> None:
     command: list[str | Path] = [program, "-D", cluster, "-U", SUPERUSER, "-E", "UTF8"]
     command += [*_locale(), "--data-checksums", "--no-instructions"]
+    # Only the server's account can enter the folder of the socket, and no port is opened.
     command += ["--auth-local=trust", "--auth-host=reject"]
     result = run_as(account, command if durable else [*command, "--no-sync"], inherited=[lock])
     if result.returncode:

@@ -49,6 +49,7 @@ def choose_folder(data: Path, announce: Callable[[str], None]) -> DataFolder:
     """
     home = data.resolve()
     home.mkdir(parents=True, exist_ok=True)
+    # Only root may act as another account, and existing data has chosen its account already.
     if os.geteuid() or has_cluster(home):
         return DataFolder(home, server_account(home / "postgres"))
     account = account_for_new_data()

@@ -92,6 +92,7 @@ class EmbeddedServer:
         """Start an ended server again, with the same data and address; raises `EmbeddedError`."""
         try:
             with file_locks.locked(self._data_folder.locks / "start"):
+                # Another user may have been faster: then this only waits until it answers.
                 postmaster = postgres_server.await_server(
                     self._data_folder, self._start_again, announce=self._launcher.announce
                 )

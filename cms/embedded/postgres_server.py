@@ -55,6 +55,7 @@ def await_server(
     began = time.monotonic()
     while time.monotonic() < began + TIMEOUT_SECONDS:
         if not is_running(data_folder):
+            # It has ended: the lock went with the last of its processes.
             if is_launched:
                 raise EmbeddedError(
                     f"The server of {data_folder.cluster} did not start. {_log_end(data_folder)}"
@@ -107,6 +108,7 @@ def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str
     finally:
         # Closed, not released: the server has the lock now.
         os.close(lock)
+    # Before it closes its output, the watchdog prints nothing but the error of a failed start.
     if watchdog.stderr:
         raise EmbeddedError(
             f"The server of {data_folder.cluster} cannot be started. {watchdog.stderr.strip()}"
@@ -133,7 +135,8 @@ def ensure_database(postmaster: Postmaster, name: str) -> str:
     """Return the conninfo of the database `name`; makes it if it does not exist."""
     with psycopg.connect(postmaster.conninfo("postgres"), autocommit=True) as session:
         if not session.execute("SELECT FROM pg_database WHERE datname = %s", [name]).rowcount:
-            # Nobody is connected to template0, which would be in the way.
+            # Nobody is connected to template0, which would be in the way. The name is a constant of
+            # this package, without a quote.
             session.execute(f'CREATE DATABASE "{name}" TEMPLATE template0')
     return postmaster.conninfo(name)
 

@@ -35,6 +35,7 @@ def read_postmaster(cluster: Path) -> Postmaster | None:
     # The server adds lines as it starts. Of a single-user server the number is negative.
     if len(lines) < 6 or not lines[0].isdigit():
         return None
+    # Below follow the network address, the key of the shared memory, and the status.
     pid, folder, _started, port, sockets, *_rest = lines
     return Postmaster(int(pid), folder, port, sockets)
 

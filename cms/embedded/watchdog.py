@@ -106,6 +106,7 @@ def end_orphans() -> None:
                 with suppress(ProcessLookupError):
                     os.kill(orphan, number)
             time.sleep(0.01)
+            # It raises ChildProcessError when no child is left, which ends both loops.
             while os.waitpid(-1, os.WNOHANG)[0]:
                 continue
 
@@ -116,6 +117,7 @@ def child_processes() -> Iterator[int]:
         with suppress(OSError):
             # Behind the program's name, which is in parentheses and may contain anything.
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+            # The state of the process, and then its parent.
             if int(fields[1]) == os.getpid():
                 yield int(stat.parent.name)
 
