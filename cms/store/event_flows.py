@@ -71,6 +71,7 @@ class _Wait(NamedTuple):
 
 def event_flows(rows: object) -> EventFlows:
     """Return the event flows of a list of objects with `id` and `options`."""
+    # [{"id": "…", "options": {"type": "action", "scope": ["items.create"], "collections": ["a"]}}]
     waits: list[_Wait] = []
     for row in rows if isinstance(rows, list) else ():
         waits += _waits(row)

@@ -48,6 +48,7 @@ def comment(
 
 
 def _insert(executor: Executor, *, query_string: str, texts: Mapping[str, str]) -> bytes | None:
+    # As PostgreSQL writes it: all comments on an item must have the same text for its key.
     item = readable_key(executor, texts["collection"], texts["item"])
     author = executor.client.author(executor.context.actor.user)
     rows = executor.transaction.execute(
@@ -114,6 +115,7 @@ def _with_executor(
     transaction: Transaction,
     context: RequestContext,
 ) -> T:
+    # The token of a share has rights, but is no user who could be the author.
     require_own_user(context)
     return work(Executor(store, context, transaction, identity.client))
 
@@ -162,6 +164,7 @@ def _lock_own(executor: Executor, key: str, *, if_match: str | None) -> _OwnComm
     parsed_key = parse_key(activity, key)
     rows = executor.transaction.execute(statement("lock_comment"), (parsed_key,))
     actor = executor.context.actor
+    # The first column is the author.
     if rows and (actor.policy.is_admin or str(rows[0][0]) == actor.user):
         check_match(executor, activity, key=parsed_key, if_match=if_match)
         return _OwnComment(parsed_key, CommentText(*rows[0][1:]))

@@ -20,6 +20,7 @@ from cms.store.identity import Identity
 MAX_MENTIONS = 50
 """Users whom one comment notifies; others that it names are only named."""
 
+# `@` and a UUID; nothing may follow that could be part of a longer word.
 _MENTION = re.compile(r"@([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![0-9a-z-])", re.IGNORECASE)
 
 
@@ -60,6 +61,7 @@ def _readers(executor: Executor, comment: CommentText, users: list[str]) -> Iter
     context = executor.context
     for user in users:
         try:
+            # Wherever that user calls from: `admit` would look at addresses.
             actor = known_actor(context.snapshot, Identity(user=user), executor.transaction.execute)
             reader = replace(executor, context=context._replace(actor=actor))
             readable_key(reader, comment.collection, comment.item)

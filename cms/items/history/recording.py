@@ -31,6 +31,7 @@ class Recorder:
 
     def before(self, keys: Sequence[str]) -> dict[str, str]:
         """Lock those of the rows that exist, and return their contents by key, for `changed`."""
+        # Without masks, like the contents that they are compared with in `changed`.
         return dict(self.transaction.run(item_contents(self.collection, keys, masks=False)))
 
     def created(self, keys: Sequence[str]) -> None:

@@ -24,7 +24,14 @@ from cms.store.identity import Identity
 from cms.store.store import Store
 
 _AUTO_SPECIALS = frozenset(
-    f"{kind}-{moment}" for kind in ("date", "user", "role") for moment in ("created", "updated")
+    {
+        "date-created",
+        "date-updated",
+        "user-created",
+        "user-updated",
+        "role-created",
+        "role-updated",
+    }
 )
 """Special markers of fields that the service fills, with the time and user of the revert itself."""
 
@@ -64,6 +71,7 @@ def revert(
     Secrets stay as they are, and so do fields that the service or the database fills. Raises
     `Refused` NOT_FOUND for an unknown revision and for an item that is gone.
     """
+    # On the primary: a replica may not have the revision yet.
     former = store.run_primary_read(identity, partial(_former_item, store, revision))
     target = writes.WriteTarget(former.collection.name, query_string)
     return writes.restore(
@@ -128,6 +136,7 @@ def _former_item(store: Store, revision: str, context: RequestContext) -> _Forme
     if int(key) <= collection.former_history.get(REVISIONS, 0):
         raise not_found("revision")
     payload = {}
+    # The whole item as a read of its columns shows it.
     for name, value in data.items():
         if _is_restorable(collection, collection.fields.get(name)):
             payload[name] = value
@@ -138,7 +147,7 @@ def _is_restorable(collection: Collection, field: Field | None) -> bool:
     # Lists and fields that are gone have no column to write to.
     if field is None or field.column is None or field.column.is_generated:
         return False
-    # Of a secret the revision holds a mask only.
+    # A revision never holds a secret, and so cannot bring one back.
     return (
         field.name != collection.primary_key
         and not field.is_secret

@@ -52,8 +52,10 @@ def explain(store: Store, identity: Identity, path: str, *, user: str | None = N
     Nothing is executed. Only administrators may ask, also for another `user` or for "public".
     Raises `Refused` as the read itself would, and INVALID_QUERY for a user that may not act.
     """
+    # As the caller itself: the rest happens with the rights of the user who is asked about.
     _require_admin(store, identity)
     read = _parse_path(path)
+    # Another caller from here on: the read is explained with the rules of that user.
     caller = identity if user is None else _identity_of(store, user)
     return store.run_unversioned_read(caller, partial(_explain_read, store, read))
 
@@ -173,16 +175,16 @@ def _rules(view: View, bindings: Bindings) -> list[Explanation]:
 
     The SQL names the collection's rows t0.
     """
-    return [
-        {
+    records: list[Explanation] = []
+    for grant in view.grants:
+        record: Explanation = {
             "collection": grant.collection,
             "permission": grant.id,
             "rule": grant.rule_source,
             "fields": sorted(grant.fields),
-            **_printed(grant.rule, bindings),
         }
-        for grant in view.grants
-    ]
+        records.append(record | _printed(grant.rule, bindings))
+    return records
 
 
 def _printed(rule: GuardedRule, bindings: Bindings) -> Explanation:

@@ -131,6 +131,7 @@ class _Preparation(NamedTuple):
         )
         query = parsed.query
         if self.keyed:
+            # The key is one literal more, after those of the query.
             query = narrow_to_key(query, Slot(len(parsed.literals)))
             query = _with_version(query, context, collection)
         elif is_singleton(context, collection):
@@ -200,6 +201,7 @@ def _planned(
         plan(guarded),
         guarded.touched_collections,
         is_search=query.search is not None,
+        # Other tests of the key are for several keys (`_in`).
         single=query.key_test is not None and query.key_test.operator == "_eq",
     )
 

@@ -34,6 +34,7 @@ from cms.store.store import Store
 from cms.text_shapes import MASK
 
 Item = dict[str, Any]
+"""An item as statements answer it: values by output names, nested items as JSON text."""
 
 
 class Answer(NamedTuple):
@@ -59,6 +60,7 @@ def _answer_list(store: Store, request: ReadRequest, context: RequestContext) ->
     version = None
     # Of a list only the statement of a singleton reads the version, which is for the ETag.
     if statement.row_outputs:
+        # A client can then demand by If-Match that nobody has created the row meanwhile.
         version = _version(statement, rows) or NO_ROW_VERSION
     answer = {"data": data}
     if statement.counts:
@@ -216,7 +218,7 @@ def require_user(identity: Identity) -> None:
 
 
 def require_own_user(context: RequestContext) -> None:
-    """Raise `Refused` FORBIDDEN for a caller who is no user: the token of a share belongs to none."""
+    """Raise `Refused` FORBIDDEN for a caller who is no user, as with the token of a share."""
     if context.actor.user is None:
         raise forbidden()
 
@@ -236,6 +238,7 @@ def parse_key(collection: Collection, key: object) -> str:
     assert collection.primary_key
     try:
         field = collection.key
+        # Only the column tells what such a type takes, such as the choices of an enum.
         if field.type.is_text_form:
             return converter(field)(key)
         return field.type.parse(key)
@@ -257,6 +260,7 @@ def _default(field: Field | None) -> object:
     if field is None or field.column is None or is_computed(field.column):
         return None
     value = default_of(field, field.column)
+    # A secret's default is one as well.
     return MASK if field.is_secret and value is not None else value
 
 

@@ -122,6 +122,7 @@ def _refuse_too_many(
 ) -> None:
     # Only the literals are in the key: with $NOW or the caller every request had its own estimate.
     digest = sha256(repr(run.literals).encode()).digest()
+    # With the number of the period: each period asks anew, and old estimates leave the cache.
     key = run.statement.text, digest, int(time.monotonic() / ESTIMATE_SECONDS)
     expected = context.snapshot.estimates.setdefault_with(key, estimate)
     nesting = run.statement.nesting
@@ -146,6 +147,7 @@ def _estimate(run: ReadRun, values: list[object], estimator: Estimator) -> Estim
     # First the statistics: on those of an empty table the estimate would be worthless.
     _analyze(run.statement.touched_collections, estimator)
     rows = estimator.explain(f"EXPLAIN (FORMAT JSON) {run.statement.text}", values)
+    # JSON comes from the database as text for answers; here its values are needed.
     plan: Any = jsontext.loads(jsontext.dumps(rows[0][0]))
     nesting = run.statement.nesting
     assert nesting
@@ -176,6 +178,7 @@ def _analyze(collections: frozenset[str], estimator: Estimator) -> None:
         return
     names = commas(table.printed for table in outdated)
     try:
+        # SKIP_LOCKED: a read must wait for neither a change of structure nor another ANALYZE.
         estimator.analyze(concat("ANALYZE (SKIP_LOCKED) ", names))
     except Refused:
         # The estimate is then as good as it was before.

@@ -89,6 +89,7 @@ def _nested_page(page: PageSizes, request: ReadRequest) -> PageSizes:
     params = request.params
     if params is None:
         params = nested_params(request.query_string)
+    # A query string holds texts, the body of a SEARCH numbers.
     return replace(page, default=None) if str(params.get("limit")) == "-1" else page
 
 

@@ -58,6 +58,7 @@ def write_csv(batches: Batches, keys: list[str]) -> Iterator[bytes]:
     # Even a file without items tells what its columns are.
     writer.writerow(_cell(key) for key in keys)
     for items in batches:
+        # All items have the same keys in the same order: they are rows of one statement.
         writer.writerows([_cell(value) for value in item.values()] for item in items)
         yield buffer.getvalue().encode()
         # Emptied for the next batch: the file may be larger than memory.
@@ -98,10 +99,10 @@ def write_yaml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
 
 
 def _yaml_mapping(item: Item) -> str:
-    lines = [
-        jsontext.dumps(key) + b": " + _one_line(jsontext.dumps(value))
-        for key, value in item.items()
-    ]
+    lines: list[bytes] = []
+    for key, value in item.items():
+        lines.append(jsontext.dumps(key) + b": " + _one_line(jsontext.dumps(value)))
+    # Two blanks put the other lines below the first, behind its dash.
     return (b"- " + b"\n  ".join(lines) + b"\n").decode()
 
 

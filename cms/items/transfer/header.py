@@ -49,6 +49,7 @@ def _check_names(call: WriteCall, names: Sequence[str], problems: ImportProblems
         item[name] = [] if is_list else None
     parser = call.payload_parser()
     try:
+        # Rows with a stored key are changes and all others new: a name is allowed for either.
         parser.parse(call.collection, [item], Expects.EITHER)
     except Refused as refused:
         raise Refused(with_line(problem, 1) for problem in refused.problems) from refused

@@ -126,6 +126,7 @@ class _Import:
         self._call, self._executor = call.in_transaction(transaction)
         self._collection = call.collection
         self._problems = ImportProblems()
+        # Keys of rows that were refused: later rows of the file may point to them.
         self._refused_keys: set[str] = set()
         self._has_keys = False
         self._largest_batch = 0
@@ -138,6 +139,7 @@ class _Import:
         rows = SOURCES[upload.file_format](
             upload.file,
             upload.max_bytes,
+            # Only CSV has a header; items of JSON name their fields themselves.
             lambda cells: source_columns(self._call, cells, self._problems),
         )
         batches = Prefetch(map(self._parse_batch, _batches(rows)))
@@ -159,6 +161,7 @@ class _Import:
         for row in batch.rows:
             if row.problem:
                 self._problems.add(row.problem, row.line)
+        # The other rows may have problems that only the database finds.
         self._write_rows(_readable(batch.rows), batch.parsed)
 
     def _parse_batch(self, rows: list[SourceRow]) -> Batch:
@@ -175,6 +178,7 @@ class _Import:
     def _write_rows(self, rows: Sequence[SourceRow], parsed: ParsedPayload | None = None) -> None:
         try:
             with self._executor.transaction.savepoint():
+                # Without `parsed` the rows are part of a batch, or parsing refused them before.
                 self._write(parsed or self._parse(rows))
         except Refused as refused:
             if refused.status == STATUS["SERVICE_UNAVAILABLE"]:
@@ -185,6 +189,7 @@ class _Import:
                 self._write_rows(rows[: len(rows) // 2])
                 self._write_rows(rows[len(rows) // 2 :])
             else:
+                # Asked in the transaction, where the rows of earlier batches are.
                 refused_indexes = self._add_problems(with_inquiry(refused, self._ask), rows)
                 self._write_other_rows(rows, refused_indexes)
 
@@ -198,6 +203,7 @@ class _Import:
         """Ask the database about refused rows; the transaction survives a failing question."""
         transaction = self._executor.transaction
         with transaction.savepoint():
+            # Questions hardly come again: prepared, they would displace statements that do.
             return replace(transaction, prepare=False).run(question)
 
     def _check_structure(self) -> None:
@@ -221,6 +227,7 @@ class _Import:
             indexes.add(index)
             if not self._is_consequence(problem):
                 self._problems.add(problem, rows[index].line)
+        # A refusal holds its first problems, and only counts the others.
         self._problems.total += refused.total - len(refused.problems)
         # Later rows of the file that point to these are no problems of their own.
         self._refused_keys |= {_key_of(rows[index], self._collection) for index in indexes}
@@ -252,6 +259,7 @@ class _Import:
             [InquirySet(root.collection, root.rows)],
             is_permitted=context.actor.policy.is_admin,
         )
+        # So far nothing is written, but all is checked that needs no write.
         if self._problems.is_full:
             self._problems.is_partial = True
             return

@@ -26,6 +26,7 @@ _CHUNK = 1 << 16
 _MAX_RECORDS = 1_000
 """Rows of CSV that are parsed together, unless they have `_CHUNK` bytes before."""
 
+# The blanks of JSON; \s would skip others, with which JSON is not valid.
 _BLANKS = re.compile(r"[ \t\r\n]+")
 
 
@@ -114,6 +115,7 @@ def read_csv(file: BinaryIO, max_bytes: int, header: Header) -> Iterator[SourceR
     # The limit is one for the whole process, so it may only grow. `Lines` bounds the rows.
     csv.field_size_limit(max(max_bytes, csv.field_size_limit()))
     lines = Lines(file, max_bytes)
+    # Strict, or a quote that is never closed would take the rest of the file into its cell.
     rows = csv.reader(lines, strict=True)
     columns = header(_cells(rows, lines) or ())
     lines.end_row()
@@ -161,6 +163,7 @@ def _parse_columns(
     columns: Sequence[SourceColumn], records: _Records
 ) -> Iterator[SourceRow] | None:
     """Parse rows column by column; None if a cell is invalid, or an item lacks a field."""
+    # Row by row, a row with another number of cells gets its problem.
     if set(map(len, records.cells)) != {len(columns)}:
         return None
     column_values = []
@@ -283,6 +286,7 @@ class _JsonStream:
 
     def row(self) -> SourceRow:
         """Read the next value."""
+        # Past the blanks, which may hold line breaks.
         self.peek()
         line = self._line
         read = self._value()

@@ -41,6 +41,7 @@ class WriteAuthorizer:
         self._store = store
         self._context = context
         policy = context.actor.policy
+        # Kept with the snapshot: callers with the same policy guard and combine their rules once.
         self.permissions: WritePermissions = context.snapshot.derived.setdefault_with(
             ("write permissions", policy),
             lambda: WritePermissions(policy, context.snapshot.catalogue),
@@ -112,8 +113,8 @@ class WriteAuthorizer:
     ) -> None:
         """Check what can be known of a create or an update before flows have changed its payload.
 
-        A flow may do what is not undone with the write, such as ask another server. Raises `Refused`
-        NOT_FOUND or FORBIDDEN.
+        A flow may do what is not undone with the write, such as ask another server. Raises
+        `Refused` NOT_FOUND or FORBIDDEN.
         """
         if self.permissions.policy.is_admin:
             return
@@ -231,9 +232,9 @@ class WriteAuthorizer:
         for key, is_visible, *answers in self._test_rows(collection, keys, rules, fetch, lock=True):
             if is_visible:
                 visible.add(str(key))
-            grants_by_key[str(key)] = tuple(
-                grant for grant, holds in zip(grants, answers, strict=True) if holds
-            )
+            answered = zip(grants, answers, strict=True)
+            grants_by_key[str(key)] = tuple(grant for grant, holds in answered if holds)
+        # Whether the caller sees a row matters only where it may not write it.
         refused = [key for key in keys if not grants_by_key.get(key)]
         # A missing row has given no answer, and so is not visible either.
         if not visible.issuperset(refused):
@@ -255,14 +256,13 @@ class WriteAuthorizer:
             # Rows without values were only named by their keys, and are as they were.
             changed = [row for row in rows if row.is_new or row.values]
             self.run_after_hook(collection, fetch, changed)
-        written_keys = [
-            (rule, written.key(RowId(row_set.number, number)))
-            for number, rule in row_set.rules.items()
-        ]
+        ruled_keys: list[tuple[GuardedRule, str]] = []
+        for number, rule in row_set.rules.items():
+            key = written.key(RowId(row_set.number, number))
+            if key is not None:
+                ruled_keys.append((rule, key))
         # One statement tests all rows of a rule, however many there are.
-        for rule, keys in grouped_by_rule(
-            (rule, key) for rule, key in written_keys if key is not None
-        ):
+        for rule, keys in grouped_by_rule(ruled_keys):
             answers = self._test_rows(collection, keys, [rule], fetch)
             # A row that gives no answer is gone: a trigger may have removed it.
             if len(answers) < len(keys) or not all(holds for _, holds in answers):

@@ -68,6 +68,8 @@ def run_batch(
     Returns the answers of all operations. `max_bytes` is how many bytes references may bring in.
     Raises `Refused` with the number of the operation.
     """
+    # [{"id": "a", "method": "create", "collection": "authors", "data": {"name": "Ada"}},
+    #  {"method": "delete", "collection": "drafts", "key": {"$result": "a.draft"}}]
     operations = parse_operations(payload)
     plan = partial(_plan_batch, store, identity, operations, max_bytes)
     return store.run_write(identity, plan, idempotency=idempotency)
@@ -172,11 +174,15 @@ def _keys_of(operation: Operation, collection: Collection) -> list[object]:
     if operation.method == "read":
         return []
     arguments = operation.arguments
-    keys = arguments.get("keys", arguments.get("key"))
+    named = arguments.get("keys", arguments.get("key"))
+    keys = list(named) if isinstance(named, list) else [named]
+    # Changed items of an array hold their keys. New ones may, too: mostly no row has those yet.
     data = arguments.get("data")
     items = data if isinstance(data, list) else []
-    item_keys = [item.get(collection.primary_key) for item in items if isinstance(item, dict)]
-    return [*item_keys, *(keys if isinstance(keys, list) else [keys])]
+    for item in items:
+        if isinstance(item, dict):
+            keys.append(item.get(collection.primary_key))
+    return keys
 
 
 def _run_operation(batch: _BatchRun, operation: Operation) -> object:
@@ -184,6 +190,7 @@ def _run_operation(batch: _BatchRun, operation: Operation) -> object:
     try:
         arguments = batch.results.resolve_references(operation.arguments)
     except RecursionError:
+        # References may be at any depth, and nothing has limited the depth of arguments so far.
         raise invalid_payload("It is nested too deeply") from None
     if "key" in arguments:
         key = arguments["key"]
@@ -238,6 +245,7 @@ def _update(batch: _BatchRun, operation: Operation) -> object:
     data = arguments["data"]
     # Without any name of items, `data` is an array with keys, or the object of a singleton.
     names_items = bool(arguments.keys() & {"key", "keys", "query"})
+    # The one item of a singleton may have to be created.
     intent = CHANGE if names_items or isinstance(data, list) else PUT
     call = _call(batch, operation.collection, intent, operation.output_params)
     if "key" in arguments:
@@ -275,6 +283,7 @@ def _checked_key(batch: _BatchRun, call: WriteCall, arguments: Mapping[str, Any]
 
 
 def _single_item(items: WrittenItems) -> object:
+    # Nothing was read where the caller may write the item, but not read it.
     return items[0] if items else None
 
 

@@ -44,6 +44,7 @@ def _values(store: Store, context: RequestContext, path: CallerValue) -> Iterato
 
 
 def _pick(path: tuple[FieldName, ...]) -> Pick:
+    # From the first step down: each pick holds what is picked below it.
     step, *rest = path
     below = Query(picks=(_pick(tuple(rest)),)) if rest else None
     return Pick(step.key, step, below)

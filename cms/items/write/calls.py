@@ -33,6 +33,7 @@ from cms.store.store import Store
 _ACTIONS = {
     Expects.ABSENT: ("create",),
     Expects.PRESENT: ("update",),
+    # Which of the two it is shows in the transaction: permissions are checked once more there.
     Expects.EITHER: ("create", "update"),
 }
 
@@ -116,6 +117,7 @@ class WriteCall(NamedTuple):
             parser.problems,
             self.context.snapshot.catalogue,
             [InquirySet(root.collection, root.rows)],
+            # For anybody else the stored rows decide, which are looked at in the transaction.
             is_permitted=self.context.actor.policy.is_admin,
         )
         return CompletePayload(parser, root, None)

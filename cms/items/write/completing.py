@@ -80,6 +80,7 @@ class _RowSource(NamedTuple):
 
     def owner_of(self, row: ParsedRow) -> Owner | None:
         """Return the owner of a row, with what rules see in the field that points to it."""
+        # An object at a to-one field does not point to its owner: it is the other way round.
         if row.owner is None or row.owner.field is None:
             return row.owner
         owner = self.owners[row.owner.number]
@@ -90,6 +91,7 @@ class _RowSource(NamedTuple):
     def changed_values(self, row: ParsedRow, number: int) -> Values:
         """Return what a stored row is to change: neither its key nor what it already holds."""
         values = values_without_key(row.values, self.parsed.key_field, self.stored.keys[number])
+        # Values that are already stored are not written, and take no permission.
         for name in self.stored.unchanged.get(number, ()):
             del values[name]
         return values
@@ -239,6 +241,7 @@ class RowCompleter:
         rules = self._validator.rules_of(collection)
         auto_filling = self._auto_filling(collection, is_new=False)
         values = dict(row.values)
+        # A second time: what the first time found was dropped, as a preset might still set it.
         row_problems = complete_change(values, *auto_filling)
         row = row._replace(values=values)
         if rules.has_rules:
@@ -314,6 +317,8 @@ class RowCompleter:
         )
         if not auto_fields.automatic:
             return AutoFilling(auto_fields, NO_AUTO_VALUES)
+        # The fields are the same for every call, their values belong to this one: its time and its
+        # user.
         return AutoFilling(auto_fields, auto_values_of(auto_fields, self._cache.writer))
 
 

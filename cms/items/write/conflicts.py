@@ -15,6 +15,8 @@ from cms.items.write.resolved_rows import ResolvedRow
 from cms.schema.model import Check, Collection
 from cms.schema.types.field_type import Trait
 
+# The row in the detail of an error, `Failing row contains (1, a (b), null).`: values may hold
+# parentheses themselves, so the outermost ones count.
 _ROW = re.compile(r"\((.*)\)", re.DOTALL)
 _CODES_WITHOUT_COLUMN = ("INVALID_PAYLOAD", "VALUE_TOO_LONG", "VALUE_OUT_OF_RANGE")
 """Errors of a value for which PostgreSQL does not name the column."""
@@ -54,6 +56,7 @@ def describe_check(problem: Problem, collection: Collection) -> Problem:
         extensions["field"] = check.columns[0]
     else:
         extensions["fields"] = list(check.columns)
+    # What PostgreSQL itself has named comes before what the catalogue knows.
     extensions.update(problem.extensions)
     extensions["rule"] = check.rule
     return replace(problem, message=_message(collection, check), extensions=extensions)
@@ -88,12 +91,17 @@ def _find_in_field(
     # PostgreSQL names no value here, but prints the row that failed.
     elif len({row.values[name] for row in candidates}) > 1:
         failing = _failing_value(conflict.server_text, name, collection)
-        candidates = [
-            row
-            for row in candidates
-            if failing is not None and _is_same(str(row.values[name]), failing)
-        ]
+        candidates = _rows_with_value(candidates, name, failing)
     return (candidates[0], name) if candidates else None
+
+
+def _rows_with_value(
+    rows: Sequence[ResolvedRow], name: str, value: str | None
+) -> list[ResolvedRow]:
+    """Return the rows that hold a value in a field; none for a value that is not known."""
+    if value is None:
+        return []
+    return [row for row in rows if _is_same(str(row.values[name]), value)]
 
 
 def _failing_value(server_text: str, name: str, collection: Collection) -> str | None:

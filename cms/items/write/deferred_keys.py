@@ -41,6 +41,7 @@ class DeferredKeys:
             return rows
         references = list(self._references(collection))
         if not references:
+            # Nothing is deferred here, but rows of later sets may refer to these.
             self._note_written(collection, (row.values for row in rows if row.is_new))
             return rows
         deferred_rows = list(rows)
@@ -98,6 +99,7 @@ class DeferredKeys:
         for name in names:
             deferred[name] = values.pop(name)
             if row.is_new:
+                # A change leaves the stored value until the update; a new row has none to leave.
                 values[name] = None
         self._values.setdefault(collection.name, {})[row_id] = deferred
         return row._replace(values=values)

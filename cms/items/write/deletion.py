@@ -91,9 +91,12 @@ class _Deletion:
         # A collection may lie in several tables: partitions, and tables that inherit from it.
         for root_table in self.actions.root_tables_of[root.name]:
             recorded.update(self._record_roots(root_table, parents))
-        # Without revisions of its own the statement has returned that of the enclosing write.
         has_revisions = root.accountability == "all"
-        written = [(key, revision if has_revisions else None) for key, revision in recorded.items()]
+        written: list[WrittenRow] = []
+        for key, revision in recorded.items():
+            # Without revisions of its own the statement has returned that of the enclosing write.
+            written.append((key, revision if has_revisions else None))
+        # The call is refused then: nothing more has to be done for it.
         if len(written) < len(parents):
             return written
         # Everything is recorded before anything is deleted: afterwards the rows could not be read.
@@ -124,6 +127,8 @@ class _Deletion:
             lambda: referential.record_deleted(RowReference(side), ArgumentSlots()),
             _arguments(parents, []),
         )
+        # By row ids: from these, foreign keys lead on. The caller of the deletion knows rows by
+        # keys.
         self.recorded[root_table] = {row_id: revision for row_id, revision, _ in rows}
         return {key: revision for _, revision, key in rows}
 

@@ -22,7 +22,7 @@ def flows_after(
 ) -> FlowsByVerb:
     """Return the flows that a write of items causes to run after it."""
     events = context.snapshot.events.of(collection.name)
-    # Nearly all collections have none.
+    # Nearly all collections have none. Without a depth the write is one that causes no runs.
     if not events or client.depth is None:
         return ()
     flows = [(each, events.actions(each)) for each in event_verbs(collection, verb)]

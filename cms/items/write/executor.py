@@ -62,6 +62,7 @@ class Executor:
         top: int | None = None,
     ) -> dict[str, Item]:
         """Return what `read` returns, each item under its primary key."""
+        # An output of its own: the caller may not have asked for the key, or under another name.
         query = replace(query, row_outputs=(RowOutput.KEY,))
         statement = statement_for(self.store, self.context, collection, query)
         return statement.items_by_key(self._fetch(ReadRun(statement, literals, top=top)))
@@ -90,6 +91,7 @@ class Executor:
 
     def answer(self, request: ReadRequest, *, key: object = None) -> object:
         """Return the `data` of a read: of a list, of a singleton, or of the item of a key."""
+        # No key was named: batches.py refuses null.
         if key is None:
             statement, literals = prepare_read(self.store, self.context, request)
             rows = self._fetch(ReadRun(statement, literals))
@@ -104,6 +106,7 @@ class Executor:
         return run.statement.items(self._fetch(run))
 
     def _fetch(self, run: ReadRun) -> list[Row]:
+        # Asked in the transaction: what it has written itself is not seen from anywhere else.
         estimator = Estimator(self.transaction.execute, self.transaction.run)
         parameters = checked_parameters(self.store, self.context, run, estimator)
         allowance = self.transaction.allowance

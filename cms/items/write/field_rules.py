@@ -44,9 +44,8 @@ class FieldRules:
         """Return the required fields that a new item lacks, without those that are computed."""
         # A computed field that a preset or the service has set is known, and checked.
         unknown = self.computed - context.unsent_values.keys()
-        return [
-            field for field in self.missing_fields(values, context) if field.name not in unknown
-        ]
+        missing = self.missing_fields(values, context)
+        return [field for field in missing if field.name not in unknown]
 
     def missing_fields(self, values: Json, context: RuleContext) -> list[Field]:
         """Return the fields that a condition requires and that hold nothing."""
@@ -61,17 +60,20 @@ class FieldRules:
 
 def field_rules(collection: Collection, catalogue: Catalogue) -> FieldRules:
     """Return the rules of a collection; raises `Refused` INVALID_QUERY for an invalid one."""
+    validations: list[ResolvedRule] = []
+    conditions: list[tuple[Field, tuple[Condition, ...]]] = []
+    # A validation is a rule, {"_regex": "^[a-z]+$"}, and conditions are a list of rules with what
+    # they bring, [{"rule": {"status": {"_eq": "published"}}, "required": true}].
     metas = [(field, field.meta) for field in collection.fields.values() if field.meta]
-    validations = [
-        resolve_rule(_validation(field, meta), collection, catalogue)
-        for field, meta in metas
-        if meta.get("validation") not in (None, {})
-    ]
-    conditions = [
-        (field, _conditions(field, meta, collection, catalogue))
-        for field, meta in metas
-        if meta.get("conditions")
-    ]
+    for field, meta in metas:
+        # An empty rule demands nothing.
+        if meta.get("validation") not in (None, {}):
+            rule = _validation(field, meta)
+            validations.append(resolve_rule(rule, collection, catalogue))
+    # After all validations: of several invalid rules the first is reported.
+    for field, meta in metas:
+        if meta.get("conditions"):
+            conditions.append((field, _conditions(field, meta, collection, catalogue)))
     rules = list(validations)
     for _, conditions_of_field in conditions:
         rules += [condition.rule for condition in conditions_of_field]
@@ -81,6 +83,7 @@ def field_rules(collection: Collection, catalogue: Catalogue) -> FieldRules:
         if field.column is None:
             continue
         if is_computed(field.column):
+            # As nextval(…) or now(): there is no value before the insert.
             computed.add(field.name)
         else:
             defaults[field.name] = default_of(field, field.column)
@@ -129,7 +132,8 @@ def _naming_field(field: Field) -> Iterator[None]:
         yield
     except Refused as refused:
         owner = {"collection": field.collection, "field": field.name}
-        raise Refused(
-            replace(problem, extensions={**problem.extensions, **owner})
-            for problem in refused.problems
-        ) from None
+        problems: list[Problem] = []
+        for problem in refused.problems:
+            extensions = {**problem.extensions, **owner}
+            problems.append(replace(problem, extensions=extensions))
+        raise Refused(problems) from None

@@ -61,6 +61,7 @@ class FlowFilter(NamedTuple):
             problem = key_change_problem(self.call.collection)
             raise Refused(with_position(problem, position))
         changes = {each: value for each, value in filtered.items() if each != name}
+        # The key goes back to its item, which is found by it.
         return {name: item[name], **self.call.check_filtered(changes)}
 
     def items(self, items: Sequence[object]) -> list[object]:
@@ -108,5 +109,6 @@ def _run_filtered(
     call, executor = call.in_transaction(transaction)
     events = call.context.snapshot.events.of(call.collection.name)
     filters = ItemFilter(executor, call.collection, events)
+    # Planned once more, the call would otherwise come back here.
     filtered = call._replace(is_filtered=True)
     return plan(FlowFilter(filtered, filters, verb)).run(transaction)

@@ -160,12 +160,11 @@ class _InquiryRun:
     ) -> None:
         """Add problems for rows that break a check, where they hold a value in all its columns."""
         collection = row_set.collection
-        numbers = [
-            number
-            for number in columns[check.columns[0]]
-            if all(number in columns[column] for column in check.columns)
-        ]
-        values = [[columns[column][number] for number in numbers] for column in check.columns]
+        checked = [columns[column] for column in check.columns]
+        numbers = [number for number in checked[0] if all(number in column for column in checked)]
+        values: list[list[str]] = []
+        for column in checked:
+            values.append([column[number] for number in numbers])
         extensions = {"collection": collection.name, "constraint": name}
         problem = describe_check(database_problem("INVALID_PAYLOAD", extensions), collection)
         question = questions.rows_breaking(collection, check, values)
@@ -214,10 +213,12 @@ class _InquiryRun:
         texts = list(values.values())
         changed_keys: set[str | None] = set()
         for other in self._sets_of(collection.name):
+            # A row of the call may give its value away in the same call.
             changed_keys.update(row.key for row in other.rows if not row.is_new)
         owners = self._answers(questions.rows_holding(collection, column, texts))
         # PostgreSQL counts the values from 1.
         taken = {index for index, key in owners if key not in changed_keys}
+        # Two rows of the call may hold one value, of which the first is then taken.
         repeated = self._answers(questions.rows_repeating(column, texts))
         taken.update(index for (index,) in repeated)
         extensions = {"collection": collection.name, "field": column.name}
@@ -231,6 +232,7 @@ class _InquiryRun:
         for row_set in self._sets_of(collection):
             for row in row_set.rows:
                 values.add(row.values.get(column))
+                # A changed row has its key beside its values.
                 values.add(row.key)
         return values
 
@@ -299,6 +301,7 @@ def _has_own_rules(field: Field) -> bool:
     column = field.column
     if column is None:
         return False
+    # Values of all other types, and choices, the service has checked itself.
     return (
         column.is_domain
         or column.element is not None

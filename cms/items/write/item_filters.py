@@ -128,13 +128,13 @@ def filtered_set(
     if filters is None or parser.problems.entries:
         return parsed
     filtering = _SetFilter(filters, parsed, stored, owner_values)
-    items = {
-        number: filtering.item(number)
-        for number in range(len(parsed.rows))
-        if filtering.is_waited_for(number)
-    }
+    items: dict[int, Mapping[str, object]] = {}
+    for number in range(len(parsed.rows)):
+        if filtering.is_waited_for(number):
+            items[number] = filtering.item(number)
     if not items:
         return parsed
+    # As if the flows had sent the items: what they return may be wrong as well.
     again = parser.parse_again(parsed, items)
     _refuse_other_keys(parser, again, stored)
     return again
@@ -156,22 +156,24 @@ class _SetFilter(NamedTuple):
         """Return what flows make of a row."""
         row = self.parsed.rows[number]
         key = self.stored.keys.get(number)
+        # Flows see an element of a list like an item that names its owner itself.
         payload = {**row.sent, **self._owner_reference(row)}
         item = self.filters.item(
             payload, verb=self._verb(number), keys=[key] if key else [], position=row.position
         )
-        # The reference to the owner was only shown: the list sets it, and nobody has sent it.
-        return {
-            name: value
-            for name, value in item.items()
-            if name in row.sent or payload.get(name) != value
-        }
+        filtered: dict[str, object] = {}
+        for name, value in item.items():
+            # The reference to the owner was only shown: the list sets it, and nobody has sent it.
+            if name in row.sent or payload.get(name) != value:
+                filtered[name] = value
+        return filtered
 
     def _verb(self, number: int) -> str:
         return "update" if number in self.stored.keys else "create"
 
     def _is_written(self, number: int) -> bool:
         """Tell whether a row is changed: related items may be named by their keys only."""
+        # New rows are written in any case, and so are the items of the call.
         if number not in self.stored.keys or not self.parsed.level:
             return True
         unchanged = self.stored.unchanged.get(number, frozenset())
@@ -184,11 +186,13 @@ class _SetFilter(NamedTuple):
         if owner is None or owner.field is None or owner.number not in self.owner_values:
             return {}
         field = self.parsed.collection.fields[owner.field]
+        # As reads show the value: a number, and not the text of one.
         return {field.name: field.type.read_default(self.owner_values[owner.number])}
 
 
 def _refuse_other_keys(parser: PayloadParser, parsed: ParsedSet, stored: StoredRows) -> None:
     for number, key in stored.keys.items():
         row = parsed.rows[number]
+        # A flow may put another key into an item, which stays the one that was named.
         if row.values.get(parsed.key_field) not in (None, key):
             parser.problems.add(key_change_problem(parsed.collection), row.position)

@@ -23,6 +23,7 @@ def item_parser_of(
     """
 
     def relates(name: str) -> bool:
+        # A many-to-any field has no link without a target, but it has targets.
         return bool(
             link_of(catalogue, collection, name) or target_collections(catalogue, collection, name)
         )

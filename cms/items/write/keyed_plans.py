@@ -43,6 +43,7 @@ def plan_keyed_update(
 
     The one item of a singleton needs no name.
     """
+    # A singleton passes its flows later, when it is known whether there is an item.
     if call.collection.is_singleton:
         return _plan_keyed_singleton(call, item)
     if has_filters(call, "update"):
@@ -64,6 +65,7 @@ def _plan_keyed_singleton(call: WriteCall, item: object) -> WritePlan[Keys]:
 
 def plan_keyed_deletion(call: WriteCall, selection: Mapping[str, object]) -> WritePlan[Keys]:
     """Delete the items that `keys` or `query` name."""
+    # Without `filtered_plan`: `delete_items` runs the flows, once the keys are known.
     return WritePlan(partial(_delete_named, call, selection))
 
 
@@ -87,6 +89,7 @@ def _update_named(
 ) -> Keys:
     call, executor = call.in_transaction(transaction)
     keys = named_keys(executor, call.collection, selection)
+    # Also for no item at all: what is wrong with the payload is refused in any case.
     payload = complete_update(call, parsed, keys)
     return _write_tree(call, executor, payload) if keys else []
 

@@ -65,6 +65,7 @@ def _move_authorized(
     authorizer = WriteAuthorizer(store, context)
     authorizer.authorize_column(collection, keys, sort_field.name, transaction.execute)
     author_values = identity.client.author(context.actor.user)
+    # The types of the author in the history: user, address, user agent and origin.
     types = ("uuid", "text", "text", "text")
     author_params = [param(value, cast) for value, cast in zip(author_values, types, strict=True)]
     _move(transaction, collection, sort_field, keys, author=commas(author_params))
@@ -109,7 +110,8 @@ def _move(
     author: Fragment,
 ) -> None:
     """Move an item; all items are numbered first if some share a position or have none."""
-    # One item moves at a time in a collection: the positions stay as they are read here.
+    # One item moves at a time in a collection: the positions stay as they are read here. It is the
+    # lock by which singletons are written, which have no order to change.
     transaction.run(locks.lock_singleton(collection))
     source, target = (_position(transaction, collection, sort_field, key) for key in keys)
     # An item without a position counts as 0 here: it makes the order ambiguous anyway.

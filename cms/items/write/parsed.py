@@ -129,6 +129,7 @@ class ColumnRows(Sequence[ParsedRow]):
     def __getitem__(self, index: int | slice) -> ParsedRow | Sequence[ParsedRow]:
         if isinstance(index, slice):
             return list(self)[index]
+        # By a range, whose negative and too large indexes are those of any list.
         position = PayloadPosition(range(len(self))[index])
         return ParsedRow(self._items[index], self.values[index], position, self._expects)
 

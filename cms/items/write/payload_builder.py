@@ -52,6 +52,7 @@ class RowBuilder:
     def merge(self, other: RowBuilder) -> None:
         """Add the values of another object with the same key, which replace those of the first."""
         self.values.update(other.values)
+        # A mask in the second object must not hide the secret that the first one sets.
         self.sent = {**self.sent, **_sent_without_masks(other)}
         self.invalid_fields |= other.invalid_fields
 
@@ -64,6 +65,7 @@ class SetBuilder:
     level: int = 0
     rows: list[RowBuilder] = field(default_factory=list)
     numbers_by_key: dict[str, int] = field(default_factory=dict)
+    # A many-to-any field has a set of objects for each of its target collections.
     to_one: dict[tuple[str, str], ToOneBuilder] = field(default_factory=dict)
     to_many: dict[str, ToManyBuilder] = field(default_factory=dict)
     unresolved: list[UnresolvedItem] = field(default_factory=list)
@@ -171,8 +173,10 @@ def values_of_lists(row: ParsedRow, values: Values) -> Values:
     if row.owner is None or row.owner.field is None:
         return {}
     owner_field = row.owner.field
-    return {
-        name: value
-        for name, value in row.values.items()
-        if name == owner_field or (row.sent.get(name) is None and values.get(name) is None)
-    }
+    set_by_list: Values = {}
+    for name, value in row.values.items():
+        # A value that was not sent is the place in the array: parsing adds no other.
+        is_place = row.sent.get(name) is None and values.get(name) is None
+        if name == owner_field or is_place:
+            set_by_list[name] = value
+    return set_by_list

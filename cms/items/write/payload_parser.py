@@ -256,6 +256,8 @@ class PayloadParser:
         if to_many is None:
             elements = self._target_set(builder, link, owner.position.below(name))
             to_many = builder.to_many[name] = ToManyBuilder(name, link, elements)
+        # Either the whole list, as in [1, {"id": 2, "title": "x"}, {"title": "new"}], or its changes,
+        # as in {"create": [{"title": "new"}], "update": [{"id": 2, "title": "x"}], "delete": [3]}.
         if isinstance(value, list):
             to_many.replaced_lists.append(number)
             position = owner.position.below(name)
@@ -379,4 +381,5 @@ def _is_list(value: object) -> bool:
 def _fields_of(problems: list[Problem]) -> frozenset[object]:
     if not problems:
         return frozenset()
+    # None is among them for a problem of no single field, and is the name of none.
     return frozenset(problem.extensions.get("field") for problem in problems)

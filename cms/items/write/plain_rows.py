@@ -35,7 +35,8 @@ def new_plain_rows(
         row_problems = complete_new(values, *auto_filling)
         if row_problems:
             add_row_problems(row_problems, row, problems)
-        # By `tuple.__new__` as in `ColumnRows`: the class itself takes twice the time.
+        # By `tuple.__new__` as in `ColumnRows`: the class itself takes twice the time. The order is
+        # that of the fields of `ResolvedRow`, which no type checker compares here.
         fields = (sent, values, position, invalid_fields, None, True, None, None, None)
         rows.append(tuple.__new__(ResolvedRow, fields))
     return rows

@@ -131,10 +131,12 @@ class _Planner:
         far = to_many.link.far
         # The elements are the next set to be numbered.
         elements = self._authorized[self._set_count].rows
-        # An element that stays in its list needs no reference.
-        pairs = [
-            (element, owner) for owner, element in to_many.pairs if far in elements[element].values
-        ]
+        pairs: list[tuple[int, int]] = []
+        for owner, element in to_many.pairs:
+            # An element that stays in its list needs no reference.
+            if far in elements[element].values:
+                # Turned round: it is the element that points to its owner.
+                pairs.append((element, owner))
         reference = Reference(far, number, to_many.link.near, pairs)
         self.add_set(owners=number, references=[reference])
 

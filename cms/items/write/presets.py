@@ -70,16 +70,17 @@ class PresetBinder:
         return known_grant[1]
 
     def _bind(self, grant: Grant) -> dict[str, object]:
+        # Presets are values by fields, as in {"status": "draft", "author": "$CURRENT_USER"}.
         operands = {name: _operand(value) for name, value in grant.presets.items()}
         paths: list[CallerValue] = []
         for operand in operands.values():
             if isinstance(operand, CallerValue) and operand.path:
                 paths.append(operand)
         values_by_path = self._validator.values_of(paths)
-        placeholders = [
-            Placeholder(_resolve_operand(operand, values_by_path), unchanged, name)
-            for name, operand in operands.items()
-        ]
+        placeholders: list[Placeholder] = []
+        for name, operand in operands.items():
+            resolved = _resolve_operand(operand, values_by_path)
+            placeholders.append(Placeholder(resolved, unchanged, name))
         # Bound like the operands of a filter, so that $NOW means the same in both.
         values = bind_values(placeholders, self._context.bindings())
         return dict(zip(operands, values, strict=True))

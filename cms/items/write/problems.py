@@ -73,6 +73,7 @@ def with_position(problem: Problem, position: PayloadPosition) -> Problem:
 
 def _path_inside(problem: Problem) -> list[str | int]:
     """Return the path from the item to the value that a problem is about."""
+    # A path begins with the field itself. It is empty where the item is a key in a list.
     path = problem.extensions.get("path")
     if isinstance(path, list):
         return path

@@ -71,6 +71,7 @@ class ResolvedRow(NamedTuple):
     @property
     def payload(self) -> Mapping[str, object]:
         """What rules see of the row: presets, what was sent, and the reference to its owner."""
+        # What the caller sent replaces presets, and the list of an owner decides before both.
         return {**(self.presets or {}), **self.sent, **self.owner_reference}
 
     @property

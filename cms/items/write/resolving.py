@@ -106,10 +106,11 @@ class Resolver:
         fields = tuple(dict.fromkeys(item.collection_field for item in parsed.unresolved))
         row_keys = [resolved.rows[item.row].key for item in parsed.unresolved]
         stored = self._stored(parsed.collection, [key for key in row_keys if key], fields)
-        targets = [
-            stored.get(key or "", {}).get(item.collection_field)
-            for item, key in zip(parsed.unresolved, row_keys, strict=True)
-        ]
+        targets: list[str | None] = []
+        for item, key in zip(parsed.unresolved, row_keys, strict=True):
+            # A row that is hidden or missing names no collection, as if it stored none.
+            row = stored.get(key or "", {})
+            targets.append(row.get(item.collection_field))
         return self._parser.attach_resolved(parsed, targets)
 
     def _resolve_to_one(self, field: ParsedToOne, above: ResolvedSet) -> ResolvedToOne:
@@ -201,9 +202,10 @@ class Resolver:
 
     def _near_values(self, field: ParsedToMany, above: ResolvedSet) -> dict[int, str]:
         """Return what stored owners hold in the column that their elements point to."""
-        owners = {
-            row.key: number for number, row in enumerate(above.rows) if row.key and not row.is_new
-        }
+        owners: dict[str, int] = {}
+        for number, row in enumerate(above.rows):
+            if row.key and not row.is_new:
+                owners[row.key] = number
         near = field.link.near
         if near == above.key_field:
             return {owner: key for key, owner in owners.items()}
@@ -240,9 +242,11 @@ class Resolver:
         self, field: ParsedToMany, near_values: Mapping[int, str], dropped: dict[str, int]
     ) -> None:
         """Drop from replaced lists the stored elements that no array names."""
-        owners = {
-            near_values[owner]: owner for owner in field.replaced_lists if owner in near_values
-        }
+        owners: dict[str, int] = {}
+        for owner in field.replaced_lists:
+            # A new owner has no stored list that could be replaced.
+            if owner in near_values:
+                owners[near_values[owner]] = owner
         if not owners:
             return
         far = field.link.far
@@ -259,16 +263,12 @@ class Resolver:
         """Return the dropped rows, changed as if the caller itself set the field to null."""
         collection = field.elements.collection
         far = field.link.far
-        parsed_rows = [
-            ParsedRow(
-                {far: None},
-                {far: None},
-                above.rows[owner].position.below(field.name),
-                Expects.PRESENT,
-                owner=Owner(owner),
-            )
-            for owner in dropped.values()
-        ]
+        left: RowValues = {far: None}
+        parsed_rows: list[ParsedRow] = []
+        for owner in dropped.values():
+            position = above.rows[owner].position.below(field.name)
+            # Its owner has no `field`: the row does not point to it any more.
+            parsed_rows.append(ParsedRow(left, left, position, Expects.PRESENT, owner=Owner(owner)))
         parsed = ParsedSet(collection, field.elements.level, parsed_rows)
         stored = StoredRows(dict(enumerate(dropped)))
         problems = self._problems
@@ -280,12 +280,11 @@ class Resolver:
             # What else is wrong with them follows from it.
             problems = Problems()
         parsed = filtered_set(self._executor, self._parser, parsed, stored)
-        # Whatever flows add, the rows leave the list.
-        left: RowValues = {far: None}
-        leaving = [
-            row._replace(sent={**row.sent, **left}, values={**row.values, **left})
-            for row in parsed.rows
-        ]
+        leaving: list[ParsedRow] = []
+        for row in parsed.rows:
+            # Whatever flows add, the rows leave the list.
+            sent = {**row.sent, **left}
+            leaving.append(row._replace(sent=sent, values={**row.values, **left}))
         parsed = parsed._replace(rows=leaving)
         # Completed like changes that the caller sent: the same permissions and rules apply.
         return self._authorizer.completer.complete(

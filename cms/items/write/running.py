@@ -114,6 +114,7 @@ class _PlanRun:
         written = self.written
         keys = [str(written.key(row_id)) for row_id in deferred.values]
         rows = list(deferred.values.values())
+        # Before the statement: a refused value is looked for in the rows as they are written.
         for row_id, values in deferred.values.items():
             written.add_values(row_id, values)
         # These are the last statements of a call: all rows that they name exist now.

@@ -131,6 +131,7 @@ def _plan(
     verb = _VERBS[shape.mutation]
     flows = flows_after(call.context, call.client, shape.collection, verb=verb)
     if flows:
+        # The ids of the flows are constants of the statement, and so part of its key.
         shape = shape._replace(flows=flows)
         values = (*cause_literals(call.context, call.client), *values)
     statement = _statement(call, shape)
@@ -228,6 +229,7 @@ def _print_with_answer(
     """Return the statement of an insert or update, which answers with the items."""
     collection = shape.collection
     catalogue = call.context.snapshot.catalogue
+    # Without the right to read there is no answer, and so nothing to print.
     if view_of(collection.name, catalogue=catalogue, policy=call.context.actor.policy) is None:
         return _NEEDS_TRANSACTION
     answer = _plan_answer(call, collection)

@@ -49,6 +49,7 @@ class PayloadValidator:
         """Return the problems of a row by those rules of fields that need no stored item."""
         values = row.payload
         rule_context = self._rule_context(rules.caller_paths, is_creation=row.is_new)
+        # A change leaves what is stored: defaults are of new rows only.
         unsent_values = filled_values(rules, row.values) if row.is_new else {}
         rule_context = replace(rule_context, unsent_values=unsent_values)
         # Validations skip fields without any value, even those of a new item.

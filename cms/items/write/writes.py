@@ -225,6 +225,7 @@ def _plan_delete_one(call: WriteCall, *, key: str, if_match: str | None) -> Writ
 
 def delete_many(store: Store, identity: Identity, collection: str, payload: object) -> None:
     """Delete items by an array of keys, by `keys`, or by `query`."""
+    # An array by itself holds the keys.
     named = payload if isinstance(payload, Mapping) else {"keys": payload}
     operation = WriteOperation(DELETE, partial(plan_delete_many, selection=named))
     _run(store, identity, WriteTarget(collection), operation)
@@ -307,6 +308,7 @@ def _body(
     items = plan.run(transaction)
     if items is None:
         return None
+    # Inside the transaction: a body that is too large undoes the write.
     return json_body(_answer(items, single=single), call.store.max_answer_size)
 
 

@@ -133,6 +133,7 @@ class WrittenRows:
 
     def _nearest_revision(self, row_id: RowId) -> int | None:
         """Return the revision of a row, or of the nearest row above it that has left one."""
+        # A row leaves no revision if it has not changed, or if its collection keeps none.
         current: RowId | None = row_id
         while current is not None:
             revision = self._revision(current)

@@ -21,6 +21,7 @@ def _check_options(value: object, context: RequestContext) -> None:
 
 
 def _check_key(value: object, context: RequestContext) -> None:
+    # Names with $ are those of the service's own values, such as $trigger and $last.
     if not isinstance(value, str) or not value.strip() or value.startswith("$"):
         raise ValueError("it is a text that does not begin with $")
 

@@ -82,6 +82,7 @@ class SystemTableHooks:
             try:
                 check(value, context)
             except Refused as refused:
+                # Of a password, for example: these problems have their own codes and sentences.
                 problems += _with_collection(refused, collection)
             except ValueError as error:
                 # Values of tables with secrets are not repeated in answers.
@@ -149,6 +150,7 @@ def refusals_as_errors() -> Iterator[None]:
 def errors_of(refused: Refused) -> InvalidParts:
     """Return the problems of a rule as errors of the value that holds the rule."""
     reasons = (problem.extensions.get("reason", problem.message) for problem in refused.problems)
+    # The sentence that takes a reason up has a full stop of its own.
     return InvalidParts([ValueError(str(reason).removesuffix(".")) for reason in reasons])
 
 
@@ -161,6 +163,7 @@ def one_of(*words: str) -> ValueCheck:
     """Return the check that a value is one of these words."""
 
     def check(value: object, context: RequestContext) -> None:
+        # A tuple of words, because a value may be a list or an object, which have no hash.
         if value not in words:
             raise NotOneOf(words)
 

@@ -1,4 +1,4 @@
-"""Panels of dashboards: what they show can be read, and they lie on the grid (docs/dashboards.md)."""
+"""Panels of dashboards: readable queries, and positions on the grid (docs/dashboards.md)."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ MAX_DEPTH = 10
 
 def _grid_check(minimum: int) -> ValueCheck:
     def check(value: object, context: RequestContext) -> None:
+        # Python takes a boolean for a number.
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError("it is a whole number")
         if not minimum <= value <= MAX_POSITION:
@@ -57,6 +58,7 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
 def _errors(context: RequestContext, panel_type: str, options: object) -> Iterator[OptionError]:
     errors = list(PANEL_TYPES[panel_type].errors(options))
     yield from errors
+    # A query can be made of valid options only.
     if errors or not isinstance(options, dict):
         return
     # Whoever saves a panel must be able to read what it shows.
@@ -80,6 +82,7 @@ def _require_readable(context: RequestContext, query: PanelQuery) -> None:
         policy=context.actor.policy,
         depth=MAX_DEPTH,
     )
+    # All but run: operands that do not fit are found when they are bound.
     query_statement = finish_statement(plan(guarded), guarded.touched_collections)
     bind_values(query_statement.values, context.bindings(parsed.literals))
 

@@ -10,7 +10,7 @@ from cms.access.rules import guarded_rule
 from cms.access.visible_structure import ACTIONS
 from cms.database.connections import Fetch
 from cms.database.statements import statement
-from cms.errors import Refused
+from cms.errors import Problem, Refused
 from cms.items.write.hooks.hook import (
     SystemTableHooks,
     errors_of,
@@ -29,6 +29,7 @@ from cms.store.context import RequestContext
 
 def _check_collection(value: object, context: RequestContext) -> None:
     collection = context.snapshot.catalogue.collections.get(str(value))
+    # A folder groups collections, and has no items itself.
     if collection is None or collection.kind is Kind.FOLDER:
         raise ValueError("there is no such collection")
 
@@ -39,6 +40,7 @@ def _check_fields(value: object, context: RequestContext) -> None:
 
 
 def _check_rule(value: object, context: RequestContext) -> None:
+    # Only its form: which names it may hold depends on the collection, which `_after` knows.
     with refusals_as_errors():
         parse_permissions(value)
 
@@ -76,11 +78,11 @@ def _loads(text: str | None) -> object:
 def _check_fits(
     collection: Collection, context: RequestContext, rule: object, fields: object, presets: object
 ) -> None:
-    reasons = [
-        f'"{collection.name}" has no field "{name}"'
-        for name in dict.fromkeys([*_names_in(fields), *_names_in(presets)])
-        if name != ALL_FIELDS and name not in collection.fields
-    ]
+    reasons: list[str] = []
+    # A name may be in both, and is reported once.
+    for name in dict.fromkeys([*_names_in(fields), *_names_in(presets)]):
+        if name != ALL_FIELDS and name not in collection.fields:
+            reasons.append(f'"{collection.name}" has no field "{name}"')
     reasons += _preset_problems(collection, presets)
     if rule is not None:
         try:
@@ -88,8 +90,11 @@ def _check_fits(
             guarded_rule(parse_permissions(rule), collection, context.snapshot.catalogue)
         except Refused as refused:
             reasons += map(str, errors_of(refused).errors)
-    if reasons:
-        raise Refused(problem for reason in reasons for problem in unprocessable(reason).problems)
+    problems: list[Problem] = []
+    for reason in reasons:
+        problems += unprocessable(reason).problems
+    if problems:
+        raise Refused(problems)
 
 
 def _preset_problems(collection: Collection, presets: object) -> Iterator[str]:

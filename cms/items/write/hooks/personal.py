@@ -30,6 +30,7 @@ def _keeping_owners(statement_name: str, *fields: str) -> BeforeHook:
         if not changes:
             return
         stored = fetch(statement(statement_name), ([str(row.key) for row in changes],))
+        # The statement returns the key and then the owners, in the order of `fields`.
         owners = {key: dict(zip(fields, values, strict=True)) for key, *values in stored}
         for row in changes:
             for field, owner in owners[str(row.key)].items():
@@ -51,6 +52,7 @@ def _text_check(max_length: int) -> ValueCheck:
 def _mail(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
     keys = [str(row.key) for row in rows if row.is_new]
     if keys:
+        # Only posted here: a worker sends the mails once the transaction has been committed.
         mail_notifications(fetch, keys)
 
 

@@ -27,11 +27,14 @@ from cms.store.context import RequestContext
 from cms.text_shapes import COLOR
 from cms.transforms.transform import PARAMETERS, parse_preset
 
+# A language with its script, region and the like: de, en-US, zh-Hant-TW.
 _LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:-[a-zA-Z0-9]{2,8})*")
+# A scheme and a host; the rest is for whoever follows the address.
 _URL = re.compile(r"https?://[^\s/]+\S*")
 MAX_URL_LENGTH = 2_000
 
 _EMAIL = FieldName("email")
+# The key of a preset of transforms, which stands in URLs of images.
 _KEY = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.IGNORECASE)
 
 
@@ -58,6 +61,7 @@ def _check_policy(value: object, context: RequestContext) -> None:
 
 
 def _check_attempts(value: object, context: RequestContext) -> None:
+    # Python takes a boolean for a number.
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError("it is a whole number from 1, or null for no limit")
 
@@ -102,12 +106,14 @@ def _check_preset(preset: object, index: int, keys: Set[object]) -> object:
     """Return the key of a preset that can be used; raises `InvalidPart`."""
     if not isinstance(preset, Mapping):
         raise InvalidPart("a preset is an object", index)
+    # A preset is its key with parameters, as in {"key": "card", "width": 400, "height": 300}.
     key = preset.get("key")
     # Keys with "system-" are those of the service's own presets.
     if not isinstance(key, str) or not _KEY.fullmatch(key) or key.startswith("system-"):
         raise InvalidPart(
             'it has letters, digits, "-" and "_", and does not begin with "system-"', index, "key"
         )
+    # The first unknown name is reported: each preset has one problem at a time.
     for name in sorted(preset.keys() - set(PARAMETERS)):
         raise InvalidPart("there is no such parameter", index, name)
     try:
@@ -133,6 +139,7 @@ def _check_ratios(value: object, context: RequestContext) -> None:
 
 
 def _is_ratio(ratio: object) -> bool:
+    # As {"text": "16:9", "value": 1.78}, or a decimal in place of the float.
     if not isinstance(ratio, Mapping) or not isinstance(ratio.get("text"), str):
         return False
     value = ratio.get("value")

@@ -65,6 +65,7 @@ def _require_shareable(fetch: Fetch, context: RequestContext, row: ResolvedRow) 
     if view is None or is_system(name) or not _has_items(view.collection):
         raise forbidden()
     grants = effective_grants(policy, view.collection, "share", catalogue)
+    # Both on the one row: the caller must be able to read the item, and to share it.
     rules = [view.rule.predicate, any_rule(grants).predicate]
     question = check_rows(view.collection, [_key(row, view.collection)], rules)
     answers = fetch_fragment(fetch, question, context.bindings())
@@ -80,6 +81,7 @@ def _key(row: ResolvedRow, collection: Collection) -> str:
     try:
         return converter(collection.key)(row.values.get("item"))
     except ValueError:
+        # Like a hidden item: what keys look like is not told to those who cannot read any.
         raise forbidden() from None
 
 
@@ -108,6 +110,7 @@ def _require_own_role(fetch: Fetch, context: RequestContext, rows: Sequence[Reso
     roles = {str(row.values["role"]) for row in rows if row.values.get("role") is not None}
     if not roles:
         return
+    # A role inherits from its parents, so these give no right that the caller lacks.
     own_roles = {role for (role,) in fetch(statement("find_role_line"), (context.actor.role,))}
     if not roles <= own_roles:
         raise forbidden()
@@ -115,14 +118,17 @@ def _require_own_role(fetch: Fetch, context: RequestContext, rows: Sequence[Reso
 
 def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
     """End the sessions that were opened with another password, role or date."""
-    changed = [
-        str(row.key) for row in rows if not row.is_new and _SESSION_FIELDS & row.values.keys()
-    ]
+    changed: list[str] = []
+    for row in rows:
+        # By its values: a password that was sent back masked is no new one.
+        if not row.is_new and _SESSION_FIELDS & row.values.keys():
+            changed.append(str(row.key))
     if changed:
         fetch(statement("end_share_sessions"), (changed,))
 
 
 def _check_max_uses(value: object, context: RequestContext) -> None:
+    # Python takes a boolean for a number.
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError("it is a whole number from 1, or null for no limit")
 
@@ -135,6 +141,7 @@ def _check_password(value: object, context: RequestContext) -> None:
 
 
 SHARE_HOOKS = SystemTableHooks(
+    # A preset could set a password that nobody knows, or name another user as the creator.
     explicit_only=frozenset({"password", "user_created"}),
     checks={"max_uses": _check_max_uses, "password": _check_password},
     before=_before,

@@ -18,6 +18,7 @@ STATUSES = ("active", "invited", "draft", "suspended", "archived")
 LAST_ADMIN = "There must be an active administrator"
 
 _CREDENTIALS = frozenset({"email", "password", "token"})
+# Printable ASCII without the space: a token is one word in the header Authorization.
 _TOKEN = re.compile(r"[!-~]{16,1000}")
 _ACCESS_TOKEN_DOTS = 2
 """The dots of an access token, by which it differs from a static token."""
@@ -67,9 +68,12 @@ def _before(
     """Let only administrators change the credentials of administrators, or delete them."""
     if context.actor.policy.is_admin:
         return
-    changed_keys = [
-        str(row.key) for row in rows if not row.is_new and _CREDENTIALS & row.sent.keys()
-    ]
+    changed_keys: list[str] = []
+    for row in rows:
+        if not row.is_new and _CREDENTIALS & row.sent.keys():
+            changed_keys.append(str(row.key))
+    # Else whoever may change users could log in as an administrator.
+    # False: also administrators who are not active count, as they may become so again.
     if fetch(statement("find_admin"), ([*changed_keys, *deleted_keys], False)):
         raise forbidden()
 
@@ -87,9 +91,10 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
     with_status = [str(row.key) for row in rows if "status" in row.sent]
     if with_status:
         fetch(statement("confirm_registrations"), (with_status,))
-    activated = [
-        str(row.key) for row in rows if row.sent.get("status") == "active" and not row.is_new
-    ]
+    activated: list[str] = []
+    for row in rows:
+        if row.sent.get("status") == "active" and not row.is_new:
+            activated.append(str(row.key))
     if activated:
         fetch(statement("reset_failed_logins"), (activated,))
     require_active_admin(fetch)
@@ -106,6 +111,7 @@ def require_active_admin(fetch: Fetch) -> None:
     """Raise `Refused` UNPROCESSABLE_CONTENT when no active administrator would be left."""
     # Two writes that each remove one of the last two administrators must take turns.
     fetch(statement("lock_accounts"), ())
+    # None: any user will do.
     if not fetch(statement("find_admin"), (None, True)):
         raise unprocessable(LAST_ADMIN)
 
