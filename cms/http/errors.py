@@ -38,6 +38,10 @@ def on_refused(
     request: falcon.Request, response: falcon.Response, refused: Refused, params: Any
 ) -> None:
     """Answer a request that the service refuses."""
+    # Which method a flow takes is no matter of routes.
+    allowed = refused.problems[0].extensions.get("allowed")
+    if refused.problems[0].code == "METHOD_NOT_ALLOWED" and isinstance(allowed, list):
+        response.set_header("Allow", ", ".join(allowed))
     write_errors(response, refused.status, refused.problems)
 
 

@@ -30,6 +30,23 @@ def test_a_webhook_has_one_method(admin: Client, method: str) -> None:
     for sent in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"):
         answer = admin.send(sent, f"/flows/trigger/{flow}")
         assert answer.status == (200 if sent == method else 405), answer.text
+        assert answer.headers.get("allow") == (None if sent == method else method)
+
+
+def test_a_path_that_leads_nowhere_is_null_for_operations_that_take_every_value(
+    admin: Client,
+) -> None:
+    steps = [
+        step("log", "log", {"message": "{{$trigger.body.missing}}"}, resolve="null"),
+        step("null", "transform", {"json": "{{$trigger.body.missing}}"}),
+    ]
+    flow = make_flow(admin, "webhook", {"method": "POST"}, steps)
+    answer = admin.post(f"/flows/trigger/{flow}", {})
+    assert (answer.status, answer.data) == (200, None)
+    # In the options themselves null is nothing, as in all others.
+    for kind, name in (("log", "message"), ("transform", "json")):
+        operation = {"flow": flow, "key": name, "type": kind, "options": {name: None}}
+        assert admin.post("/operations", operation).status == 422
 
 
 @pytest.mark.parametrize(

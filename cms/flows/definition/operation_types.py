@@ -34,6 +34,7 @@ _ITEMS = {
 }
 _WRITES = {**_ITEMS, "emitEvents": Option(boolean)}
 _SELECTION = {"key": Option(key_or_keys), "query": Option(json_object)}
+_VALUE = Option(any_json, is_required=True, may_become_null=True)
 _KEY_OR_QUERY = (("key", "query"),)
 """An update or deletion without either would be one of all items."""
 
@@ -48,7 +49,7 @@ OPERATION_TYPES: Mapping[str, Options] = MappingProxyType(
             one_of=_KEY_OR_QUERY,
         ),
         "item-delete": Options({**_WRITES, **_SELECTION}, one_of=_KEY_OR_QUERY),
-        "log": Options({"message": Option(any_json, is_required=True)}),
+        "log": Options({"message": _VALUE}),
         "mail": Options(
             {
                 "to": Option(addresses, is_required=True),
@@ -85,7 +86,7 @@ OPERATION_TYPES: Mapping[str, Options] = MappingProxyType(
         "sleep": Options(
             {"milliseconds": Option(whole_number(0, MAX_SLEEP_MILLISECONDS), is_required=True)}
         ),
-        "transform": Options({"json": Option(any_json, is_required=True)}),
+        "transform": Options({"json": _VALUE}),
         "trigger": Options(
             {
                 "flow": Option(uuid, is_required=True),

@@ -31,11 +31,15 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. Null counts as not given."""
+    """One option. Null counts as not given.
+
+    Of a required option that `may_become_null` a template may stand for null.
+    """
 
     check: Check
     is_required: bool = False
     takes_templates: bool = True
+    may_become_null: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ def _errors_of(
     name: str, option: Option, value: object, *, are_rendered: bool
 ) -> Iterator[OptionError]:
     if value is None:
-        if option.is_required:
+        if option.is_required and not (are_rendered and option.may_become_null):
             yield OptionError("it is needed", name)
         return
     try:
