@@ -210,6 +210,8 @@ def test_good_options_have_no_errors(name: str) -> None:
             ("permissions",),
         ),
         ("item-update", {"collection": "a", "payload": {}}, ("key",)),
+        ("item-update", {"collection": "a", "key": 1, "payload": [{}]}, ("payload",)),
+        ("item-read", {"collection": "a", "query": {"filtr": {}}}, ("query", "filtr")),
         ("item-delete", {"collection": "a", "key": [1, None]}, ("key", 1)),
         ("item-delete", {"collection": "a", "key": 1, "emitEvents": "no"}, ("emitEvents",)),
         ("mail", {"to": "a@example.com, b", "subject": "a", "body": "a"}, ("to",)),

@@ -16,6 +16,7 @@ from cms.flows.definition.options import (
     method,
     object_or_objects,
     permissions,
+    query,
     rule,
     script,
     signing_secrets,
@@ -33,7 +34,7 @@ _ITEMS = {
     "permissions": Option(permissions, takes_templates=False),
 }
 _WRITES = {**_ITEMS, "emitEvents": Option(boolean)}
-_SELECTION = {"key": Option(key_or_keys), "query": Option(json_object)}
+_SELECTION = {"key": Option(key_or_keys), "query": Option(query)}
 _VALUE = Option(any_json, is_required=True, may_become_null=True)
 _KEY_OR_QUERY = (("key", "query"),)
 """An update or deletion without either would be one of all items."""
@@ -45,7 +46,7 @@ OPERATION_TYPES: Mapping[str, Options] = MappingProxyType(
         "item-create": Options({**_WRITES, "payload": Option(object_or_objects, is_required=True)}),
         "item-read": Options({**_ITEMS, **_SELECTION, "emitEvents": Option(boolean)}),
         "item-update": Options(
-            {**_WRITES, **_SELECTION, "payload": Option(object_or_objects, is_required=True)},
+            {**_WRITES, **_SELECTION, "payload": Option(json_object, is_required=True)},
             one_of=_KEY_OR_QUERY,
         ),
         "item-delete": Options({**_WRITES, **_SELECTION}, one_of=_KEY_OR_QUERY),

@@ -15,7 +15,8 @@ from cms.emails import is_email
 from cms.errors import Refused
 from cms.flows.definition.signature import parse_secret
 from cms.flows.definition.templates import Constant, TemplateError, parse_template
-from cms.option_checks import Check, OptionError, text
+from cms.option_checks import Check, OptionError, json_object, text
+from cms.query.language.parse import PARAMETERS
 from cms.query.rules.payload_rules import parse_rule
 
 SCRIPT_ENGINE = "py_mini_racer"
@@ -182,6 +183,16 @@ def rule(value: object) -> None:
         problem = refused.problems[0]
         reason = str(problem.extensions.get("reason", problem.message)).removesuffix(".")
         raise OptionError(reason) from None
+
+
+def query(value: object) -> None:
+    """Take the parameters of a query: without its misspelt filter it would be one of all items."""
+    json_object(value)
+    assert isinstance(value, Mapping)
+    for name in value:
+        if name not in PARAMETERS:
+            known = ", ".join(sorted(PARAMETERS))
+            raise OptionError(f"there is no such parameter; there are {known}", str(name))
 
 
 def method(value: object) -> None:
