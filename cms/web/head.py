@@ -12,6 +12,7 @@ Environ = dict[str, object]
 _VERSIONS = frozenset({"1.0", "1.1"})
 _SINGLE = frozenset({"HTTP_HOST", "CONTENT_TYPE"})  # repeated, they could mean either value
 _HEADER_BYTES = 32  # counted for each header, as in RFC 9113, section 6.5.2
+_MAX_KNOWN_NAME = 64
 _UNPREFIXED = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
 
 
@@ -82,13 +83,21 @@ class RequestHead:
         return int(str(self.environ.get("CONTENT_LENGTH") or 0))
 
 
-# Clients send the same few names in every request.
-@lru_cache(maxsize=1024)
 def _environ_key(name: bytes) -> str | None:
+    """Return the key of a header in the environ, None for one that is left out."""
+    # Long names are not kept: a client that makes them up would fill the memory with them.
+    return _known_key(name) if len(name) <= _MAX_KNOWN_NAME else _new_key(name)
+
+
+def _new_key(name: bytes) -> str | None:
     if b"_" in name:
         return None  # X_Forwarded_For would become the same key as X-Forwarded-For
     key = name.decode("latin-1").upper().replace("-", "_")
     return key if key in _UNPREFIXED else f"HTTP_{key}"
+
+
+# Clients send the same few names in every request.
+_known_key = lru_cache(maxsize=1024)(_new_key)
 
 
 def _path_and_query(target: bytes) -> tuple[bytes, bytes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from cms.web.head import RequestHead
@@ -71,3 +73,14 @@ def test_the_size_of_a_body_is_announced_or_unknown(
     headers: list[tuple[bytes, bytes]], size: int | None
 ) -> None:
     assert head(*headers).content_length == size
+
+
+def test_names_that_a_client_makes_up_stay_in_no_memory() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            head((b"X-%05d" % number + b"x" * 50_000, b"value"))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_000_000
