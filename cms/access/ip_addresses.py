@@ -11,6 +11,9 @@ from cms.errors import Problem, Refused
 
 Networks = frozenset[Network]
 
+_MAX_ADDRESS_LENGTH = 100
+"""Of IPv6 with a zone, which may be the name of an interface, and spaces around it."""
+
 
 def networks_of(lists: object) -> tuple[Networks, ...]:
     """Return the networks of several roles' lists; a caller must be admitted by each of them.
@@ -33,12 +36,17 @@ def network(value: object) -> Network:
     return ipaddress.ip_network(value.strip(), strict=False)
 
 
-@lru_cache(maxsize=4_096)
 def address(text: str) -> str | None:
     """Return an address in its canonical form, or None for a text that is no address.
 
     An IPv4 address within IPv6 becomes the IPv4 address.
     """
+    # Headers with long texts would fill the memory of the cache.
+    return _canonical_address(text) if len(text) <= _MAX_ADDRESS_LENGTH else None
+
+
+@lru_cache(maxsize=4_096)
+def _canonical_address(text: str) -> str | None:
     try:
         parsed = ipaddress.ip_address(text.strip().partition("%")[0])
     except ValueError:

@@ -16,6 +16,8 @@ MAX_UNREAD = 262_144
 """The client must wait while so much of its body has not been read by its thread."""
 MAX_UNSENT = 262_144
 """The thread must wait while so much of its streamed answer has not been taken by the client."""
+MAX_UNSENT_IN_ALL = 268_435_456
+"""The bytes of all answers together that have not been taken by their clients."""
 MAX_PIPELINED = 32
 """Requests of one connection that may wait for an answer; the next is not parsed yet."""
 MAX_BYTES_AHEAD = 262_144

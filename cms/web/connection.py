@@ -1,30 +1,27 @@
 """One connection: its requests go to threads one after another, and their answers to the client.
 
-Everything here runs in the event loop, except methods that say "by a thread". A short answer goes
-from its thread straight to the socket: waking the loop for it would cost as much as writing it.
+Everything here runs in the event loop, except methods that say "by a thread".
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from cms.web import error_answers
+from cms.web.answer_output import AnswerOutput, ClientGone
 from cms.web.client_limits import (
     DRAIN_SECONDS,
     LINGER_SECONDS,
     MAX_LINGERING_BYTES,
-    MAX_UNSENT,
-    PACE_BYTES,
 )
-from cms.web.exchange import ClientGone, Exchange
+from cms.web.exchange import Exchange
+from cms.web.pace import Pace
 from cms.web.request_reader import RequestReader
-from cms.web.socket_queue import unacknowledged_bytes
 
 if TYPE_CHECKING:
     from cms.web.web_server import WebServer
@@ -48,24 +45,16 @@ class ClientConnection(asyncio.Protocol):
         self._is_busy = False  # a thread is answering a request
         self._is_half_closed = False
         self._discarded_bytes = 0
-        self._unwritten_chunks = 0  # that threads have handed to the loop
-        self._writes_directly = False  # the thread writes to the socket, not through the loop
-        self._is_full = False  # the transport takes no more for now
-        self._room = threading.Event()  # for the next chunk of a stream
         # When the last answer ended, or the end of the connection began.
         self._idle_since = time.monotonic()
-        self._written_bytes = 0  # handed to the transport or to the socket
-        self._pace_started = 0.0
-        self._paced_bytes = 0
-        self._waiting_since = 0.0  # for room for the next chunk
+        self._pace = Pace()
 
     # The connection's own events
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
-        self._socket = self.server.socket_of(self.transport)
+        self.output = AnswerOutput(self.server, self.transport)
         self._request_reader = RequestReader(self)
-        self.transport.set_write_buffer_limits(high=MAX_UNSENT)
         self.server.connections[self] = None
         if self.server.is_full and not self.server.make_room(self):
             self.refuse(error_answers.OVERLOADED)
@@ -74,7 +63,7 @@ class ClientConnection(asyncio.Protocol):
         self.server.connections.pop(self, None)
         self.server.tell_connections()
         self.is_lost = True
-        self._room.set()  # a thread that waits for room learns that there is no client
+        self.output.lose_client()
         self._request_reader.close()
         for exchange in self._pending:
             exchange.release_body()
@@ -83,7 +72,7 @@ class ClientConnection(asyncio.Protocol):
         # A thread that is answering may be writing to the socket: it is closed when that thread
         # has finished. Its descriptor could otherwise belong to another connection by then.
         if not self._is_busy:
-            self._close_socket()
+            self.output.close()
 
     def data_received(self, data: bytes) -> None:
         if self.is_closing:
@@ -95,26 +84,20 @@ class ClientConnection(asyncio.Protocol):
         """Keep a half-closed connection open for the answers that are still to come."""
         self._is_half_closed = True
         self._request_reader.end()
-        if self.queued or self._unwritten_chunks:
+        if not self.is_silent:
             # A thread may have finished before it could know that the client sends no more.
             self.server.loop.call_soon(self._advance)
             return True
         return False
 
     def pause_writing(self) -> None:
-        self._is_full = True
+        self.output.is_full = True
 
     def resume_writing(self) -> None:
-        self._is_full = False
-        self._room.set()
+        self.output.resume()
         self._advance()
 
     # Requests
-
-    @property
-    def is_written_by_loop(self) -> bool:
-        """Whether threads write to the connection through the loop alone, as under TLS."""
-        return self._socket is None
 
     @property
     def queued(self) -> int:
@@ -130,13 +113,12 @@ class ClientConnection(asyncio.Protocol):
         """Give the next request to a thread; without one, end a connection that is ending."""
         if self.is_lost:
             if not self._is_busy:
-                self._close_socket()
-        elif self._is_busy or self._is_full:
+                self.output.close()
+        elif self._is_busy or self.output.is_full:
             return  # one at a time: answers leave in the order of their requests
         elif self._pending:
             self._is_busy = True
-            # What a thread sends must not overtake what the loop still has to write.
-            self._writes_directly = self._socket is not None and not self._is_writing()
+            self.output.begin()
             exchange = self._pending.popleft()
             self._current_exchange = exchange
             exchange.queued_at = time.monotonic()
@@ -144,10 +126,6 @@ class ClientConnection(asyncio.Protocol):
         elif self.is_closing or self._is_half_closed:
             self._end()
         self._request_reader.resume_parsing()
-
-    def _is_writing(self) -> bool:
-        """Tell whether the loop is still writing an earlier answer."""
-        return self._unwritten_chunks > 0 or self.transport.get_write_buffer_size() > 0
 
     def finished(self, *, keep_alive: bool) -> None:
         """Continue after an answer; by a thread."""
@@ -166,66 +144,13 @@ class ClientConnection(asyncio.Protocol):
             exchange.release_body()
         self._pending.clear()
         if self.is_lost:
-            self._close_socket()
+            self.output.close()
         else:
             self._end()
-
-    # Answers
-
-    def write(self, data: bytes) -> None:
-        """Send bytes; what the socket does not take at once is left to the loop. By a thread."""
-        rest = self._send(data) if self._writes_directly else data
-        if rest:
-            self._write_in_loop(rest)
-
-    def write_chunk(self, data: bytes) -> None:
-        """Send a chunk of a stream and wait until there is room for the next; by a thread.
-
-        Raises `ClientGone`.
-        """
-        rest = self._send(data) if self._writes_directly else data
-        if rest:
-            self._room.clear()
-            self._write_in_loop(rest)
-            self._waiting_since = time.monotonic()
-            with self.server.threads.waiting():
-                self._room.wait()
-            self._waiting_since = 0.0
-        elif self.server.threads.queued:
-            # A client that takes everything at once would keep the thread to itself.
-            self.server.threads.yield_slot()
-        if self.is_lost:
-            raise ClientGone
 
     def abort(self) -> None:
         """Reset the connection: the client must see that its answer is incomplete; by a thread."""
         self.server.loop.call_soon_threadsafe(self.transport.abort)
-
-    def _send(self, data: bytes) -> bytes:
-        """Send bytes through the socket, and return those that it does not take at once."""
-        assert self._socket is not None
-        try:
-            sent = self._socket.send(data)
-        except BlockingIOError:
-            return data
-        except OSError:
-            raise ClientGone from None
-        self._written_bytes += sent
-        return data[sent:]
-
-    def _write_in_loop(self, data: bytes) -> None:
-        """Let the loop write this and the rest of the answer, so that the order is kept."""
-        self._writes_directly = False
-        self._unwritten_chunks += 1
-        self.server.loop.call_soon_threadsafe(self._write, data)
-
-    def _write(self, data: bytes) -> None:
-        self._unwritten_chunks -= 1
-        if not self.is_lost:
-            self._written_bytes += len(data)
-            self.transport.write(data)
-        if self.is_lost or not self._is_full:
-            self._room.set()
 
     # Bodies
 
@@ -240,12 +165,12 @@ class ClientConnection(asyncio.Protocol):
     def ask_for_body(self) -> None:
         """Tell a client that announced its body to send it; by the thread that reads the body."""
         with suppress(ClientGone):
-            self.write(error_answers.CONTINUE)
+            self.output.write(error_answers.CONTINUE)
 
     @property
     def is_silent(self) -> bool:
         """Whether no answer is under way, so that the loop itself may write one."""
-        return not self.queued and not self._unwritten_chunks
+        return not self.queued and self.output.is_handed_over
 
     # Ends
 
@@ -299,10 +224,6 @@ class ClientConnection(asyncio.Protocol):
         if self._discarded_bytes > MAX_LINGERING_BYTES:
             self.transport.abort()
 
-    def _close_socket(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-
     # Deadlines
 
     def sweep(self, now: float) -> None:
@@ -312,7 +233,7 @@ class ClientConnection(asyncio.Protocol):
         if self.transport.get_write_buffer_size() or (body and body.is_awaited):
             self._check_pace(now)
             return
-        self._pace_started = 0.0
+        self._pace.end()
         if self._request_reader.is_due:
             if now - self._request_reader.started_at > self.server.limits.request_seconds:
                 self._request_reader.drop("the client is too slow")
@@ -328,19 +249,10 @@ class ClientConnection(asyncio.Protocol):
 
     def _check_pace(self, now: float) -> None:
         """End a client that moves fewer than `PACE_BYTES` in the time for them."""
-        moved = (
-            self._written_bytes
-            - self.transport.get_write_buffer_size()
-            - unacknowledged_bytes(self.transport.get_extra_info("socket").fileno())
-            + self._request_reader.received
-        )
-        if self._pace_started:
-            if now - self._pace_started < self.server.limits.pace_seconds:
-                return
-            if moved - self._paced_bytes < PACE_BYTES:
-                self.end_waiting(error_answers.TOO_SLOW)
-        self._pace_started = now
-        self._paced_bytes = moved
+        moved = self.output.taken_bytes + self._request_reader.received
+        limits = self.server.limits
+        if self._pace.is_too_slow(moved, now=now, pace_seconds=limits.pace_seconds):
+            self.end_waiting(error_answers.TOO_SLOW)
 
     # Ending clients to make room
 
@@ -348,7 +260,7 @@ class ClientConnection(asyncio.Protocol):
     def waiting_since(self) -> float:
         """When a thread began to wait for this client, 0 where none waits."""
         body = self._request_reader.body
-        return body.awaited_since if body and body.is_awaited else self._waiting_since
+        return body.awaited_since if body and body.is_awaited else self.output.waiting_since
 
     @property
     def body_since(self) -> float:
@@ -358,11 +270,7 @@ class ClientConnection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether no complete request is here and no answer is under way."""
-        return (
-            not self.queued
-            and not self._unwritten_chunks
-            and self.transport.get_write_buffer_size() == 0
-        )
+        return not self.queued and self.output.is_written
 
     def end_idle(self) -> None:
         """Close the connection of a client without a complete request; reset it the second time."""
@@ -381,11 +289,15 @@ class ClientConnection(asyncio.Protocol):
             self.refusal = refusal
             body.fail("the client is too slow")
         else:
-            log.warning(
-                "The answer to %s was cut off: its client did not take it in time",
-                self._current_exchange,
-            )
-            self.transport.abort()
+            self.cut_off()
+
+    def cut_off(self) -> None:
+        """End a client that does not take its answer."""
+        log.warning(
+            "The answer to %s was cut off: its client did not take it in time",
+            self._current_exchange,
+        )
+        self.transport.abort()
 
     def end_body(self) -> None:
         """Refuse a request whose body is incomplete."""

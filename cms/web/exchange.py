@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cms.web import error_answers
+from cms.web.answer_output import ClientGone
 from cms.web.body import BodyError, StreamedBody
 from cms.web.client_limits import MAX_UNSENT
 from cms.web.head import Environ
@@ -23,10 +24,6 @@ Headers = Sequence[tuple[str, str]]
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
 
 _BODILESS = ("1", "204", "304")  # how statuses begin whose answers have no body
-
-
-class ClientGone(OSError):
-    """The connection ended before the answer did."""
 
 
 class Exchange:
@@ -95,13 +92,13 @@ class Exchange:
 
     def _refuse(self, answer: bytes) -> None:
         self._keep_alive = False
-        self._connection.write(answer)
+        self._connection.output.write(answer)
 
     def _fail(self) -> None:
         """Answer an error, or break off an answer that has begun: it must not seem complete."""
         self._keep_alive = False
         if self._head is None:
-            self._connection.write(error_answers.INTERNAL_ERROR)
+            self._connection.output.write(error_answers.INTERNAL_ERROR)
         else:
             self._connection.abort()
 
@@ -142,15 +139,14 @@ class Exchange:
         self._head = head
         connection = self._connection
         if has_no_body:
-            connection.write(head)
-        elif connection.is_written_by_loop and len(content) > MAX_UNSENT:
+            connection.output.write(head)
+        elif connection.output.needs_loop and len(content) > MAX_UNSENT:
             # At once all of it would be encrypted, and nobody could tell how much the client takes.
-            connection.write(head)
-            for start in range(0, len(content), MAX_UNSENT):
-                connection.write_chunk(content[start : start + MAX_UNSENT])
+            connection.output.write(head)
+            connection.output.write_in_pieces(content)
         else:
             # In one piece: a short answer is one call of the system and one packet.
-            connection.write(head + content)
+            connection.output.write(head + content)
 
     def _send_stream(self, started: list[tuple[str, Headers]], content: Iterable[bytes]) -> None:
         """Send chunks as they come, at the pace of the client."""
@@ -161,10 +157,10 @@ class Exchange:
             if self._head is None:
                 self._head = self._head_of(*started[0], size=None)
                 chunked = self._length is None and not self._is_http_1_0
-                self._connection.write(self._head)
+                self._connection.output.write(self._head)
             if chunk and self._environ["REQUEST_METHOD"] != "HEAD":
                 sent += len(chunk)
-                self._connection.write_chunk(
+                self._connection.output.write_chunk(
                     b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk
                 )
         if self._head is None:
@@ -177,7 +173,7 @@ class Exchange:
             # The client would take the next answer for the rest of this one, or the reverse.
             raise ValueError(f"the application announced {self._length} bytes and sent {sent}")
         if chunked:
-            self._connection.write(b"0\r\n\r\n")
+            self._connection.output.write(b"0\r\n\r\n")
 
     def _head_of(self, status: str, headers: Headers, *, size: int | None) -> bytes:
         """Return the head of the answer; `size` is that of a complete body.

@@ -22,6 +22,7 @@ from cms.web.connection import ClientConnection
 from cms.web.connection_share import ConnectionShare
 from cms.web.head import Environ
 from cms.web.thread_pool import ThreadPool
+from cms.web.unsent_answers import UnsentAnswers
 
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
@@ -76,6 +77,7 @@ class WebServer:
             threads, max_waiting=limits.max_streams, relieve=self._relieve_threads
         )
         self.connections: dict[ClientConnection, None] = {}  # the oldest first
+        self.unsent_answers = UnsentAnswers(self.connections)
         self._is_relieving = False
         self._reserved = 0
         self._lock = threading.Lock()

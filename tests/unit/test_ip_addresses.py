@@ -19,6 +19,7 @@ from cms.access.ip_addresses import address, network
         ("3221225985", None),
         ("", None),
         ("localhost", None),
+        ("fe80::1%" + "x" * 50_000, None),
     ],
 )
 def test_an_address_has_one_form(text: str, expected: str | None) -> None:

@@ -161,6 +161,27 @@ def test_bodies_that_are_never_whole_fill_no_memory_and_refuse_nobody_else(
         assert memory(long_deadlines) - before < 130 * MEGABYTE
 
 
+@pytest.mark.parametrize("target", ["/large", "/stream"])
+@pytest.mark.parametrize("transport", ["plain", "TLS"])
+def test_answers_that_nobody_takes_fill_no_memory(
+    tmp_path: Path, target: str, transport: str
+) -> None:
+    size = 10 * MEGABYTE  # more than the kernel takes of each
+    options: dict[str, Any] = {}
+    if transport == "TLS":
+        certfile, keyfile, options["tls"] = tls_files(tmp_path)
+        options |= {"certfile": certfile, "keyfile": keyfile}
+    with running("event", environ=LONG_DEADLINES, **options) as server, ExitStack() as stack:
+        before = memory(server)
+        for _ in range(150):
+            wire = stack.enter_context(server.connect())
+            wire.send(f"GET {target}?size={size} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        with server.connect() as wire:
+            for _ in range(20):
+                assert len(wire.get(f"{target}?size={size}").body) == size
+        assert memory(server) - before < 500 * MEGABYTE
+
+
 def test_an_expectation_behind_another_request_is_answered_in_its_turn(
     long_deadlines: Running,
 ) -> None:
