@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 ENDS = ("resolve", "reject")
+NO_OPERATION = "the flow has no such operation"
 
 
 class Operation(NamedTuple):
@@ -81,7 +82,7 @@ def _ways_in(graph: Graph) -> Iterator[_WayIn]:
 def _reason_against(way: _WayIn, graph: Graph, sources: Mapping[str, str | None]) -> str | None:
     """Return why a way cannot be added to those that `sources` has: each target, its source."""
     if way.target not in graph.operations:
-        return "the flow has no such operation"
+        return NO_OPERATION
     # Each operation has one source at most, so what lies before it is a line.
     before = way.source
     while before is not None:

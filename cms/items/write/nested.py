@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
+from cms.database.error_mapping import Conflict
 from cms.errors import STATUS, Problem, Refused
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.executor import Executor
+from cms.items.write.hooks import hooks_of
 from cms.items.write.inquiry import InquirySet, refuse
 from cms.items.write.item_filters import check_deletion
 from cms.items.write.mutations import AuthorizedDelete, AuthorizedSet, RowSet
@@ -58,12 +60,26 @@ def write_tree(
         payload.parser.problems, catalogue, inquiry_sets, is_permitted=context.actor.policy.is_admin
     )
     plan = plan_mutations(catalogue, authorized)
-    written = run_plan(executor, plan)
+    with _explaining_conflicts():
+        written = run_plan(executor, plan)
     # Rules may look at any row of the call, so they are tried when all are written.
     with _locating_refusals(plan.sets, written):
         for row_set in plan.sets:
             authorizer.check(written, row_set, executor.transaction.execute)
     return written.keys(plan.sets[0])
+
+
+@contextmanager
+def _explaining_conflicts() -> Iterator[None]:
+    """Let hooks say in their words what the database refuses."""
+    try:
+        yield
+    except Conflict as conflict:
+        raise conflict.map_problems(_explained) from conflict
+
+
+def _explained(problem: Problem) -> Problem:
+    return hooks_of(str(problem.extensions.get("collection"))).explained(problem)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
 from cms.flows.definition.flow import FlowProblem, flow_definition, flow_problems
+from cms.flows.definition.graph import ENDS, NO_OPERATION
 from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.trigger_types import TRIGGER_TYPES
 from cms.items.write.hooks.hook import SystemTableHooks, one_of
@@ -84,11 +85,13 @@ def _problem(problem: FlowProblem) -> Problem:
 
 # Only administrators write them: an operation may act with all rights, and so would its author.
 FLOW_HOOKS = SystemTableHooks(
+    missing_targets={"operation": NO_OPERATION},
     is_admin_only=True,
     checks={"trigger": one_of(*TRIGGER_TYPES), "options": _check_options},
     after=_after_flows,
 )
 OPERATION_HOOKS = SystemTableHooks(
+    missing_targets=dict.fromkeys(ENDS, NO_OPERATION),
     is_admin_only=True,
     checks={"type": one_of(*OPERATION_TYPES), "key": _check_key, "options": _check_options},
     before=_before_operations,

@@ -54,6 +54,8 @@ class SystemTableHooks:
     `checks` look at the values of fields. `before` gets the rows that are to be written and the
     keys of rows that are to be deleted, `after` the rows that have been written, with their keys;
     both run inside the transaction, and raise `Refused`.
+
+    `missing_targets` say what is wrong with fields that point to no row.
     """
 
     is_admin_only: bool = False
@@ -64,6 +66,7 @@ class SystemTableHooks:
         None
     )
     after: Callable[[Fetch, RequestContext, Sequence[ResolvedRow]], None] | None = None
+    missing_targets: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def never_preset(self) -> frozenset[str]:
@@ -93,6 +96,16 @@ class SystemTableHooks:
                         sent["value"] = abbreviated(_value_inside(value, part_error))
                     problems.append(_problem(collection, name, part_error, sent))
         return problems
+
+    def explained(self, problem: Problem) -> Problem:
+        """Return a problem of the database in the words of the table, if it has any for it."""
+        reason = self.missing_targets.get(str(problem.extensions.get("field")))
+        if reason is None or problem.code != "INVALID_FOREIGN_KEY":
+            return problem
+        extensions = {**problem.extensions, "type": "valid", "reason": reason}
+        del extensions["constraint"]
+        message = f'Validation failed for "{extensions["field"]}": {reason}.'
+        return Problem("FAILED_VALIDATION", message, extensions)
 
 
 def _with_collection(refused: Refused, collection: str) -> Iterator[Problem]:
