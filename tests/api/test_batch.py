@@ -225,6 +225,7 @@ def test_an_operation_is_refused_as_the_call_alone_would_be(
         ([1, ref("many.9.id")], ["data", "pin", 1]),
         ([ref("many.-1.id")], ["data", "pin", 0]),
         ({"a": ref("many.²")}, ["data", "pin", "a"]),
+        pytest.param(ref(f"many.{'9' * 5_000}"), ["data", "pin"], id="longer than int() takes"),
     ],
 )
 def test_a_reference_that_leads_nowhere_is_told_with_its_place(

@@ -13,6 +13,8 @@ from typing import Generic, TypeVar
 from cms.schema.field_names import FieldName, FieldPath
 from cms.schema.system import ROLES, USERS
 
+# Every node is a frozen dataclass with tuples inside: a tree is the key of the plan cache, and must
+# hash and compare by value.
 T = TypeVar("T")
 
 
@@ -58,10 +60,16 @@ class CallerValue:
         return USERS if self.start is Caller.USER else ROLES
 
 
+# Requests have `Slot`, rules and the service's own conditions have `Constant`, and both may have
+# the two variables. `Now` and `CallerValue` are resolved when a statement is bound, so that one
+# statement serves every moment and every caller.
 Operand = Slot | Constant | Now | CallerValue
 
 
 # Filters: one language for clients' filters and permissions' rules
+#
+# {"author": {"name": {"_eq": "Ann"}}} is
+# AtField(author, AtField(name, OperatorTest("_eq", (Slot(0),))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,8 @@ class OperatorTest:
 Filter = And["Filter"] | Or["Filter"] | AtField | Some | OperatorTest
 """A filter as it was written: its names may be hidden or missing."""
 
+# An empty AND is true and an empty OR is false, as in logic: a permission whose list of rules is
+# empty lets nothing through.
 EVERYTHING: And[Filter] = And(())
 NOTHING: Or[Filter] = Or(())
 

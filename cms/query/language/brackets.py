@@ -9,6 +9,8 @@ from urllib.parse import parse_qsl
 from cms.errors import invalid_query
 from cms.query.language.limits import MAX_BRACKETS, MAX_QUERY_PARAMETERS
 
+# A name, then any number of bracketed keys, which may be empty: `filter[_and][0][title][_eq]`,
+# `fields[]`. It does not match `a[b` or `a]b`.
 _FORM = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 
 
@@ -29,9 +31,10 @@ def decoded_pairs(query_string: str) -> list[tuple[str, str]]:
         )
     except ValueError:
         raise invalid_query(f"It has more than {MAX_QUERY_PARAMETERS} parameters") from None
-    # PostgreSQL's texts cannot hold it, and would fail in the middle of a statement.
-    if any("\0" in part for pair in pairs for part in pair):
-        raise invalid_query("The character U+0000 cannot be stored")
+    for name, value in pairs:
+        # PostgreSQL's texts cannot hold it, and would fail in the middle of a statement.
+        if "\0" in name or "\0" in value:
+            raise invalid_query("The character U+0000 cannot be stored")
     return pairs
 
 
@@ -67,6 +70,7 @@ def _utf8(query_string: str) -> str:
     if query_string.isascii():
         return query_string
     try:
+        # WSGI hands over bytes as latin-1 text (PEP 3333). Bytes that are no UTF-8 stay latin-1.
         return query_string.encode("latin-1").decode("utf-8")
     except UnicodeError:
         return query_string
@@ -78,6 +82,8 @@ def _number(digits: str) -> tuple[int, str]:
 
 
 def _put(root: dict[str, object], keys: list[str], value: object) -> None:
+    # A plain value and `a[]` may come under one name, in any order: the second of two values makes
+    # a list of both.
     appends = len(keys) > 1 and not keys[-1]  # `a[]`
     *outer, last = keys[:-1] if appends else keys
     group = root

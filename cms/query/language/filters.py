@@ -31,6 +31,7 @@ from cms.query.language.operators import OPERATORS, OperandKind, Operator
 from cms.regex import compile_regex
 from cms.schema.field_names import parse_name
 
+# An empty text is true: `filter[title][_null]=` needs no value in a query string.
 _TRUE = ("", "true", "1")
 _FALSE = ("false", "0")
 
@@ -88,10 +89,11 @@ class _Parser:
         self._count_node(path)
         if not isinstance(value, Mapping):
             raise _wrong(path, "a filter is an object")
-        entries = ((str(key), inner) for key, inner in value.items())
-        items = _parse_each(
-            partial(self._entry, key, inner, (*path, key)) for key, inner in entries
-        )
+        entries: list[Callable[[], Filter]] = []
+        for key, inner in value.items():
+            name = str(key)
+            entries.append(partial(self._entry, name, inner, (*path, name)))
+        items = _parse_each(entries)
         if not items:
             return EVERYTHING
         # A group of one is that one: requests of one meaning share one finished statement.
@@ -99,13 +101,15 @@ class _Parser:
 
     def _entry(self, key: str, value: object, path: FilterPath) -> Filter:
         if key in ("_and", "_or"):
-            items = _parse_each(
-                partial(self.group, item, (*path, str(n)))
-                for n, item in enumerate(_filters_in(value, path))
-            )
+            groups: list[Callable[[], Filter]] = []
+            for index, item in enumerate(_filters_in(value, path)):
+                groups.append(partial(self.group, item, (*path, str(index))))
+            items = _parse_each(groups)
             return And(items) if key == "_and" else Or(items)
         if key in ("_some", "_none"):
             return Some(self.group(value, path), negated=key == "_none")
+        # Operators come first: a field of a table made elsewhere that is called `_eq` cannot be
+        # filtered by.
         if key in self.operators:
             return self._test(key, value, path)
         # A field may begin with an underscore; then a filter of it follows, and no plain value.
@@ -128,6 +132,7 @@ class _Parser:
         entry = self.operators[operator]
         match entry.operand_kind:
             case OperandKind.NOTHING:
+                # `_null: false` is `_nnull`, so that the tree and the statement have no flag.
                 return OperatorTest(operator if _parse_flag(value, path) else entry.opposite)
             case OperandKind.LIST:
                 values = self._parse_list(value, path)
@@ -161,6 +166,7 @@ class _Parser:
         A path from the caller is the whole list, as it may lead to many values.
         """
         values = _variables(items, path)
+        # $CURRENT_USER itself is one value, and may stand in a list with others.
         caller_paths = [value for value in values if isinstance(value, CallerValue) and value.path]
         if not caller_paths:
             return self.literals.literal(values)
@@ -184,6 +190,7 @@ class _Parser:
 
     def _count_node(self, path: FilterPath) -> None:
         self.literals.tally.add(1, "nodes of filters", maximum=MAX_FILTER_NODES, parameter=path[0])
+        # Counted by keys, which is what recursion here and in the passes behind costs.
         if len(path) > MAX_FILTER_DEPTH:
             raise _wrong(path[:1], f"it is nested deeper than {MAX_FILTER_DEPTH}")
 
@@ -242,6 +249,8 @@ def _pattern(value: object, path: FilterPath) -> str:
 
 
 def _looks_like_operator(value: object) -> bool:
+    # The filter of a field is an object with something in it. Anything else is more likely an
+    # operator that was misspelled.
     return not isinstance(value, Mapping) or not value
 
 
@@ -252,4 +261,5 @@ def _wrong(path: FilterPath, reason: str) -> Exception:
 
 def _path_text(path: FilterPath) -> str:
     text = path[0] + "".join(f"[{part}]" for part in path[1:])
+    # The path goes into the answer; keys come from the request and may be of any length.
     return text if len(text) <= 200 else text[:200] + "…"

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from cms.errors import Refused, invalid_query
 
+# Above what any sensible client sends, and low enough that parsing, planning and PostgreSQL's own
+# planner take bounded time. All levels of a request share the counted ones (`Tally`).
 MAX_QUERY_PARAMETERS = 5_000
 MAX_BRACKETS = 60
 MAX_FILTER_DEPTH = 50
@@ -14,12 +16,14 @@ MAX_PATH_STEPS = 110
 MAX_FILTER_NODES = 500
 MAX_LIST_OPERANDS = 10_000
 MAX_SORT_TERMS = 100
+# PostgreSQL's own limit of columns in a table.
 MAX_FIELDS = 1_600
 MAX_FIELDS_IN_ALL = 10_000
 MAX_ALIASES = 100
 MAX_AGGREGATES = 100
 MAX_GROUPS = 100
 MAX_SEARCH_LENGTH = 1_000
+# PostgreSQL takes limits and offsets as bigint, whose end is twice as far.
 MAX_OFFSET = 2**62
 
 

@@ -10,6 +10,8 @@ from cms.query.language.ast import Caller, CallerValue, Constant, Now, Operand, 
 from cms.query.language.limits import Tally
 from cms.schema.field_names import parse_path
 
+# `$NOW`, `$NOW(-1 day)`, `$NOW(+ 2 hours)`. Nine digits at most: more cannot be a date, and int()
+# stays fast.
 _NOW = re.compile(r"\$NOW(?:\(\s*([+-]?\s*[0-9]{1,9})\s*([a-z]+)\s*\))?")
 _UNITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -23,9 +25,18 @@ _UNITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "year": ("y", "yr", "yrs", "years"),
     }
 )
-_UNIT_BY_NAME = MappingProxyType(
-    {name: unit for unit, names in _UNITS.items() for name in (unit, *names)}
-)
+
+
+def _units_by_name() -> dict[str, str]:
+    units: dict[str, str] = {}
+    for unit, other_names in _UNITS.items():
+        units[unit] = unit
+        for name in other_names:
+            units[name] = unit
+    return units
+
+
+_UNIT_BY_NAME = MappingProxyType(_units_by_name())
 _CALLERS = MappingProxyType({f"${caller}": caller for caller in Caller})
 
 
@@ -68,6 +79,7 @@ def parse_variable(value: object) -> object:
     start, *path = parse_path(value)
     if start.written in _CALLERS:
         return CallerValue(_CALLERS[start.written], tuple(path))
+    # Any other text with a dollar sign is a plain value: prices and passwords may begin with one.
     return _now(value) if value.startswith("$NOW") else value
 
 

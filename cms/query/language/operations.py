@@ -11,7 +11,9 @@ from cms import jsontext
 from cms.errors import PayloadPath, Problem, Refused, invalid_payload
 
 MAX_OPERATIONS = 100
+# {"$result": "author.id"} stands for the member "id" in the answer of the operation "author".
 REFERENCE = "$result"
+_MAX_INDEX_DIGITS = 18
 
 # Fields that say what the answer shows, and fields that say which items are meant.
 _SHAPING_FIELDS = frozenset({"fields", "deep", "alias"})
@@ -59,6 +61,8 @@ def parse_operations(payload: object) -> list[Operation]:
         raise invalid_payload(
             f"A batch takes at most {MAX_OPERATIONS} operations", field="operations"
         )
+    # Ids are collected while the operations are checked in order: an id may be used once in a
+    # batch.
     ids: set[str] = set()
     problems: list[Problem] = []
     for index, operation in enumerate(operations):
@@ -110,6 +114,8 @@ def _problems_of_method(
         yield _problem("data", '"data" is missing')
     # A read may have a key and a query: the query then says what is shown of the item.
     naming_fields = sorted(_NAMING_FIELDS & operation.keys())
+    # An update may name no item: its data is then a list of items with their keys, or a singleton's
+    # object. A delete must name its items, as it would otherwise mean all of them.
     if (method == "delete" and not naming_fields) or (method != "read" and len(naming_fields) > 1):
         yield _problem("key", "It takes one of key, keys and query")
     if "if_match" in operation and not (
@@ -152,6 +158,7 @@ class OperationResults:
     def __init__(self, max_bytes: int) -> None:
         self._bytes_left = max_bytes
         self._answers: dict[str, bytes] = {}
+        # No operation has the id "": the checks refuse it.
         self._last: tuple[str, object] = ("", None)
 
     def add_answer(self, operation: Operation, answer: bytes) -> None:
@@ -206,7 +213,10 @@ class OperationResults:
 
 
 def _is_index(step: str, entries: list[object]) -> bool:
-    return step.isdecimal() and step.isascii() and int(step) < len(entries)
+    # isdecimal() is also true of digits of other scripts, and int() refuses very long numbers.
+    if not (step.isdecimal() and step.isascii()) or len(step) > _MAX_INDEX_DIGITS:
+        return False
+    return int(step) < len(entries)
 
 
 def _wrong(reason: str, path: PayloadPath) -> Refused:

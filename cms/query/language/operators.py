@@ -63,6 +63,8 @@ class Operator:
     """The same in Python. Without it the operator is one of filters only."""
     compare_null: Callable[..., bool] = never
     """Tells whether null fulfils the operator, by its operands."""
+    # Problems of validation show the operand of such an operator as `invalid`, and others as
+    # `valid`.
     is_negated: bool = False
     opposite: str = ""
     """The operator that holds where this one does not: `_null: false` is `_nnull`."""
@@ -72,8 +74,12 @@ class Operator:
     """Whether a list of operands is of the column's own type, for the sake of its index."""
 
 
+# Templates: {0} is the field, {1} and {2} are operands.
 _EMPTY = "({0} IS NULL OR {0} = '')"
+# JSON is stored as it was sent, with its blanks: [ ], { } and "" are recognised by their text.
 _EMPTY_JSON = "({0} IS NULL OR {0}::text ~ '^\\s*(\\[\\s*\\]|\\{\\s*\\}|null|\"\")\\s*$')"
+# The CASE keeps null apart from an empty list: NOT (null) is null, so that neither `_contains` nor
+# `_ncontains` holds for a field without a value.
 _HOLDS = (
     "CASE WHEN {0} IS NOT NULL THEN EXISTS (SELECT FROM json_array_elements_text({0}) AS e "
     "WHERE e = {1}) END"
@@ -82,6 +88,8 @@ _HOLDS = (
 # && is there for the index.
 _INTERSECTS = "({0} && {1} AND ST_Intersects(ST_MakeValid({0}), {1}))"
 
+# Null is neither equal nor unequal to anything, as always in SQL: a row without a value passes no
+# negated operator, except `_nin` with an empty list.
 _ALL = (
     Operator("_eq", OperandKind.ONE, Trait.EQUALITY, "{0} = {1}", compare=compare.eq),
     Operator(
@@ -292,6 +300,8 @@ _ALL = (
     Operator(
         "_nintersects_bbox", OperandKind.GEOMETRY, Trait.GEOMETRY, "NOT {0} && {1}", is_negated=True
     ),
+    # Rules only: PostgreSQL's regular expressions have another syntax than RE2, and can take a time
+    # that grows exponentially with the pattern.
     Operator("_regex", OperandKind.REGEX, Trait.REGEX, compare=matches),
     # Rules look at the payload itself to answer it.
     Operator("_submitted", OperandKind.FLAG, None, compare=compare.eq),

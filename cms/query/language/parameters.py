@@ -25,6 +25,7 @@ AGGREGATES = (
 )
 COUNTS = ("total_count", "filter_count")
 
+# At most 18 digits: they fit PostgreSQL's bigint, and int() has no long text to read.
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 EVERY_FIELD = (FieldName("*"),)
@@ -41,6 +42,8 @@ def field_paths(params: Params) -> list[FieldPath]:
         raise invalid_query(
             f"fields holds a path of more than {limits.MAX_PATH_STEPS} steps", parameter="fields"
         )
+    # A dict keeps the order of its keys, and a set does not: keys of the answer come in the order
+    # of the request.
     return list(dict.fromkeys(paths))
 
 
@@ -53,7 +56,10 @@ def names_of(params: Params, parameter: str) -> list[str]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise invalid_query(f"{parameter} is a list of names", parameter=parameter)
-    return [name for text in texts for name in _split(text, parameter)]
+    names: list[str] = []
+    for text in texts:
+        names += _split(text, parameter)
+    return names
 
 
 def _split(item: str, parameter: str) -> list[str]:
@@ -77,6 +83,8 @@ def term_of(text: str, *, aggregated: bool) -> SortTerm:
     """Return a term of `sort`; where rows are `aggregated` it may be an aggregate, `sum.price`."""
     descending = text.startswith("-")
     name = text.removeprefix("-")
+    # `-sum.price` sorts by the aggregate, `-price` and `-author.name` by fields. `sum` alone is an
+    # aggregate of the rows themselves.
     function, _, field = name.partition(".")
     if aggregated and function in AGGREGATES:
         return SortTerm((), descending, aggregate_of(function, field or "*"))
@@ -112,6 +120,7 @@ def counts_of(params: Params) -> tuple[str, ...]:
     if "*" in names:
         return COUNTS
     _refuse_unknown(names)
+    # The order is that of COUNTS and not of the request: both orders share one statement.
     return tuple(name for name in COUNTS if name in names)
 
 

@@ -91,6 +91,8 @@ def parse(params: Params, page: PageSizes, *, nested_page: PageSizes | None = No
 def _parse(params: Params, page: PageSizes, nested_page: PageSizes) -> ParsedQuery:
     literals = Literals()
     try:
+        # One attempt that stops at the first problem: nearly all requests have none, and pay
+        # nothing for the report of all of them.
         query = QueryParser(literals, page, nested_page).query(
             params, field_paths(params), group_of(params, "deep")
         )
@@ -116,9 +118,12 @@ def _every_refusal(params: Params, page: PageSizes, *, first: Refused) -> Unread
     """Return all problems of the parameters: they are read again, each by itself."""
     problems: list[Problem] = []
     collector = _ProblemCollector(Literals(), page, page, problems)
+    # Named for its type: mypy would infer a list of tuples of one element, which is another type.
     all_fields: list[FieldPath] = [EVERY_FIELD]
     paths = collector.attempt(lambda: field_paths(params), all_fields)
     query = collector.query(params, paths, collector.attempt(lambda: group_of(params, "deep"), {}))
+    # The second pass may find nothing, for a check that only the first makes; then the first
+    # refusal is the report.
     different = combined(problems or first.problems).problems
     # Without its aliases or levels a name may mean another field: nothing else can be told of it.
     for problem in different:
@@ -165,6 +170,8 @@ class _ProblemCollector(QueryParser):
         return self.attempt(lambda: QueryParser._unnamed_pick(self, head, deep, aliases), None)
 
     def _deeper(self, segment: str, deep: Params, paths: list[FieldPath]) -> Query:
+        # A list of its own for the level: its problems get the path of the level once, on the way
+        # out, and not once more for every level around it.
         level = replace(self, problems=[])
         try:
             QueryParser._deeper(level, segment, deep, paths)
@@ -173,6 +180,8 @@ class _ProblemCollector(QueryParser):
         return Query()
 
     def _window(self, params: Params) -> Window | None:
+        # The numbers are tried one by one, because the parser of the window stops at the first
+        # wrong one.
         count = len(self.problems)
         for name, minimum in WINDOW_MINIMUMS.items():
             self.attempt(partial(integer_of, params, name, minimum=minimum), None)

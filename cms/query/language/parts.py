@@ -74,6 +74,8 @@ def _parts_of_nested(pick: NestingPick) -> Iterator[NestingPick]:
 def _tests_of(filter: Filter) -> Iterator[Filter]:
     """Yield the tests of a filter, each inside the names that lead to it."""
     match filter:
+        # Each test stands alone here, so that AND or OR makes no difference to what is wrong with
+        # it.
         case And(items) | Or(items):
             for item in items:
                 yield from _tests_of(item)

@@ -96,6 +96,8 @@ class QueryParser:
         return counts_of(params)
 
     def _picks(self, paths: list[FieldPath], deep: Params, aliases: Aliases) -> tuple[AnyPick, ...]:
+        # Paths that begin with one field become one pick: `author.name,author.email` opens the
+        # author once, with two fields.
         remainders_by_head: dict[FieldName, list[FieldPath]] = {}
         for head, *rest in paths:
             remainders_by_head.setdefault(head, []).append(tuple(rest))
@@ -108,6 +110,8 @@ class QueryParser:
         self, paths: list[FieldPath], deep: Params, aliases: Aliases
     ) -> dict[FieldName, Pick]:
         """Return picks of what `deep` and `alias` name and `fields` does not."""
+        # `fields=item:headings.title` has the head `item:headings`, and `deep` may call the same
+        # field `item`: both forms count as named.
         named = set()
         for path in paths:
             named.add(path[0].written)
@@ -177,6 +181,7 @@ class QueryParser:
                 takes = ", ".join(DEEP_PARAMETERS)
                 reason = f'deep does not take "{key}"; it takes {takes} and names of fields'
                 raise invalid_query(reason, parameter=f"deep[{key}]")
+        # From here down every level is nested; `nested_page` stays the same.
         return replace(self, page=self.nested_page).query(params, paths, deeper)
 
     def _window(self, params: Params) -> Window | None:
@@ -219,6 +224,7 @@ class QueryParser:
         return tuple(dict.fromkeys(aggregates))
 
     def _groups(self, params: Params) -> tuple[FieldName, ...]:
+        # `groupBy` and `group` are one parameter under two names; sent together they add up.
         names = dict.fromkeys([*names_of(params, "groupBy"), *names_of(params, "group")])
         self._tally(len(names), "fields to group by", limits.MAX_GROUPS, "groupBy")
         return tuple(parse_name(name) for name in names)
@@ -258,7 +264,9 @@ def at_level(problem: Problem, segment: str) -> Problem:
 
 def _level_path(path: str, segment: str) -> str:
     head, bracket, rest = path.partition("[")
+    # Paths of `fields` begin at the top and name their level themselves.
     if head == "fields":
         return path
+    # `filter[price]` at the level `author` becomes `deep[author][_filter][price]`.
     parameter = "" if head == "deep" else f"[_{head}]"
     return f"deep[{segment}]{parameter}{bracket}{rest}"

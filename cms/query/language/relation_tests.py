@@ -9,6 +9,8 @@ def has_key_test(filter: Filter) -> bool:
     """Tell whether a filter at a relation tests the key itself."""
     match filter:
         case And(items) | Or(items):
+            # {"author": {"_in": [1, 2]}} is about the key, {"author": {"name": …}} about the item
+            # behind it. One filter may hold both.
             return any(has_key_test(item) for item in items)
         case AtField() | Some():
             return False

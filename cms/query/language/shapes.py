@@ -18,9 +18,14 @@ from cms.query.language.operators import OPERATORS, OperandKind
 _OPERAND_MARK = "\udfff"
 """A character that no query string holds: half of a surrogate pair."""
 
+# Clients send brackets raw or percent-encoded, in either case.
 _OPENS = r"(?:\[|%5[Bb])"
 _CLOSES = r"(?:\]|%5[Dd])"
+# A key with a percent sign or a plus could decode to anything, so such a parameter keeps its
+# operand and is parsed with it.
 _KEY = r"[^\[\]&=%+]*"
+# Operands of these kinds reach the statement as they are. The parser looks into those of others: it
+# splits lists and reads flags.
 _NAMES = "|".join(
     name
     for name, operator in OPERATORS.items()
@@ -28,6 +33,9 @@ _NAMES = "|".join(
 )
 _LAST = f"(?:{_NAMES}){_CLOSES}"
 _BRACKET = re.compile(_OPENS)
+# The groups of `filter[price][_gt]=5` are `filter[price][_gt]=` and `5`. (?<![^&]) is the start of
+# a parameter, (?!_LAST) keeps an operator out of the middle, and (?!\$|%24) leaves variables to the
+# parser.
 _OPERAND = re.compile(
     rf"(?<![^&])({_KEY}(?:{_OPENS}(?!{_LAST}){_KEY}{_CLOSES})+{_OPENS}{_LAST}=)(?!\$|%24)([^&]*)"
 )
@@ -51,11 +59,16 @@ class QueryShape(NamedTuple):
 
     def params(self) -> dict[str, object]:
         """Return the parameters as nested dicts, with gaps for operands."""
+        # The n-th mark gets the n-th operand. Both sides run through the query string from left to
+        # right; the tree may meet the gaps in another order, and so each knows its index.
         indexes = count()
-        return merge_pairs(
-            (name, OperandGap(next(indexes)) if value == _OPERAND_MARK else value)
-            for name, value in decoded_pairs(self.text)
-        )
+        pairs: list[tuple[str, object]] = []
+        for name, value in decoded_pairs(self.text):
+            if value == _OPERAND_MARK:
+                pairs.append((name, OperandGap(next(indexes))))
+            else:
+                pairs.append((name, value))
+        return merge_pairs(pairs)
 
     def fill_gaps(self, literals: Iterable[object]) -> tuple[object, ...]:
         """Return the literals of the parsed shape with the operands in their gaps."""

@@ -14,6 +14,8 @@ _ROUND_NUMBERS = (
     1,
     2,
     5,
+    # 10, 20, 25, 50, 100, 200, 250, 500, 1000 …: a limit of 37 is printed as LIMIT 50 and cut to 37
+    # by a parameter.
     *(digits * 10**zeros for zeros in range(9) for digits in (10, 20, 25, 50)),
 )
 """The row limits that statements are printed with: few, so that requests share statements."""
@@ -48,6 +50,7 @@ def parse_window(params: Params, page: PageSizes, literals: Literals) -> Window 
     size = _page_size(integer_of(params, "limit", minimum=WINDOW_MINIMUMS["limit"]), page)
     offset = integer_of(params, "offset", minimum=WINDOW_MINIMUMS["offset"])
     number = integer_of(params, "page", minimum=WINDOW_MINIMUMS["page"])
+    # `offset` wins over `page`.
     if offset is None:
         offset = _page_offset(number or 1, size)
     if offset > limits.MAX_OFFSET:
@@ -83,6 +86,7 @@ def _row_limit(size: int | None, offset: int) -> int | None:
     """Return the first round number that is not below the end of the page; None for all rows."""
     if size is None:
         return None
+    # None past the largest number: such a page has no limit in the text, only the parameter.
     return next((number for number in _ROUND_NUMBERS if number >= size + offset), None)
 
 

@@ -15,6 +15,9 @@ from cms.schema.types.field_type import Search, Trait
 from cms.schema.types.structures import parse_geometry
 from cms.schema.types.texts import parse_text
 
+_COMPARED_KINDS = (OperandKind.ONE, OperandKind.LIST, OperandKind.TWO)
+"""The kinds of operands that are values of the field's own type."""
+
 
 def value_of(guarded: GuardedValue) -> Value:
     """Return a value that can be printed.
@@ -22,6 +25,8 @@ def value_of(guarded: GuardedValue) -> Value:
     Raises `Refused` INVALID_QUERY when function and type do not fit.
     """
     field = guarded.field
+    # `count(comments)` of a to-many field counts rows of the other table: the field itself has no
+    # column.
     if guarded.counted is not None:
         return Value(field, step=guarded.counted)
     if guarded.function is None:
@@ -48,6 +53,8 @@ def typed_test(test: GuardedTest, value: Value) -> TypedTest:
     label = f"{field.collection}.{field.name} {operator.name}"
     operands: list[Placeholder | CallerPath] = []
     for operand in test.operands:
+        # A path is looked up by the statement itself, and so needs no conversion; its type must
+        # fit.
         if isinstance(operand, GuardedPath):
             path = _caller_path(operand, label)
             operands.append(_require_comparable(path, value, operator))
@@ -76,19 +83,16 @@ def require_fit(operator: Operator, value: Value) -> None:
 def _require_comparable(path: CallerPath, value: Value, operator: Operator) -> CallerPath:
     """Refuse what PostgreSQL would refuse: a comparison of two types."""
     same = path.value.type.cast == value.type.cast
+    # PostgreSQL compares numbers of any two types with each other, as it does no others.
     numbers = Trait.ARITHMETIC in path.value.type.traits & value.type.traits
-    if not (same or numbers) or operator.operand_kind not in (
-        OperandKind.ONE,
-        OperandKind.LIST,
-        OperandKind.TWO,
-    ):
+    if not (same or numbers) or operator.operand_kind not in _COMPARED_KINDS:
         reason = (
             f'"{path.value.field.name}" of the caller cannot be compared with "{value.field.name}"'
         )
         raise invalid_query(reason, collection=value.field.collection, field=value.field.name)
-    if operator.operand_kind is not OperandKind.LIST and any(
-        step.link.to_many for step in path.steps
-    ):
+    # The sub-select of one value would take any of several rows, and so a different one each time.
+    leads_to_many = any(step.link.to_many for step in path.steps)
+    if leads_to_many and operator.operand_kind is not OperandKind.LIST:
         reason = (
             f"{operator.name} takes one value, and the path from the caller leads to many: "
             "there are _in and _nin"
@@ -105,6 +109,7 @@ def _converter(operator: Operator, value: Value) -> Callable[[object], object]:
         # The entries of a list are compared as a whole, and not by a pattern.
         case OperandKind.PATTERN if Trait.JSON in value.type.traits:
             return parse_text
+        # The pattern is one parameter: `_starts_with` of `50%` compares with `50\%%`.
         case OperandKind.PATTERN:
             return lambda operand: operator.pattern.format(escape_like(parse_text(operand)))
         case OperandKind.GEOMETRY:
@@ -119,6 +124,8 @@ def _parse_list(value: Value, operands: object, *, in_range: bool) -> list[str]:
     With `in_range` whole numbers that the column's own type cannot hold are left out: they equal no
     value of it, and the cast to it would fail.
     """
+    # An integer column with the operand 3000000000: compared singly it is cast to bigint and equals
+    # nothing. A list is of the column's own type, and its cast would fail.
     parsed = [value.parse(item) for item in operands]  # type: ignore[attr-defined]
     column = value.field.column
     if not in_range or column is None or value.index_cast == value.cast:

@@ -8,6 +8,9 @@ from cms.query.plan.guarded import AtItems, AtValue, FieldTest, GuardedFilter, G
 from cms.query.plan.resolved import All, AnyOf, Exists, Predicate, Value
 
 
+# {"year(published)": {"_gt": 2000}} of the query arrives as AtValue(year of published,
+# GuardedTest("_gt", (Slot(0),))) and leaves as TypedTest(the value, the operator, (a placeholder
+# that parses integers,)).
 def predicate_of(filter: GuardedFilter) -> Predicate:
     """Return a filter as a condition that can be printed.
 

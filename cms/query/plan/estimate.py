@@ -29,6 +29,8 @@ class Estimate:
 
 def estimate_of(plan: Sequence[Mapping[str, Node]]) -> Estimate:
     """Return the estimate of the plan of a read (cms/query/sql/select.py)."""
+    # The root joins the one row of system_version with the rows of the answer; only the latter
+    # count.
     root = plan[0]["Plan"]
     inner = [node for node in root.get("Plans", ()) if not _is_version(node)]
     return Estimate(sum(_rows(node) for node in inner), sum(_nested(node, 1, 1) for node in inner))
@@ -39,11 +41,15 @@ def _nested(node: Node, loops: float, share: float) -> float:
 
     The node runs `loops` times, and a `share` of its rows is asked for.
     """
+    # "Plan Rows" is what PostgreSQL expects of one run of a node, not of all its loops.
     rows = _rows(node) * share
     total = 0.0
+    # EXPLAIN lists the outer side of a join first: the inner side of a nested loop runs once for
+    # each of its rows.
     outer = 1.0
     for child in node.get("Plans", ()):
         match child.get("Parent Relationship"):
+            # A sub-select in the outputs runs for each row that the node gives.
             case "SubPlan":
                 total += _sub_plan(node, child, loops * rows)
             case "InitPlan":  # runs once, for the parameters of the other nodes
@@ -75,6 +81,7 @@ def _share(node: Node, child: Node, share: float) -> float:
 
 def _is_in_filter(node: Node, name: str) -> bool:
     # A condition names its sub-plans, as in `(SubPlan 1)`; what follows tells 1 from 10.
+    # The keys are "Filter", "Join Filter", "Index Cond", "Hash Cond" and the like.
     conditions = (str(text) for key, text in node.items() if key.endswith(("Filter", "Cond")))
     return any(f"{name})" in text or f"{name} " in text for text in conditions)
 

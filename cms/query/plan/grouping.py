@@ -11,6 +11,7 @@ from cms.query.plan.resolved import AggregateValue, Group, Grouping, Order, Valu
 from cms.schema.types.field_type import FieldType, Trait
 
 _TRAITS_OF_AGGREGATES = {
+    # DISTINCT sorts or hashes, for which PostgreSQL needs an equality of the type; json has none.
     "countDistinct": Trait.SORTING,
     "min": Trait.ORDER,
     "max": Trait.ORDER,
@@ -64,6 +65,7 @@ def _refuse_duplicate_keys(groups: Iterable[Group], aggregates: Iterable[Aggrega
     keys: set[str] = set()
     # The aggregates of one function are together under its name.
     functions = dict.fromkeys(aggregate.function for aggregate in aggregates)
+    # A field that is grouped by could be called "count", which is also the key of the counts.
     for key in (*(group.key for group in groups), *functions):
         if key in keys:
             raise invalid_query(

@@ -49,6 +49,7 @@ def link_of(
 
     A many-to-any field has a link to each `target` only.
     """
+    # The column is on this side: `author` of articles, or `item` of a many-to-any relation.
     many = catalogue.by_many.get((collection.name, field))
     if target:
         return _any_link(catalogue, many, target) if many else None
@@ -60,6 +61,8 @@ def link_of(
         else:
             far = _key(catalogue, many.one_collection)
         return Link(many, many.one_collection, field, far, to_many=False) if far else None
+    # The column is on the other side: `articles` of authors is an alias without a column of its
+    # own.
     one = catalogue.by_one.get((collection.name, field))
     # A to-many field needs a key that the rows of the other collection can point to.
     if one and collection.primary_key:
@@ -84,6 +87,8 @@ def target_collections(catalogue: Catalogue, collection: Collection, field: str)
 
 def history_item_link(catalogue: Catalogue, history: Collection, target: str) -> Link | None:
     """Return the link from a row of the history to the item that the row is about."""
+    # No relation of the catalogue: `collection` and `item` of the history work like a many-to-any
+    # field, whose one target is given here.
     many = Relation(
         history.name,
         "item",
@@ -100,6 +105,8 @@ def _any_link(catalogue: Catalogue, many: Relation, target: str) -> Link | None:
         return None
     key = catalogue.collections[target].fields[far].type
     # Without a pattern of the keys nothing would keep the cast from failing.
+    # Keys of any target stand in one text column. `42` of another target must not be cast to uuid,
+    # so the pattern is tested before the cast (`_named_key` of cms/query/sql/expressions.py).
     cast = "text" if key.key_pattern is None else key.cast
     return Link(
         many,

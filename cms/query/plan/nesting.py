@@ -74,6 +74,8 @@ def heaviest_rows(
     """Return the rows in the lists of one item, each as long as the `longest` of its column."""
     total = 0.0
     for inner in level.inner_lists:
+        # The longest list that PostgreSQL's statistics know of: how many rows point to one and the
+        # same item. An unknown column counts as pointing to each item once.
         length = longest.get(inner.column, 1.0) if inner.column else 1.0
         rows_below = heaviest_rows(inner, literals, longest) if inner.inner_lists else 1
         total += min(_size(inner, literals), length) * rows_below
@@ -142,6 +144,7 @@ def _column_of(step: LinkStep) -> ColumnKey:
 
 def _size(level: ListLevel, literals: Sequence[object] | None) -> float:
     """Return the rows of a list under the literals of a request, or without them at most."""
+    # The literal is None where a request asks for all rows with `limit=-1`.
     limit: object = level.row_limit
     if literals is not None and level.limit is not None:
         limit = literals[level.limit]

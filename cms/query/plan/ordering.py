@@ -23,4 +23,5 @@ def tie_breakers(collection: Collection) -> tuple[Field, ...]:
     """Return the fields that make any order total: the primary key, or all sortable columns."""
     if collection.primary_key:
         return (collection.key,)
+    # Rows without a key may be equal in all of these; then nothing else could order them either.
     return tuple(field for field in collection.columns if Trait.SORTING in field.type.traits)

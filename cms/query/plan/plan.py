@@ -104,6 +104,7 @@ def _merge_embeds(embeds: tuple[Embed, ...], field: Field, *, is_shared: bool) -
     If no target is opened, the output is the column itself, in the rows whose item is seen.
     """
     key = embeds[0].key
+    # Nothing is fetched from the targets: the column holds the key already.
     if all(embed.keys_only and embed.step.link.collection_field for embed in embeds):
         # The target still decides what is seen: a row whose item is hidden shows null.
         seen = [Exists(embed.step, All((embed.plan.allowed, embed.plan.where))) for embed in embeds]
@@ -138,6 +139,8 @@ def _where(query: GuardedQuery) -> Predicate:
 def _page(window: Window | None) -> Page | None:
     if window is None:
         return None
+    # The statement casts text to bigint; a limit of -1 was turned into None by the parser, and
+    # LIMIT NULL is no limit.
     limit = Placeholder(window.limit, _digits, "limit") if window.limit else None
     offset = Placeholder(window.offset, _digits, "offset") if window.offset else None
     return Page(window.row_limit, limit, offset)

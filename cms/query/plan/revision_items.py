@@ -29,8 +29,10 @@ def on_revision_item(where: Predicate, collection: Collection) -> Predicate:
     match where:
         case AnyOf(items):
             return AnyOf(tuple(on_revision_item(item, collection) for item in items))
+        # An AND of plain tests stays together, as one sub-select.
         case All(items) if any(_has_alternatives(item) for item in items):
             return All(tuple(on_revision_item(item, collection) for item in items))
+    # Only columns of the item itself: rows that it leads to are read as they are today.
     columns = tuple(dict.fromkeys(_columns(where)))
     if all(_is_kept(collection, name) for name in columns):
         return RevisionItem(collection, columns, where)

@@ -57,6 +57,7 @@ class WrittenSize:
 
     def of(self, count: int) -> float:
         """Return the most bytes of an answer with so many items."""
+        # All values of one output come in one body, which is not longer than LONG_VALUE.
         sent = sum(min(value * count, LONG_VALUE) for value in self.sent_values)
         return self.row * count + sent
 
@@ -82,11 +83,13 @@ def _default(output: Output) -> int:
 def _row(plan: ReadPlan) -> float:
     if plan.grouping:
         groups = sum(_value(group.value) for group in plan.grouping.groups)
+        # A sum may have more digits than each of its values, so each counts as the longest number.
         return (SHORT_VALUE + MAX_DIGITS) * len(plan.grouping.aggregates) + groups
     return _sum(plan.outputs) + SHORT_VALUE * len(plan.row_values)
 
 
 def _sum(outputs: Iterable[Output]) -> float:
+    # The start is for the braces and what else stands around the values.
     return sum(map(_bytes, outputs), SHORT_VALUE)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from cms.query.language.operators import OperandKind, Operator
@@ -31,9 +32,7 @@ def operand_reader(operator: Operator, read: ToComparable) -> ToComparable:
     """Return the function that makes an operand what `fulfils` takes."""
     match operator.operand_kind:
         case OperandKind.LIST:
-            return lambda operand: [
-                None if item is None else read(item) for item in _as_sequence(operand)
-            ]
+            return partial(_read_list, read)
         case OperandKind.PATTERN:
             return parse_text
         case OperandKind.REGEX:
@@ -44,6 +43,11 @@ def operand_reader(operator: Operator, read: ToComparable) -> ToComparable:
             return read
 
 
+def _read_list(read: ToComparable, operand: object) -> list[Any]:
+    items = operand if isinstance(operand, list | tuple) else [operand]
+    return [None if item is None else read(item) for item in items]
+
+
 def fulfils(operator: Operator, value: Any, operands: Sequence[Any]) -> bool:
     """Tell whether a value that was read fulfils an operator, which no comparison with null does.
 
@@ -52,6 +56,7 @@ def fulfils(operator: Operator, value: Any, operands: Sequence[Any]) -> bool:
     if value is None:
         return operator.compare_null(*operands)
     assert operator.compare
+    # A comparison with NULL is never true in SQL, whichever side it is on.
     return None not in operands and operator.compare(value, *operands)
 
 
@@ -59,6 +64,7 @@ def guess_type(value: object, operands: Sequence[object]) -> FieldType:
     """Return the type of a value that belongs to no field, by the value and its operands."""
     items: list[object] = []
     for operand in operands:
+        # The operand of a list is one tuple.
         if isinstance(operand, tuple):
             items.extend(operand)
         else:
@@ -77,6 +83,7 @@ def guess_type(value: object, operands: Sequence[object]) -> FieldType:
 
 def guess_type_of_function(name: str) -> FieldType:
     """Return the type that has a function, for a value that belongs to no field."""
+    # Only lists have `count`; all other functions (year, hour …) are of moments.
     return JSON if name == "count" else TIMESTAMP
 
 
@@ -96,7 +103,3 @@ def call_function(function: FieldFunction, field_type: FieldType, value: Any) ->
     # A list of related items is no value of its field.
     read = value_reader(JSON if field_type is ALIAS else field_type)
     return function.call(read(value))
-
-
-def _as_sequence(operand: object) -> Sequence[object]:
-    return operand if isinstance(operand, list | tuple) else [operand]

@@ -42,6 +42,8 @@ def parse_conditions(
     An entry without a rule never holds and is left out. Raises `Refused` INVALID_QUERY for a
     malformed rule.
     """
+    # The stored JSON may have any form where somebody wrote the table by hand: what has another
+    # form is left out, and fails no write.
     entries = meta.get("conditions") if meta else None
     if not isinstance(entries, list):
         return ()
@@ -76,11 +78,11 @@ def require_valid_rules(meta: Mapping[str, object]) -> None:
 
     In `meta` they are JSON texts.
     """
-    settings = {
-        name: jsontext.loads(text)
-        for name in ("validation", "conditions")
-        if isinstance(text := meta.get(name), str)
-    }
+    settings: dict[str, object] = {}
+    for name in ("validation", "conditions"):
+        text = meta.get(name)
+        if isinstance(text, str):
+            settings[name] = jsontext.loads(text)
     if not _are_objects(settings.get("conditions")):
         raise invalid_payload("conditions: it is an array of objects", field="meta.conditions")
     # Whether the names exist is not asked: fields may be added after the rules that name them.

@@ -41,6 +41,8 @@ def parse_rule(
 def parse_field_rule(name: str, value: object, *, message: str | None = None) -> PayloadRule:
     """Return the `validation` of a field; operators without a field name test the field itself."""
     rule = parse_rule(value, message=message)
+    # {"_regex": "^a"} on the field `title` means {"title": {"_regex": "^a"}}; {"other": {…}} names
+    # a field already and stays as it is.
     if has_item_test(rule.filter):
         return rule
     return replace(rule, filter=AtField(FieldName(name), rule.filter))
@@ -53,6 +55,8 @@ def _exact(value: object) -> object:
     """
     match value:
         case float():
+            # repr() gives the shortest text that reads as the same float: 0.1 becomes the decimal
+            # 0.1, and not the 55 digits that the float holds.
             return Decimal(repr(value))
         case dict():
             return {key: _exact(item) for key, item in value.items()}

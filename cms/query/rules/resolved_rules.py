@@ -245,6 +245,7 @@ def _test(test: OperatorTest, subject: Subject) -> ResolvedFilter:
     # Without variables they are read now, and not again for each payload.
     if all(map(_is_fixed, test.operands)):
         values = tuple(operand_value(operand, Bindings()) for operand in test.operands)
+    # The test as it stands when nothing is known of the type; what is known is filled in below.
     unread = RuleTest(subject, operator, test.operands, values, None, None, None)
     # Of a value without a field the type is guessed, by the value itself.
     if subject.value is None:
@@ -272,10 +273,12 @@ def _is_fixed(operand: Operand) -> bool:
 
 def operand_value(operand: Operand, bindings: Bindings) -> object:
     """Return the value of an operand that is no path from the caller; a list is a tuple."""
+    # The same code as for statements, so that variables mean the same in filters and rules.
     return bind_values([Placeholder(operand, _with_tuple, "validation")], bindings)[0]
 
 
 def _with_tuple(operand: object) -> object:
+    # A tuple is hashable and frozen, as all parts of a rule; binding gives lists.
     return tuple(operand) if isinstance(operand, list) else operand
 
 

@@ -82,6 +82,7 @@ class _Trial:
     def _any_of(self, problems_by_part: list[list[Problem]], subject: Subject) -> list[Problem]:
         if not problems_by_part:
             return [self._problem(subject, "or", {})]
+        # A part without problems holds, and one is enough.
         if [] in problems_by_part:
             return []
         return list(chain.from_iterable(problems_by_part))
@@ -100,6 +101,8 @@ class _Trial:
             try:
                 value = step.function(value)
             except ValueError:
+                # A function of a malformed value is null; the type of the value itself is refused
+                # elsewhere.
                 value = None
         return self.failures(step.inner, value, was_sent=step.name in values)
 
@@ -143,6 +146,8 @@ class _Trial:
 
     def _is_in_payload(self, subject: Subject, value: object, *, was_sent: bool) -> bool:
         """Tell whether the payload sets the value: fields left out of a change stay as they are."""
+        # A value that is not null although it was not sent comes from `unsent_values`: then the
+        # whole item is known.
         return was_sent or value is not None or subject.is_untyped or self.context.is_creation
 
     def _problem(self, subject: Subject, kind: str, operand: Mapping[str, object]) -> Problem:
@@ -198,6 +203,8 @@ def _operand_extension(operator: Operator, operands: Sequence[object]) -> Mappin
         return {}
     shown = [_as_json(operand) for operand in operands]
     if operator.operand_kind is OperandKind.PATTERN:
+        # The names of extensions are those of the interface: FAILED_VALIDATION has `valid`,
+        # `invalid` or `substring`, by the kind of the operator.
         key = "substring"
     elif operator.is_negated:
         key = "invalid"

@@ -14,6 +14,8 @@ from cms.query.sql.write_history import (
 from cms.schema.model import Collection
 from cms.schema.system import system_table
 
+# The object of members that have changed, as {"status": "active"}; all members of a row that is
+# new, and NULL of one that has not changed: json_object_agg of no rows is NULL.
 _DELTA = (
     "CASE WHEN now.was IS NULL THEN now.data ELSE (SELECT json_object_agg(e.key, e.value) FROM "
     "json_each(now.data) AS e"
@@ -37,6 +39,8 @@ def record_changes(collection: Collection, arguments: ArgumentSlots, *, action: 
         arguments.column(1, "json"),
         name(collection.key.name),
     )
+    # Columns such as the moment of the last access change all the time; they make no revision by
+    # themselves.
     names = sorted(system_table(collection.name).unrecorded_columns)
     rows = fill("SELECT now.*, {0} AS delta FROM now", fill(_DELTA, param(names, "text[]")))
     history = HistoryEntry(action, "rows.delta", only_when="rows.delta IS NOT NULL")

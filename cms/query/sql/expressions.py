@@ -40,6 +40,8 @@ def link_condition(step: LinkStep, level: int) -> Fragment:
 
 def key_condition(link: Link, level: int) -> Fragment:
     """Print which columns of the two rows are equal."""
+    # "t1"."id" = "t0"."author" for the author of an article; each level has the alias of its
+    # number.
     far = f"{alias(level + 1)}.{quoted(link.far)}"
     near = f"{alias(level)}.{quoted(link.near)}"
     if link.collection_field is None or link.cast is None:
@@ -52,6 +54,9 @@ def key_condition(link: Link, level: int) -> Fragment:
 def _named_key(link: Link, target: str, *, key: str, level: int) -> Fragment:
     """Print that the row at a level, of a many-to-any relation, names the row of the target."""
     # Only keys of this target are cast: a key of another collection could have a form that fails.
+    # For instance: t1."id" = CASE WHEN t0."collection" = 'headings' AND t0."item"::text ~ '^…$'
+    # THEN t0."item"::text::uuid END. A CASE is evaluated in order; the two sides of an AND need not
+    # be.
     shape = "{0} = CASE WHEN {1} = {2} AND {3}::text ~ {4} THEN {3}::text::{5} END"
     cast = str(link.cast)
     return fill(
@@ -123,14 +128,10 @@ def visible_members(value: Fragment, members: tuple[VisibleMembers, ...], level:
         "'') || '}' "
         "FROM json_each({0}) AS m WHERE m.key = ANY (ARRAY({1})))::json END"
     )
-    names = [
-        fill(
-            "SELECT unnest({0}) WHERE {1}",
-            param(_constants(part.names), "text[]"),
-            predicate(part.when, level),
-        )
-        for part in members
-    ]
+    names = []
+    for part in members:
+        part_names = param(_constants(part.names), "text[]")
+        names.append(fill("SELECT unnest({0}) WHERE {1}", part_names, predicate(part.when, level)))
     return fill(shape, value, join(" UNION ALL ", names or [text("SELECT NULL::text")]))
 
 

@@ -26,6 +26,7 @@ def lock_list(collection: Collection, far: str, arguments: ArgumentSlots) -> Fra
 
     The first argument is the keys, the second the values of `far`.
     """
+    # One statement for both kinds of rows: two statements would lock in two orders.
     return fill(
         "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY ({2}) OR t.{3} = ANY ({4}) "
         "ORDER BY t.{0} FOR NO KEY UPDATE",
@@ -76,5 +77,7 @@ def lock_row(collection: Collection, key: str) -> Fragment:
 def lock_singleton(collection: Collection) -> Fragment:
     """Print the lock under which a singleton gets its one row: there is no row to lock yet."""
     return fill(
-        "SELECT pg_advisory_xact_lock(hashtextextended({0}, 1))", param(collection.name, "text")
+        # Other locks hash with another seed: no name of a collection can be one of theirs.
+        "SELECT pg_advisory_xact_lock(hashtextextended({0}, 1))",
+        param(collection.name, "text"),
     )

@@ -20,17 +20,19 @@ Texts = Sequence[str | None]
 def cast_all(field: Field, values: Texts) -> Fragment:
     """Print a statement that fails if the type of a column, or its domain, refuses a value."""
     assert field.column
+    # Nobody reads the count: it makes PostgreSQL compute every cast.
     shape = "SELECT count(CAST({0} AS {1})) FROM {2}"
     return fill(shape, _typed(field, "r.c0"), text(field.column.data_type), _source([values]))
 
 
 def rows_breaking(collection: Collection, check: Check, columns: Sequence[Texts]) -> Fragment:
     """Print the question which rows break a check; `columns` are the values of its columns."""
-    cells = [
-        concat(_typed(collection.fields[column], f"r.c{index}"), " AS ", name(column))
-        for index, column in enumerate(check.columns)
-    ]
+    cells = []
+    for index, column in enumerate(check.columns):
+        cell = _typed(collection.fields[column], f"r.c{index}")
+        cells.append(concat(cell, " AS ", name(column)))
     # The expression names columns without a table: a table of this one row stands around it.
+    # A check holds when it is TRUE or NULL; NOT NULL is NULL, and a WHERE drops such a row.
     broken = concat(
         "SELECT NOT (",
         str(check.expression),
@@ -79,6 +81,7 @@ def rows_repeating(field: Field, values: Texts) -> Fragment:
 
 
 def _compared(field: Field, value: Fragment) -> Fragment:
+    # The unique index is over lower(…), as for addresses of users.
     if field.name in system_table(field.collection).unique_in_any_case:
         return fill("lower({0})", value)
     return value

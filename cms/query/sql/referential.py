@@ -83,6 +83,8 @@ def record_deleted(
     has_revisions = own.collection is not None and own.collection.accountability == "all"
     answer = [
         text("rows.item" if is_item else "rows.mark"),
+        # What goes with these rows is nested in their revision; a table without revisions passes on
+        # that of the row above.
         text("coalesce(rows.revision, rows.parent)" if has_revisions else "rows.parent"),
     ]
     if reference.parent is None:
@@ -187,6 +189,7 @@ def _joined_parents(reference: RowReference, arguments: ArgumentSlots) -> Fragme
         arguments.column(0, _cast(above_key)),
         arguments.column(1, "bigint"),
     )
+    # The usual case: the foreign key points to the primary key, which is the row id that is known.
     if parent is None or (parent.key and parent.columns == (parent.key.name,)):
         joined = fill(" AS t0 JOIN {0} ON t0.{1} = up.key", keys, name(own.columns[0]))
     else:

@@ -37,6 +37,9 @@ def select(plan: ReadPlan) -> Fragment:
     keeps the order of the rows: only a nested loop can carry out ON TRUE.
     """
     shown = group_outputs(plan, plan.grouping, 0) if plan.grouping else top_outputs(plan)
+    # For two fields, roughly: SELECT r.c0, r.c1, v.structure, v.access, v.flows, r.found FROM
+    # system_version AS v LEFT JOIN LATERAL (SELECT TRUE AS found, t0."id" AS c0, t0."title" AS c1
+    # FROM "articles" AS t0 ORDER BY t0."id" LIMIT 100) AS r ON TRUE
     columns = commas(text(f"r.c{n}") for n in range(len(shown))) if shown else text("NULL")
     outputs = (concat(value, f" AS c{n}") for n, value in enumerate(shown))
     inner = rows(plan, commas([text("TRUE AS found"), *outputs]), 0)
@@ -57,6 +60,7 @@ def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPT
     )
     page = window(plan.page)
     if plan.grouping:
+        # Groups are few and computed anyway: the exact page takes the place of the round limit.
         tail = grouping_tail(plan.grouping, level) + (page or rows_up_to_limit(plan.page))
         return fill(_ROWS, shown, source, tail)
     ordered = concat(source, order_by(plan.order, level), rows_up_to_limit(plan.page))
@@ -99,14 +103,13 @@ def window(page: Page | None) -> Fragment:
 
 def count_columns(plan: ReadPlan) -> Fragment:
     filters = {
+        # Counts have sub-selects of their own, as the rows beside them are only those of one page.
         "total_count": conditions(predicate(plan.allowed, 0)),
         "filter_count": where(plan, 0),
     }
-    columns = (
-        fill(", (SELECT count(*) FROM {0} AS t0{1})", name(plan.collection.name), filters[count])
-        for count in plan.counts
-    )
-    return join("", columns)
+    shape = ", (SELECT count(*) FROM {0} AS t0{1})"
+    table = name(plan.collection.name)
+    return join("", (fill(shape, table, filters[count]) for count in plan.counts))
 
 
 # Outputs
@@ -181,6 +184,8 @@ def as_object(paths: Sequence[tuple[str, ...]], columns: Sequence[int] | None = 
     """
     numbers = range(len(paths)) if columns is None else columns
     members = []
+    # Paths with one head make one member: ("count",), ("sum", "a"), ("sum", "b") is {"count": n.c0,
+    # "sum": {"a": n.c1, "b": n.c2}}.
     for key in dict.fromkeys(path[0] for path in paths):
         inner_paths = []
         inner_numbers = []
@@ -269,6 +274,8 @@ def aggregate_output(item: AggregateValue, level: int) -> Fragment:
     value = aggregate(item, level)
     if item.value is None or item.function.startswith("count"):
         return value
+    # The least and the largest value look like values of the field; sums and averages have a type
+    # of their own.
     if item.function in ("min", "max"):
         return fill(item.value.field.json_sql, value)
     return fill(item.value.field.type.sum_sql, value)

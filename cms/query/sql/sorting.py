@@ -59,6 +59,8 @@ def move(
 
     Items between the two close up behind it; in the history they are part of the move.
     """
+    # Moved from 2 to 5, the items at 3, 4 and 5 go up by one place (- 1); from 5 to 2, those at 2,
+    # 3 and 4 go down (+ 1).
     down = int(source) < int(target)
     low = source if down else target
     high = target if down else source
@@ -79,6 +81,7 @@ def move(
         "CASE WHEN moved.item <> {0}::text THEN (SELECT m.revision FROM moved AS m WHERE "
         "m.item = {0}::text) END"
     )
+    # The other items name the revision of the moved one as their parent; its own has none.
     parent = text("NULL::bigint")
     if collection.accountability == "all":
         parent = fill(shape, _key_param(collection, key))

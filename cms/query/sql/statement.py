@@ -50,6 +50,7 @@ class Statement:
 
     def __post_init__(self) -> None:
         # Computed once for each statement, and needed for every answer of it.
+        # Only aggregates have longer paths, such as ("sum", "price").
         flat = all(len(path) == 1 for path in self.paths)
         object.__setattr__(self, "_keys", tuple(path[0] for path in self.paths) if flat else None)
         outputs = len(self.paths) + len(self.row_outputs)
@@ -66,6 +67,7 @@ class Statement:
             return []
         # Nearly all answers are flat, and then a row is a dict at once.
         if (keys := self._keys) is not None:
+            # Not strict: the row goes on behind the outputs with the counters.
             return [dict(zip(keys, row, strict=False)) for row in rows]
         return [self._nested(row) for row in rows]
 
@@ -82,6 +84,7 @@ class Statement:
 
     def _has_items(self, rows: Rows) -> bool:
         """Tell whether the rows are items: an empty answer has one row, for its counters."""
+        # Behind the outputs: three counters, then TRUE for a row that exists.
         return rows[0][self._first_extra + 3] is not None
 
     def meta(self, rows: Rows) -> dict[str, int]:

@@ -64,6 +64,8 @@ def insert(
 
     Its rows are key and revision, or the answer of a single statement.
     """
+    # INSERT INTO "articles" AS t0 ("title") SELECT r.c0 FROM (VALUES ($1::text)) AS r (c0, n) ORDER
+    # BY r.n RETURNING t0."id"::text AS item, nextval(…) AS activity, …
     names = [name(field.name) for field in columns]
     cells = [_cell(field, f"r.c{index}") for index, field in enumerate(columns)]
     sort_field = auto_sort_field(collection)
@@ -250,6 +252,7 @@ def _answer(
         return _single_answer(single_statement)
     revised = history.delta and collection.accountability == "all"
     revision = "NULL" if not revised else "rows.revision"
+    # The id was drawn for every row; only where something has changed is there a revision with it.
     if revised and history.only_when:
         revision = f"CASE WHEN {history.only_when} THEN rows.revision END"
     number = text("rows.n, " if history.action == "update" else "")
@@ -324,6 +327,7 @@ def _advance_sequences(
     table = param(collection.name, "text")
     calls = []
     for index, field in columns:
+        # The sequence would otherwise draw the same key later, and that insertion would fail.
         if field.has_sequence:
             keys = arguments.column_array(index, "bigint")
             calls.append(fill(shape, table, param(field.name, "text"), keys))

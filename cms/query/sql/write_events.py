@@ -64,12 +64,11 @@ def event_columns(
         # The history has the whole row already, as `data`.
         has_data = collection.accountability == "all"
         return [key] if has_data else [key, fill("{0} AS data", whole_row(collection))]
-    entries = commas(
-        fill("{0}, {1}", param(field.name, "text"), shown(field))
-        for field in columns
-        if is_recorded(field)
-    )
-    return [key, fill("json_build_object({0}) AS payload", entries)]
+    entries = []
+    for field in columns:
+        if is_recorded(field):
+            entries.append(fill("{0}, {1}", param(field.name, "text"), shown(field)))
+    return [key, fill("json_build_object({0}) AS payload", commas(entries))]
 
 
 def event_steps(collection: Collection, arguments: ArgumentSlots) -> Iterable[Step]:

@@ -57,6 +57,7 @@ def history_steps(
     collection: Collection, history: HistoryEntry, *, history_action: str | None, author: Fragment
 ) -> Iterable[Step]:
     """Yield the steps of a statement that write the history of its rows."""
+    # The setting is None (no history), "activity" (who did what) or "all" (revisions as well).
     if not collection.accountability:
         return
     action = param(history_action or history.action, "text")
