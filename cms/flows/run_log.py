@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from cms import jsontext
 from cms.flows.engine import StepLog
-from cms.flows.redaction import Secrets
+from cms.flows.redaction import MAX_DEPTH, Secrets
 
 MAX_LOG_BYTES = 2**18
 """What the steps of one run may take as JSON, and half of what its data and its result may."""
@@ -36,12 +37,54 @@ class _Room:
 
     def fit(self, value: object, secrets: Secrets) -> object:
         """Return a value without secrets; of one that is too large, the beginning of its JSON."""
-        masked = secrets.masked(value)
+        limit = max(self._left, _SMALL)
+        length = _length(value)
+        is_cut = length is None or length > limit
+        # To look for secrets takes longer than all else: only what is kept is looked at.
+        masked = secrets.masked(_first_part(value, _Budget(limit)) if is_cut else value)
         size = len(jsontext.dumps(masked))
-        if size > max(self._left, _SMALL):
-            masked = _cut(masked, self._left)
+        if is_cut or size > limit:
+            masked = _cut(masked, self._left, length or size)
         self._left -= min(size, self._left)
         return masked
+
+
+@dataclass(slots=True)
+class _Budget:
+    """The characters that the first part of a value may still take, roughly."""
+
+    left: int
+
+
+def _first_part(value: object, budget: _Budget, depth: int = 0) -> object:
+    """Return a value without what comes behind about so many characters; no text is cut."""
+    if depth > MAX_DEPTH:
+        return value
+    if isinstance(value, Mapping):
+        part: dict[object, object] = {}
+        for name, inner in value.items():
+            if budget.left <= 0:
+                break
+            budget.left -= len(str(name))
+            part[name] = _first_part(inner, budget, depth + 1)
+        return part
+    if isinstance(value, list | tuple):
+        parts = []
+        for inner in value:
+            if budget.left <= 0:
+                break
+            parts.append(_first_part(inner, budget, depth + 1))
+        return parts
+    budget.left -= len(str(value))
+    return value
+
+
+def _length(value: object) -> int | None:
+    """Return the bytes of a value as JSON, None where it cannot be written as it is."""
+    try:
+        return len(jsontext.dumps(value))
+    except TypeError:  # nested too deeply, or half a character
+        return None
 
 
 def run_log(data: object, steps: Iterable[StepLog], result: object, secrets: Secrets) -> RunLog:
@@ -68,10 +111,10 @@ def _entry(step: StepLog, room: _Room, secrets: Secrets) -> dict[str, object]:
     }
 
 
-def _cut(value: object, size: int) -> str:
+def _cut(value: object, size: int, length: int) -> str:
     text = value if isinstance(value, str) else as_json(value)
     # As a text in JSON, its quotes and backslashes take twice their size.
-    return f"{text[: size // 2]} … cut: {len(text)} characters"
+    return f"{text[: size // 2]} … cut: {length} bytes"
 
 
 def as_json(value: object) -> str:

@@ -105,7 +105,7 @@ def test_the_log_of_a_run_is_cut_where_it_is_too_large(
     (run,) = runs(admin, flow)
     assert [entry["key"] for entry in run["steps"]] == ["first", "second", "third"]
     options = json.dumps({"json": many}, separators=(",", ":"))
-    assert run["steps"][0]["options"].endswith(f'" … cut: {len(options)} characters')
+    assert run["steps"][0]["options"].endswith(f'" … cut: {len(options)} bytes')
     assert run["steps"][1]["result"].startswith(" … cut:")
     assert run["steps"][2]["result"] == {"n": 1}
     assert run["data"].startswith('{"many":["a text')
