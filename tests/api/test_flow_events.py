@@ -180,6 +180,10 @@ def test_who_registers_or_is_invited_is_a_new_user(
         ("folders", {"name": "F"}, {"name": "G"}),
         ("files", {"data": "aGVsbG8=", "filename_download": "a.txt"}, {"title": "T"}),
         ("flows", {"name": "F", "trigger": "manual"}, {"name": "G"}),
+        ("dashboards", {"name": "D"}, {"note": "N"}),
+        ("presets", {"collection": "pages"}, {"bookmark": "B"}),
+        ("notifications", {"recipient": None, "subject": "S"}, {"status": "archived"}),
+        ("translations", {"key": "k", "language": "de", "value": "v"}, {"value": "w"}),
     ],
 )
 def test_every_change_of_a_system_collection_is_an_event(
@@ -187,6 +191,8 @@ def test_every_change_of_a_system_collection_is_an_event(
 ) -> None:
     scope = [f"{name}.{verb}" for verb in ("create", "update", "delete")]
     flow = make_flow(admin, "event", action(*scope), [KEEP])
+    if "recipient" in values:
+        values = {**values, "recipient": admin.get("/users/me").data["id"]}
     key = admin.post(f"/{name}", values).data["id"]
     assert admin.patch(f"/{name}/{key}", change).status == 200
     assert admin.delete(f"/{name}/{key}").status == 204

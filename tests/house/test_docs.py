@@ -13,6 +13,7 @@ from cms.app import create_app
 from cms.config import Config
 from cms.errors import STATUS
 from cms.flows.definition.operation_types import OPERATION_TYPES
+from cms.flows.definition.trigger_types import SCOPES, TRIGGER_TYPES
 from cms.query.language.operators import OPERATORS
 from cms.query.language.parse import AGGREGATES
 from cms.schema.meta_settings import COLUMN_SCHEMA
@@ -43,6 +44,21 @@ def test_every_operator_function_and_aggregate_is_documented(name: str) -> None:
 def test_every_operation_of_flows_is_documented_with_its_options(name: str) -> None:
     (line,) = re.findall(rf"^\| `{name}` \| (.*?) \|", page("flows.md"), re.MULTILINE)
     assert set(re.findall("`(.*?)`", line)) == set(OPERATION_TYPES[name].options)
+
+
+@pytest.mark.parametrize("name", TRIGGER_TYPES)
+def test_every_trigger_of_flows_is_documented_with_its_options(name: str) -> None:
+    lines = re.findall(rf"^\| `{name}` \| (.*?) \|", page("flows.md"), re.MULTILINE)
+    assert set(re.findall("`(.*?)`", lines[0])) == set(TRIGGER_TYPES[name].options)
+
+
+@pytest.mark.parametrize("scope", sorted(SCOPES))
+def test_every_event_of_flows_is_documented(scope: str) -> None:
+    events = page("flows.md").split("\n### Events\n")[1].split("\n| `type` |")[0]
+    named = re.findall("`(.*?)`", events)
+    subject, _, verb = scope.partition(".")
+    is_written = subject in named and f"items.{verb}" in named and verb != "sort"
+    assert scope in named or is_written
 
 
 @pytest.mark.parametrize("name", TYPES)
