@@ -51,6 +51,7 @@ def alter(
         raise Refused(problems)
     if field.column and owner.kind is Kind.TABLE:
         alter_column(transaction, alteration, field.column)
+    # Of an alias, and of a column of a view, a client may still send the whole record back.
     elif alteration.changes_type or not _is_unchanged(alteration):
         raise invalid_payload(f'"{field.name}" has no column that could change', field="schema")
     # GET answers null for a field without a record: to send that back makes none.
@@ -81,6 +82,7 @@ def rename_field(
         )
     if field.column:
         require_table(owner, "columns")
+        # Indexes, constraints and views follow by themselves; names in stored values do not.
         transaction.execute_ddl(ddl.rename_column(owner.name, field.name, new_name))
     metadata.rename_field_records(
         transaction, owner.name, field.name, new_name, catalogue=catalogue
@@ -155,6 +157,7 @@ def _with_fitting_special(alteration: Alteration) -> MetaSettings:
     """Return `meta` without the marker of a former type; raises `Refused` for unfitting markers."""
     field = alteration.field
     meta = alteration.meta
+    # Markers that the change leaves out stay, and may not fit the new type.
     special = meta["special"] if "special" in meta else list(field.special)
     marker = field.type.marker
     if alteration.changes_type and isinstance(special, list) and marker in special:

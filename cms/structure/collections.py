@@ -224,6 +224,7 @@ def _save(transaction: Transaction, name: str, meta: MetaSettings, catalogue: Ca
 def _ensure_group(transaction: Transaction, name: str, catalogue: Catalogue) -> None:
     """Insert the record of a group if it has none; any collection but the system's is a group."""
     _check_group(name, catalogue)
+    # Without changes a record that is there stays as it is.
     metadata.save_collection_record(transaction, name, {})
 
 

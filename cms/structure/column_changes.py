@@ -35,6 +35,7 @@ class Alteration:
 
     @property
     def changes_type(self) -> bool:
+        # By identity: several types have one name, and the column decides which of them it is.
         return self.field_type is not self.field.type
 
 
@@ -196,6 +197,7 @@ def _set_indexed(transaction: Transaction, field: Field, column: Column, value: 
     if value:
         add_index(transaction, field.collection, field.name, field.type.index_kind)
         return
+    # Other tools may have made several.
     for (index,) in transaction.execute(statement("plain_indexes"), (field.collection, field.name)):
         transaction.execute_ddl(ddl.drop_index(index))
 

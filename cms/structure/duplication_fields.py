@@ -21,14 +21,14 @@ def check_duplication_fields(
     catalogue: Catalogue, after: Collection, *, before: Collection | None = None
 ) -> None:
     """Refuse paths that lead to no field; paths that were wrong `before` may stay."""
-    known = _duplication_fields(before) if before else []
-    wrong = [
-        path
-        for path in _duplication_fields(after)
-        if path not in known and not _leads_to_field(catalogue, after, path)
-    ]
-    if wrong:
-        raise Refused(_unknown_path(path) for path in wrong)
+    former_paths = _duplication_fields(before) if before else []
+    problems: list[Problem] = []
+    for path in _duplication_fields(after):
+        # A client sends whole records back, and cannot know what was wrong in them.
+        if path not in former_paths and not _leads_to_field(catalogue, after, path):
+            problems.append(_unknown_path(path))
+    if problems:
+        raise Refused(problems)
 
 
 def prune_duplication_fields(transaction: Transaction) -> None:
@@ -45,9 +45,9 @@ def _pruned_lists(catalogue: Catalogue) -> Iterator[tuple[str, list[str]]]:
     """Yield the collections whose lists become shorter, with the paths that stay."""
     for collection in catalogue.collections.values():
         paths = _duplication_fields(collection)
-        kept = [path for path in paths if _leads_to_field(catalogue, collection, path)]
-        if kept != paths:
-            yield collection.name, kept
+        valid_paths = [path for path in paths if _leads_to_field(catalogue, collection, path)]
+        if valid_paths != paths:
+            yield collection.name, valid_paths
 
 
 def _duplication_fields(collection: Collection) -> list[str]:
@@ -60,10 +60,12 @@ def _duplication_fields(collection: Collection) -> list[str]:
 
 def _leads_to_field(catalogue: Catalogue, collection: Collection, path: str) -> bool:
     current: Collection | None = collection
+    # As title, author.name, or item:articles.title through a many-to-any field.
     for name in parse_path(path):
         if current is None or name.field not in current.fields:
             return False
         link = link_of(catalogue, current, name.field, name.target)
+        # The target is no collection to which the field may lead.
         if name.target and link is None:
             return False
         current = catalogue.collections[link.target] if link else None

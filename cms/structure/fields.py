@@ -198,13 +198,13 @@ def _parse_new(
         collect_problems(problems, lambda: _check_new(definition, owner, catalogue))
     elif str(payload.get("field")) in owner.fields:
         # Without a definition `_check_new` cannot tell, but all problems come in one answer.
-        problems.append(_name_taken(payload["field"]))
+        problems.append(_duplicate_name(payload["field"]))
     if problems or definition is None:
         raise Refused(problems)
     return definition
 
 
-def _name_taken(name: object) -> Problem:
+def _duplicate_name(name: object) -> Problem:
     reason = f'There is a field "{name}" already'
     return invalid_payload(reason, field="field", value=name).problems[0]
 
@@ -217,7 +217,7 @@ def _problems_of_patch(patch: RecordPatch, *, owner: Collection) -> list[Problem
 
 def _check_new(definition: FieldDefinition, owner: Collection, catalogue: Catalogue) -> None:
     if definition.name in owner.fields:
-        raise Refused(_name_taken(definition.name))
+        raise Refused(_duplicate_name(definition.name))
     if owner.kind is Kind.FOLDER:
         raise invalid_payload(
             f'"{owner.name}" is a folder and has no fields', collection=owner.name
@@ -239,6 +239,7 @@ def _update(
     catalogue: Catalogue,
 ) -> str:
     """Change one field and return its name, which may be new."""
+    # Under the former name, by which the whole change is written; the rename comes last.
     alter(transaction, owner, field, payload)
     name = payload.get("field", field.name)
     if name != field.name:

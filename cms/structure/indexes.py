@@ -138,6 +138,7 @@ def update_search_indexes(
             if field.is_searchable and not field.type.is_text_form:
                 searched[field.name] = field
     rows = transaction.execute(statement("search_indexes"), (collection.name,))
+    # Names of indexes by their columns.
     present: dict[str, str] = dict(rows)
     # An index that serves no search any more would only slow down writes.
     for column in present.keys() - searched.keys():

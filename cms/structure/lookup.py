@@ -64,9 +64,9 @@ def require_relation(catalogue: Catalogue, collection: str, field: str) -> Relat
     return relation
 
 
-def require_table(collection: Collection, what: str) -> None:
+def require_table(collection: Collection, part: str) -> None:
     """Raise `Refused` INVALID_PAYLOAD for a view or a folder: only tables can change."""
     # A view is another program's, and a folder has no columns.
     if collection.kind is not Kind.TABLE:
-        reason = f'"{collection.name}" is a {collection.kind}, whose {what} cannot be changed here'
+        reason = f'"{collection.name}" is a {collection.kind}, whose {part} cannot be changed here'
         raise invalid_payload(reason, collection=collection.name)

@@ -27,6 +27,7 @@ Keys = Mapping[str, str]
 
 _RELATION_COLUMNS: Mapping[str, MetaSetting] = {
     **RELATION_META,
+    # Not a setting of `meta`: it is set when the relation is made, and by nothing else.
     "one_collection": MetaSetting(TYPES["text"].parse, "text"),
 }
 """The columns of a relation's record, and how their values are stored."""
@@ -129,12 +130,14 @@ def delete_collection_records(
     # Before the relations are deleted, by which the lists are found.
     _delete_list_fields(transaction, collection, None, catalogue)
     for statement_name in (
+        # Found by the relations, which are deleted next.
         "remove_collection_from_junctions",
         "delete_collection_relations",
         "delete_collection_fields",
         "delete_collection_permissions",
         "delete_collection_presets",
         "delete_collection_shares",
+        # A later collection of the same name must not show the history of this one.
         "close_collection_history",
         "delete_collection_record",
     ):
@@ -200,6 +203,7 @@ def rename_field_records(
     """Rename a field in its record and in every reference to it."""
     # Another program may have dropped a column of the new name, whose record is still there.
     _delete_record(transaction, FIELDS, {"collection": collection, "field": after})
+    # By the catalogue of before: stored rules and templates still have the former name.
     apply_change(transaction, FieldChange(catalogue, collection, before, after))
     for statement_name in (
         "rename_field_record",

@@ -187,6 +187,7 @@ def _ensure_foreign_key(
             on_delete=str(definition.schema.get("on_delete", on_delete)),
         )
         transaction.execute_ddl(ddl.add_foreign_key(constraint))
+    # One that is there already is taken as it is, with its actions.
     elif column.foreign_table != definition.related:
         raise invalid_payload(
             f'The column points to "{column.foreign_table}" already', field="related_collection"
@@ -203,6 +204,7 @@ def _ensure_index(
 
 
 def _save(transaction: Transaction, definition: RelationDefinition) -> None:
+    # A record that said nothing of the other side would be that of a many-to-any relation.
     changes = {**definition.meta, "one_collection": definition.related}
     metadata.save_relation_record(transaction, definition.collection, definition.field, changes)
 
@@ -224,6 +226,7 @@ def _ensure_list_field(
             f'"{target.name}.{name}" is a column and lists nothing', field="meta.one_field"
         )
     many_side = (definition.collection, definition.field)
+    # A change of the relation meets its own list field here.
     if other and (other.many_collection, other.many_field) != many_side:
         raise invalid_payload(
             f'"{target.name}.{name}" lists others already', field="meta.one_field"
@@ -250,6 +253,8 @@ def _create_junction(
     require_alterable(catalogue, definition.collection)
     present = catalogue.collections.get(definition.junction)
     if present is None:
+        # A key of its own: rows are written by a key of one column, and an item may be in a list
+        # twice.
         key = FieldDefinition(
             "id", INTEGER, schema=MetaSettings(is_primary_key=True, has_auto_increment=True)
         )
@@ -281,6 +286,7 @@ def _junction_sides(definition: JunctionDefinition) -> tuple[RelationDefinition,
         one_field=definition.meta.get("one_field"), junction_field=definition.near
     )
     junction = definition.junction
+    # First the side of the collection that has the list, and then the side of what it lists.
     return (
         RelationDefinition(junction, definition.near, definition.collection, near_meta, schema),
         RelationDefinition(junction, definition.far, definition.related, far_meta, schema),

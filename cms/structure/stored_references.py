@@ -58,10 +58,12 @@ def _apply_to(transaction: Transaction, reference: StoredReference, change: Fiel
     select = "SELECT {1}::text, collection, {2}::text FROM {0} WHERE {2} IS NOT NULL"
     for row_key, collection, stored in transaction.run(fill(select, table, key, column)):
         before = jsontext.loads_stored(stored) if is_json else stored
+        # `collection` is what the row is about: from there the names in the value lead on.
         after = reference.apply_change(before, collection, change)
         if after == before:
             continue
         value = param(jsontext.dumps(after).decode() if is_json else after)
         cast = text(f"::{reference.cast}")
+        # Keys are numbers, UUIDs and names, and so are compared as text.
         update = "UPDATE {0} SET {2} = {3}{4} WHERE {1}::text = {5}"
         transaction.run(fill(update, table, key, column, value, cast, param(row_key, "text")))

@@ -316,9 +316,12 @@ def _without_secret(field: Field, record: Record) -> Record:
 def _changed_members(before: object, after: object) -> object:
     if not isinstance(before, dict) or not isinstance(after, dict):
         return after
-    return {
-        name: value for name, value in after.items() if name not in before or before[name] != value
-    }
+    changed: Record = {}
+    for name, value in after.items():
+        # None is a value as well, so that a missing name is none that holds None.
+        if name not in before or before[name] != value:
+            changed[name] = value
+    return changed
 
 
 def _insert_history(
@@ -328,6 +331,7 @@ def _insert_history(
     if not entries:
         return []
     lines = [_columns(entry) for entry in entries]
+    # An array for each column: one statement records all changes.
     columns = [array(list(column)) for column in zip(*lines, strict=True)]
     rows = transaction.execute(statement("record_structure_changes"), (*author, *columns))
     return [revision for (revision,) in rows]

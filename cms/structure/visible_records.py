@@ -113,6 +113,6 @@ def _visible_field(context: RequestContext, collection: str, name: str) -> Field
     return field or _refuse_missing(context, "field")
 
 
-def _refuse_missing(context: RequestContext, what: str) -> NoReturn:
+def _refuse_missing(context: RequestContext, kind: str) -> NoReturn:
     # Only administrators may learn that a name does not exist: to others it might be hidden.
-    raise not_found(what) if context.actor.policy.is_admin else forbidden()
+    raise not_found(kind) if context.actor.policy.is_admin else forbidden()
