@@ -156,9 +156,9 @@ def create_user(email: str, password: str, role: str | None) -> None:
 @PASSWORD
 def set_password(email: str, password: str) -> None:
     """Set a user's password."""
-    from cms.cli.user import password as set_it
+    from cms.cli.user import password as change_password
 
-    set_it(current_config(), email=email, password=password)
+    change_password(current_config(), email=email, password=password)
 
 
 @user.command("token")

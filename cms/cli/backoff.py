@@ -16,6 +16,7 @@ class Backoff:
 
     def after(self, seconds: float) -> float:
         """Return the pause after a run of so many seconds."""
+        # After a long run the doubling begins anew.
         pause = self._first if seconds >= HEALTHY_SECONDS else self._next
         self._next = min(pause * 2, MAX_PAUSE_SECONDS)
         return pause

@@ -118,6 +118,7 @@ def _disk(config: Config) -> Iterator[Finding]:
 
 def _nearest_existing(path: Path) -> Path:
     """Return the path, or the folder in which it would be made."""
+    # The root exists, so there always is one.
     return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
@@ -194,6 +195,7 @@ def _structure(dsn: str) -> Iterator[Finding]:
 
 
 def _extension(name: str, server: ServerInfo) -> Finding:
+    # The extension came after the tables, whose indexes are of a function that does not use it.
     if name == "unaccent" and name in server.installed and server.is_accent_sensitive:
         return Finding(
             WARNING,

@@ -51,6 +51,7 @@ class Service:
 
     def download(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
         """Yield the chunks of a file."""
+        # Streamed: an export may be larger than memory.
         with self._answer("GET", path, params=params, stream=True) as answer:
             _raise_for_error(answer)
             try:

@@ -60,9 +60,9 @@ def export_file(
         output.flush()
 
 
-def file_format_of(name: str, named: str | None) -> str:
-    """Return the named format, else that of the suffix; raises `UsageError` without either."""
-    file_format = named or IMPORT_FORMAT_BY_SUFFIX.get(PurePath(name).suffix.lower())
+def file_format_of(name: str, chosen: str | None) -> str:
+    """Return the chosen format, else that of the suffix; raises `UsageError` without either."""
+    file_format = chosen or IMPORT_FORMAT_BY_SUFFIX.get(PurePath(name).suffix.lower())
     if file_format is None:
         raise click.UsageError(f"Say what {name} is: --format {', '.join(MEDIA_TYPES)}")
     return file_format

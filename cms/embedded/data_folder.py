@@ -115,8 +115,8 @@ def fallback_folder(home: Path, account: SystemAccount) -> Path:
 def short_name(path: Path) -> str:
     """Return a short name for `path` that a person recognises and that no other path has."""
     # The last two parts tell most; the digest is of the whole path.
-    words = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(path.parts[-2:])).strip("-")
-    return f"{words[:40]}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
+    readable_part = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(path.parts[-2:])).strip("-")
+    return f"{readable_part[:40]}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
 
 
 def make_own_folder(path: Path) -> None:

@@ -95,7 +95,7 @@ def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str
         command += _setting_options({**_socket_settings(sockets), **settings})
         # This ends when the watchdog has closed its output: it does so when the server is started.
         watchdog = subprocess.run(
-            [str(word) for word in command],
+            [str(argument) for argument in command],
             pass_fds=[lock],
             cwd="/",
             env=plain_environment(),

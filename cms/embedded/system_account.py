@@ -71,7 +71,7 @@ def run_as(
     command inherits the descriptors `inherited`.
     """
     return subprocess.run(
-        [str(word) for word in command],
+        [str(argument) for argument in command],
         cwd="/",
         env=plain_environment(),
         pass_fds=inherited,
@@ -93,8 +93,10 @@ def plain_environment() -> Mapping[str, str]:
     which would change what the programs do. Without a locale macOS starts a thread in the server,
     which then refuses to run.
     """
-    kept = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
-    return {"PATH": os.defpath, **kept, "LC_ALL": "C"}
+    inherited_variables = {
+        name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ
+    }
+    return {"PATH": os.defpath, **inherited_variables, "LC_ALL": "C"}
 
 
 def account_for_new_data() -> SystemAccount:

@@ -50,11 +50,11 @@ def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
         statement("find_open_session"), (identity.session, identity.cookie)
     ):
         raise invalid_token()
-    return admit(known_actor(snapshot, identity, fetch), identity)
+    return admit(cached_actor(snapshot, identity, fetch), identity)
 
 
-def known_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
-    """Return a caller wherever it calls from; raises `Refused` for one that does not exist."""
+def cached_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
+    """Return a caller that may be unable to act; raises `Refused` for one that does not exist."""
 
     def find() -> Actor:
         rows = fetch(statement("find_actor"), identity.caller)

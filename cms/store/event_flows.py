@@ -51,9 +51,9 @@ class EventFlows(NamedTuple):
 
     def of(self, collection: str) -> CollectionEvents:
         """Return the flows that wait for events of a collection."""
-        named = self.by_collection.get(collection)
-        if named is not None:
-            return named
+        events = self.by_collection.get(collection)
+        if events is not None:
+            return events
         # Asked only where flows wait for all collections.
         return NO_EVENTS if self.of_others and is_system(collection) else self.of_others
 
@@ -76,10 +76,10 @@ def event_flows(rows: object) -> EventFlows:
     for row in rows if isinstance(rows, list) else ():
         waits += _waits(row)
     # `ANY_COLLECTION` is among them where a flow waits for all, and gets a list of its own.
-    named = {wait.collection for wait in waits}
+    collections = {wait.collection for wait in waits}
     lists: dict[str, dict[Event, list[str]]] = {}
     for wait in waits:
-        for collection in _collections(wait.collection, named):
+        for collection in _matching(wait.collection, collections):
             flows = lists.setdefault(collection, {}).setdefault(wait.event, [])
             # The options of a flow may name the same event or collection twice, but it runs once.
             if wait.flow not in flows:
@@ -88,13 +88,13 @@ def event_flows(rows: object) -> EventFlows:
     return EventFlows({name: _frozen(events) for name, events in lists.items()}, of_others)
 
 
-def _collections(name: str, named: set[str]) -> Sequence[str]:
+def _matching(name: str, collections: set[str]) -> Sequence[str]:
     """Return what a name stands for: one collection, or all of items that any flow names."""
     if name != ANY_COLLECTION:
         return [name]
     # `EventFlows.of` looks at one entry alone, so the entry of each named collection also holds the
     # flows of all collections. Those of the system run only for flows that name them.
-    return [each for each in named if not is_system(each)]
+    return [collection for collection in collections if not is_system(collection)]
 
 
 def _frozen(events: Mapping[Event, list[str]]) -> CollectionEvents:

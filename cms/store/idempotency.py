@@ -34,7 +34,7 @@ def run_idempotently(
 ) -> T:
     """Do the work and store its answer, or return the answer that is stored.
 
-    An answer is the bytes of a body, None for none, or what stands under `data`. Raises `Refused`
+    An answer is the bytes of a body, None for none, or the value of `data`. Raises `Refused`
     UNPROCESSABLE_CONTENT when the key came with another request. Work that raises stores nothing.
     """
     if idempotency is None:

@@ -58,8 +58,8 @@ class Identity(NamedTuple):
         if self.is_service:
             return "service"
         # The user comes first, so that a new session of the same user still finds its answers.
-        named = self.user or self.token or self.cookie or self.role or self.session
-        return named or f"public at {self.client.ip}"
+        credential = self.user or self.token or self.cookie or self.role or self.session
+        return credential or f"public at {self.client.ip}"
 
     @property
     def is_anonymous(self) -> bool:

@@ -14,7 +14,7 @@ from cms.items.read.reads import parse_key
 from cms.items.write.executor import Executor
 from cms.mail.notifications import Notification, notify
 from cms.query.language.ast import Query, RowOutput, Slot
-from cms.store.actors import known_actor
+from cms.store.actors import cached_actor
 from cms.store.identity import Identity
 
 MAX_MENTIONS = 50
@@ -42,8 +42,8 @@ def notify_mentioned(executor: Executor, comment: CommentText, *, before: str = 
 
     Nobody is told of an item that they may not read, and nobody of their own comment.
     """
-    known = {*mentioned_users(before), executor.context.actor.user}
-    mentioned = [user for user in mentioned_users(comment.text) if user not in known]
+    excluded = {*mentioned_users(before), executor.context.actor.user}
+    mentioned = [user for user in mentioned_users(comment.text) if user not in excluded]
     recipients = list(_readers(executor, comment, mentioned[:MAX_MENTIONS]))
     if recipients:
         notification = Notification(
@@ -62,7 +62,9 @@ def _readers(executor: Executor, comment: CommentText, users: list[str]) -> Iter
     for user in users:
         try:
             # Wherever that user calls from: `admit` would look at addresses.
-            actor = known_actor(context.snapshot, Identity(user=user), executor.transaction.execute)
+            actor = cached_actor(
+                context.snapshot, Identity(user=user), executor.transaction.execute
+            )
             reader = replace(executor, context=context._replace(actor=actor))
             readable_key(reader, comment.collection, comment.item)
         # No such user, an inactive one, or one who may not read the item.

@@ -33,7 +33,7 @@ _COLLECTIONS_BY_PATH = {
 PUBLIC = "public"
 
 Explanation = dict[str, object]
-"""What is told of a read, of a permission or of a rule, ready for JSON."""
+"""The answer about a read, a permission or a rule, ready for JSON."""
 
 
 class _ItemsRead(NamedTuple):
@@ -125,7 +125,7 @@ def _grant_record(
         "presets": dict(grant.presets),
         "fault": grant.problem,
     }
-    # A stored rule that cannot be applied grants nothing; here its reason is told.
+    # A stored rule that cannot be applied grants nothing; here its fault is shown.
     try:
         rule = guarded_rule(grant.rule, collection, catalogue)
     except Refused as refused:
@@ -136,6 +136,7 @@ def _grant_record(
 def _parse_path(path: str) -> _ItemsRead:
     """Return the read at a path; raises `Refused` INVALID_QUERY for a path of no items."""
     plain_path, _, query_string = path.partition("?")
+    # As /items/articles, /items/articles/1 or /users/5.
     root, *names = [unquote(name) for name in plain_path.removeprefix("/").split("/")]
     # System collections have paths of their own, outside /items.
     if root == "items" and names:

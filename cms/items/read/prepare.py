@@ -76,6 +76,8 @@ def prepare_read(
     if request.only:
         return preparation.run_or_refuse_all(nested_params(request.query_string))
     shape = shape_of(request.query_string)
+    # All that the statement depends on, besides the snapshot: whatever else comes to decide about
+    # it has to come here as well, or another request would get the statement.
     key = (
         request.collection,
         shape.text,
@@ -239,5 +241,6 @@ def _narrowed(parsed: ParsedQuery, tests: Sequence[RowTest]) -> ParsedQuery:
         operand = Slot(len(literals))
         filters.append(AtField(FieldName(test.field), OperatorTest(test.operator, (operand,))))
         literals.append(test.value)
+    # Not the filter of the query: `total_count` counts all rows that pass these tests.
     query = replace(parsed.query, base_filter=And(tuple(filters)))
     return ParsedQuery(query, tuple(literals))

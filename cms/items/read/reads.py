@@ -276,5 +276,6 @@ def _fetch(
     values = checked_parameters(store, context, run, estimator_of(store))
     chunking = chunking_for(store, run, store.max_answer_size)
     rows = fetch(statement.text, values, chunking=chunking)
+    # As `fetch_current` does for all other reads.
     check_version(context.snapshot, statement.version(rows))
     return rows

@@ -114,6 +114,7 @@ def chunking_for(store: Store, run: ReadRun, max_bytes: int) -> Chunking | None:
 def _items_at_a_time(run: ReadRun, nesting: ListLevel) -> int | None:
     if run.batch is None:
         return run.top
+    # An export may have a limit of its own that is smaller than a batch.
     return min(run.batch, nesting.row_limit or run.batch)
 
 

@@ -142,6 +142,7 @@ class _Import:
             # Only CSV has a header; items of JSON name their fields themselves.
             lambda cells: source_columns(self._call, cells, self._problems),
         )
+        # All of it is lazy: rows are read and parsed as batches are asked for, one batch ahead.
         batches = Prefetch(map(self._parse_batch, _batches(rows)))
         self._executor = replace(self._executor, while_waiting=batches.advance)
         try:
@@ -239,6 +240,7 @@ class _Import:
             return False
         if str(problem.extensions.get("value")) not in self._refused_keys:
             return False
+        # Keys of the file are those of its own collection: the field must point to that.
         collection = str(problem.extensions.get("collection"))
         field = str(problem.extensions.get("field"))
         catalogue = self._executor.context.snapshot.catalogue

@@ -84,6 +84,7 @@ class Lines:
         self._file = file
         self._max_bytes = max_bytes
         self.number = 0
+        # Since the last `end_row`: a row of CSV with line breaks in its cells has several lines.
         self.row_bytes = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -199,6 +200,7 @@ def _parse_row(
             continue
         try:
             item[column.name] = column.parse_cell(text)
+        # Before ValueError, of which it is a kind.
         except TooManyDigits as error:
             return SourceRow(line, size, problem=_too_many_digits(error, column.name))
         except ValueError as error:
@@ -305,6 +307,7 @@ class _JsonStream:
             try:
                 return _JsonValue(*jsontext.loads_at(self._text, self._position))
             except TooManyDigits as error:
+                # All of the value is there, so that reading goes on behind it.
                 return _JsonValue(None, error.end, _too_many_digits(error))
             except ValueError as error:
                 # The text may be wrong, or only not all there yet: the next piece tells.

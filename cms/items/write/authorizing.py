@@ -172,6 +172,7 @@ class WriteAuthorizer:
             rule = self.permissions.rule_after(collection, names)
             if rule is not None:
                 rules[number] = rule
+            # Presets do not count among the names: they may set what the caller may not.
             rows[number] = self._with_presets(collection, rows[number], grants, names, problems)
         return AuthorizedSet(resolved, rows, rules)
 

@@ -82,7 +82,8 @@ def _plan_batch(
     max_bytes: int,
     context: RequestContext,
 ) -> WritePlan[bytes]:
-    # One allowance for all operations: together they are one answer.
+    # One allowance for all operations: together they are one answer. Its time begins here, so that
+    # a repeated attempt, which plans anew, has all of it again.
     allowance = Allowance(store.statement_timeout, store.max_answer_size)
 
     def run(transaction: Transaction) -> bytes:
@@ -174,8 +175,8 @@ def _keys_of(operation: Operation, collection: Collection) -> list[object]:
     if operation.method == "read":
         return []
     arguments = operation.arguments
-    named = arguments.get("keys", arguments.get("key"))
-    keys = list(named) if isinstance(named, list) else [named]
+    key_or_keys = arguments.get("keys", arguments.get("key"))
+    keys = list(key_or_keys) if isinstance(key_or_keys, list) else [key_or_keys]
     # Changed items of an array hold their keys. New ones may, too: mostly no row has those yet.
     data = arguments.get("data")
     items = data if isinstance(data, list) else []

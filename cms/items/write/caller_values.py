@@ -37,6 +37,7 @@ def _values(store: Store, context: RequestContext, path: CallerValue) -> Iterato
     key = context.actor.user if path.start is Caller.USER else context.actor.role
     if key is None:
         return
+    # The key is the one literal of the query, and fills its one slot.
     query = narrow_to_key(Query(picks=(_pick(path.path),)), Slot(0))
     # Nested parts of an item are JSON text, which has to be parsed to follow the path.
     for item in fetch_items(store, context, path.collection, query, (key,)):

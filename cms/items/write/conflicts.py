@@ -85,6 +85,7 @@ def _find_in_field(
     conflict: Conflict, name: str, collection: Collection, rows: Sequence[ResolvedRow]
 ) -> tuple[ResolvedRow, str] | None:
     """Return the last row that holds the refused value in a field, as far as can be told."""
+    # From the end: of rows with the same unique value PostgreSQL takes the first.
     candidates = [row for row in reversed(rows) if row.values.get(name) is not None]
     if conflict.value is not None:
         candidates = [row for row in candidates if conflict.value in _spellings(row, name)]

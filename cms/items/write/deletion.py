@@ -52,8 +52,8 @@ def delete_rows(
         return []
     # Only rows that foreign keys act on take more than one statement.
     if collection.name in executor.context.snapshot.catalogue.actions.root_tables_of:
-        given_parents = enclosing_revisions or {}
-        parents = {key: given_parents.get(key) for key in keys}
+        enclosing = enclosing_revisions or {}
+        parents = {key: enclosing.get(key) for key in keys}
         written = _Deletion(executor, collection).delete(parents)
     else:
         key_field = str(collection.primary_key)

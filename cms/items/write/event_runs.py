@@ -25,8 +25,12 @@ def flows_after(
     # Nearly all collections have none. Without a depth the write is one that causes no runs.
     if not events or client.depth is None:
         return ()
-    flows = [(each, events.actions(each)) for each in event_verbs(collection, verb)]
-    return tuple((each, ids) for each, ids in flows if ids)
+    flows: list[tuple[str, tuple[str, ...]]] = []
+    for event_verb in event_verbs(collection, verb):
+        ids = events.actions(event_verb)
+        if ids:
+            flows.append((event_verb, ids))
+    return tuple(flows)
 
 
 def event_verbs(collection: Collection, verb: str) -> tuple[str, ...]:
@@ -52,6 +56,7 @@ def queue_event_runs(
     depth, accountability = cause_literals(context, client)
     for event_verb, flows in flows_by_verb:
         event = {"event": event_name(collection.name, event_verb), "collection": collection.name}
+        # {"event": "items.create", "collection": "articles", "keys": [1], "payload": {…}}
         trigger = jsontext.dumps({**event, **data}).decode()
         for flow in flows:
             arguments = (flow, [trigger], "event", accountability, depth)

@@ -124,6 +124,7 @@ class Executor:
 
         Its arguments are the author of the write, for the history, and then `values`.
         """
+        # Kept with the snapshot: a change of structure may change what is printed.
         cached = self.context.snapshot.statements.setdefault_with(
             cache_key, lambda: number_parameters(make_fragment())
         )

@@ -126,7 +126,7 @@ def _conditions(
 def _naming_field(field: Field) -> Iterator[None]:
     """Name the field whose rule is invalid.
 
-    Only administrators are told (`cms.access.problem_redaction`).
+    Only administrators see the name (`cms.access.problem_redaction`).
     """
     try:
         yield

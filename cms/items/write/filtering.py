@@ -33,7 +33,7 @@ def has_filters(call: WriteCall, verb: str) -> bool:
     # Nearly all collections have none, and a call passes them once.
     if not events or call.is_filtered or call.client.depth is None:
         return False
-    return any(events.filters(each) for each in event_verbs(call.collection, verb))
+    return any(events.filters(event_verb) for event_verb in event_verbs(call.collection, verb))
 
 
 class FlowFilter(NamedTuple):
@@ -60,7 +60,8 @@ class FlowFilter(NamedTuple):
         if filtered.get(name, item[name]) != item[name]:
             problem = key_change_problem(self.call.collection)
             raise Refused(with_position(problem, position))
-        changes = {each: value for each, value in filtered.items() if each != name}
+        changes = dict(filtered)
+        changes.pop(name, None)
         # The key goes back to its item, which is found by it.
         return {name: item[name], **self.call.check_filtered(changes)}
 
@@ -86,6 +87,7 @@ class FlowFilter(NamedTuple):
     def change(self, payload: Mapping[str, object]) -> Mapping[str, object]:
         """Return a change of items that `keys` or `query` name, with what flows make of `data`."""
         keys = list(named_keys(self.filters.executor, self.call.collection, payload))
+        # By keys from here on: after the flows, a query might select other items.
         return {"keys": keys, "data": self.item(payload["data"], keys)}
 
 

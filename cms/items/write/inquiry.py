@@ -148,6 +148,7 @@ class _InquiryRun:
             if len(values) == 1:
                 yield values[0], conflict.problems[0]
             else:
+                # Of a thousand values a single bad one takes twenty questions.
                 middle = len(values) // 2
                 yield from self._unfit_values(column, values[:middle])
                 yield from self._unfit_values(column, values[middle:])

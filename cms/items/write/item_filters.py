@@ -44,7 +44,8 @@ class ItemFilter(NamedTuple):
 
     def waits_for(self, verb: str) -> bool:
         """Tell whether any flow waits for create, update or delete."""
-        return any(self.events.filters(each) for each in event_verbs(self.collection, verb))
+        event_verbs_of_write = event_verbs(self.collection, verb)
+        return any(self.events.filters(event_verb) for event_verb in event_verbs_of_write)
 
     def item(
         self,
@@ -61,8 +62,8 @@ class ItemFilter(NamedTuple):
         try:
             if self.checks_rights:
                 self._check_rights(keys, verb=verb)
-            for each in event_verbs(self.collection, verb):
-                payload = self._run(payload, keys, verb=each)
+            for event_verb in event_verbs(self.collection, verb):
+                payload = self._run(payload, keys, verb=event_verb)
         except Refused as refused:
             locate = partial(with_position, position=position)
             raise refused.map_problems(locate) from refused
@@ -135,9 +136,9 @@ def filtered_set(
     if not items:
         return parsed
     # As if the flows had sent the items: what they return may be wrong as well.
-    again = parser.parse_again(parsed, items)
-    _refuse_other_keys(parser, again, stored)
-    return again
+    filtered = parser.parse_again(parsed, items)
+    _refuse_other_keys(parser, filtered, stored)
+    return filtered
 
 
 class _SetFilter(NamedTuple):

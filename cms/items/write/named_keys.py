@@ -34,6 +34,7 @@ def _parse_keys(collection: Collection, value: object) -> list[str]:
         raise invalid_payload(
             "keys must be an array of primary keys", field="keys", value=abbreviated(value)
         )
+    # In their order, which is that of the answer.
     return list(dict.fromkeys(parse_key(collection, key) for key in value))
 
 

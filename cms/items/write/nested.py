@@ -55,7 +55,9 @@ def write_tree(
     catalogue = context.snapshot.catalogue
     authorized = _TreeAuthorization(executor, authorizer, payload).authorize()
     # The last moment at which nothing is written: from here on the database alone refuses values.
-    inquiry_sets = (InquirySet(each.collection, each.rows) for each in authorized)
+    inquiry_sets = (
+        InquirySet(authorized_set.collection, authorized_set.rows) for authorized_set in authorized
+    )
     refuse(
         payload.parser.problems, catalogue, inquiry_sets, is_permitted=context.actor.policy.is_admin
     )

@@ -31,7 +31,7 @@ from cms.schema.model import Collection
 class PendingKey(str):
     """Stands in a row for the key of a related item that is not written yet.
 
-    It is a text like all values of rows, and told from any other by its type.
+    It is a text like all values of rows, and distinguished from any other by its type.
     """
 
     __slots__ = ()

@@ -166,7 +166,7 @@ def _sent_without_masks(row: RowBuilder) -> dict[str, object]:
 
 
 def values_of_lists(row: ParsedRow, values: Values) -> Values:
-    """Return what the list of an element sets in it: its owner, and its place if it has no other.
+    """Return what the list of an element sets in it: its owner, and its order if it has none.
 
     `values` are those of the item that takes the place of the one that the row was parsed from.
     """
@@ -175,8 +175,8 @@ def values_of_lists(row: ParsedRow, values: Values) -> Values:
     owner_field = row.owner.field
     set_by_list: Values = {}
     for name, value in row.values.items():
-        # A value that was not sent is the place in the array: parsing adds no other.
-        is_place = row.sent.get(name) is None and values.get(name) is None
-        if name == owner_field or is_place:
+        # A value that was not sent is the position in the list: parsing adds no other.
+        is_list_order = row.sent.get(name) is None and values.get(name) is None
+        if name == owner_field or is_list_order:
             set_by_list[name] = value
     return set_by_list

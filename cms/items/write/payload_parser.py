@@ -256,8 +256,8 @@ class PayloadParser:
         if to_many is None:
             elements = self._target_set(builder, link, owner.position.below(name))
             to_many = builder.to_many[name] = ToManyBuilder(name, link, elements)
-        # Either the whole list, as in [1, {"id": 2, "title": "x"}, {"title": "new"}], or its changes,
-        # as in {"create": [{"title": "new"}], "update": [{"id": 2, "title": "x"}], "delete": [3]}.
+        # Either the whole list, as in [1, {"id": 2, "title": "x"}, {"title": "new"}],
+        # or its changes, as in {"create": [{"title": "new"}], "update": [{"id": 2}], "delete": [3]}
         if isinstance(value, list):
             to_many.replaced_lists.append(number)
             position = owner.position.below(name)
@@ -266,7 +266,7 @@ class PayloadParser:
                     to_many, number, element, position.below(index), Expects.EITHER
                 )
                 if element_number is not None:
-                    _set_place(to_many, element_number, index + 1)
+                    _set_order(to_many, element_number, index + 1)
         elif isinstance(value, Mapping) and value.keys() <= _LIST_CHANGES.keys():
             self._parse_list_changes(to_many, number, value, owner.position.below(name))
         else:
@@ -353,12 +353,12 @@ class PayloadParser:
         self.problems.add(invalid_item(reason, to_many.elements.collection.name), position)
 
 
-def _set_place(to_many: ToManyBuilder, element: int, place: int) -> None:
-    """Write the place of an element in its array, where a field keeps the order."""
+def _set_order(to_many: ToManyBuilder, element: int, order: int) -> None:
+    """Write the position of an element in its array, from 1, where a field keeps the order."""
     order_field = _order_field_of(to_many)
     values = to_many.elements.rows[element].values
     if order_field and values.get(order_field) is None:
-        values[order_field] = str(place)
+        values[order_field] = str(order)
 
 
 def _order_field_of(to_many: ToManyBuilder) -> str | None:

@@ -58,6 +58,7 @@ def _new_keys(authorized: Iterable[AuthorizedSet]) -> dict[str, frozenset[str]]:
         keys = keys_of(collection, [row.values for row in authorized_set.rows if row.is_new])
         if keys:
             name = collection.name
+            # Sets at several paths may be of one collection.
             new_keys[name] = new_keys.get(name, frozenset()) | keys
     return new_keys
 

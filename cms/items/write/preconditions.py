@@ -24,6 +24,7 @@ def check_match(
     if if_match is None:
         return
     version = _version(executor, collection, key)
+    # Not PRECONDITION_FAILED, which would tell that a hidden item exists.
     if version is None:
         raise not_found()
     _compare(collection, if_match, version)

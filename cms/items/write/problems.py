@@ -11,7 +11,7 @@ from cms.schema.payload import invalid_item
 
 
 class PayloadPosition(NamedTuple):
-    """Where something stands in the payload.
+    """A position in the payload.
 
     `number` is the item's place in an array of several; `path` leads on inside the item.
     """

@@ -77,6 +77,7 @@ class ResolvedRow(NamedTuple):
     @property
     def sent_fields(self) -> set[str]:
         """The fields that the row was sent with, and the one that points to its owner."""
+        # An element names the field of its owner by standing in the list.
         names = {str(name) for name in self.sent}
         names.update(self.owner_reference)
         return names

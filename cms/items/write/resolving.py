@@ -84,7 +84,7 @@ class Resolver:
         self,
         parsed: ParsedSet,
         stored: StoredRows,
-        above: ResolvedSet,
+        parent: ResolvedSet,
         near_values: Mapping[int, str] = _NO_VALUES,
     ) -> ResolvedSet:
         """Return a set below another, with its own rows and all that is below them.
@@ -95,7 +95,7 @@ class Resolver:
             self._executor, self._parser, parsed, stored, owner_values=near_values
         )
         resolved = self._authorizer.completer.complete(
-            parsed, self._problems, stored=stored, owners=above.rows
+            parsed, self._problems, stored=stored, owners=parent.rows
         )
         return self.resolve(parsed, resolved)
 
@@ -113,11 +113,11 @@ class Resolver:
             targets.append(row.get(item.collection_field))
         return self._parser.attach_resolved(parsed, targets)
 
-    def _resolve_to_one(self, field: ParsedToOne, above: ResolvedSet) -> ResolvedToOne:
+    def _resolve_to_one(self, field: ParsedToOne, parent: ResolvedSet) -> ResolvedToOne:
         targets = field.targets
         stored = self._stored(targets.collection, list(targets.numbers_by_key), ())
         stored_rows = StoredRows(self._stored_keys(targets, stored))
-        resolved = self._complete(targets, stored_rows, above)
+        resolved = self._complete(targets, stored_rows, parent)
         return ResolvedToOne(field.name, field.link, resolved, field.pairs)
 
     def _stored_keys(self, parsed: ParsedSet, stored: StoredValues) -> dict[int, str | None]:
@@ -137,9 +137,9 @@ class Resolver:
 
     # Lists
 
-    def _resolve_list(self, field: ParsedToMany, above: ResolvedSet) -> ResolvedToMany:
+    def _resolve_list(self, field: ParsedToMany, parent: ResolvedSet) -> ResolvedToMany:
         elements = field.elements
-        state = self._list_state(field, above)
+        state = self._list_state(field, parent)
         keys = self._stored_keys(elements, state.stored)
         unchanged: dict[int, frozenset[str]] = {}
         for owner, number in field.pairs:
@@ -152,18 +152,18 @@ class Resolver:
         dropped = self._dropped(field, state)
         unlinked = None
         if dropped and not deletes_dropped(field.link):
-            unlinked = self._unlinked(field, dropped, above)
+            unlinked = self._unlinked(field, dropped, parent)
         stored = StoredRows(keys, unchanged)
-        resolved = self._complete(elements, stored, above, state.near_values)
+        resolved = self._complete(elements, stored, parent, state.near_values)
         return ResolvedToMany(field.name, field.link, resolved, field.pairs, dropped, unlinked)
 
-    def _list_state(self, field: ParsedToMany, above: ResolvedSet) -> _ListState:
+    def _list_state(self, field: ParsedToMany, parent: ResolvedSet) -> _ListState:
         """Lock and read the elements that are named, and those of replaced lists."""
         elements = field.elements
         # A row may be named twice, under `update` and under `delete`; it is refused later.
         removed_keys = [removal.key for removal in field.removals]
         keys = list(dict.fromkeys([*elements.numbers_by_key, *removed_keys]))
-        near_values = self._near_values(field, above)
+        near_values = self._near_values(field, parent)
         replaced = [near_values[owner] for owner in field.replaced_lists if owner in near_values]
         # The lock comes before the reads, so that what they show stays true until the end.
         self._lock(field, keys, replaced)
@@ -200,17 +200,17 @@ class Resolver:
                 near_values=near_values,
             )
 
-    def _near_values(self, field: ParsedToMany, above: ResolvedSet) -> dict[int, str]:
+    def _near_values(self, field: ParsedToMany, parent: ResolvedSet) -> dict[int, str]:
         """Return what stored owners hold in the column that their elements point to."""
         owners: dict[str, int] = {}
-        for number, row in enumerate(above.rows):
+        for number, row in enumerate(parent.rows):
             if row.key and not row.is_new:
                 owners[row.key] = number
         near = field.link.near
-        if near == above.key_field:
+        if near == parent.key_field:
             return {owner: key for key, owner in owners.items()}
         # The foreign key points to another unique column, which has to be read.
-        values = column_by_key(self._executor, above.collection, near, list(owners))
+        values = column_by_key(self._executor, parent.collection, near, list(owners))
         return {owners[key]: value for key, value in values.items() if value is not None}
 
     # Rows that leave lists
@@ -258,17 +258,19 @@ class Resolver:
                 dropped.setdefault(key, owners[str(row[far])])
 
     def _unlinked(
-        self, field: ParsedToMany, dropped: Mapping[str, int], above: ResolvedSet
+        self, field: ParsedToMany, dropped: Mapping[str, int], parent: ResolvedSet
     ) -> ResolvedSet:
         """Return the dropped rows, changed as if the caller itself set the field to null."""
         collection = field.elements.collection
         far = field.link.far
-        left: RowValues = {far: None}
+        unlinking: RowValues = {far: None}
         parsed_rows: list[ParsedRow] = []
         for owner in dropped.values():
-            position = above.rows[owner].position.below(field.name)
+            position = parent.rows[owner].position.below(field.name)
             # Its owner has no `field`: the row does not point to it any more.
-            parsed_rows.append(ParsedRow(left, left, position, Expects.PRESENT, owner=Owner(owner)))
+            parsed_rows.append(
+                ParsedRow(unlinking, unlinking, position, Expects.PRESENT, owner=Owner(owner))
+            )
         parsed = ParsedSet(collection, field.elements.level, parsed_rows)
         stored = StoredRows(dict(enumerate(dropped)))
         problems = self._problems
@@ -283,12 +285,12 @@ class Resolver:
         leaving: list[ParsedRow] = []
         for row in parsed.rows:
             # Whatever flows add, the rows leave the list.
-            sent = {**row.sent, **left}
-            leaving.append(row._replace(sent=sent, values={**row.values, **left}))
+            sent = {**row.sent, **unlinking}
+            leaving.append(row._replace(sent=sent, values={**row.values, **unlinking}))
         parsed = parsed._replace(rows=leaving)
         # Completed like changes that the caller sent: the same permissions and rules apply.
         return self._authorizer.completer.complete(
-            parsed, problems, stored=stored, owners=above.rows
+            parsed, problems, stored=stored, owners=parent.rows
         )
 
     def _add_missing_item(
@@ -322,9 +324,9 @@ class Resolver:
         self, collection: Collection, column: str, values: Sequence[str], fields: tuple[str, ...]
     ) -> StoredValues:
         """Return the rows that hold one of the values in a column."""
-        named = tuple(Pick(name, FieldName(name)) for name in fields)
+        picks = tuple(Pick(name, FieldName(name)) for name in fields)
         is_one_of = AtField(FieldName(column), OperatorTest("_in", (Slot(0),)))
-        query = Query(picks=named, filter=is_one_of)
+        query = Query(picks=picks, filter=is_one_of)
         items = self._executor.read_unlimited(collection.name, query, (tuple(values),))
         rows: dict[str, dict[str, str | None]] = {}
         for key, item in items.items():

@@ -322,5 +322,5 @@ def _links(value: object) -> Iterator[Link]:
             yield from _links(item)
     # A collection holds no steps of the plan, but much else.
     elif is_dataclass(value) and not isinstance(value, Collection):
-        for each in fields(value):
-            yield from _links(getattr(value, each.name))
+        for field in fields(value):
+            yield from _links(getattr(value, field.name))

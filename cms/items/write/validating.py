@@ -91,6 +91,7 @@ class PayloadValidator:
         for row in rows:
             before = stored.get(row.key, {})
             after = {**before, **row.payload}
+            # A change may make a condition hold, which then requires fields that it leaves out.
             missing_before = rules.missing_fields(before, rule_context)
             for field in rules.missing_fields(after, rule_context):
                 if field not in missing_before:

@@ -194,6 +194,7 @@ def _plan_update_many(
     call: WriteCall, *, payload: object, if_match: str | None
 ) -> WritePlan[bytes | None]:
     if call.collection.is_singleton:
+        # The payload is the item itself, whatever names its fields have: `data` may be one of them.
         plan: WritePlan[WrittenItems] = plan_singleton(call, payload)
         if if_match is not None:
             plan = matching_singleton(call, plan, if_match=if_match)
@@ -225,9 +226,8 @@ def _plan_delete_one(call: WriteCall, *, key: str, if_match: str | None) -> Writ
 
 def delete_many(store: Store, identity: Identity, collection: str, payload: object) -> None:
     """Delete items by an array of keys, by `keys`, or by `query`."""
-    # An array by itself holds the keys.
-    named = payload if isinstance(payload, Mapping) else {"keys": payload}
-    operation = WriteOperation(DELETE, partial(plan_delete_many, selection=named))
+    selection = payload if isinstance(payload, Mapping) else {"keys": payload}
+    operation = WriteOperation(DELETE, partial(plan_delete_many, selection=selection))
     _run(store, identity, WriteTarget(collection), operation)
 
 

@@ -114,6 +114,7 @@ class WrittenRows:
 
     def without_revision(self, rows: Iterable[RowId]) -> list[RowId]:
         """Return the rows that have neither a nearest revision nor a number reserved for it."""
+        # Several rows may leave the lists of one owner, which needs one number.
         return [row for row in dict.fromkeys(rows) if self.enclosing_revision(row) is None]
 
     def reserve(self, numbers: Mapping[RowId, int]) -> None:

@@ -36,11 +36,11 @@ class InvalidParts(ValueError):
 
 
 class NotOneOf(ValueError):
-    """A value that is none of the allowed words."""
+    """A value that is none of the allowed ones."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        super().__init__(f"it is one of {', '.join(words)}")
-        self.words = list(words)
+    def __init__(self, allowed: Sequence[str]) -> None:
+        super().__init__(f"it is one of {', '.join(allowed)}")
+        self.allowed = list(allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _problem(collection: str, name: str, error: ValueError, sent: Mapping[str, o
         "reason": str(error),
     }
     if isinstance(error, NotOneOf):
-        extensions["valid"] = error.words
+        extensions["valid"] = error.allowed
     message = f'Validation failed for "{".".join(map(str, full_path))}": {error}.'
     return Problem("FAILED_VALIDATION", message, {**extensions, **sent})
 
@@ -172,12 +172,12 @@ def unprocessable(reason: str) -> Refused:
     return Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason}))
 
 
-def one_of(*words: str) -> ValueCheck:
-    """Return the check that a value is one of these words."""
+def one_of(*allowed: str) -> ValueCheck:
+    """Return the check that a value is one of these texts."""
 
     def check(value: object, context: RequestContext) -> None:
-        # A tuple of words, because a value may be a list or an object, which have no hash.
-        if value not in words:
-            raise NotOneOf(words)
+        # In a tuple and not in a set: a value may be a list or an object, which have no hash.
+        if value not in allowed:
+            raise NotOneOf(allowed)
 
     return check

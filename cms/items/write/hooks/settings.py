@@ -57,6 +57,7 @@ def _check_policy(value: object, context: RequestContext) -> None:
     # The text field takes 8 as "8": a policy that every password with that digit follows.
     if not isinstance(value, str):
         raise ValueError("it is a regular expression")
+    # A pattern that is none raises ValueError.
     compile_regex(value)
 
 
