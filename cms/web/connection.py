@@ -87,7 +87,7 @@ class ClientConnection(asyncio.Protocol):
         if not self.is_silent:
             # A thread may have finished before it could know that the client sends no more.
             self.server.loop.call_soon(self._advance)
-            return True
+            return self.transport.can_write_eof()  # TLS ends as a whole
         return False
 
     def pause_writing(self) -> None:

@@ -45,7 +45,8 @@ class RequestHead:
         key = _environ_key(name)
         if key is None:
             return
-        text = value.decode("latin-1")
+        # The parser leaves the spaces behind a value, which do not belong to it.
+        text = value.rstrip(b" \t").decode("latin-1")
         earlier_value = self.environ.get(key)
         if earlier_value is None:
             self.environ[key] = text
@@ -59,12 +60,16 @@ class RequestHead:
     def complete(self, method: str, version: str) -> None:
         """Add the request line.
 
-        Raises ValueError for another protocol, and for a path outside this application.
+        Raises ValueError for another protocol, for a transfer coding other than chunks, and for a
+        path outside this application.
         """
         if version not in _VERSIONS:
             raise ValueError(f"HTTP/{version} is not served")
         environ = self.environ
-        if version == "1.0" and "HTTP_TRANSFER_ENCODING" in environ:
+        coding = environ.get("HTTP_TRANSFER_ENCODING")
+        if coding is not None and str(coding).lower() != "chunked":
+            raise ValueError(f"the transfer coding {coding} is not understood")
+        if coding is not None and version == "1.0":
             raise ValueError(
                 "HTTP/1.0 has no chunks, and whoever has passed this on may have seen another body"
             )

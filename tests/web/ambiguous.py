@@ -84,6 +84,7 @@ AMBIGUOUS = (
     refused("a length behind a space", POST + b" Content-Length: 5\r\n\r\nhello"),
     refused("a length before a space", sized(b"5", b"Content-Length : ")),
     refused("a length of more than 64 bits", sized(b"18446744073709551621"), gthread=WAITS),
+    WireCase("chunked between spaces", coded(b" \t chunked "), (200,), kept=True, size=5),
     WireCase("a length with zeros in front", sized(b"005"), (200,), kept=True, size=5),
     WireCase("a length between spaces", sized(b"  5  "), (200,), kept=True, size=5),
     # Chunks
@@ -197,13 +198,11 @@ AMBIGUOUS = (
         kept=False,
         gthread=TAKEN,
     ),
-    WireCase(
-        "a coding before chunked",
-        coded(b"gzip, chunked"),
-        (200,),
-        kept=True,
-        size=5,
-        gthread=((200,), False),
+    refused("a coding before chunked", coded(b"gzip, chunked"), gthread=((200,), False)),
+    refused(
+        "a coding before chunked in a header of its own",
+        coded(b"x", b"Transfer-Encoding: chunked\r\n"),
+        gthread=REFUSED_501,
     ),
     WireCase(
         "schemes that contradict each other",

@@ -76,10 +76,12 @@ def test_headers_reach_the_application_under_their_names_and_no_other(server: Ru
             "X_Forwarded_For": "192.0.2.2",
             "Accept": "a",
             "accept": "b",
+            "X-Padded": " \t c d \t ",
         }
         environ = wire.get("/", **headers).json()["headers"]
     assert environ["HTTP_X_FORWARDED_FOR"] == "192.0.2.1"
     assert environ["HTTP_ACCEPT"] == "a,b"
+    assert environ["HTTP_X_PADDED"] == "c d"
 
 
 def test_no_answer_names_the_version_of_the_server(server: Running) -> None:

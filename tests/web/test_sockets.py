@@ -5,11 +5,13 @@ sockets.
 from __future__ import annotations
 
 import socket
+import ssl
 from pathlib import Path
 
 import pytest
 
 from tests.web.servers import running, tls_files
+from tests.web.test_processes import until
 from tests.web.wire import Wire
 
 pytestmark = pytest.mark.slow
@@ -28,6 +30,21 @@ def test_connections_over_tls_are_served_whole(tmp_path: Path) -> None:
             b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 1_000_000
         )
         assert wire.answer().json()["size"] == 1_000_000
+
+
+def test_a_client_that_ends_tls_before_its_answer_leaves_nothing(tmp_path: Path) -> None:
+    certfile, keyfile, context = tls_files(tmp_path)
+    with running("event", tls=context, certfile=certfile, keyfile=keyfile) as server:
+        (worker,) = server.workers()
+        before = worker.num_fds()
+        with server.connect() as wire:
+            wire.send(b"GET /sleep?seconds=0.3 HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert isinstance(wire.socket, ssl.SSLSocket)
+            wire.socket.unwrap().close()
+        with server.connect() as wire:
+            assert wire.get("/sleep?seconds=0.5").status == 200
+        until(lambda: worker.num_fds() == before)
+        assert server.logged() == ""
 
 
 @pytest.mark.parametrize("kind", ["event", "gthread"])
