@@ -136,7 +136,7 @@ def create_app(config: Config) -> App:
     _add_logins(app, config, issuer, links)
     _add_people(app, links, issuer.secret)
     _add_shares(app, config, issuer, links)
-    _add_structure(app)
+    _add_structure(app, config)
     _add_items(app, config)
     _add_files(app, library)
     _add_flows(app, config)
@@ -227,7 +227,7 @@ def _add_shares(app: App, config: Config, issuer: Issuer, links: MailLinks) -> N
     app.add_route("/shares/invite", shares.ShareInviteResource(store, links.share))
 
 
-def _add_structure(app: App) -> None:
+def _add_structure(app: App, config: Config) -> None:
     store = app.store
     app.add_route("/collections", structure.CollectionsResource(store))
     app.add_route("/collections/{collection}", structure.CollectionResource(store))
@@ -238,6 +238,8 @@ def _add_structure(app: App) -> None:
     app.add_route("/relations/{collection}", structure.CollectionRelationsResource(store))
     app.add_route("/relations/{collection}/{field}", structure.RelationResource(store))
     app.add_route("/schema/snapshot", schema.SchemaSnapshotResource(store))
+    app.add_route("/schema/diff", schema.SchemaDiffResource(store, config.max_payload_size))
+    app.add_route("/schema/apply", schema.SchemaApplyResource(store))
 
 
 def _add_items(app: App, config: Config) -> None:

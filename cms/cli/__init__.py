@@ -274,7 +274,7 @@ def export(
 
 @cms.group()
 def schema() -> None:
-    """The structure of the running service as a file."""
+    """The structure of the running service: as a file, and changed by one."""
 
 
 @schema.command()
@@ -292,6 +292,49 @@ def snapshot(file: str, url: str | None, token: str | None) -> None:
 
     with service(current_config(), url=url, token=token) as running:
         write_snapshot(running, file)
+
+
+@schema.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@URL
+@TOKEN
+@click.pass_context
+def diff(context: click.Context, file: str, url: str | None, token: str | None) -> None:
+    """Print what leads from the running service to a snapshot.
+
+    The exit status is 0 where there is no difference, 1 where there is one, and 2 where the
+    comparison fails.
+    """
+    from cms.cli.schema import faults_with_own_status, print_diff
+    from cms.cli.service import service
+
+    with faults_with_own_status(), service(current_config(), url=url, token=token) as running:
+        is_different = print_diff(running, file)
+    context.exit(int(is_different))
+
+
+@schema.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@URL
+@TOKEN
+@click.option(
+    "--allow-destructive", is_flag=True, help="Delete collections and fields with their data."
+)
+def apply(
+    file: str,
+    url: str | None,
+    token: str | None,
+    allow_destructive: bool,  # noqa: FBT001
+) -> None:
+    """Change the running service until it has the structure of a snapshot.
+
+    All of it is changed or nothing. What would delete data is refused unless it is allowed.
+    """
+    from cms.cli.schema import apply_file
+    from cms.cli.service import service
+
+    with service(current_config(), url=url, token=token) as running:
+        apply_file(running, file, allow_destructive=allow_destructive)
 
 
 @cms.command()

@@ -1,19 +1,72 @@
-"""`cms schema snapshot`: the structure of the running service as a file."""
+"""`cms schema`: the structure of the running service as a file, and changes of it by one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import PurePath
 
 import click
 
+from cms import jsontext
+from cms.cli.schema_diff import diff_lines
 from cms.cli.service import Service
+from cms.cli.session import say
+from cms.schema_sync.texts import FILE_FORMATS
+
+EXIT_FAULT = 2
+"""The exit status where there is no answer: 1 says that there is a difference."""
+
+
+class _Fault(click.ClickException):
+    exit_code = EXIT_FAULT
 
 
 def write_snapshot(service: Service, file: str) -> None:
     """Write the document as JSON into a file of that suffix, else as YAML; `-` is the output."""
-    is_json = PurePath(file).suffix.lower() == ".json"
-    chunks = service.download("/schema/snapshot", {"export": "json" if is_json else "yaml"})
+    chunks = service.download("/schema/snapshot", {"export": _format_of(file)})
     # Whole before the file is opened: a refusal must leave the former snapshot as it is.
     content = b"".join(chunks)
     with click.open_file(file, "wb") as output:
         output.write(content)
+
+
+@contextmanager
+def faults_with_own_status() -> Iterator[None]:
+    """End the command with `EXIT_FAULT` where something goes wrong."""
+    try:
+        yield
+    except click.ClickException as error:
+        raise _Fault(error.message) from None
+
+
+def print_diff(service: Service, file: str) -> bool:
+    """Print what leads from the service to a file, and return whether there is anything."""
+    diff = _diff(service, file)
+    for line in diff_lines(diff):
+        say(line)
+    return diff is not None
+
+
+def apply_file(service: Service, file: str, *, allow_destructive: bool) -> None:
+    """Change the service by what `print_diff` prints, whole or not at all."""
+    diff = _diff(service, file)
+    if diff is None:
+        say("There is no difference.")
+        return
+    for line in diff_lines(diff):
+        say(line)
+    body = jsontext.dumps({**diff, "allow_destructive": allow_destructive})
+    service.post("/schema/apply", body, media_type="application/json")
+    say("Applied.")
+
+
+def _diff(service: Service, file: str) -> Mapping[str, object] | None:
+    with click.open_file(file, "rb") as snapshot:
+        content = snapshot.read()
+    media_type = FILE_FORMATS[_format_of(file)].media_type
+    return service.post("/schema/diff", content, media_type=media_type)
+
+
+def _format_of(file: str) -> str:
+    return "json" if PurePath(file).suffix.lower() == ".json" else "yaml"

@@ -49,6 +49,15 @@ class Service:
         data: Mapping[str, object] = answer.json()["data"]
         return data
 
+    def post(self, path: str, content: bytes, *, media_type: str) -> Mapping[str, object] | None:
+        """Send a body, and return the `data` of the answer; None where it has none."""
+        answer = self._answer("POST", path, data=content, headers={"Content-Type": media_type})
+        _raise_for_error(answer)
+        if not answer.content:
+            return None
+        data: Mapping[str, object] = answer.json()["data"]
+        return data
+
     def download(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
         """Yield the chunks of a file."""
         # Streamed: an export may be larger than memory.

@@ -1,14 +1,27 @@
-"""/schema/snapshot: the structure as a document."""
+"""/schema: the structure as a document, its differences, and changes by them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import falcon
 
-from cms.errors import invalid_query
-from cms.http.media import send
+from cms import jsontext
+from cms.errors import invalid_payload, invalid_query
+from cms.files.contents import too_large
+from cms.files.media_types import without_parameters
+from cms.files.storage import CHUNK_BYTES
+from cms.http.form import form_parts, is_form
+from cms.http.media import read_json, read_json_object, send
+from cms.schema_sync.diff_document import parse_diff
+from cms.schema_sync.document import parse_document
 from cms.schema_sync.snapshot import read_snapshot
-from cms.schema_sync.texts import FILE_FORMATS, FileFormat
+from cms.schema_sync.synchronizing import apply_diff, diff_snapshot, require_administrator
+from cms.schema_sync.texts import FILE_FORMATS, FileFormat, is_yaml
+from cms.schema_sync.yaml_reading import read_yaml
 from cms.store.store import Store
+
+_ALLOW_DESTRUCTIVE = "allow_destructive"
 
 
 class SchemaSnapshotResource:
@@ -28,6 +41,94 @@ class SchemaSnapshotResource:
         else:
             response.data = file_format.write(document)
             response.content_type = file_format.media_type
+
+
+class SchemaDiffResource:
+    """What leads from the structure to a snapshot: JSON, YAML, or a form with a file of either."""
+
+    def __init__(self, store: Store, max_bytes: int) -> None:
+        self._store = store
+        self._max_bytes = max_bytes
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        identity = request.context.identity
+        # Whoever may not compare anything does not send a document for nothing.
+        require_administrator(self._store, identity)
+        document = parse_document(self._read(request))
+        diff = diff_snapshot(self._store, identity, document)
+        if diff is None:
+            response.status = falcon.HTTP_204
+        else:
+            send(response, diff)
+
+    def _read(self, request: falcon.Request) -> object:
+        if is_form(request):
+            return _read_file(_form_content(request, max_bytes=self._max_bytes))
+        if is_yaml(without_parameters(request.content_type)):
+            chunks = iter(lambda: request.stream.read(CHUNK_BYTES), b"")
+            return _read_file(_joined(chunks, self._max_bytes))
+        return read_json(request)
+
+
+def _form_content(request: falcon.Request, *, max_bytes: int) -> bytes:
+    """Return the content of a form's file."""
+    content = None
+    for part in form_parts(request, max_bytes=max_bytes):
+        if not part.is_file:
+            _joined(part.chunks, max_bytes)
+        elif content is not None:
+            raise invalid_payload("The form has more than one file", field="file")
+        else:
+            content = _joined(part.chunks, max_bytes)
+    if content is None:
+        raise invalid_payload("The form has no file", field="file")
+    return content
+
+
+def _joined(chunks: Iterator[bytes], max_bytes: int) -> bytes:
+    content = bytearray()
+    for chunk in chunks:
+        content += chunk
+        if len(content) > max_bytes:
+            raise too_large(max_bytes)
+    return bytes(content)
+
+
+def _read_file(content: bytes) -> object:
+    try:
+        # In YAML not every number of JSON is one.
+        is_json = content.lstrip().startswith(b"{")
+        return jsontext.loads(content) if is_json else read_yaml(content)
+    except ValueError as error:
+        raise invalid_payload(f"The snapshot cannot be read: {error}") from None
+
+
+class SchemaApplyResource:
+    """Changes the structure by a diff, whole or not at all."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        identity = request.context.identity
+        require_administrator(self._store, identity)
+        payload = read_json_object(request)
+        allows_loss = _allows_loss(request, payload)
+        apply_diff(self._store, identity, parse_diff(payload), allows_loss=allows_loss)
+        response.status = falcon.HTTP_204
+
+
+def _allows_loss(request: falcon.Request, payload: Mapping[str, object]) -> bool:
+    """Tell whether the query or the body allows what would delete data."""
+    value = payload.get(_ALLOW_DESTRUCTIVE, False)
+    if not isinstance(value, bool):
+        reason = f"{_ALLOW_DESTRUCTIVE} must be true or false"
+        raise invalid_payload(reason, field=_ALLOW_DESTRUCTIVE)
+    parameter = request.get_param(_ALLOW_DESTRUCTIVE, default="false")
+    if parameter not in ("true", "false"):
+        reason = f"{_ALLOW_DESTRUCTIVE} is true or false"
+        raise invalid_query(reason, parameter=_ALLOW_DESTRUCTIVE)
+    return value or parameter == "true"
 
 
 def _file_format(request: falcon.Request) -> FileFormat | None:

@@ -73,6 +73,8 @@ class FieldDefinition:
     type: FieldType
     meta: MetaSettings = attribute(default_factory=MetaSettings)
     schema: MetaSettings = attribute(default_factory=MetaSettings)
+    has_record: bool = True
+    """Whether there is anything to record: GET answers `meta` null where nothing is."""
 
     @property
     def is_alias(self) -> bool:
@@ -85,10 +87,10 @@ class FieldDefinition:
 
 @dataclass(frozen=True, slots=True)
 class CollectionDefinition:
-    """A collection to be made; `schema` is None for a folder."""
+    """A collection to be made; `schema` is None for a folder, `meta` for a mere table."""
 
     name: str
-    meta: MetaSettings
+    meta: MetaSettings | None
     schema: MetaSettings | None
     fields: tuple[FieldDefinition, ...]
 
@@ -115,7 +117,9 @@ def parse_collection(payload: Mapping[str, object]) -> CollectionDefinition:
     # Only a table has a key; a folder has no columns at all.
     if schema is not None:
         fields = _with_key(fields)
-    return CollectionDefinition(str(name), meta, schema, fields)
+    # GET answers null for a table without a record: to send that back makes none.
+    is_mere_table = schema is not None and _is_null(payload, "meta")
+    return CollectionDefinition(str(name), None if is_mere_table else meta, schema, fields)
 
 
 def parse_field(payload: object, prefix: str = "") -> FieldDefinition:
@@ -178,7 +182,14 @@ def _parse_field(payload: object, prefix: str, problems: list[Problem]) -> Field
     field = FieldDefinition(str(name), field_type, meta, schema)
     for setting, reason in _inconsistencies(field):
         problems.append(_problem(f"{prefix}{setting}", reason, _setting_value(field, setting)))
-    return replace(field, meta=_with_implied_specials(field))
+    meta = _with_implied_specials(field)
+    # Without its record an alias would not be there.
+    has_record = field.is_alias or bool(meta["special"]) or not _is_null(payload, "meta")
+    return replace(field, meta=meta, has_record=has_record)
+
+
+def _is_null(payload: Mapping[str, object], key: str) -> bool:
+    return key in payload and payload[key] is None
 
 
 def _setting_value(field: FieldDefinition, setting: str) -> object:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection as Names
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 
+from cms import jsontext
 from cms.schema.model import Catalogue, Collection, Kind, Relation
 from cms.schema.records import Record, collection_record, field_record, relation_record
+from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, Records, by_name
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
 from cms.store.store import Store, require_admin
+from cms.structure.indexes import with_index
 
 VERSION = 1
 VENDOR = "postgres"
@@ -17,20 +22,20 @@ VENDOR = "postgres"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The records of a structure, by name, without ids."""
+    """The records of each section, by name and in the order of their names, without ids."""
 
-    collections: tuple[Record, ...]
-    fields: tuple[Record, ...]
-    relations: tuple[Record, ...]
+    sections: Mapping[str, Records]
 
     def as_document(self) -> Record:
-        return {
-            "version": VERSION,
-            "vendor": VENDOR,
-            "collections": list(self.collections),
-            "fields": list(self.fields),
-            "relations": list(self.relations),
-        }
+        document: Record = {"version": VERSION, "vendor": VENDOR}
+        for section, records in self.sections.items():
+            document[section] = list(records.values())
+        return document
+
+    @property
+    def hash(self) -> str:
+        """The SHA-256 of the document, in hexadecimal digits."""
+        return sha256(jsontext.dumps(self.as_document())).hexdigest()
 
 
 def read_snapshot(store: Store, identity: Identity) -> Record:
@@ -43,17 +48,23 @@ def _snapshot_document(context: RequestContext) -> Record:
     return snapshot_of(context.snapshot.catalogue).as_document()
 
 
-def snapshot_of(catalogue: Catalogue) -> Snapshot:
-    """Return the snapshot of a structure, without system collections and views."""
+def snapshot_of(catalogue: Catalogue, *, pending_indexes: Names[tuple[str, str]] = ()) -> Snapshot:
+    """Return the snapshot of a structure, without system collections and views.
+
+    `pending_indexes` names the columns whose indexes count as present, by table and name.
+    """
     own = [item for item in catalogue.collections.values() if _is_own(item)]
     names = {collection.name for collection in own}
     fields: list[Record] = []
     for collection in own:
-        fields += _field_records(collection)
+        fields += _field_records(collection, pending_indexes)
+    relations = _relation_records(catalogue.relations, names=names, catalogue=catalogue)
     return Snapshot(
-        tuple(map(collection_record, own)),
-        tuple(fields),
-        tuple(_relation_records(catalogue.relations, names=names, catalogue=catalogue)),
+        {
+            COLLECTIONS: by_name(COLLECTIONS, list(map(collection_record, own))),
+            FIELDS: by_name(FIELDS, fields),
+            RELATIONS: by_name(RELATIONS, list(relations)),
+        }
     )
 
 
@@ -62,9 +73,14 @@ def _is_own(collection: Collection) -> bool:
     return not collection.is_system and collection.kind is not Kind.VIEW
 
 
-def _field_records(collection: Collection) -> Iterable[Record]:
+def _field_records(
+    collection: Collection, pending_indexes: Names[tuple[str, str]]
+) -> Iterable[Record]:
     for name in sorted(collection.fields):
-        yield _without_meta_id(field_record(collection.fields[name]))
+        field = collection.fields[name]
+        if (collection.name, name) in pending_indexes:
+            field = with_index(field)
+        yield _without_meta_id(field_record(field))
 
 
 def _relation_records(

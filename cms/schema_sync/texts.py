@@ -42,3 +42,11 @@ FILE_FORMATS = {
     "json": FileFormat("application/json", jsontext.dumps_indented),
     "yaml": FileFormat("application/yaml", write_yaml),
 }
+
+
+_YAML_MEDIA_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
+
+
+def is_yaml(media_type: str) -> bool:
+    """Tell whether a media type is one of those of YAML."""
+    return media_type in _YAML_MEDIA_TYPES

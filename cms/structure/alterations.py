@@ -68,6 +68,21 @@ def problems_of_change(field: Field, payload: Mapping[str, object]) -> list[Prob
     return problems
 
 
+def is_change_possible(field: Field, payload: Mapping[str, object]) -> bool:
+    """Tell whether a change can make a field what a body describes: else only a new field is that.
+
+    A body that cannot be read counts as possible: the change itself refuses it.
+    """
+    field_type = type_named(payload.get("type", field.type.name))
+    if field_type is not None and not _can_become(field.type, field_type):
+        return False
+    schema = payload.get("schema")
+    if field.column is None or not isinstance(schema, Mapping):
+        return True
+    current = current_settings(field, field.column)
+    return all(schema.get(key, current[key]) == current[key] for key in _FIXED_SETTINGS)
+
+
 def rename_field(
     transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue
 ) -> None:
@@ -115,13 +130,19 @@ def _type_of(payload: Mapping[str, object], field: Field) -> FieldType:
     if field_type.name == field.type.name:
         # Not the type of that name: the field's own may be a variant that its column decides.
         return field.type
-    if not (field_type.is_known and field_type.can_change and field.type.can_change):
+    if not _can_become(field.type, field_type):
         raise invalid_payload(
             f"type: {field.type.name} cannot become {field_type.name}",
             field="type",
             value=field_type.name,
         )
     return field_type
+
+
+def _can_become(present: FieldType, other: FieldType) -> bool:
+    if present.name == other.name:
+        return True
+    return other.is_known and other.can_change and present.can_change
 
 
 # Checks of `meta`

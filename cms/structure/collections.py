@@ -53,13 +53,14 @@ def create_collection(
     idempotency: Idempotency | None = None,
 ) -> Record:
     """Create a table, or a folder without one, with its fields; return its record."""
-    creation = StructureChange(partial(_create, payload=payload), _names_of_created)
+    creation = StructureChange(partial(create, payload=payload), _names_of_created)
     return change_structure(store, identity, creation, idempotency=idempotency)
 
 
-def _create(
+def create(
     transaction: Transaction, context: RequestContext, *, payload: Mapping[str, object]
 ) -> Record:
+    """Do `create_collection` within a change of structure."""
     catalogue = context.snapshot.catalogue
     definition = parse_collection(payload)
     _check_new(definition, catalogue)
@@ -68,7 +69,8 @@ def _create(
     # A collection without a schema is a folder for others.
     if definition.schema is not None:
         _create_table(transaction, definition)
-    _save(transaction, definition.name, definition.meta, catalogue)
+    if definition.meta is not None:
+        _save(transaction, definition.name, definition.meta, catalogue)
     for field in definition.fields:
         insert_field_record(transaction, definition.name, field)
     # Checked on the new structure: settings may name fields that this call creates.
@@ -89,13 +91,14 @@ def update_collections(
 ) -> list[Record]:
     """Change the records of collections, all or none; return them in order."""
     names = [_named(patch.name) for patch in patches]
-    update = StructureChange(partial(_update_all, patches=patches), lambda _: names)
+    update = StructureChange(partial(update_all, patches=patches), lambda _: names)
     return change_structure(store, identity, update)
 
 
-def _update_all(
+def update_all(
     transaction: Transaction, context: RequestContext, *, patches: Sequence[RecordPatch]
 ) -> list[Record]:
+    """Do `update_collections` within a change of structure."""
     catalogue = context.snapshot.catalogue
     names = [patch.name for patch in patches]
     check_patches(patches, partial(_problems_of_patch, catalogue=catalogue))
@@ -115,11 +118,12 @@ def _update_all(
 def delete_collection(store: Store, identity: Identity, name: str) -> None:
     """Drop a table with its items, its records, and every reference to it."""
     names = [_named(name)]
-    deletion = StructureChange(partial(_delete, name=name), lambda _: names, dropped=name)
+    deletion = StructureChange(partial(delete, name=name), lambda _: names, frozenset({name}))
     change_structure(store, identity, deletion)
 
 
-def _delete(transaction: Transaction, context: RequestContext, *, name: str) -> None:
+def delete(transaction: Transaction, context: RequestContext, *, name: str) -> None:
+    """Do `delete_collection` within a change of structure."""
     catalogue = context.snapshot.catalogue
     collection = require_alterable(catalogue, name)
     # Other programs may use a view, and no request could create it again.
@@ -145,8 +149,9 @@ def _check_new(definition: CollectionDefinition, catalogue: Catalogue) -> None:
     for field in definition.fields:
         collect_problems(problems, partial(require_extension, field.type, catalogue))
     # All problems come in one answer, so each check runs whether the others found any or not.
-    collect_problems(problems, lambda: _check_named_fields(definition.meta, columns))
-    collect_problems(problems, lambda: _check_group(definition.meta.get("group"), catalogue))
+    meta = definition.meta or MetaSettings()
+    collect_problems(problems, lambda: _check_named_fields(meta, columns))
+    collect_problems(problems, lambda: _check_group(meta.get("group"), catalogue))
     if problems:
         raise Refused(problems)
 

@@ -19,9 +19,13 @@ from cms.schema.model import Column, Field
 from cms.schema.records import column_record
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.structures import TEXT_JSON
-from cms.structure.indexes import add_index
+from cms.structure.indexes import add_index, drop_search_index
 
 _SIZES = ("max_length", "numeric_precision", "numeric_scale")
+
+
+class ValuesLost(Refused):
+    """A change of a column's type that not every value of it has a form in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +119,17 @@ def _change_type(
     if _would_lose(transaction, field, column, data_type):
         # Without the value, which the caller did not send and may not be allowed to see.
         reason = f'Values of "{field.name}" would be lost as {data_type}'
-        raise invalid_payload(
+        refusal = invalid_payload(
             reason, field="type", collection=field.collection, value=field_type.name
         )
+        raise ValuesLost(refusal.problems)
     # PostgreSQL does not convert a default together with its column.
     if alteration.changes_type and column.default is not None and not column.has_auto_increment:
         transaction.execute_ddl(
             ddl.alter_column(field.collection, field.name, text("DROP DEFAULT"))
         )
+    # Not every type has such an index; the new one gets its own when all changes are made.
+    drop_search_index(transaction, field)
     transaction.execute_ddl(ddl.change_type(field.collection, field.name, data_type))
 
 
@@ -130,8 +137,10 @@ def _would_lose(transaction: Transaction, field: Field, column: Column, data_typ
     """Tell whether any value would change or be lost."""
     try:
         return bool(transaction.run(ddl.lossy_change(field, column, data_type))[0][0])
-    except Conflict:
-        # A value has no form at all in the new type.
+    except Refused as refused:
+        if refused.status != STATUS["INVALID_PAYLOAD"]:
+            raise
+        # A value has no form at all in the new type, or no value has.
         return True
 
 

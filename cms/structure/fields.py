@@ -51,19 +51,20 @@ def create_field(
 ) -> Record:
     """Add a column, or an alias without one; return its record."""
     creation = StructureChange(
-        partial(_create, collection=collection, payload=payload),
+        partial(create, collection=collection, payload=payload),
         lambda record: [_named(collection, record["field"])],
     )
     return change_structure(store, identity, creation, idempotency=idempotency)
 
 
-def _create(
+def create(
     transaction: Transaction,
     context: RequestContext,
     *,
     collection: str,
     payload: Mapping[str, object],
 ) -> Record:
+    """Do `create_field` within a change of structure."""
     catalogue = context.snapshot.catalogue
     owner = require_alterable(catalogue, collection)
     definition = _parse_new(payload, owner, catalogue)
@@ -84,19 +85,20 @@ def update_fields(
 ) -> list[Record]:
     """Change fields of a collection, all or none; return their records in order."""
     update = StructureChange(
-        partial(_update_all, collection=collection, patches=patches),
+        partial(update_all, collection=collection, patches=patches),
         partial(_names_of_updated, collection=collection, patches=patches),
     )
     return change_structure(store, identity, update)
 
 
-def _update_all(
+def update_all(
     transaction: Transaction,
     context: RequestContext,
     *,
     collection: str,
     patches: Sequence[RecordPatch],
 ) -> list[Record]:
+    """Do `update_fields` within a change of structure."""
     catalogue = context.snapshot.catalogue
     owner = require_alterable(catalogue, collection)
     check_patches(patches, partial(_problems_of_patch, owner=owner))
@@ -121,13 +123,14 @@ def _names_of_updated(
 def delete_field(store: Store, identity: Identity, collection: str, field: str) -> None:
     """Drop a column with its data, its relations, and everything that names it."""
     names = [_named(collection, field)]
-    deletion = StructureChange(partial(_delete, collection=collection, name=field), lambda _: names)
+    deletion = StructureChange(partial(delete, collection=collection, name=field), lambda _: names)
     change_structure(store, identity, deletion)
 
 
-def _delete(
+def delete(
     transaction: Transaction, context: RequestContext, *, collection: str, name: str
 ) -> None:
+    """Do `delete_field` within a change of structure."""
     catalogue = context.snapshot.catalogue
     owner = require_alterable(catalogue, collection)
     field = require_field(owner, name)
@@ -176,8 +179,9 @@ def add_index_and_comment(
 def insert_field_record(
     transaction: Transaction, collection: str, definition: FieldDefinition
 ) -> None:
-    """Insert the record of a new field."""
-    metadata.save_field_record(transaction, collection, definition.name, definition.meta)
+    """Insert the record of a new field, unless there is nothing to record."""
+    if definition.has_record:
+        metadata.save_field_record(transaction, collection, definition.name, definition.meta)
 
 
 def require_extension(field_type: FieldType, catalogue: Catalogue) -> None:

@@ -152,6 +152,13 @@ def update_search_indexes(
             add_index(transaction, collection.name, field.name, IndexKind.TRIGRAMS)
 
 
+def drop_search_index(transaction: Transaction, field: Field) -> None:
+    """Drop the index for searches for parts of words in a field, where there is one."""
+    for column, index in transaction.execute(statement("search_indexes"), (field.collection,)):
+        if column == field.name:
+            transaction.execute_ddl(ddl.drop_index(index))
+
+
 def pending_indexes(transaction: Transaction) -> set[tuple[str, str]]:
     """Return the columns, by table and name, whose indexes are built after the commit.
 

@@ -59,13 +59,14 @@ def create_relation(
     idempotency: Idempotency | None = None,
 ) -> Record:
     """Make a relation and return its record: many-to-one, many-to-any, or a whole many-to-many."""
-    creation = StructureChange(partial(_create, payload=payload), _named)
+    creation = StructureChange(partial(create, payload=payload), _named)
     return change_structure(store, identity, creation, idempotency=idempotency)
 
 
-def _create(
+def create(
     transaction: Transaction, context: RequestContext, *, payload: Mapping[str, object]
 ) -> Record:
+    """Do `create_relation` within a change of structure."""
     catalogue = context.snapshot.catalogue
     definition = parse_relation(payload, catalogue)
     # A many-to-many relation is two relations of a junction, made together.
@@ -84,11 +85,11 @@ def update_relation(
     payload: Mapping[str, object],
 ) -> Record:
     """Change the record of the relation of a field, or the actions of its foreign key."""
-    update = partial(_update_named, collection=collection, field=field, payload=payload)
-    return change_structure(store, identity, StructureChange(update, _named))
+    changing = partial(update, collection=collection, field=field, payload=payload)
+    return change_structure(store, identity, StructureChange(changing, _named))
 
 
-def _update_named(
+def update(
     transaction: Transaction,
     context: RequestContext,
     *,
@@ -96,6 +97,7 @@ def _update_named(
     field: str,
     payload: Mapping[str, object],
 ) -> Record:
+    """Do `update_relation` within a change of structure."""
     catalogue = context.snapshot.catalogue
     relation = _alterable_relation(catalogue, collection, field)
     _check_keys(payload, relation, collection, field)
@@ -105,14 +107,14 @@ def _update_named(
 
 def delete_relation(store: Store, identity: Identity, collection: str, field: str) -> None:
     """Delete the record of the relation of a field; foreign keys and junctions remain."""
-    deletion = partial(_delete, collection=collection, field=field)
+    deletion = partial(delete, collection=collection, field=field)
     change_structure(store, identity, StructureChange(deletion, _named))
 
 
-def _delete(
+def delete(
     transaction: Transaction, context: RequestContext, *, collection: str, field: str
 ) -> Record:
-    """Delete the record of a relation, and return it as it was."""
+    """Do `delete_relation` within a change of structure; return the record as it was."""
     catalogue = context.snapshot.catalogue
     relation = _alterable_relation(catalogue, collection, field)
     _delete_list_field(transaction, relation, catalogue)
@@ -120,6 +122,14 @@ def _delete(
     transaction.execute(statement("drop_relation"), many_side)
     prune_duplication_fields(transaction)
     return relation_record(relation)
+
+
+def drop_foreign_key(transaction: Transaction, relation: Relation) -> None:
+    """Drop the foreign key of a relation, where it has one."""
+    if relation.constraint:
+        transaction.execute_ddl(
+            ddl.drop_constraint(relation.constraint.table, relation.constraint.name)
+        )
 
 
 def _named(record: Record) -> list[NamedRecord]:

@@ -119,13 +119,13 @@ class RecordChange:
 class StructureChange(Generic[T]):
     """A change of structure: `make` makes it in a transaction.
 
-    `named` returns the records that the call names, given the result of `make`; `dropped` is the
-    collection that the call deletes.
+    `named` returns the records that the call names, given the result of `make`; `dropped` has the
+    collections that the call may delete.
     """
 
     make: TransactionWork[T]
     named: Callable[[T], Iterable[NamedRecord]]
-    dropped: str | None = None
+    dropped: frozenset[str] = frozenset()
 
 
 class _HistoryEntry(NamedTuple):
@@ -156,8 +156,9 @@ def _make_and_record(
     old_catalogue = context.snapshot.catalogue
     # Rows of tables have to be read before the change; the catalogue is kept as it was.
     stored = _permissions(transaction, old_catalogue)
-    if change.dropped and change.dropped in old_catalogue.collections:
-        stored |= _dependents(transaction, old_catalogue, change.dropped)
+    dropped = change.dropped & old_catalogue.collections.keys()
+    if dropped:
+        stored |= _dependents(transaction, old_catalogue, dropped)
     result = change.make(transaction, context)
     # A call may name a record twice, which has one revision all the same.
     named = list(dict.fromkeys(change.named(result)))
@@ -262,9 +263,11 @@ def _permissions(transaction: Transaction, catalogue: Catalogue) -> RecordSource
     return _stored(transaction, catalogue.collections[PERMISSIONS], TRUE)
 
 
-def _dependents(transaction: Transaction, catalogue: Catalogue, dropped: str) -> RecordSources:
-    """Return the presets and shares of a collection that is dropped."""
-    condition = fill("t0.collection = {0}", param(dropped, "text"))
+def _dependents(
+    transaction: Transaction, catalogue: Catalogue, dropped: Iterable[str]
+) -> RecordSources:
+    """Return the presets and shares of collections that are dropped."""
+    condition = fill("t0.collection = ANY({0})", param(array(sorted(dropped)), "text[]"))
     sources: RecordSources = {}
     for name in DEPENDENTS:
         sources |= _stored(transaction, catalogue.collections[name], condition)

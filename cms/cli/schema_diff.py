@@ -1,0 +1,60 @@
+"""A diff of the structure as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cms import jsontext
+
+_SIGNS = {"N": "+", "D": "-"}
+_NOUNS = {"collections": "collection", "fields": "field", "relations": "relation"}
+_MAX_VALUE_LENGTH = 60
+
+Entry = Mapping[str, Any]
+
+
+def diff_lines(diff: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield a line for each record, and one for each of its changed values below it."""
+    if diff is None:
+        return
+    for section, entries in diff["diff"].items():
+        for entry in entries:
+            yield from _entry_lines(_NOUNS.get(section, section), entry)
+
+
+def _entry_lines(noun: str, entry: Entry) -> Iterator[str]:
+    changes: Sequence[Entry] = entry["diff"]
+    sign = "~"
+    # A record that is new or deleted has one change, which has no path.
+    if changes and "path" not in changes[0]:
+        sign = _SIGNS[changes[0]["kind"]]
+    yield f"{sign} {noun} {_title(entry)}"
+    if sign == "~":
+        for change in changes:
+            yield f"    {_change_line(change)}"
+
+
+def _title(entry: Entry) -> str:
+    title = ".".join(entry[key] for key in ("collection", "field") if key in entry)
+    if "renamed_from" in entry:
+        title += f" (renamed from {entry['renamed_from']})"
+    if entry.get("related_collection"):
+        title += f" → {entry['related_collection']}"
+    return title
+
+
+def _change_line(change: Entry) -> str:
+    path = ".".join(change["path"])
+    if change["kind"] == "N":
+        return f"{path}: {_shown(change['rhs'])}"
+    if change["kind"] == "D":
+        return f"{path}: {_shown(change['lhs'])} is gone"
+    return f"{path}: {_shown(change['lhs'])} → {_shown(change['rhs'])}"
+
+
+def _shown(value: object) -> str:
+    text = jsontext.dumps(value).decode()
+    if len(text) > _MAX_VALUE_LENGTH:
+        return text[:_MAX_VALUE_LENGTH] + "…"
+    return text

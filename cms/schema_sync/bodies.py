@@ -1,0 +1,27 @@
+"""Records as the bodies of calls that create or change them."""
+
+from __future__ import annotations
+
+from cms.schema.records import Record
+from cms.schema_sync.comparison import RecordDiff
+from cms.schema_sync.sections import settable
+
+_GROUPS = ("meta", "schema")
+
+
+def body(record: Record, *members: str) -> Record:
+    """Return the body that creates a record, with these members of it and its settings."""
+    settings = settable(record)
+    return {key: settings[key] for key in (*members, *_GROUPS) if key in settings}
+
+
+def changes_body(diff: RecordDiff, *members: str) -> Record:
+    """Return the body that changes a record: the groups of settings that differ, whole."""
+    assert diff.before and diff.after
+    before = settable(diff.before)
+    after = settable(diff.after)
+    result = {key: after[key] for key in members}
+    for group in _GROUPS:
+        if before[group] != after[group]:
+            result[group] = after[group]
+    return result

@@ -1,0 +1,199 @@
+"""Snapshots as clients send them, checked before anything is compared or changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cms import jsontext
+from cms.errors import Problem, abbreviated, combined, fixed_structure, invalid_payload
+from cms.schema.meta_settings import (
+    COLLECTION_META,
+    COLLECTION_SCHEMA,
+    COLUMN_SCHEMA,
+    FIELD_KEYS,
+    FIELD_META,
+    RELATION_KEYS,
+    RELATION_META,
+    RELATION_SCHEMA,
+    MetaSetting,
+    parse_settings,
+    setting_problem,
+    setting_value_problem,
+    unknown_keys,
+)
+from cms.schema.records import Record
+from cms.schema.system import is_system
+from cms.schema.types import TYPES, type_named
+from cms.schema_sync.sections import (
+    COLLECTIONS,
+    FIELDS,
+    KEYS,
+    RELATIONS,
+    RecordName,
+    Records,
+    name_of,
+)
+from cms.schema_sync.snapshot import VENDOR, VERSION, Snapshot
+
+RENAMED_FROM = "renamed_from"
+
+
+class Rename(NamedTuple):
+    """A field that a document names otherwise than a structure may still do."""
+
+    collection: str
+    before: str
+    after: str
+
+
+class Document(NamedTuple):
+    """A snapshot, and the former names of its fields."""
+
+    snapshot: Snapshot
+    renames: tuple[Rename, ...]
+
+
+class _Shape(NamedTuple):
+    """The members of the records of a section."""
+
+    members: tuple[str, ...]
+    meta: Mapping[str, MetaSetting]
+    schema: Mapping[str, MetaSetting]
+
+
+_SHAPES = {
+    COLLECTIONS: _Shape(("collection", "meta", "schema"), COLLECTION_META, COLLECTION_SCHEMA),
+    FIELDS: _Shape((*FIELD_KEYS, RENAMED_FROM), FIELD_META, COLUMN_SCHEMA),
+    RELATIONS: _Shape(RELATION_KEYS, RELATION_META, RELATION_SCHEMA),
+}
+
+
+def parse_document(payload: object) -> Document:
+    """Read a snapshot; raises `Refused` INVALID_PAYLOAD with all its problems.
+
+    A system collection in it is FORBIDDEN.
+    """
+    if not isinstance(payload, Mapping):
+        raise invalid_payload("A snapshot is an object")
+    require_writable(payload)
+    problems = unknown_keys(payload, ("version", "vendor", *_SHAPES))
+    problems += _problems_of_origin(payload)
+    sections = {name: parse_section(payload.get(name), name, problems) for name in _SHAPES}
+    if not problems:
+        problems += missing_owners(sections)
+    if problems:
+        raise combined(problems)
+    return _document(sections)
+
+
+def require_writable(payload: object) -> None:
+    """Raise `Refused` INVALID_PAYLOAD for a value that no answer could hold."""
+    try:
+        jsontext.dumps(payload)
+    except jsontext.TooDeep:
+        raise invalid_payload("It is nested too deeply") from None
+
+
+def _problems_of_origin(payload: Mapping[str, object]) -> list[Problem]:
+    problems: list[Problem] = []
+    version = payload.get("version")
+    # In Python `1` and `true` are equal.
+    if isinstance(version, bool) or version != VERSION:
+        problems.append(setting_value_problem("version", f"it must be {VERSION}", version))
+    vendor = payload.get("vendor", VENDOR)
+    if vendor != VENDOR:
+        problems.append(setting_value_problem("vendor", f"it must be {VENDOR}", vendor))
+    return problems
+
+
+def parse_section(
+    payload: object, section: str, problems: list[Problem]
+) -> dict[RecordName, Record]:
+    """Return the records of a section by name; their problems are added to `problems`."""
+    records: dict[RecordName, Record] = {}
+    if not isinstance(payload, list):
+        problems.append(setting_problem(section, "it must be an array"))
+        return records
+    for index, record in enumerate(payload):
+        if not isinstance(record, dict):
+            problems.append(setting_problem(f"{section}[{index}]", "it must be an object"))
+            continue
+        path = path_of(record, section, index)
+        record_problems = problems_of_record(record, section, path)
+        if not record_problems and name_of(section, record) in records:
+            record_problems.append(setting_problem(path, "it is there twice"))
+        if record_problems:
+            problems += record_problems
+        else:
+            records[name_of(section, record)] = record
+    return records
+
+
+def path_of(record: Record, section: str, index: int) -> str:
+    """Return `fields[articles.title]`; a record without usable names is known by its index."""
+    names = [record.get(key) for key in KEYS[section]]
+    texts = [name for name in names if isinstance(name, str)]
+    if len(texts) < len(names):
+        return f"{section}[{index}]"
+    return f"{section}[{abbreviated('.'.join(texts))}]"
+
+
+def problems_of_record(record: Record, section: str, path: str) -> list[Problem]:
+    """Return what is wrong with one record by itself; raises `Refused` for the system's."""
+    shape = _SHAPES[section]
+    problems = unknown_keys(record, shape.members, f"{path}.")
+    for key in KEYS[section]:
+        if not isinstance(record.get(key), str):
+            problem = setting_value_problem(f"{path}.{key}", "it must be a name", record.get(key))
+            problems.append(problem)
+    collection = record.get("collection")
+    if isinstance(collection, str) and is_system(collection):
+        raise fixed_structure(collection)
+    parse_settings(record.get("meta"), shape.meta, f"{path}.meta", problems)
+    parse_settings(record.get("schema"), shape.schema, f"{path}.schema", problems)
+    if section == FIELDS:
+        problems += _problems_of_field(record, path)
+    if section == RELATIONS:
+        problems += _problems_of_text(record, "related_collection", path)
+    return problems
+
+
+def _problems_of_field(record: Record, path: str) -> list[Problem]:
+    problems = _problems_of_text(record, RENAMED_FROM, path)
+    if "type" in record and type_named(record["type"]) is None:
+        reason = f"it must be one of {', '.join(TYPES)}"
+        problems.append(setting_value_problem(f"{path}.type", reason, record["type"]))
+    return problems
+
+
+def _problems_of_text(record: Record, key: str, path: str) -> list[Problem]:
+    value = record.get(key)
+    if value is None or isinstance(value, str):
+        return []
+    return [setting_value_problem(f"{path}.{key}", "it must be a name or null", value)]
+
+
+def missing_owners(sections: Mapping[str, Records]) -> list[Problem]:
+    """Return fields without their collection, and relations without their field."""
+    problems = []
+    for collection, field in sections[FIELDS]:
+        if (collection,) not in sections[COLLECTIONS]:
+            reason = f'"{collection}" of the field "{field}" is not among its collections'
+            problems.append(setting_problem(FIELDS, reason))
+    for collection, field in sections[RELATIONS]:
+        if (collection, field) not in sections[FIELDS]:
+            reason = f'"{collection}.{field}" of a relation is not among its fields'
+            problems.append(setting_problem(RELATIONS, reason))
+    return problems
+
+
+def _document(sections: Mapping[str, Records]) -> Document:
+    renames = []
+    fields: dict[RecordName, Record] = {}
+    for name, record in sections[FIELDS].items():
+        former = record.get(RENAMED_FROM)
+        if isinstance(former, str):
+            renames.append(Rename(name[0], former, name[1]))
+        fields[name] = {key: value for key, value in record.items() if key != RENAMED_FROM}
+    return Document(Snapshot({**sections, FIELDS: fields}), tuple(renames))

@@ -1,0 +1,121 @@
+"""Snapshots compared with the structure, and diffs applied to it (docs/environments.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from cms.database.connections import Transaction
+from cms.errors import invalid_payload
+from cms.schema.records import Record
+from cms.schema.system import COLLECTIONS as COLLECTION_RECORDS
+from cms.schema.system import FIELDS as FIELD_RECORDS
+from cms.schema.system import RELATIONS as RELATION_RECORDS
+from cms.schema_sync.changes import reach
+from cms.schema_sync.comparison import RecordDiff, compare, mere_rename, of_section
+from cms.schema_sync.diff_document import Diff, edited
+from cms.schema_sync.document import Document, Rename, require_writable
+from cms.schema_sync.renames import due_renames, with_renames
+from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordName
+from cms.schema_sync.snapshot import snapshot_of
+from cms.store.context import RequestContext
+from cms.store.identity import Identity
+from cms.store.store import Store, require_admin
+from cms.structure.structure_history import (
+    NamedRecord,
+    RecordKey,
+    StructureChange,
+    change_structure,
+)
+
+_TABLES = {
+    COLLECTIONS: COLLECTION_RECORDS,
+    FIELDS: FIELD_RECORDS,
+    RELATIONS: RELATION_RECORDS,
+}
+
+
+def require_administrator(store: Store, identity: Identity) -> None:
+    """Raise `Refused` FORBIDDEN unless for administrators."""
+    store.run_unversioned_read(identity, lambda context: require_admin(context.actor))
+
+
+def diff_snapshot(store: Store, identity: Identity, document: Document) -> Record | None:
+    """Return `{hash, diff}`, which leads from the structure to a snapshot; None for equal ones."""
+    return store.run_unversioned_read(identity, partial(_diff, document=document))
+
+
+def _diff(context: RequestContext, *, document: Document) -> Record | None:
+    require_admin(context.actor)
+    catalogue = context.snapshot.catalogue
+    present = snapshot_of(catalogue)
+    renames = due_renames(present, document.renames)
+    diffs = compare(with_renames(present, renames, catalogue), document.snapshot)
+    sections = _entries(diffs, renames)
+    if not any(sections.values()):
+        return None
+    answer: Record = {"hash": present.hash, "diff": sections}
+    # Deeper than the document by some levels.
+    require_writable({"data": answer})
+    return answer
+
+
+def _entries(diffs: Sequence[RecordDiff], renames: Iterable[Rename]) -> dict[str, list[Record]]:
+    """Return the entries of each section, in the order of their names."""
+    former: dict[RecordName, str] = {}
+    for rename in renames:
+        former[rename.collection, rename.after] = rename.before
+    sections: dict[str, list[Record]] = {}
+    for section in (COLLECTIONS, FIELDS, RELATIONS):
+        # A field may have no other change than its new name.
+        entries: dict[RecordName, Record] = {}
+        if section == FIELDS:
+            for (collection, field), name in former.items():
+                entries[collection, field] = mere_rename(collection, field, former=name)
+        for diff in of_section(diffs, section):
+            entries[diff.name] = diff.as_entry(former.get(diff.name))
+        sections[section] = [entries[name] for name in sorted(entries)]
+    return sections
+
+
+def apply_diff(store: Store, identity: Identity, diff: Diff, *, allows_loss: bool) -> None:
+    """Change the structure by a diff, whole or not at all; one that was applied before does nothing.
+
+    Raises `Refused`: UNPROCESSABLE_CONTENT for what would delete data, unless `allows_loss`;
+    INVALID_PAYLOAD for a diff that was made for another structure.
+    """
+    change: StructureChange[list[NamedRecord]] = StructureChange(
+        partial(_apply, diff=diff, allows_loss=allows_loss), lambda named: named, diff.collections
+    )
+    change_structure(store, identity, change)
+
+
+def _apply(
+    transaction: Transaction, context: RequestContext, *, diff: Diff, allows_loss: bool
+) -> list[NamedRecord]:
+    """Apply a diff, and return the records that it changes."""
+    catalogue = context.snapshot.catalogue
+    present = snapshot_of(catalogue)
+    renames = due_renames(present, diff.renames)
+    renamed = with_renames(present, renames, catalogue)
+    target = edited(renamed, diff)
+    diffs = compare(renamed, target)
+    if not diffs and not renames:
+        return []
+    if diff.hash != present.hash:
+        reason = "hash: the structure has changed since the diff was made; make it again"
+        raise invalid_payload(reason, field="hash")
+    reach(transaction, context, target, renames=renames, allows_loss=allows_loss)
+    return _named_records(diffs, renames)
+
+
+def _named_records(diffs: Iterable[RecordDiff], renames: Iterable[Rename]) -> list[NamedRecord]:
+    named = {}
+    for diff in diffs:
+        record_key = RecordKey(_TABLES[diff.section], *diff.name)
+        named[record_key] = NamedRecord(record_key)
+    # The history of a renamed field goes on under its new name.
+    for rename in renames:
+        record_key = RecordKey(FIELD_RECORDS, rename.collection, rename.after)
+        named[record_key] = NamedRecord(record_key, rename.before)
+    return list(named.values())

@@ -1,0 +1,89 @@
+"""Changes of the types of columns, beside the foreign keys that they are part of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cms.schema import ddl
+from cms.schema.model import Catalogue, ForeignKey
+from cms.schema_sync.bodies import changes_body
+from cms.schema_sync.comparison import RecordDiff
+from cms.schema_sync.losses import loss_of_values
+from cms.schema_sync.run import Run
+from cms.structure import collections, fields
+from cms.structure.column_changes import ValuesLost
+from cms.structure.lookup import RecordPatch
+
+
+def change_types(run: Run, diffs: Sequence[RecordDiff]) -> bool:
+    """Change the types of fields, both sides of a foreign key together.
+
+    A column with values that have no form in the new type is deleted where that is allowed: the
+    next pass makes it anew. Return whether all columns are still there.
+    """
+    if not diffs:
+        return True
+    keys: dict[str, ForeignKey] = {}
+    for diff in diffs:
+        keys |= _foreign_keys_of(run.catalogue, *diff.name)
+    # PostgreSQL would refuse to change one side of a key alone.
+    for key in keys.values():
+        run.transaction.execute_ddl(ddl.drop_constraint(key.table, key.name))
+    are_changed = [_change_type(run, diff) for diff in diffs]
+    run.reload()
+    for key in keys.values():
+        if _has_both_sides(run.catalogue, key):
+            run.transaction.execute_ddl(ddl.add_foreign_key(key))
+    run.reload()
+    return all(are_changed)
+
+
+def _foreign_keys_of(catalogue: Catalogue, collection: str, field: str) -> dict[str, ForeignKey]:
+    """Return the foreign keys of relations on either side of which a column is."""
+    keys = {}
+    for relation in catalogue.relations_of(collection):
+        key = relation.constraint
+        if key is None:
+            continue
+        sides = ((key.table, key.column), (key.foreign_table, key.foreign_column))
+        if (collection, field) in sides:
+            keys[f"{key.table}.{key.name}"] = key
+    return keys
+
+
+def _has_both_sides(catalogue: Catalogue, key: ForeignKey) -> bool:
+    owner = catalogue.collections.get(key.table)
+    return (
+        owner is not None
+        and key.column in owner.fields
+        and key.foreign_table in catalogue.collections
+    )
+
+
+def _change_type(run: Run, diff: RecordDiff) -> bool:
+    """Change the type of a field; return False after deleting it instead."""
+    collection, field = diff.name
+    # Another field of the collection may have taken it along.
+    if collection not in run.catalogue.collections:
+        return False
+    deferred = len(run.transaction.after_commit)
+    patch = RecordPatch(field, changes_body(diff, "type"))
+    try:
+        with run.transaction.savepoint():
+            fields.update_all(run.transaction, run.context, collection=collection, patches=[patch])
+    except ValuesLost as refusal:
+        if not run.allows_loss:
+            raise loss_of_values(collection, field) from refusal
+        del run.transaction.after_commit[deferred:]
+        _delete(run, collection, field)
+        run.reload()
+        return False
+    return True
+
+
+def _delete(run: Run, collection: str, field: str) -> None:
+    """Delete a field; a primary key goes with its table."""
+    if field == run.catalogue.collections[collection].primary_key:
+        collections.delete(run.transaction, run.context, name=collection)
+    else:
+        fields.delete(run.transaction, run.context, collection=collection, name=field)
