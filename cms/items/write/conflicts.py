@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from typing import NamedTuple
 
 from cms.database.error_mapping import Conflict
 from cms.errors import Problem, abbreviated
@@ -20,6 +21,13 @@ from cms.schema.types.field_type import Trait
 _ROW = re.compile(r"\((.*)\)", re.DOTALL)
 _CODES_WITHOUT_COLUMN = ("INVALID_PAYLOAD", "VALUE_TOO_LONG", "VALUE_OUT_OF_RANGE")
 """Errors of a value for which PostgreSQL does not name the column."""
+
+
+class _ValueSource(NamedTuple):
+    """The row that brought a value, and the field that holds it."""
+
+    row: ResolvedRow
+    field: str
 
 
 @contextmanager
@@ -39,8 +47,7 @@ def locating_conflicts(collection: Collection, rows: Iterable[ResolvedRow]) -> I
             raise
         source = _find_source(conflict, problem, collection, list(rows))
         if source is not None:
-            row, name = source
-            problem = with_field(problem, row, collection, name)
+            problem = with_field(problem, source.row, collection, source.field)
         elif problem is conflict.problems[0]:
             raise  # nothing was added to it
         raise Conflict(problem, conflict.value, server_text=conflict.server_text) from conflict
@@ -69,7 +76,7 @@ def _message(collection: Collection, check: Check) -> str:
 
 def _find_source(
     conflict: Conflict, problem: Problem, collection: Collection, rows: Sequence[ResolvedRow]
-) -> tuple[ResolvedRow, str] | None:
+) -> _ValueSource | None:
     """Return the row that brought the value, and the field that holds it; None for no row."""
     name = problem.extensions.get("field")
     if isinstance(name, str):
@@ -83,7 +90,7 @@ def _find_source(
 
 def _find_in_field(
     conflict: Conflict, name: str, collection: Collection, rows: Sequence[ResolvedRow]
-) -> tuple[ResolvedRow, str] | None:
+) -> _ValueSource | None:
     """Return the last row that holds the refused value in a field, as far as can be told."""
     # From the end: of rows with the same unique value PostgreSQL takes the first.
     candidates = [row for row in reversed(rows) if row.values.get(name) is not None]
@@ -93,7 +100,7 @@ def _find_in_field(
     elif len({row.values[name] for row in candidates}) > 1:
         failing = _failing_value(conflict.server_text, name, collection)
         candidates = _rows_with_value(candidates, name, failing)
-    return (candidates[0], name) if candidates else None
+    return _ValueSource(candidates[0], name) if candidates else None
 
 
 def _rows_with_value(
@@ -134,20 +141,20 @@ def _spellings(row: ResolvedRow, name: str) -> tuple[str, ...]:
 
 def _find_quoted(
     conflict: Conflict, collection: Collection, rows: Sequence[ResolvedRow]
-) -> tuple[ResolvedRow, str] | None:
+) -> _ValueSource | None:
     """Return the row and field whose value PostgreSQL quotes in its message.
 
     Only fields of types that the service does not know are looked at: it checks all others itself.
     """
     names = [column.name for column in collection.columns if not column.type.is_known]
-    quoted: list[tuple[ResolvedRow, str]] = []
+    sources: list[_ValueSource] = []
     for row in rows:
         for name in names:
             if _is_quoted(row.values.get(name), conflict.server_text):
-                quoted.append((row, name))
-    different = {(name, row.values[name]) for row, name in quoted}
+                sources.append(_ValueSource(row, name))
+    different = {(source.field, source.row.values[source.field]) for source in sources}
     # Two different values in one message: there is no telling which is meant.
-    return quoted[-1] if len(different) == 1 else None
+    return sources[-1] if len(different) == 1 else None
 
 
 def _is_quoted(value: str | None, server_text: str) -> bool:

@@ -8,6 +8,7 @@ row, which holds null in the meantime, and set by an update at the end of the ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from cms.items.write.mutations import DeferredUpdate, RowId
 from cms.items.write.parsed import RowValues
@@ -16,6 +17,13 @@ from cms.items.write.rows import group_by_columns
 from cms.query.plan.links import links_from
 from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import Values
+
+
+class _ReferenceField(NamedTuple):
+    """A field that points to rows of the collection `target`."""
+
+    name: str
+    target: str
 
 
 class DeferredKeys:
@@ -68,14 +76,14 @@ class DeferredKeys:
         if pending:
             pending.difference_update(keys_of(collection, new_rows))
 
-    def _references(self, collection: Collection) -> Iterator[tuple[str, str]]:
+    def _references(self, collection: Collection) -> Iterator[_ReferenceField]:
         """Yield the fields that point to collections with pending rows."""
         for name, link in links_from(self._catalogue, collection):
             if not link.to_many and link.target in self._pending:
-                yield name, link.target
+                yield _ReferenceField(name, link.target)
 
     def _deferred_names(
-        self, collection: Collection, row: ResolvedRow, references: Sequence[tuple[str, str]]
+        self, collection: Collection, row: ResolvedRow, references: Sequence[_ReferenceField]
     ) -> list[str]:
         """Return the fields of a row whose values are keys of pending rows."""
         names: list[str] = []

@@ -40,6 +40,13 @@ class InquirySet(NamedTuple):
     rows: Sequence[ResolvedRow]
 
 
+class _UnfitValue(NamedTuple):
+    """A value that the type of a column does not take, and what PostgreSQL says of it."""
+
+    value: str
+    problem: Problem
+
+
 @dataclass(frozen=True, slots=True)
 class PayloadInquiry:
     """The inquiry about the rows of a payload.
@@ -136,8 +143,8 @@ class _InquiryRun:
                 del values[number]
             self._add_field_problems(problem, row_set, numbers[:MAX_PROBLEMS], column.name)
 
-    def _unfit_values(self, column: Field, values: Sequence[str]) -> Iterator[tuple[str, Problem]]:
-        """Yield the values that a type does not take, each with its problem.
+    def _unfit_values(self, column: Field, values: Sequence[str]) -> Iterator[_UnfitValue]:
+        """Yield the values that a type does not take.
 
         PostgreSQL does not say which value of a list it refuses, so the list is halved.
         """
@@ -146,7 +153,7 @@ class _InquiryRun:
                 self._ask(questions.cast_all(column, values))
         except Conflict as conflict:
             if len(values) == 1:
-                yield values[0], conflict.problems[0]
+                yield _UnfitValue(values[0], conflict.problems[0])
             else:
                 # Of a thousand values a single bad one takes twenty questions.
                 middle = len(values) // 2

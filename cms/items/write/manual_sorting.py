@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import NamedTuple
 
 from cms.access.guard import writable_collection
 from cms.database.connections import Transaction
@@ -23,6 +24,13 @@ from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
+
+
+class _MoveKeys(NamedTuple):
+    """The keys of the item that moves, and of the one whose position it takes."""
+
+    item: str
+    to: str
 
 
 def move_item(
@@ -61,7 +69,7 @@ def _move_authorized(
     if collection.is_singleton:
         raise not_found()
     sort_field = _sort_field(collection)
-    keys = _keys(collection, payload)
+    keys = _parse_keys(collection, payload)
     authorizer = WriteAuthorizer(store, context)
     authorizer.authorize_column(collection, keys, sort_field.name, transaction.execute)
     author_values = identity.client.author(context.actor.user)
@@ -84,8 +92,7 @@ def _sort_field(collection: Collection) -> Field:
     return field
 
 
-def _keys(collection: Collection, payload: Mapping[str, object]) -> tuple[str, str]:
-    """Return the keys of `item` and `to`."""
+def _parse_keys(collection: Collection, payload: Mapping[str, object]) -> _MoveKeys:
     problems: list[Problem] = []
     for name in ("item", "to"):
         value = payload.get(name)
@@ -98,14 +105,14 @@ def _keys(collection: Collection, payload: Mapping[str, object]) -> tuple[str, s
         problems.append(Problem("INVALID_PAYLOAD", message, {"field": name}))
     if problems:
         raise Refused(problems)
-    return parse_key(collection, payload["item"]), parse_key(collection, payload["to"])
+    return _MoveKeys(parse_key(collection, payload["item"]), parse_key(collection, payload["to"]))
 
 
 def _move(
     transaction: Transaction,
     collection: Collection,
     sort_field: Field,
-    keys: tuple[str, str],
+    keys: _MoveKeys,
     *,
     author: Fragment,
 ) -> None:
@@ -123,7 +130,7 @@ def _move(
         source, target = (_position(transaction, collection, sort_field, key) for key in keys)
     if source is not None and target is not None and source != target:
         move = sorting.move(
-            collection, sort_field, key=keys[0], source=source, target=target, author=author
+            collection, sort_field, key=keys.item, source=source, target=target, author=author
         )
         transaction.run(move)
 
