@@ -106,8 +106,9 @@ def test_reloading_under_load_fails_no_request(kind: str) -> None:
     assert load.outcomes["reset"] == 0
 
 
-def test_a_new_binary_takes_over_under_load_without_a_failed_request() -> None:
-    with running("event", workers=1) as server, Load(server) as load:
+@pytest.mark.parametrize("kind", ["event", "gthread"])
+def test_a_new_binary_takes_over_under_load_without_a_failed_request(kind: str) -> None:
+    with running(kind, workers=1) as server, Load(server) as load:
         until(lambda: len(load.processes) == 1)
         before = set(load.processes)
         server.signal(signal.SIGUSR2)
@@ -150,8 +151,9 @@ def test_a_worker_that_does_nothing_takes_no_connection_from_others() -> None:
         assert list(counts.values()) == [20]
 
 
-def test_a_worker_that_is_killed_is_replaced_and_only_its_own_requests_notice() -> None:
-    with running("event", workers=2) as server, Load(server) as load:
+@pytest.mark.parametrize("kind", ["event", "gthread"])
+def test_a_worker_that_is_killed_is_replaced_and_only_its_own_requests_notice(kind: str) -> None:
+    with running(kind, workers=2) as server, Load(server) as load:
         until(lambda: len(load.processes) == 2)
         victim = next(iter(load.processes))
         os.kill(victim, signal.SIGKILL)
