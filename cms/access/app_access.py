@@ -24,6 +24,7 @@ from cms.schema.system import (
     USERS,
 )
 
+# Presets of a person, of a role, or of everybody: the columns `user` and `role` tell which.
 _PERSON = {"user": {"_eq": "$CURRENT_USER"}}
 _TEAM = {"user": {"_null": True}, "role": {"_eq": "$CURRENT_ROLE"}}
 _EVERYBODY = {"user": {"_null": True}, "role": {"_null": True}}
@@ -63,6 +64,7 @@ def _grant(
 
 _RECIPIENT = {"recipient": {"_eq": "$CURRENT_USER"}}
 
+# The preset sets `user` where it is left out, and the validation refuses any other.
 _OWN_NEW_PRESETS = StoredGrant(
     PRESETS,
     "create",
@@ -189,6 +191,7 @@ def app_grants(grants: Iterable[StoredGrant]) -> list[StoredGrant]:
 def _named_fields(owner: str, field: str, fields: Mapping[str, set[str]]) -> Iterator[Filter]:
     """Yield filters for rows about these fields; the columns `owner` and `field` name them."""
     whole_collections = [collection for collection, names in fields.items() if ALL_FIELDS in names]
+    # One `_in` for all collections whose fields are all named, instead of a condition for each.
     yield _one_of(owner, whole_collections)
     for collection, names in fields.items():
         if ALL_FIELDS not in names:

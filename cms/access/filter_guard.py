@@ -58,6 +58,8 @@ class FilterGuard:
         inner = filter.inner
         field = self.names.visible_field(view, name.field)
         link = self.names.link(name, view)
+        # `{"author": {"_eq": 5}}` reads the column of this row, so that the related item need not
+        # be seen.
         if link is None or name.function or not has_item_test(inner):
             value = self._tested_value(name, field, view)
             return AtValue(value, self._field_test(inner, field))
@@ -93,6 +95,7 @@ class FilterGuard:
             case Or(items):
                 return Or(tuple(self._field_test(item, field) for item in items))
             case OperatorTest(operator):
+                # Any comparison would let a caller find a secret by halves.
                 if field.is_secret and operator not in SECRET_OPERATORS:
                     raise self.names.secret_field(field)
                 return self.test(filter)
@@ -109,5 +112,7 @@ class FilterGuard:
         self.names.check_depth(len(operand.path))
         start = self.names.view(operand.collection)
         steps, value = self.names.path(operand.path, start)
+        # The caller's own row as well: a path shows of it only what the caller may read. both()
+        # turns a rule that every row fulfils into None.
         allowed = both(start.rule.predicate, None)
         return GuardedPath(operand, start.collection, allowed, steps, value)

@@ -66,6 +66,7 @@ def writable_collection(
 
     Raises `Refused` FORBIDDEN, or for administrators NOT_FOUND.
     """
+    # First the rights, then whether the collection exists: the order keeps both refusals alike.
     if not policy.is_admin and not any(policy.granted(collection, action) for action in actions):
         raise forbidden()
     target = catalogue.collections.get(collection)

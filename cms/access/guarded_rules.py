@@ -86,6 +86,7 @@ def all_of(rules: Iterable[GuardedRule]) -> GuardedRule:
         return UNRESTRICTED
     if len(different) == 1:
         return different[0]
+    # The source is no filter here, but a tree of filters: it only serves to compare and hash.
     source = And(tuple(rule.source for rule in different))
     return GuardedRule(source, All(tuple(rule.predicate for rule in different)))
 

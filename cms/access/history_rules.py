@@ -45,6 +45,7 @@ def narrow_to_items(view: View, item_views: Iterable[View], catalogue: Catalogue
     return replace(
         view,
         rule=all_of([view.rule, any_of(rules)]),
+        # A revision holds whole items as JSON, so that fields are hidden as members of it.
         members={name: tuple(members) for name in _CONTENTS if name in history.fields},
         other_collections=tuple(item_view.collection.name for item_view in keyed),
     )
@@ -65,6 +66,7 @@ def _rule(view: View) -> GuardedRule:
 
 
 def _members(history: Collection, view: View, catalogue: Catalogue) -> Iterator[VisibleMembers]:
+    # One condition for all fields of one rule, instead of one for each field.
     for mask, names in grouped_by_rule(_masked_fields(view)):
         rule = _history_rule(history, view.collection, mask, catalogue)
         yield VisibleMembers(rule.predicate, tuple(names))

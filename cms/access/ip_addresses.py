@@ -22,17 +22,18 @@ def networks_of(lists: object) -> tuple[Networks, ...]:
     not open a role to everywhere.
     """
     entries_by_role = lists if isinstance(lists, list) else [lists]
-    return tuple(
-        frozenset(_readable_networks(entries))
-        for entries in entries_by_role
-        if entries not in (None, [])
-    )
+    networks: list[Networks] = []
+    for entries in entries_by_role:
+        if entries not in (None, []):
+            networks.append(frozenset(_readable_networks(entries)))
+    return tuple(networks)
 
 
 def network(value: object) -> Network:
     """Return an address or a network in CIDR notation; raises ValueError for anything else."""
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is no text")
+    # Not strict: 10.1.2.3/8 means the network that holds the address.
     return ipaddress.ip_network(value.strip(), strict=False)
 
 
@@ -48,9 +49,12 @@ def address(text: str) -> str | None:
 @lru_cache(maxsize=4_096)
 def _canonical_address(text: str) -> str | None:
     try:
+        # Behind % stands the zone of a link-local address, fe80::1%eth0.
         parsed = ipaddress.ip_address(text.strip().partition("%")[0])
     except ValueError:
         return None
+    # A socket for both families reports 192.0.2.1 as ::ffff:192.0.2.1, which no list of addresses
+    # has.
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
         return str(parsed.ipv4_mapped)
     return str(parsed)
@@ -70,7 +74,11 @@ def _all_hold(networks: Sequence[Networks], ip: str) -> bool:
     if canonical is None:
         return False
     parsed = ipaddress.ip_address(canonical)
-    return all(any(parsed in network for network in role_networks) for role_networks in networks)
+    return all(_holds(role_networks, parsed) for role_networks in networks)
+
+
+def _holds(networks: Networks, ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    return any(ip in network for network in networks)
 
 
 def _readable_networks(entries: object) -> Iterable[Network]:

@@ -37,6 +37,8 @@ class NameGuard:
     lookup: ViewLookup
     explains: bool
     depth: int
+    # For /utils/explain, and for the statistics of these collections
+    # (cms/items/read/row_limits.py).
     touched_collections: set[str] = field(default_factory=set)
     _links: dict[tuple[str, str, str | None], Link | None] = field(default_factory=dict)
     _any_links: dict[tuple[str, str], tuple[Link, ...]] = field(default_factory=dict)
@@ -59,6 +61,7 @@ class NameGuard:
 
     def value(self, field: Field, view: View, function: str | None = None) -> GuardedValue:
         """Return the value of a field, null in the rows in which the caller may not read it."""
+        # An administrator, or a view of a rule: nothing is hidden.
         if view.masks is None:
             return GuardedValue(field, function)
         # Of the history, each collection's rules say which members of a revision may be read.
@@ -73,6 +76,7 @@ class NameGuard:
             raise self.secret_field(named_field)
         if name.function == "count":
             link = self.link(FieldName(named_field.name), view)
+            # The count of related items; of a JSON or csv field, `count` is a function of its type.
             if link and link.to_many:
                 step = self.step(name, link, view, self.follow(name, link, view))
                 return GuardedValue(named_field, counted=step)
@@ -82,6 +86,7 @@ class NameGuard:
 
     def link(self, name: FieldName, view: View) -> Link | None:
         """Return the link that a name stands for, None where it is no relation."""
+        # One query names the same relations in fields, filters and sorts; each is looked up once.
         key = view.collection.name, name.field, name.target
         if key not in self._links:
             self._links[key] = link_of(self.catalogue, view.collection, name.field, name.target)

@@ -78,6 +78,7 @@ class PickExpansion:
         if not self._may_see_and_follow(name, view):
             return False
         link = self.names.link(FieldName(name), view)
+        # `*` shows the column of a to-one relation, and the keys of a list; `*.*` opens both.
         if link is None or not link.to_many or star.nested is not None:
             return True
         return self._can_list(link)
@@ -129,11 +130,12 @@ class PickExpansion:
 
     def _fitting_picks(self, query: Query, target: str) -> tuple[AnyPick, ...]:
         view = self.names.view(target)
-        return tuple(
-            pick
-            for pick in query.picks
-            if not isinstance(pick, Pick) or view.includes(pick.name.field)
-        )
+        fitting: list[AnyPick] = []
+        for pick in query.picks:
+            # A star fits every target: it shows what there is.
+            if isinstance(pick, Star) or view.includes(pick.name.field):
+                fitting.append(pick)
+        return tuple(fitting)
 
 
 def deep_queries(deep: tuple[DeepQuery, ...]) -> DeepQueries:

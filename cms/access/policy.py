@@ -74,6 +74,8 @@ class SharedItem:
 
 
 @dataclass(frozen=True, slots=True)
+# Only `is_admin` and `name` are compared: a name stands for all that the rights of one version
+# give, and comparing grants for each request would be slow.
 class Policy:
     """The rights of a caller: an administrator may do everything, others what is granted.
 
@@ -92,9 +94,8 @@ class Policy:
     def granted(self, collection: str, action: str) -> tuple[StoredGrant, ...]:
         """Return the grants for a collection and an action that can be applied."""
         # The others stay in `grants`: /permissions/explain tells why they cannot be applied.
-        return tuple(
-            grant for grant in self.grants.get((collection, action), ()) if grant.problem is None
-        )
+        grants = self.grants.get((collection, action), ())
+        return tuple(grant for grant in grants if grant.problem is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,7 @@ def grant_of(row: Mapping[str, object]) -> StoredGrant:
     return StoredGrant(
         collection=str(row["collection"]),
         action=str(row["action"]),
+        # No list of fields is no field: a permission gives only what it names.
         fields=frozenset(map(str, fields)) if isinstance(fields, list) else frozenset(),
         rule=rule,
         validation=validation,

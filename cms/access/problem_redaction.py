@@ -34,14 +34,12 @@ def redacted_problems(policy: Policy) -> Iterator[None]:
 
 
 def _redacted(refused: Refused, policy: Policy) -> Refused:
-    problems = [(problem, _hidden_extensions(problem, policy)) for problem in refused.problems]
-    # The message of a failed rule is free text of an administrator, who may name the field in it.
-    if any(
-        problem.code == "FAILED_VALIDATION" and "field" in hidden for problem, hidden in problems
-    ):
-        return forbidden()
-    if any(problem.extensions.get("parameter") in _STORED_RULES for problem, _ in problems):
-        return forbidden()
+    for problem in refused.problems:
+        if problem.extensions.get("parameter") in _STORED_RULES:
+            return forbidden()
+        # The message of a failed rule is free text of an administrator, who may name the field.
+        if problem.code == "FAILED_VALIDATION" and "field" in _hidden_extensions(problem, policy):
+            return forbidden()
     return refused.map_problems(
         lambda problem: _without(problem, _hidden_extensions(problem, policy))
     )
@@ -66,7 +64,5 @@ def _hidden_extensions(problem: Problem, policy: Policy) -> set[str]:
 
 
 def _without(problem: Problem, names: set[str]) -> Problem:
-    return replace(
-        problem,
-        extensions={key: value for key, value in problem.extensions.items() if key not in names},
-    )
+    kept = {key: value for key, value in problem.extensions.items() if key not in names}
+    return replace(problem, extensions=kept)

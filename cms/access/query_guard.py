@@ -98,6 +98,8 @@ class QueryGuard:
 
     def _count_fields(self, count: int) -> None:
         self.field_count += count
+        # PostgreSQL allows no more columns in one level; all levels together are bounded for the
+        # sake of its planner.
         if count > MAX_FIELDS:
             raise invalid_query(f"It asks for more than {MAX_FIELDS} fields", parameter="fields")
         if self.field_count > MAX_FIELDS_IN_ALL:
@@ -125,6 +127,7 @@ class QueryGuard:
         if name.function:
             return self._function(pick, name, field, view)
         link = self.names.link(name, view)
+        # A to-one relation that is not opened shows its column, the key of the related item.
         if pick.nested is None and not (link and link.to_many):
             return self._column(pick, name, field, view)
         if link is None:
@@ -219,5 +222,6 @@ class QueryGuard:
             return AggregateTerm(self._aggregate(term.aggregate, view), term.descending)
         self.names.check_depth(level + len(term.path) - 1)
         steps, value = self.names.path(term.path, view)
+        # Only a term without a path can mean a group, by the key of the group in the answer.
         key = None if steps else term.path[0].key
         return GuardedTerm(value, steps, term.descending, key)

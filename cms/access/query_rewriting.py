@@ -15,15 +15,13 @@ from cms.schema.model import Field
 
 def search_fields(view: View) -> list[Field]:
     """Return the fields that a search of this caller looks into."""
-    return [
-        field
-        for field in view.collection.columns
-        if field.is_searchable and view.includes(field.name)
-    ]
+    columns = view.collection.columns
+    return [field for field in columns if field.is_searchable and view.includes(field.name)]
 
 
 def with_star_fields(pick: Pick, star: Star) -> Pick:
     """Return a pick with the fields of the second star of `*.*`, beside those it names."""
+    # An alias or a function is a pick of its own, which stars do not add to.
     if star.nested is None or pick.key != pick.name.field:
         return pick
     return replace(pick, nested=merged_queries(pick.nested, star.nested))

@@ -16,6 +16,8 @@ from cms.schema.model import Catalogue, Collection, Column, Field, Json, Relatio
 from cms.schema.references import placeholders, target_of, without_hidden
 from cms.schema.types.field_type import Trait
 
+# A dotted path of names, with functions and targets: `author.year(born)`, `item:headings.title`.
+# Anything else in an option is free text.
 _PATH = re.compile(r"[\w$():]+(\.[\w$():]+)*")
 _FILTER_MEMBERS = frozenset({"filter", "rule", "validation", "permissions"})
 """Members of options that hold a filter."""
@@ -48,6 +50,7 @@ class Redaction:
     def _collection_meta(self, name: str, meta: Json) -> Json:
         redacted = dict(meta)
         if not self._is_known_path(name, meta.get("archive_field")):
+            # The values go with their field: they are values of it.
             redacted |= {"archive_field": None, "archive_value": None, "unarchive_value": None}
         if not self._is_known_path(name, meta.get("sort_field")):
             redacted["sort_field"] = None
@@ -64,10 +67,10 @@ class Redaction:
                 template, lambda path: self._is_known_path(name, path)
             )
         url = meta.get("preview_url")
-        if isinstance(url, str) and not all(
-            self._is_known_path(name, path) for path in placeholders(url)
-        ):
-            redacted["preview_url"] = None
+        if isinstance(url, str):
+            for path in placeholders(url):
+                if not self._is_known_path(name, path):
+                    redacted["preview_url"] = None
         return redacted
 
     # Fields
@@ -97,11 +100,8 @@ class Redaction:
             redacted[name] = self._options(meta.get(name), collections)
         conditions = meta.get("conditions")
         if isinstance(conditions, list):
-            redacted["conditions"] = [
-                self._options(entry, collections)
-                for entry in conditions
-                if self._has_known_rule(owner, entry)
-            ]
+            known = [entry for entry in conditions if self._has_known_rule(owner, entry)]
+            redacted["conditions"] = [self._options(entry, collections) for entry in known]
         return redacted
 
     def _has_known_rule(self, owner: str, condition: object) -> bool:
@@ -118,6 +118,7 @@ class Redaction:
             allowed = tuple(name for name in allowed if name in self.known)
         constraint = relation.constraint
         if constraint and (one is None or constraint.foreign_column not in one.fields):
+            # Its name often holds the names of table and column.
             constraint = None
         return replace(
             relation,
@@ -203,10 +204,7 @@ class Redaction:
 
     def _options(self, value: object, collections: frozenset[str]) -> object:
         # An option may name another collection, and in the same option fields of that.
-        named_collections = frozenset(
-            word for word in _texts_in(value) if word in self.catalogue.collections
-        )
-        collections |= named_collections
+        collections |= self.catalogue.collections.keys() & set(_texts_in(value))
         return self._shown(value, collections) if self._may_show(value, collections) else None
 
     def _may_show(self, value: object, collections: frozenset[str]) -> bool:
@@ -221,11 +219,8 @@ class Redaction:
             case Mapping():
                 return self._members(value, collections)
             case list():
-                return [
-                    self._shown(entry, collections)
-                    for entry in value
-                    if self._may_show(entry, collections)
-                ]
+                entries = [entry for entry in value if self._may_show(entry, collections)]
+                return [self._shown(entry, collections) for entry in entries]
             case str() if "{{" in value:
                 return without_hidden(
                     value, lambda path: any(self._is_known_path(name, path) for name in collections)
@@ -253,14 +248,16 @@ class Redaction:
 
     def _is_hidden(self, word: str, collections: Iterable[str]) -> bool:
         """Tell whether a word names a collection or field that exists and may not be known."""
+        # First as a collection with or without a path in it, `articles` or `articles.title`; then
+        # as a path from one of the collections that the option is about.
         head, _, rest = word.replace(":", ".").partition(".")
         if head in self.catalogue.collections and (
             not rest or self._resolves(self.catalogue.collections, head, rest)
         ):
             return head not in self.known or bool(rest and not self._is_known_path(head, rest))
-        if not _PATH.fullmatch(word) or any(
-            self._is_known_path(name, word) for name in collections
-        ):
+        if not _PATH.fullmatch(word):
+            return False
+        if any(self._is_known_path(name, word) for name in collections):
             return False
         return any(self._resolves(self.catalogue.collections, name, word) for name in collections)
 

@@ -22,6 +22,7 @@ from cms.schema.system import SETTINGS, STRUCTURE_COLLECTIONS
 
 log = logging.getLogger("cms.access")
 
+# Levels of relations; rules of administrators may go deeper than queries of clients.
 MAX_RULE_DEPTH = 30
 
 # Rules are bound to sample values once, so that operands of a wrong type are found before any
@@ -37,6 +38,8 @@ def view_lookup(policy: Policy, catalogue: Catalogue, action: str = "read") -> V
     """
 
     def lookup(name: str) -> View | None:
+        # An administrator has one policy for all structures, which must not collect views of old
+        # ones.
         if policy.is_admin:
             return _view(name, policy, catalogue, action)
         key = name, action
@@ -70,6 +73,7 @@ def _history_views(policy: Policy, catalogue: Catalogue) -> Iterator[View]:
     """Yield the caller's view of each collection whose history is not for administrators only."""
     lookup = view_lookup(policy, catalogue)
     for name, action in policy.grants:
+        # Rules of the history itself would lead around in circles.
         if action != "read" or name in HISTORY_COLLECTIONS | STRUCTURE_COLLECTIONS:
             continue
         view = lookup(name)
@@ -115,10 +119,13 @@ def guarded_rule(rule: Filter, collection: Collection, catalogue: Catalogue) -> 
     Raises `Refused` INVALID_QUERY for a rule that can never be applied. A rule may name whatever
     exists: an administrator has written it, and not its caller.
     """
+    # A rule sees everything: it must be able to test fields that its caller cannot read.
     names = NameGuard(
         catalogue, lambda name: _whole_view(name, catalogue), explains=True, depth=MAX_RULE_DEPTH
     )
     condition = predicate_of(FilterGuard(names).filter(rule, View(collection), 0))
+    # Printed and bound for the refusal only: an operand of a wrong type, such as a text for a
+    # number, is known now and not with the first request.
     _, values = predicate(condition, 0).numbered()
     bind_values(values, _SAMPLE_BINDINGS)
     return GuardedRule(rule, condition)

@@ -75,6 +75,8 @@ class ShareRules:
         if collection.name == self.item.collection:
             yield GuardedRule(("shared", self.item.key), root)
         for number, predicate in enumerate(self._ways_to(collection, root)):
+            # The source names the way and not its predicates, which cannot be compared; the policy
+            # of a share belongs to one snapshot, in which ways keep their numbers.
             yield GuardedRule(("related", self.item.key, number), predicate)
 
     def _ways_to(self, collection: Collection, root: Predicate) -> Iterator[Predicate]:
@@ -89,6 +91,8 @@ class ShareRules:
             if step.link.to_many:
                 for onward in self._steps(step.link.target):
                     if onward.link.target == collection.name and not onward.link.to_many:
+                        # From the end: the row is led to by a row of the junction, which is led to
+                        # by the shared item.
                         yield _back(onward, All((onward.when, _back(step, root))))
 
     def _steps(self, name: str) -> Iterator[_Step]:
@@ -137,6 +141,7 @@ class ShareRules:
         is_item = typed_test(GuardedTest("_eq", (Constant(self.item.key),)), Value(key))
         rules = [of_role.rule.predicate]
         for view in of_creator:
+            # $CURRENT_USER in the creator's rules is the creator, not whoever opens the share.
             rules.append(with_caller(view.rule.predicate, self.item.creator_values))
         return All((is_item, *rules))
 
@@ -174,6 +179,7 @@ def _with_caller(part: Any, caller: CallerValues) -> Any:
         return _placeholder(part, caller)
     if not isinstance(part, _PARTS):
         return part
+    # Conditions are frozen dataclasses: their fields are all that they consist of.
     inner_parts = {inner.name: getattr(part, inner.name) for inner in fields(part)}
     changes = {name: _with_caller(inner, caller) for name, inner in inner_parts.items()}
     return replace(part, **changes)
@@ -223,6 +229,8 @@ def related_collections(name: str, catalogue: Catalogue) -> frozenset[str]:
     names = {name}
     for link in _links_from(name, catalogue):
         names.add(link.target)
+        # The second step only from rows that belong to the item: what it points to may belong to
+        # everybody, and would lead to the whole database.
         if link.to_many:
             names |= {onward.target for onward in _links_from(link.target, catalogue)}
     return frozenset(name for name in names if may_be_shown(name))

@@ -50,6 +50,8 @@ def unite_grants(collection: Collection, grants: tuple[GuardedGrant, ...]) -> Vi
     rule = any_rule(grants)
     masks: dict[str, GuardedRule | None] = {}
     for name in collection.fields:
+        # One grant shows `title` in all rows, another `price` in own rows: the view has all rows,
+        # and `price` has the mask of the own ones.
         covering = tuple(grant for grant in grants if grant.covers(name))
         if covering:
             mask = any_rule(covering)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from cms.access.policy import Policy, StoredGrant
 from cms.access.redaction import Redaction
 from cms.errors import forbidden
-from cms.schema.model import Catalogue, Collection, Kind, Relation
+from cms.schema.model import Catalogue, Collection, Field, Kind, Relation
 from cms.schema.system import COLLECTIONS
 
 ACTIONS = ("read", "create", "update", "delete", "share")
@@ -23,23 +23,22 @@ def known_catalogue(policy: Policy, catalogue: Catalogue) -> Catalogue:
         return catalogue
     if not policy.granted(COLLECTIONS, "read"):
         raise forbidden()
-    known = {
-        name: _narrowed(collection, policy)
-        for name, collection in catalogue.collections.items()
-        if has_permission_on(policy, name)
-    }
+    known: dict[str, Collection] = {}
+    for name, collection in catalogue.collections.items():
+        if has_permission_on(policy, name):
+            known[name] = _narrowed(collection, policy)
+    # A folder shows nothing by itself; without it apps could not list what is in it.
     known |= {name: catalogue.collections[name] for name in _folders(known, catalogue)}
     redaction = Redaction(catalogue, known)
-    relations = tuple(
-        redaction.relation(relation)
-        for relation in catalogue.relations
-        if _is_known(relation, known)
-    )
+    known_relations = [relation for relation in catalogue.relations if _is_known(relation, known)]
     # In the order of the catalogue: folders were added last.
-    ordered = {
-        name: redaction.collection(known[name]) for name in catalogue.collections if name in known
-    }
-    return Catalogue.of(catalogue.structure, ordered, relations, extensions=catalogue.extensions)
+    names = [name for name in catalogue.collections if name in known]
+    return Catalogue.of(
+        catalogue.structure,
+        {name: redaction.collection(known[name]) for name in names},
+        tuple(map(redaction.relation, known_relations)),
+        extensions=catalogue.extensions,
+    )
 
 
 def has_permission_on(policy: Policy, collection: str) -> bool:
@@ -57,11 +56,10 @@ def grants_on(policy: Policy, collection: str) -> list[StoredGrant]:
 
 def _narrowed(collection: Collection, policy: Policy) -> Collection:
     grants = grants_on(policy, collection.name)
-    fields = {
-        name: field
-        for name, field in collection.fields.items()
-        if any(grant.covers(name) for grant in grants)
-    }
+    fields: dict[str, Field] = {}
+    for name, field in collection.fields.items():
+        if any(grant.covers(name) for grant in grants):
+            fields[name] = field
     return replace(collection, fields=fields)
 
 
@@ -69,6 +67,7 @@ def _folders(known: dict[str, Collection], catalogue: Catalogue) -> set[str]:
     """Return the folders in which known collections are listed."""
     folders: set[str] = set()
     waiting = [collection.group for collection in known.values()]
+    # A folder may be in another folder.
     while waiting:
         name = waiting.pop()
         folder = catalogue.collections.get(name) if name else None

@@ -62,6 +62,7 @@ class WritePermissions:
         """Return the grants for an action; raises `Refused` FORBIDDEN where there are none."""
         key = collection.name, action
         if key not in self._grants:
+            # An empty result is cached as well, and refused each time below.
             self._grants[key] = effective_grants(self.policy, collection, action, self.catalogue)
         if not self._grants[key]:
             raise forbidden()
@@ -118,6 +119,7 @@ class WritePermissions:
         if action == "update" and len(grants) > 1:
             return None
         view = view_of(collection.name, catalogue=self.catalogue, policy=self.policy)
+        # A caller who may update but not read sees no row, and so cannot change one.
         return RowRules(before=(view.rule if view else NO_ROWS, any_rule(grants)))
 
     def is_unrestricted(self, collection: Collection, action: str) -> bool:
@@ -150,9 +152,9 @@ def _rule_after(grants: tuple[GuardedGrant, ...], names: list[str]) -> GuardedRu
     if not names:
         return rule_of_grants(grants)
     # Each changed field needs a permission of its own, and the same row must fulfil all of them.
-    rules_by_field = (
-        any_of(grant.rule for grant in grants_covering(grants, [name])) for name in names
-    )
+    rules_by_field: list[GuardedRule] = []
+    for name in names:
+        rules_by_field.append(any_of(grant.rule for grant in grants_covering(grants, [name])))
     return _unless_unrestricted(all_of(rules_by_field))
 
 

@@ -31,6 +31,8 @@ _MAX_LABEL_CHARACTERS = 60
 
 
 def draw_chart(panel: Panel, data: Data, picture: Picture) -> bytes:
+    # Data of a time series: {"date": "2024-01-01T00:00:00Z", "value": 3}; of other charts: {"x": …,
+    # "y": …}.
     points: Any = data["points"]
     if panel.type == "time-series":
         labels = [_date_text(point["date"], panel) for point in points]
@@ -43,7 +45,7 @@ def draw_chart(panel: Panel, data: Data, picture: Picture) -> bytes:
     # Its own id is another one in each picture.
     chart.uuid = panel.id
     chart.x_labels = [cut(label) for label in labels]
-    chart.add(_axis_name(panel), [number_of(value) for value in values] if labels else [])
+    chart.add(_axis_name(panel), [number_of(value) for value in values])
     svg: bytes = chart.render()
     return _COMMENT_OR_SCRIPT.sub(b"", svg)
 
@@ -75,11 +77,15 @@ def _chart_settings(panel: Panel, picture: Picture, labels: Sequence[str]) -> di
         "show_legend": False,
         # Without a script: the picture is for pages that allow none.
         "js": (),
+        # Degrees: long labels would overlap beside each other.
         "x_label_rotation": 30 if sum(map(len, labels)) > _MAX_LABEL_CHARACTERS else 0,
         "show_minor_x_labels": len(labels) <= _MAX_LABELS,
+        # Of many labels so many are shown, at even distances.
         "x_labels_major_count": min(len(labels), _MAX_LABELS) or None,
         "truncate_label": 16,
+        # Ten significant digits, with commas between the thousands.
         "value_formatter": "{:,.10g}".format,
+        # The axis begins at 0: cut off, small differences would look large.
         "include_x_axis": True,
         "show_dots": len(labels) <= _MAX_DOTS,
         "style": _pygal().style.Style(

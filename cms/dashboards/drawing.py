@@ -26,6 +26,7 @@ _PAINTERS: Mapping[str, Callable[[Panel, Data, Picture], bytes]] = MappingProxyT
 
 def draw(panel: Panel, data: Data, picture: Picture) -> bytes:
     """Return the SVG of a panel with its data."""
+    # The colour of the panel takes the place of the theme's.
     if panel.color:
         picture = picture._replace(theme=picture.theme._replace(accent=panel.color))
     return _PAINTERS[panel.type](panel, data, picture)

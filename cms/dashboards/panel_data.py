@@ -29,6 +29,7 @@ from cms.store.counters import check_version
 from cms.store.identity import Identity
 from cms.store.store import Store
 
+# A dashboard is shown as a whole: the page of other lists would leave panels out.
 _ALL_PANELS = PageSizes(default=None)
 
 
@@ -59,6 +60,7 @@ def read_panel(store: Store, identity: Identity, key: str) -> PanelData:
 
 def _read_panel(store: Store, key: str, context: RequestContext) -> PanelData:
     request = ReadRequest(PANELS, "fields=id,type,options,name,color")
+    # Read as the caller: who may not read the panel gets the refusal of any other item.
     panel = _panel(_decoded(fetch_item(store, context, request, key=key)))
     return _read_all(store, context, [panel])[0]
 
@@ -114,6 +116,7 @@ def _read_all(store: Store, context: RequestContext, panels: Sequence[Panel]) ->
     """
     prepared = [_prepare(store, context, panel) for panel in panels]
     reads = [read for read in prepared if isinstance(read, _Read)]
+    # Results come in the order of the reads; panels without a statement take none.
     results = iter(store.database.fetch_all([read.call for read in reads]) if reads else ())
     all_data = []
     for each in prepared:
@@ -144,6 +147,7 @@ def _prepare(store: Store, context: RequestContext, panel: Panel) -> _Read | Pan
 def _query(panel: Panel) -> PanelQuery | None:
     """Return the query of a panel; raises `Refused` for options that nobody has checked."""
     panel_type = PANEL_TYPES.get(panel.type)
+    # Writes check the options, but rows may also come from elsewhere, such as a restored dump.
     errors = list(panel_type.errors(panel.options)) if panel_type else []
     if panel_type is None or errors:
         reason = "; ".join(f"{'.'.join(map(str, error.path))}: {error}" for error in errors)
@@ -155,8 +159,11 @@ def _query(panel: Panel) -> PanelQuery | None:
 def _panel_data(context: RequestContext, read: _Read, result: list[Row] | Exception) -> PanelData:
     if isinstance(result, Refused):
         return PanelData(read.panel, refusal=result)
+    # Anything but a refusal concerns the connection, and with it every panel.
     if isinstance(result, Exception):
         raise result
+    # The names were resolved and the rules chosen under the counters of the snapshot; under others
+    # the read starts again.
     check_version(context.snapshot, read.statement.version(result))
     return PanelData(read.panel, read.query.data_of(read.statement.items(result)))
 

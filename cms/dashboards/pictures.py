@@ -50,6 +50,8 @@ def number_of(value: object) -> float | None:
     An axis needs differences and quotients of numbers that are finite and not 0, too.
     """
     try:
+        # By its text, which becomes infinity beyond the range of floats; an int would raise
+        # OverflowError.
         number = float(str(value))
     except ValueError:
         return None
@@ -64,10 +66,13 @@ def title_of(panel: Panel) -> str:
 
 def cut(text: str, characters: int = MAX_CHARACTERS) -> str:
     """Return a text for a picture: of one line, not too long, without what XML cannot hold."""
-    plain = "".join(
-        character if character.isprintable() else " " for character in text[: characters + 1]
-    )
+    # One character more than is shown tells whether the text goes on.
+    plain = "".join(map(_printable, text[: characters + 1]))
     return plain if len(plain) <= characters else f"{plain[: characters - 1]}…"
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else " "
 
 
 def value_text(value: object) -> str:

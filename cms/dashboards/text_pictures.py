@@ -44,14 +44,17 @@ def draw_metric(panel: Panel, data: Data, picture: Picture) -> bytes:
     text = NO_DATA if value is None else value_text(value)
     decimals = options.get("decimals")
     if decimals is not None and number_of(value) is not None:
+        # As Decimal: a float would show other digits than were stored.
         text = f"{Decimal(str(value)):,.{int(decimals)}f}"
     if value is not None:
         text = f"{options.get('prefix') or ''}{text}{options.get('suffix') or ''}"
     width = len(text) * _CHARACTER_WIDTH
+    # As large as the width allows: `width` is in units of the font's size.
     size = min(_MAX_METRIC_SIZE, 0.9 * picture.width / max(width, 1))
     color = picture.theme.faint if value is None else picture.theme.accent
     svg = _svg(panel, picture)
     style = _TextStyle(size, color, "middle")
+    # The y of SVG is the base line; a third of the size below the middle, the digits stand in it.
     _add_text(svg, text, style, x=picture.width / 2, y=picture.height / 2 + size / 3)
     return _bytes(svg)
 
@@ -106,22 +109,36 @@ def _draw_rows(
         _add_text(svg, NO_DATA, style, x=picture.width / 2, y=picture.height / 2)
         return _bytes(svg)
     names = list(names)[:MAX_TABLE_COLUMNS]
-    column_width = (picture.width - 2 * _MARGIN) / max(len(names), 1)
+    table = [names] if has_head else []
+    for row in rows[: _row_count(picture)]:
+        table.append([value_text(value_at(row, name)) for name in names])
+    _add_table(svg, table, picture, top=2 if title_of(panel) else 1, has_head=has_head)
+    return _bytes(svg)
+
+
+def _add_table(
+    svg: ElementTree.Element,
+    table: Sequence[Sequence[str]],
+    picture: Picture,
+    *,
+    top: int,
+    has_head: bool,
+) -> None:
+    """Add rows of cells below each other, the first one at the line `top`."""
+    column_count = max(map(len, table), default=0)
+    column_width = (picture.width - 2 * _MARGIN) / max(column_count, 1)
+    # Of a column one character stays free, so that texts beside each other do not touch.
     characters = max(int(column_width / TEXT_SIZE / _CHARACTER_WIDTH) - 1, 1)
-    y = _MARGIN + (2 * _LINE_HEIGHT if title_of(panel) else _LINE_HEIGHT)
-    head = [names] if has_head else []
-    body = [
-        [value_text(value_at(row, name)) for name in names] for row in rows[: _row_count(picture)]
-    ]
-    for number, cells in enumerate([*head, *body]):
+    y = _MARGIN + top * _LINE_HEIGHT
+    for number, cells in enumerate(table):
         color = picture.theme.faint if has_head and number == 0 else picture.theme.text
         for column, cell in enumerate(cells):
             x = _MARGIN + column * column_width
             _add_text(svg, cut(cell, characters), _TextStyle(TEXT_SIZE, color), x=x, y=y)
         y += _LINE_HEIGHT
+        # `_row_count` does not know of the title and the head.
         if y > picture.height - _MARGIN:
             break
-    return _bytes(svg)
 
 
 def _svg(panel: Panel, picture: Picture) -> ElementTree.Element:

@@ -20,6 +20,8 @@ from cms.http.conditional_requests import RangeNotSatisfiable, byte_range_of, is
 from cms.store.identity import Identity
 
 # A browser would run these types, so they are always sent as attachments.
+# HTML, SVG and every kind of XML: match() looks at the beginning only, so that parameters behind
+# the type do not hide it.
 _ACTIVE_CONTENT = re.compile(
     r"text/html|image/svg|[a-z]+/(?:[a-z0-9.-]+\+)?xml|[a-z]+/xhtml|text/xsl|application/xslt"
 )
@@ -91,7 +93,10 @@ class AssetResource:
             response.set_header("X-Sendfile", f"{content.storage.folder}/{content.path}")
         else:
             response.set_header(
-                "X-Accel-Redirect", f"{self._sendfile}/{content.storage.name}/{quote(content.path)}"
+                # nginx decodes the path; the setting is the prefix of an internal location, with
+                # one folder for each storage.
+                "X-Accel-Redirect",
+                f"{self._sendfile}/{content.storage.name}/{quote(content.path)}",
             )
 
 
@@ -119,6 +124,8 @@ def disposition(kind: str, filename: str) -> str:
 
     The name is given in ASCII, and once more in UTF-8 where ASCII cannot express it.
     """
+    # NFKD takes accents off their letters: `Ärger.pdf` becomes `Arger.pdf` for browsers that do not
+    # know filename*.
     ascii_name = unicodedata.normalize("NFKD", filename).encode("ascii", "ignore").decode()
     ascii_name = _NOT_QUOTABLE.sub("_", ascii_name)
     header = f'{kind}; filename="{ascii_name}"'
@@ -144,6 +151,8 @@ def _send(
         # The range counts from 0, and names the last byte, not the one behind it.
         response.status = falcon.HTTP_206
         response.set_header("Content-Range", f"bytes {start}-{start + length - 1}/{content.size}")
+    # Transformed images that were just made are in memory; originals are streamed from their
+    # storage.
     if content.data is not None:
         response.data = content.data[start : start + length]
     elif request.context.method == "HEAD":

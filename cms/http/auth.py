@@ -48,6 +48,7 @@ class LoginResource:
             required_text(payload, "password"),
             optional_text(payload, "otp"),
         )
+        # The mode decides where the tokens go: into the body, or into cookies.
         mode = mode_of(payload) or Mode.JSON
         issued = login(
             self._store, self._issuer, credentials, mode=mode, client=request.context.client
@@ -73,6 +74,7 @@ class RefreshTokenSource:
         if token is not None:
             return token
         cookie = refresh_token_of(request, mode_of(payload))
+        # Raises the refusal of a body without the key.
         if cookie is None:
             return required_text(payload, "refresh_token")
         # Browsers send cookies along with requests of any site.

@@ -29,6 +29,8 @@ def is_not_modified(request: falcon.Request, tag: str, modified: datetime) -> bo
     header = request.get_header("If-None-Match")
     # With tags the time does not count (RFC 9110, section 13.2.2): it is exact to the second only.
     if header is not None:
+        # Weak comparison (RFC 9110, section 13.1.2): a copy that differs in form only is current as
+        # well.
         client_tags = [part.strip().removeprefix("W/") for part in header.split(",")]
         return header.strip() == "*" or f'"{tag}"' in client_tags
     since = _http_time(request.get_header("If-Modified-Since"))
@@ -43,6 +45,7 @@ def byte_range_of(
     A range that cannot be read, names several parts or belongs to another version is ignored.
     Raises `RangeNotSatisfiable`.
     """
+    # Without both numbers "bytes=-" asks for nothing. A HEAD is answered as without a range.
     bounds = _RANGE.fullmatch((request.get_header("Range") or "").strip().lower())
     if bounds is None or bounds.groups() == ("", "") or request.context.method != "GET":
         return None
@@ -55,6 +58,7 @@ def byte_range_of(
 def _byte_range(first: str, last: str, size: int) -> ByteRange | None:
     if not first:
         # "-500" asks for the last 500 bytes.
+        # More than there is means all of it.
         length = min(int(last), size)
         if not length:
             raise RangeNotSatisfiable
@@ -62,6 +66,7 @@ def _byte_range(first: str, last: str, size: int) -> ByteRange | None:
     start = int(first)
     end = size - 1
     if last:
+        # Malformed, and so ignored, while a start behind the end is refused with 416.
         if int(last) < start:
             return None
         end = min(int(last), end)

@@ -45,6 +45,7 @@ class Cookies:
         self, request: falcon.Request, response: falcon.Response, issued: IssuedTokens
     ) -> None:
         """Set the cookie of a session, where its mode keeps the token in one."""
+        # In the mode session the one cookie is both: it identifies the caller and renews itself.
         if issued.mode is Mode.SESSION:
             self._set(request, response, SESSION_COOKIE, issued.token, max_age=self.session_life)
         elif issued.mode is Mode.COOKIE:
@@ -95,6 +96,8 @@ def session_cookie(request: falcon.Request) -> str | None:
 def refresh_token_of(request: falcon.Request, mode: Mode | None) -> str | None:
     """Return the token from the cookie of a mode, or from either cookie without a mode."""
     if mode is None:
+        # The refresh cookie first: it reaches only /auth, so whoever sends it here means to renew
+        # it.
         names: tuple[str, ...] = (REFRESH_COOKIE, SESSION_COOKIE)
     elif mode is Mode.SESSION:
         names = (SESSION_COOKIE,)

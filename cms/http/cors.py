@@ -38,6 +38,7 @@ class Cors:
         if request.method == "OPTIONS" and requested_method and request.get_header("Origin"):
             response.status = falcon.HTTP_204
             response.set_headers(self._preflight)
+            # Falcon then calls no resource: a preflight must succeed without credentials.
             response.complete = True
 
     def process_response(
@@ -48,6 +49,8 @@ class Cors:
         succeeded: bool,  # noqa: FBT001
     ) -> None:
         origin = request.get_header("Origin")
+        # With credentials browsers take the exact origin only, and no `*`. `Vary: Origin` comes
+        # from RequestTracing, so that caches keep the answers to different sites apart.
         if origin and origin in self._origins:
             self._allow(response, origin)
             if self._credentials:

@@ -66,6 +66,7 @@ def on_unexpected_error(
 ) -> None:
     """Log an unexpected error under the request's id; the answer holds that id and no detail."""
     request_id = request.context.id
+    # The traceback goes to the log only: it may hold values of the request and of rows.
     log.error("unexpected fault", exc_info=error, extra={"request": request_id})
     problem = Problem(
         "INTERNAL_SERVER_ERROR",

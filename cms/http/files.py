@@ -95,6 +95,8 @@ class FileResource(LibraryItemResource):
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         if not is_form(request):
             return super().on_patch(request, response, key)
+        # The parts are read one by one while the content is stored: a file never lies in memory as
+        # a whole.
         form = form_parts(request, max_bytes=self._library.contents.max_bytes)
         return send_written(
             response, files.replace(self._library, write_request_of(request), key, form)

@@ -22,6 +22,7 @@ class TriggerResource:
 
     def _trigger(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         method = request.context.method
+        # HTTP gives the body of a GET no meaning, and proxies may drop it.
         body = None if method in ("GET", "HEAD") else read_json(request)
         call = FlowRequest(
             request.path,
@@ -73,6 +74,8 @@ def _headers(request: falcon.Request) -> dict[str, str]:
     """
     headers = {name.lower(): value for name, value in request.headers.items()}
     headers.pop("cookie", None)
+    # Other schemes, such as Basic of a webhook, belong to the flow: the service authenticates
+    # nobody by them.
     if headers.get("authorization", "").lower().startswith("bearer "):
         del headers["authorization"]
     return headers

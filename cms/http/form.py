@@ -41,6 +41,7 @@ def form_parts(request: falcon.Request, *, max_bytes: int) -> Iterator[FormPart]
     length = request.content_length
     if length is not None and length > max_bytes + MAX_OVERHEAD_BYTES:
         raise too_large(max_bytes)
+    # An announced length is the limit by itself: more bytes than announced are never read.
     limit = length
     if limit is None:
         limit = max_bytes + MAX_OVERHEAD_BYTES
@@ -50,6 +51,8 @@ def form_parts(request: falcon.Request, *, max_bytes: int) -> Iterator[FormPart]
     options.max_body_part_count = MAX_FORM_PARTS
     form = MultipartForm(stream, _boundary(request), limit, options)
     try:
+        # The caller reads a part before it takes the next one: parts share one stream, and nothing
+        # is kept.
         for part in form:
             yield _part(part)
         # Bytes behind the last boundary mean nothing, but they belong to the body.
@@ -68,7 +71,11 @@ def _part(part: BodyPart) -> FormPart:
         # The type is only a claim of the client's, so an unreadable one counts as none.
         media_type = None
     return FormPart(
-        part.name, part.filename, media_type, iter(lambda: part.stream.read(CHUNK_BYTES), b"")
+        # The media type is what the client claims; cms/files looks at the content itself.
+        part.name,
+        part.filename,
+        media_type,
+        iter(lambda: part.stream.read(CHUNK_BYTES), b""),
     )
 
 

@@ -11,6 +11,8 @@ from cms.http.media import check_texts, read_json_object, required_text, send
 from cms.store.store import Store
 
 _DIGITS = re.compile(r"[0-9]{1,9}")
+# Any text that is no number becomes a length that `random_text` refuses, so that one place words
+# the refusal.
 _NO_LENGTH = 0
 
 

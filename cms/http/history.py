@@ -16,6 +16,8 @@ from cms.store.store import Store
 ONLY_COMMENTS = (RowTest("action", "_eq", "comment"),)
 
 
+# /activity, /revisions and the logs of flows take no writes, which is why they are no
+# `ItemsResource`.
 class SystemItemsResource:
     """A system collection that is read as a list; `only` restricts it to some of its rows."""
 

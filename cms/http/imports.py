@@ -45,6 +45,7 @@ class ImportResource:
         identity = request.context.identity
         # Before the file is received: whoever may not import does not send it for nothing.
         require_import(self._store, identity, collection)
+        # On disk and not in memory: an import may be far larger than a body of JSON.
         with TemporaryFile() as file:
             file_format = self._receive(request, file)
             upload = Upload(file_format, file, self._max_row_bytes)
@@ -92,6 +93,7 @@ def _sent_in_form(parts: Iterator[FormPart]) -> _SentFile:
 def _only_file(part: FormPart, other_parts: Iterator[FormPart]) -> Iterator[bytes]:
     yield from part.chunks
     # All parts behind it, so that a second file is noticed, and the body read to its end.
+    # any() stops at the first second file; otherwise it reads all parts to the end of the form.
     if any(other_part.name == "file" for other_part in other_parts):
         raise invalid_payload("The form has more than one file", field="file")
 

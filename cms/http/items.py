@@ -21,6 +21,8 @@ from cms.schema.system import SETTINGS
 from cms.store.store import Store
 
 
+# Falcon passes the parameters of a path by name. Routes without a collection in their path, such as
+# /users, leave it out, and the resource knows it.
 class _StoreResource:
     """Base of the resources of items; `collection` is for paths that do not name one."""
 

@@ -14,6 +14,7 @@ from cms import jsontext
 from cms.config import Config
 
 LEVELS = {
+    # The names of the setting LOG_LEVEL; Python has no level below debug.
     "fatal": logging.CRITICAL,
     "error": logging.ERROR,
     "warn": logging.WARNING,
@@ -83,6 +84,8 @@ def start_logging(config: Config) -> None:
     }
     for name, logger_level in levels.items():
         logger = logging.getLogger(name)
+        # In place of all others: a second call, or a library that has added its own, must not
+        # double the lines.
         logger.handlers[:] = [handler]
         logger.propagate = False
         logger.setLevel(logger_level)

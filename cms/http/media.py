@@ -37,6 +37,7 @@ class JsonHandler(BaseHandler):
         The codes are UNSUPPORTED_MEDIA_TYPE, CONTENT_TOO_LARGE and INVALID_PAYLOAD.
         """
         raw = self._read(stream, content_length)
+        # Before the media type: a request without a body needs no Content-Type.
         if not raw:
             return None
         if not _is_json(content_type):
@@ -54,6 +55,8 @@ class JsonHandler(BaseHandler):
             raise invalid_payload(f"The body is not usable JSON: {error}") from None
 
     def _read(self, stream: ReadableIO, content_length: int | None) -> bytes:
+        # An announced length is refused before a byte is read; a chunked body announces none, and
+        # is counted.
         if (content_length or 0) > self._max_bytes:
             raise self._too_large()
         raw = bytearray()
@@ -70,6 +73,7 @@ class JsonHandler(BaseHandler):
         return Refused(Problem("CONTENT_TOO_LARGE", message, {"limit": self._max_bytes}))
 
 
+# Hashed while it is read, so that a large body is not gone through a second time.
 class _HashedBody:
     """The body of a request, hashed while it is read."""
 
@@ -164,6 +168,7 @@ def idempotency_key_of(request: falcon.Request) -> Idempotency | None:
             header="Idempotency-Key",
         )
     target = (request.method, request.root_path + request.path, request.query_string)
+    # A separator, so that the path `/ab` is not the path `/a` with the query `b`.
     content = b"\0".join((*(part.encode() for part in target), request.context.digest))
     # Keyed, because the digest is stored and the body may hold a password.
     fingerprint = hmac.digest(request.context.seal, content, "sha256").hex()

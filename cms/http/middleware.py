@@ -29,6 +29,7 @@ MAX_CACHED_TOKENS = 5_000
 _ITEM_PATHS = ("/items/", "/utils/")
 """Beginnings of the paths in which `{collection}` must not be a system collection."""
 
+# As proxies and tracing tools make them: UUIDs, hexadecimal digits, words with dots and colons.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
@@ -66,6 +67,7 @@ class Authentication:
         kind, _, token = (request.auth or "").partition(" ")
         token = token.strip()
         if kind.lower() != "bearer" or not token:
+            # The header comes first: a browser sends its cookie along without being asked.
             cookie = session_cookie(request)
             return self._from_cookie(request, cookie) if cookie else ANONYMOUS
         # Access tokens are JWTs of three parts; static tokens have no dots.
@@ -91,6 +93,7 @@ class Authentication:
         The signature is checked once, because that takes longer than the database does; the expiry
         is checked every time.
         """
+        # Only verified tokens get into the cache: an exception of `_verify` leaves it as it is.
         verified = self._verified_tokens.setdefault_with(token, lambda: self._verify(token))
         if time.time() < verified.expires:
             return verified.identity
@@ -119,6 +122,8 @@ class SystemCollectionGuard:
     ) -> None:
         name = params.get("collection", "")
         template = request.uri_template or ""
+        # Falcon calls this between routing and the resource: the template tells which route it is,
+        # as the same name may stand in others.
         if is_system(name) and template.startswith(_ITEM_PATHS) and request.method != "OPTIONS":
             self._store.run_unversioned_read(
                 request.context.identity,

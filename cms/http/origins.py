@@ -28,6 +28,8 @@ class Origins:
     @classmethod
     def from_config(cls, config: Config) -> Origins:
         """Return the origins that the settings allow."""
+        # A site that may read answers with cookies may also send requests with them; any other may
+        # not.
         allowed = config.cors_origin if config.cors_enabled and config.cors_credentials else ()
         return cls(origin_of(config.public_url) or "", frozenset(allowed) - {"*"})
 
@@ -40,6 +42,7 @@ class Origins:
         """
         page = request.get_header("Origin") or request.get_header("Referer") or ""
         origin = origin_of(page)
+        # "null", the origin of a sandboxed page, has no host either.
         if origin is None:
             raise forbidden()
         own_origins = (self.service_origin, _own_origin(request))

@@ -27,6 +27,8 @@ class Router(CompiledRouter):
     """Falcon's router, which treats an encoded slash like any other character."""
 
     def find(self, uri: str, req: falcon.Request | None = None) -> Route | None:
+        # WSGI decodes the path before anybody sees it: the key `a%2Fb` arrives as `a/b`, which is
+        # another route.
         path = uri if req is None else path_of(req.env, uri)
         route = super().find(path, req)
         if path == uri or route is None:

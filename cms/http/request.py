@@ -72,6 +72,8 @@ class Request(falcon.Request):
     def __init__(self, env: dict[str, Any], options: falcon.RequestOptions | None = None) -> None:
         super().__init__(env, options=options)
         self.context.method = self.method
+        # Falcon chooses the responder by `request.method`. What the client sent stays in
+        # `context.method`, for the log and for errors.
         if self.method not in _KNOWN:
             self.method = _ALIASES.get(self.method, _UNSUPPORTED)
 
@@ -90,6 +92,8 @@ def _ip(request: falcon.Request, trusted_proxies: int) -> str:
     """
     forwarded = request.get_header("X-Forwarded-For") if trusted_proxies else None
     if forwarded:
+        # Each proxy appends the address that it saw. With two proxies, `1.2.3.4, 198.51.100.7,
+        # 10.0.0.2` came from 198.51.100.7; the first entry is the client's own word.
         entries = forwarded.split(",")[-trusted_proxies:]
         client_ip = _address(entries[0])
         if client_ip is not None:

@@ -15,6 +15,7 @@ from cms.errors import Refused, invalid_payload
 SERVER_DRAIN_BYTES = 2**16
 """Gunicorn reads less than this after an answer, and keeps the connection."""
 
+# int() refuses thousands of digits by an exception, and no body has as many bytes.
 MAX_LENGTH_DIGITS = 18
 
 StartResponse = Callable[..., Any]
@@ -42,6 +43,8 @@ class RequestBody:
             max_bytes = self._bytes_left if max_bytes < 0 else min(max_bytes, self._bytes_left)
         chunk = self._read_chunk(max_bytes)
         if self._bytes_left is None:
+            # Without an announced length only an empty chunk tells the end; a read of 0 bytes is
+            # always empty.
             self.has_ended = not chunk and max_bytes != 0
         else:
             self._bytes_left -= len(chunk)
@@ -79,6 +82,8 @@ def request_body(environ: Mapping[str, Any]) -> RequestBody:
     content_length = environ.get("CONTENT_LENGTH") or ""
     if content_length.isdecimal() and len(content_length) <= MAX_LENGTH_DIGITS:
         return RequestBody(environ["wsgi.input"], int(content_length))
+    # The server promises that reading ends by itself. Without that promise a read could wait for
+    # ever, so the body counts as empty.
     is_chunked = environ.get("wsgi.input_terminated") and not content_length
     return RequestBody(environ["wsgi.input"], None if is_chunked else 0)
 

@@ -17,9 +17,12 @@ from typing import Any
 
 log = logging.getLogger("cms")
 
+# 256 KiB: small enough for a slow line, large enough that its cost does not show.
 CHUNK_BYTES = 2**18
 """A client must take this many bytes within SEND_TIMEOUT."""
 
+# `struct linger` with l_onoff 1 and l_linger 0: close() sends a reset and drops what is not sent
+# yet.
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -52,6 +55,7 @@ class TimedBody:
 
     def close(self) -> None:
         """Release the body; the server calls this at the end, also after an error."""
+        # The server closes the body while the exception is handled, so that sys.exc_info() has it.
         timed_out = self._is_sending and isinstance(sys.exc_info()[1], TimeoutError)
         close = getattr(self._body, "close", None)
         try:

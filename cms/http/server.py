@@ -70,6 +70,8 @@ class ExplainResource:
         """Explain to an administrator the statement of a read, without running it."""
         # The path is encoded as a whole, or not at all: then all behind `path=` belongs to it.
         query_before, _, rest = request.query_string.partition("path=")
+        # `path=/items/a?fields=id&limit=2`: parse_qs would take `limit` for a parameter of this
+        # route.
         if "?" in rest:
             params = parse_qs(query_before)
             path = rest

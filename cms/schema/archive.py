@@ -12,6 +12,8 @@ def archive_defaults(collection: Collection) -> Values:
     """Return the value of the archive field for new items when nothing else fills it."""
     field = collection.archive_field
     value = collection.meta.get("unarchive_value") if collection.meta else None
+    # A default of the column is what its owner has chosen for new rows; the setting only fills the
+    # gap.
     if field is None or value is None or field.column is None or field.column.is_filled_by_database:
         return {}
     try:

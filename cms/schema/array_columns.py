@@ -9,6 +9,7 @@ from cms.schema.model import Column
 from cms.schema.types import type_of_base_type
 from cms.schema.types.field_type import Parse
 
+# `character varying(20)[]`, as format_type() of PostgreSQL prints it.
 _LENGTH_OF_ELEMENTS = re.compile(r"character(?: varying)?\((\d+)\)\[")
 
 
@@ -34,6 +35,7 @@ def _element_parser(column: Column) -> Parse:
     return bounded(
         element_type.parse,
         int(length[1]) if length else None,
+        # Without precision and scale: the catalogue has them of columns only, and not of elements.
         element_type.range_test(None, None),
         subject="an element",
     )

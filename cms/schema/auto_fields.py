@@ -74,6 +74,8 @@ def auto_values_of(auto_fields: AutoFields, writer: Writer) -> AutoValues:
     if_sent: Values = {}
     for field, kind in auto_fields.automatic:
         value = _auto_value(field, kind, writer)
+        # The service itself and anonymous callers have no user: then `user_updated` becomes null,
+        # which says that no user wrote last.
         if value is not None or _is_nullable(field):
             fixed[field.name] = value
         else:
@@ -85,6 +87,8 @@ def complete_new(values: Values, auto_fields: AutoFields, auto_values: AutoValue
     """Fill in the automatic values of a new row, and return a problem for each missing field."""
     _remove_ignored(values, auto_fields)
     _fill(values, auto_values)
+    # Keys are made here and not by a default of the column, so that other rows of the same write
+    # can point to them.
     for name in auto_fields.uuids:
         if values.get(name) is None:
             values[name] = str(uuid.uuid4())
@@ -94,6 +98,7 @@ def complete_new(values: Values, auto_fields: AutoFields, auto_values: AutoValue
             del values[name]
     for name, value in auto_fields.archive_defaults.items():
         values.setdefault(name, value)
+    # PostgreSQL would refuse the value too, but in the words of SQL.
     key = auto_fields.key
     if key and key.column and key.column.is_generated and key.name in values:
         return [invalid_item("the database fills it", key.collection, key.name)]
@@ -113,6 +118,7 @@ def complete_change(
     """Fill in the automatic values of a changed row, and return a problem for each wrong null."""
     _remove_ignored(values, auto_fields)
     # A row that names nothing but its key does not change, and so gets no new date.
+    # A bool counts as 0 or 1: the key itself is not a change.
     if len(values) > (auto_fields.key is not None and auto_fields.key.name in values):
         _fill(values, auto_values)
     problems: list[Problem] = []
@@ -145,28 +151,28 @@ def _fill(values: Values, auto_values: AutoValues) -> None:
 
 def _auto_fields_of(collection: Collection, markers: frozenset[str]) -> AutoFields:
     key = collection.key if collection.primary_key else None
-    fields = [
-        field
-        for field in collection.columns
-        if field is key or not (field.column and field.column.is_generated)
-    ]
-    automatic = tuple(
-        (field, _auto_kind(field, markers))
-        for field in fields
-        if markers.intersection(field.special)
-    )
+    fields = [field for field in collection.columns if field is key or not _is_generated(field)]
+    automatic: list[tuple[Field, str]] = []
+    not_null: list[Field] = []
+    for field in fields:
+        if markers.intersection(field.special):
+            automatic.append((field, _auto_kind(field, markers)))
+        if not _is_required(field) and not takes_null(field):
+            not_null.append(field)
     return AutoFields(
         key=key,
-        automatic=automatic,
+        automatic=tuple(automatic),
         ignored=_names(fields, lambda field: _is_ignored(field, markers)),
         uuids=_names(fields, lambda field: "uuid" in field.special),
         sequence_keys=_names(fields, _counts_up),
         archive_defaults=archive_defaults(collection),
         required=tuple(filter(_is_required, fields)),
-        not_null=tuple(
-            field for field in fields if not _is_required(field) and not takes_null(field)
-        ),
+        not_null=tuple(not_null),
     )
+
+
+def _is_generated(field: Field) -> bool:
+    return field.column is not None and field.column.is_generated
 
 
 def _names(fields: list[Field], test: Callable[[Field], bool]) -> tuple[str, ...]:
@@ -182,6 +188,7 @@ def _is_ignored(field: Field, markers: frozenset[str]) -> bool:
     other_markers = (_ON_CREATE | _ON_UPDATE) - markers
     if not other_markers.intersection(field.special):
         return False
+    # An update drops `date_created` in any case: it is the moment of the creation.
     return markers is _ON_UPDATE or not _is_required(field)
 
 
@@ -192,6 +199,7 @@ _ON_UPDATE = frozenset({"date-updated", "user-updated", "role-updated"})
 
 
 def _auto_kind(field: Field, markers: frozenset[str]) -> str:
+    # `user-updated` is of the kind `user`.
     return next(iter(markers.intersection(field.special))).partition("-")[0]
 
 
@@ -202,6 +210,7 @@ def _auto_value(field: Field, kind: str, writer: Writer) -> str | None:
 
 
 def _moment(field: Field, moment: datetime) -> str:
+    # A text column may have the marker as well, and takes the moment as ISO 8601.
     return field.type.parse(moment if field.type.now_sql else moment.isoformat())
 
 

@@ -12,6 +12,7 @@ def bounded(
     if not max_length and not in_range:
         return parse
 
+    # Characters, not bytes: so PostgreSQL counts the length of varchar(n).
     def parse_bounded(value: object) -> str:
         text = parse(value)
         if max_length and len(text) > max_length:

@@ -31,6 +31,7 @@ from cms.schema.types.field_type import FieldType, Trait
 from cms.schema.types.structures import LIST
 from cms.schema.types.texts import ENUM, INET, UNKNOWN
 
+# NULL, or with the cast that PostgreSQL writes behind it: NULL::character varying.
 _NULL = re.compile(rf"NULL{CAST}")
 
 
@@ -52,6 +53,8 @@ def build_catalogue(loaded: CatalogueRow) -> Catalogue:
             meta=metas.get(name) or _system_meta(name),
             checks=_checks(checks[name]),
         )
+    # Revisions outlive their collection. The last ids tell those of an earlier collection from
+    # those of the one that has the name now.
     for row in loaded["dropped"]:
         name = row["collection"]
         if name in collections:
@@ -101,11 +104,12 @@ def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueR
     if not is_system(collection):
         return stored
     table = system_table(collection)
-    marked = [
-        {"field": field, "special": list(markers)} for field, markers in table.special.items()
-    ]
-    aliases = [{"field": field, "special": ["o2m"]} for field in table.aliases]
-    return [{"collection": collection, **row} for row in marked + aliases]
+    metas: list[CatalogueRow] = []
+    for field, markers in table.special.items():
+        metas.append({"collection": collection, "field": field, "special": list(markers)})
+    for field in table.aliases:
+        metas.append({"collection": collection, "field": field, "special": ["o2m"]})
+    return metas
 
 
 # Columns
@@ -115,8 +119,11 @@ def _columns(loaded: CatalogueRow) -> defaultdict[str, dict[str, Column]]:
     """Return the columns by their tables and names."""
     columns: defaultdict[str, dict[str, Column]] = defaultdict(dict)
     for row in loaded["columns"]:
+        # Left out here, internal columns exist for nobody: neither reads nor rules nor exports can
+        # name them.
         if row["name"] not in system_table(row["table_name"]).internal_columns:
             columns[row["table_name"]][row["name"]] = _column(row)
+    # Only indexes of one column come from the statement.
     for index in loaded["indexes"]:
         _amend(columns, index["table_name"], index["column_name"], is_indexed=True)
         if index["is_unique"]:
@@ -163,6 +170,7 @@ def _default(expression: str | None) -> str | None:
 
 
 def _key_attributes(key: CatalogueRow) -> dict[str, Any]:
+    # pg_constraint.contype: f is a foreign key, p a primary key, u a unique constraint.
     if key["kind"] == "f":
         return {"foreign_table": key["foreign_table"], "foreign_column": key["foreign_columns"][0]}
     if key["kind"] == "p":
@@ -175,6 +183,7 @@ def _checks(rows: Iterable[CatalogueRow]) -> dict[str, Check]:
     checks: dict[str, Check] = {}
     for row in rows:
         name = row["name"]
+        # The statement gives a row for each column that has the domain.
         columns_before = checks[name].columns if name in checks else ()
         columns = (*columns_before, *row["columns"])
         # For checks of other tables the condition itself has to do as a sentence.
@@ -277,6 +286,7 @@ def _fields(
 
 
 def _field_type(column: Column, special: tuple[str, ...]) -> FieldType:
+    # Choices and elements first: the names of enum and array types are in no table of types.
     if column.choices:
         return ENUM
     if column.element:
@@ -312,11 +322,12 @@ def _constraints(keys: Iterable[CatalogueRow]) -> list[ForeignKey]:
 
 def _owners(collections: Mapping[str, Collection]) -> dict[str, KeyedCollection]:
     """Return the tables with a primary key of one column, as items have."""
-    return {
-        name: KeyedCollection(collection.primary_key, bool(collection.accountability))
-        for name, collection in collections.items()
-        if collection.kind is Kind.TABLE and collection.primary_key
-    }
+    owners: dict[str, KeyedCollection] = {}
+    for name, collection in collections.items():
+        if collection.kind is Kind.TABLE and collection.primary_key:
+            has_history = bool(collection.accountability)
+            owners[name] = KeyedCollection(collection.primary_key, has_history)
+    return owners
 
 
 def _relations(
@@ -325,6 +336,8 @@ def _relations(
     collections: Mapping[str, Collection],
 ) -> Iterable[Relation]:
     """Yield the recorded relations, then the foreign keys that nobody recorded."""
+    # A record tells more than a foreign key (the field on the other side, the order), so it comes
+    # first.
     recorded = {(row["many_collection"], row["many_field"]): row for row in rows}
     for many_side, row in recorded.items():
         if not row["dropped"] and _is_complete(row, collections):
@@ -345,6 +358,7 @@ def _relations(
                 one_deselect_action="delete" if deletes_dropped else "nullify",
                 constraint=constraint,
             )
+    # The history points to users and collections without foreign keys, because it outlives them.
     for system_name, system in SYSTEM_TABLES.items():
         for column, target in system.references.items():
             if system_name in collections and target in collections:

@@ -26,6 +26,8 @@ def _relation_sentences(relation: Relation, owner: Collection) -> Iterator[str]:
         ("junction_field", relation.junction_field),
         ("sort_field", relation.sort_field),
     ):
+        # It may be a mistake or a column that is still to be made, so that nothing is refused: `cms
+        # doctor` tells.
         if name and not _has_column(owner, name):
             yield f"{subject}: its {setting} {name} is not there; make it, or take the setting back"
 

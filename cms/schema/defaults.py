@@ -14,7 +14,10 @@ _NOW_WORDS = frozenset(
 
 # Without quotes and operators, because 'a'::text || 'b'::text is no literal.
 CAST = r"(?:::[\w \".,()\[\]]+)?"
+# 'draft'::character varying; quotes within the text are doubled.
 _QUOTED = re.compile(rf"'((?:[^']|'')*)'{CAST}", re.DOTALL)
+# 5, 1.5e10, true, and (-1): PostgreSQL prints negative numbers in parentheses, or in quotes as
+# '-1'::integer.
 _BARE = re.compile(rf"\(?(-?\d[\d.]*(?:e[+-]?\d+)?|true|false)\)?{CAST}", re.IGNORECASE)
 
 
@@ -51,6 +54,7 @@ def computed_default(field_type: FieldType, value: object) -> str | None:
     word = value.lower() if isinstance(value, str) else ""
     if word in _NOW_WORDS:
         return field_type.now_sql or None
+    # `gen_random_uuid()` is the only expression besides the moment that a client can set.
     return word if word and word == field_type.key_default else None
 
 

@@ -27,11 +27,14 @@ from cms.schema.types.field_type import FieldType
 from cms.schema.types.numbers import INTEGER
 from cms.schema.types.texts import HASH
 
+# PostgreSQL's own limit of a numeric.
 _MAX_PRECISION = 1000
 _MIN_HASH_LENGTH = 128
 """The characters of an argon2 hash, with room for stronger settings."""
 
 KNOWN_SPECIALS = (
+    # Markers that change nothing here are known as well: exports of Directus have them, and
+    # refusing them would refuse the whole collection.
     "uuid",
     "hash",
     "cast-csv",
@@ -52,9 +55,7 @@ KNOWN_SPECIALS = (
     "file",
 )
 _NEW_TYPES = tuple(name for name, field_type in TYPES.items() if field_type.is_known)
-_SPECIALS_OF_TYPES = frozenset(
-    marker for field_type in TYPES.values() for marker in field_type.markers
-)
+_SPECIALS_OF_TYPES = frozenset().union(*(field_type.markers for field_type in TYPES.values()))
 """The special markers that fit some types only."""
 
 
@@ -109,6 +110,7 @@ def parse_collection(payload: Mapping[str, object]) -> CollectionDefinition:
     if payload.get("schema") is not None:
         schema = parse_settings(payload["schema"], COLLECTION_SCHEMA, "schema", problems)
     fields = _parse_fields(payload.get("fields"), problems)
+    # Without a schema the collection is a folder, which has no table for the columns.
     if schema is None and fields:
         problems.append(
             _problem("schema", "a collection with fields needs a schema; send {} for the usual one")
@@ -164,6 +166,7 @@ def _parse_field(payload: object, prefix: str, problems: list[Problem]) -> Field
     if not isinstance(payload, Mapping):
         problems.append(_problem(prefix.rstrip(".") or "body", "it must be an object"))
         return None
+    # Problems of other fields are in the list already.
     count_before = len(problems)
     problems.extend(unknown_keys(payload, FIELD_KEYS, prefix))
     name = payload.get("field")

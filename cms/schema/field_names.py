@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+# `year(published)`: names of functions have small letters only; the name of the field may be any.
 _CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
 
 
@@ -33,6 +34,7 @@ class FieldName:
     @property
     def key(self) -> str:
         """The key in the answer."""
+        # `year(published)` is shown as `published_year`.
         return f"{self.written}_{self.function}" if self.function else self.field
 
     def __str__(self) -> str:

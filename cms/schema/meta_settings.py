@@ -42,6 +42,7 @@ def parse_boolean(value: object) -> bool:
 
 
 def parse_size(value: object) -> int:
+    # The parser of the type first, so that "20" and 20 mean the same as in items.
     number = int(INTEGER.parse(value))
     # PostgreSQL takes no longer varchar.
     if not 0 <= number <= 10_485_760:
@@ -113,12 +114,15 @@ def anything(value: object) -> object:
 
 
 _TRANSLATION_KEYS = ("language", "translation", "singular", "plural")
+# https://…, a path, or an address that begins with a placeholder. Other schemes, such as
+# javascript:, would run in the browser of whoever opens the preview.
 _PREVIEW_URL = re.compile(r"(https?://|/|\{\{)[^\s\x00-\x1f\x7f]*", re.IGNORECASE)
 
 _TEXT = MetaSetting(TEXT.parse, "text")
 _JSON = MetaSetting(JSON.parse, "json")
 _INTEGER = MetaSetting(INTEGER.parse, "integer")
 _TRANSLATIONS = MetaSetting(parse_translations, "json")
+# Flags have a default in their table, and so cannot be null.
 _FLAG = MetaSetting(BOOLEAN.parse, "boolean", is_nullable=False)
 
 COLLECTION_META: Mapping[str, MetaSetting] = MappingProxyType(
@@ -172,6 +176,7 @@ FIELD_META: Mapping[str, MetaSetting] = MappingProxyType(
 
 COLUMN_SCHEMA: Mapping[str, MetaSetting] = MappingProxyType(
     {
+        # Read later, when the type of the field is known (`default_value` of cms/schema/ddl.py).
         "default_value": MetaSetting(anything, ""),
         "max_length": MetaSetting(parse_length, ""),
         "numeric_precision": MetaSetting(parse_size, ""),
@@ -239,6 +244,7 @@ FIELD_KEYS = ("collection", "field", "type", "meta", "schema")
 RELATION_KEYS = ("collection", "field", "related_collection", "meta", "schema")
 
 
+# A class of its own, so that mypy tells settings that were read from any other dict.
 class MetaSettings(dict[str, object]):
     """The parsed settings of a payload; settings that the payload lacks are not in it."""
 
@@ -282,11 +288,11 @@ def mismatched_keys(
     path.
     """
     reason = "it is not what the path says, and cannot be changed"
-    return [
-        setting_problem(key, reason)
-        for key, values in path_values.items()
-        if key in payload and payload[key] not in values
-    ]
+    problems: list[Problem] = []
+    for key, values in path_values.items():
+        if key in payload and payload[key] not in values:
+            problems.append(setting_problem(key, reason))
+    return problems
 
 
 def _parse_value(setting: MetaSetting, value: object) -> object:

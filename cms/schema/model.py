@@ -20,6 +20,8 @@ class Column:
     """A column as PostgreSQL describes it."""
 
     name: str
+    # As format_type() prints it, `character varying(20)`; `base_type` is the name of the catalogue,
+    # `varchar`, of a domain that of the type below it.
     data_type: str
     base_type: str
     default: str | None
@@ -83,6 +85,7 @@ class Field:
     @property
     def json_sql(self) -> str:
         """The SQL template that shows the value in an answer."""
+        # The mask tells whether there is a value; the value itself never leaves the database.
         return MASKED_SQL if self.is_secret else self.type.json_sql
 
     @property
@@ -92,6 +95,8 @@ class Field:
         return (
             column is not None
             and column.has_auto_increment
+            # GENERATED ALWAYS takes no value from anybody, so nothing can get ahead of its
+            # sequence.
             and not column.is_generated
             and self.type.is_whole_number
         )
@@ -161,6 +166,7 @@ class Collection:
     def sort_field(self) -> str | None:
         """The field of manual sorting, if it is set and exists."""
         name = self.meta.get("sort_field") if self.meta else None
+        # A setting may outlive its field: columns of a table can also be dropped by other programs.
         return name if isinstance(name, str) and name in self.fields else None
 
     @property
@@ -239,10 +245,14 @@ class Version(NamedTuple):
 class Catalogue:
     """The structure of the database at one version."""
 
+    # Counted up by every change of the structure: a process whose counter differs loads the
+    # catalogue anew.
     structure: int
     collections: Mapping[str, Collection]
     relations: tuple[Relation, ...]
     extensions: frozenset[str] = frozenset()
+    # The same relations by (collection, field) of either side, so that a step of a path is one
+    # lookup.
     by_many: Mapping[tuple[str, str], Relation] = field(default_factory=dict)
     by_one: Mapping[tuple[str, str], Relation] = field(default_factory=dict)
     actions: ReferentialActions = field(default_factory=ReferentialActions)
@@ -260,6 +270,7 @@ class Catalogue:
         actions: ReferentialActions | None = None,
     ) -> Catalogue:
         """Return a catalogue whose relations can be looked up from either side."""
+        # The keys are (collection, field): each field is one side of one relation at most.
         by_many: dict[tuple[str, str], Relation] = {}
         by_one: dict[tuple[str, str], Relation] = {}
         for relation in relations:

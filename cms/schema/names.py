@@ -8,6 +8,7 @@ from cms.schema.system import QUEUE_PREFIX, is_system
 
 MAX_NAME_BYTES = 63
 """Bytes of a name in PostgreSQL, which cuts longer ones off."""
+# ASCII only, so that characters are bytes.
 NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{MAX_NAME_BYTES - 1}}}")
 
 
@@ -21,6 +22,7 @@ def invalid_name_reason(name: object) -> str | None:
 def invalid_collection_name_reason(name: object) -> str | None:
     """Return why a new collection cannot have a name, or None."""
     if isinstance(name, str):
+        # In any case: `System_users` beside `system_users` would only mislead people.
         if is_system(name.lower()):
             return 'names that start with "system_" belong to the service'
         if name.lower().startswith(QUEUE_PREFIX):

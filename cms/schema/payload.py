@@ -20,6 +20,7 @@ from cms.schema.model import Collection, Field
 from cms.schema.types.field_type import OutOfRange, Parse, TooLong
 from cms.text_shapes import MASK
 
+# {"price": "19.90", "author": None}
 Values = dict[str, str | None]
 """The values of a row by their columns, as texts that PostgreSQL reads."""
 
@@ -90,6 +91,7 @@ class ItemParser:
         values = parsed.values
         converters = self._converters
         for name, value in item.items():
+            # The lookup is the fast path: after the first items each field has its converter.
             convert = converters.get(name) or self._converter(parsed, name, value)
             if convert is None:
                 continue
@@ -108,8 +110,11 @@ class ItemParser:
         if set(map(type, items)) != {dict}:
             return None
         mappings = cast(Sequence[dict[str, object]], items)
+        # tuple() of a dict is its keys in their order.
         if len(set(map(tuple, mappings))) != 1:
             return None
+        # All items have the same keys in one order, so that the n-th value of each belongs to the
+        # n-th field.
         names = tuple(mappings[0])
         converters: list[ColumnConverter] = []
         for name in names:
@@ -128,6 +133,7 @@ class ItemParser:
         return [dict(zip(names, row)) for row in zip(*texts)]  # noqa: B905
 
     def _column_converter(self, name: str) -> ColumnConverter | None:
+        # The item is thrown away: it only collects the problem, for which None is returned.
         convert = self._converters.get(name) or self._converter(ParsedItem(), name, None)
         if convert is None:
             return None
@@ -145,6 +151,8 @@ class ItemParser:
         """
         field = self._collection.fields.get(name)
         if self._names is not None and name not in self._names:
+            # Before the field is looked at: the refusal of a hidden field must not differ from that
+            # of a missing one.
             raise forbidden()
         if field and field.column is None and self._relates(name):
             parsed.nested[name] = value
@@ -155,6 +163,8 @@ class ItemParser:
             return self._converters.setdefault(name, convert)
         elif field and not field.is_secret:
             return self._converters.setdefault(name, converter(field))
+        # The mask comes back when a client saves what it has read; it must not become the new
+        # secret.
         elif field and value != MASK:
             return converter(field)
         return None
@@ -242,6 +252,8 @@ def column_converter(field: Field, convert: Parse) -> ColumnConverter:
         present = values
         if len(kinds) > 1:
             present = [value for value in values if value is not None]
+        # The smallest and the largest number, or the longest text: if these fit, so does all
+        # between them.
         for value in fast_path.extremes(present):
             convert(value)
         return fast_path.texts(values)
@@ -268,6 +280,8 @@ def value_problem(collection: Collection, name: str, value: object, error: Value
 
     It repeats the value, unless the collection has a secret, which may be in the wrong field.
     """
+    # A value out of range has a code of its own; everything else is INVALID_PAYLOAD with the
+    # reason.
     code = next((code for error_class, code in _CODES if isinstance(error, error_class)), None)
     details: dict[str, object] = {}
     if not collection.has_secrets:

@@ -35,6 +35,7 @@ def collection_record(collection: Collection) -> Record:
     return {
         "collection": collection.name,
         "meta": _collection_meta(collection),
+        # Clients tell folders from tables by this null.
         "schema": None if collection.kind is Kind.FOLDER else schema,
     }
 
@@ -43,6 +44,7 @@ def _collection_meta(collection: Collection) -> Record | None:
     if collection.meta is None:
         return None
     record: Record = {"collection": collection.name}
+    # Every key of the table of settings, in its order, whether the record has it or not.
     for key in COLLECTION_META:
         record[key] = collection.meta.get(key, _DEFAULT_META.get(key))
     if collection.is_system:

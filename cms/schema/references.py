@@ -10,6 +10,7 @@ from typing import NamedTuple
 from cms.schema.field_names import FieldName, parse_name, parse_value_path
 from cms.schema.model import Catalogue
 
+# `{{ author.name }}`, with or without spaces.
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 _LISTS = ("_and", "_or")
 
@@ -69,6 +70,7 @@ def apply_to_filter(rule: object, collection: str | None, change: FieldChange) -
     for key, inner in rule.items():
         name = str(key)
         target = collection
+        # `_and` and `_or` stay at the collection; a field leads on to its target, if it has one.
         if name not in _LISTS and _names_field(name, collection, change.catalogue):
             step = _step(parse_name(name), collection, change)
             name = step.written or name
@@ -166,6 +168,8 @@ def _path(path: str, collection: str | None, change: FieldChange) -> str | None:
         if step.written is None:
             return None
         steps.append(step.written)
+        # The next name belongs to the collection that this one leads to; behind a field that leads
+        # nowhere it belongs to none.
         collection = step.target
     return ".".join(steps)
 
@@ -181,6 +185,7 @@ class _Step(NamedTuple):
 
 
 def _step(name: FieldName, collection: str | None, change: FieldChange) -> _Step:
+    # The target is looked up under the old name, as the catalogue is that of before the change.
     target = target_of(name, collection, change.catalogue)
     if not change.concerns(collection, name.field):
         return _Step(str(name), target)
@@ -193,6 +198,7 @@ def _target(catalogue: Catalogue, collection: str | None, field: str) -> str | N
     if collection is None:
         return None
     if relation := catalogue.by_many.get((collection, field)):
+        # None of a many-to-any field, whose names of targets stand in the path (`item:headings`).
         return relation.one_collection
     if relation := catalogue.by_one.get((collection, field)):
         return relation.many_collection

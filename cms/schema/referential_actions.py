@@ -34,6 +34,8 @@ class Table:
     """A table as statements name it; with `only`, without the rows of its heirs."""
 
     name: str
+    # None also spares the statement the name of the schema: the service's own is first in the
+    # search path.
     schema: str | None = None
     only: bool = False
 
@@ -109,11 +111,13 @@ def actions_of(
     recorded = {name for name, owner in owners.items() if owner.recorded}
     actions = _leading_to_history([_action(key, inheritance) for key in keys], recorded)
     by_root_table: dict[RootTable, list[ReferentialAction]] = {}
+    # One order in every process: deletions at the same time then lock rows of several tables alike.
     for action in sorted(actions, key=_order):
         by_root_table.setdefault(action.foreign_root_table, []).append(action)
     root_tables_of: dict[str, tuple[RootTable, ...]] = {}
     for name in sorted(owners):
         root_tables = tuple(inheritance.root_tables(name))
+        # Most collections have no such keys; their deletions then need no further statement.
         if any(root_table in by_root_table for root_table in root_tables):
             root_tables_of[name] = root_tables
     return ReferentialActions(
@@ -142,6 +146,8 @@ class _Inheritance:
                 self._parents.setdefault(name, []).append(parent)
                 self._heirs.setdefault(parent, []).append(name)
 
+    # ONLY where a table has heirs: a foreign key is about the rows of the table itself, and does
+    # not reach into its heirs.
     def table(self, name: TableName) -> Table:
         schema, table_name = name
         return Table(table_name, schema, only=name in self._heirs)
@@ -202,12 +208,11 @@ def _leading_to_history(
     leading_tables: set[RootTable] = set()
     # Each round goes one foreign key further from the rows with a history, until none is added.
     while True:
-        leading_actions = [
-            action
-            for action in actions
-            if action.root_table.collection in recorded
-            or (action.on_delete == "CASCADE" and action.root_table in leading_tables)
-        ]
+        leading_actions: list[ReferentialAction] = []
+        for action in actions:
+            cascades = action.on_delete == "CASCADE" and action.root_table in leading_tables
+            if cascades or action.root_table.collection in recorded:
+                leading_actions.append(action)
         targets = {action.foreign_root_table for action in leading_actions}
         if targets == leading_tables:
             return leading_actions

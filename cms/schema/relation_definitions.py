@@ -167,6 +167,8 @@ def _invalid_column_reason(key: str, name: object, owner: Collection | None) -> 
     field = owner.fields.get(str(name)) if owner else None
     if field and field.column:
         return None
+    # A field without a column cannot become one; and the column with the names of targets must
+    # exist now, because reads need it.
     if owner and (field or key == "one_collection_field"):
         return f'"{owner.name}" has no column "{name}"'
     return invalid_name_reason(name)
@@ -256,6 +258,8 @@ def _many_to_many(
 
 def _near_column(owner: str) -> str:
     """Return the column of a junction that points to the owner of the field, `articles_id`."""
+    # PostgreSQL would cut the name at the same length, but the record of the relation would have
+    # the long one.
     return f"{owner}_id"[:MAX_NAME_BYTES]
 
 

@@ -167,6 +167,7 @@ _ALL = (
         references={
             "flow": FLOWS,
         },
+        # What a run was started with may hold anything; the log shows it with secrets masked.
         internal_columns=frozenset({"input"}),
         check_rules={
             "system_flow_runs_state_check": "it is queued, running, done, rejected or failed",
@@ -192,6 +193,8 @@ _ALL = (
         OPERATIONS,
         endpoint="/operations",
         is_writable=True,
+        # Options of operations hold tokens and passwords of other services, under names that nobody
+        # knows beforehand.
         withheld_columns=frozenset({"options"}),
         special={
             "date_created": ("date-created",),
@@ -297,6 +300,7 @@ _ALL = (
                 "conceal",
                 "digest",
             ),
+            # The service reads it back to compare codes, so that it is no hash.
             "tfa_secret": ("conceal",),
             "auth_data": ("conceal",),
         },

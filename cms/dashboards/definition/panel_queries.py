@@ -19,9 +19,12 @@ MAX_POINTS = 1_000
 """Points of a chart: of a time series the newest, of others the first."""
 DEFAULT_ROWS = 5
 
+# `{{ author.name }}`: one path, without commas, which would be several names of `fields`.
 _TEMPLATE_FIELD = re.compile(r"\{\{\s*([^{},\s]+)\s*\}\}")
 
 _ALL_ROWS = "*"
+# Grouping by parts, because the query language has no rounding of moments: all rows of one day have
+# the same year, month and day.
 _PARTS_BY_PRECISION: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "year": ("year",),
@@ -68,6 +71,7 @@ def _aggregate_metric(options: Options) -> PanelQuery:
     aggregate = _Aggregate(function, options.get("field") or _ALL_ROWS)
 
     def data_of(items: Items) -> dict[str, object]:
+        # There is no group, so an aggregate has one row at most.
         return {"value": aggregate.value_in(items[0]) if items else None}
 
     return _query(options, {"aggregate": aggregate.param}, data_of)
@@ -92,6 +96,7 @@ def _row_metric(options: Options) -> PanelQuery:
 
 def _list(options: Options) -> PanelQuery:
     template = options.get("displayTemplate") or ""
+    # A dict instead of a set keeps the order, so that equal panels send equal queries.
     names = dict.fromkeys(_TEMPLATE_FIELD.findall(template))
     return _rows(options, list(names) or ["*"])
 
@@ -108,6 +113,7 @@ def _rows(options: Options, fields: Sequence[str]) -> PanelQuery:
     sort_field = options.get("sortField")
     if sort_field:
         is_ascending = options.get("sortDirection") == "asc"
+        # Without a direction the newest or largest come first, as a list of few rows shows them.
         params["sort"] = [sort_field if is_ascending else f"-{sort_field}"]
     return _query(options, params, lambda items: {"items": list(items)})
 
@@ -115,6 +121,7 @@ def _rows(options: Options, fields: Sequence[str]) -> PanelQuery:
 def _chart(options: Options) -> PanelQuery:
     aggregate = _Aggregate(options.get("function") or "count", options.get("yAxis") or _ALL_ROWS)
     x_axis = options["xAxis"]
+    # `year(date)` is answered under `date_year`.
     x_key = parse_name(x_axis).key
     params: Params = {
         "groupBy": [x_axis],
@@ -148,6 +155,7 @@ def _time_series(options: Options) -> PanelQuery:
 
     def data_of(items: Items) -> dict[str, object]:
         points = []
+        # Charts run from the oldest to the newest.
         for item in reversed(items):
             moment = _moment(dict(zip(parts, (item[key] for key in keys), strict=True)))
             points.append({"date": moment, "value": aggregate.value_in(item)})
@@ -167,6 +175,8 @@ def _in_range(options: Options) -> list[Mapping[str, object]]:
 
 def _moment(parts: Mapping[str, int]) -> str:
     """Return the beginning of a period, in UTC, as dates are in answers."""
+    # The ISO year, because the first days of January may belong to the last week of the year
+    # before.
     if "isoyear" in parts:
         monday = date.fromisocalendar(parts["isoyear"], parts["week"], 1)
         moment = datetime(monday.year, monday.month, monday.day, tzinfo=UTC)
@@ -194,6 +204,7 @@ class _Aggregate(NamedTuple):
         return {self.function: [self.field]}
 
     def value_in(self, item: Mapping[str, Any]) -> object:
+        # {"count": 3} counts rows, {"sum": {"price": 9}} has the field.
         value = item[self.function]
         return value if self.field == _ALL_ROWS else value[self.field]
 
@@ -215,6 +226,8 @@ def _query(
 ) -> PanelQuery:
     """Return a query with the filter of the panel beside those that its type needs."""
     own = options.get("filter")
+    # The panel's own filter comes beside the others in one `_and`, so that none can replace
+    # another.
     every = [own, *filters] if own else [*filters]
     if every:
         params["filter"] = {"_and": every}

@@ -35,6 +35,8 @@ MAX_DECIMALS = 20
 MAX_SHORT_TEXT_LENGTH = 2_000
 """Characters of a display template, and of what stands before and behind a number."""
 
+# "30 days", "1 month": a count without leading zeros and a unit; whether there is such a unit,
+# `parse_variable` knows.
 _RANGE = re.compile(r"[1-9][0-9]{0,8} ?[a-z]+")
 
 
@@ -54,6 +56,8 @@ _LONG_TEXT = _text_up_to(MAX_MARKDOWN_LENGTH)
 
 def field_name(value: object) -> None:
     """Take the name of a field, or a function of one such as `year(published)`."""
+    # Whether the field exists, the catalogue knows: cms/items/write/hooks/panels.py tries the
+    # query.
     if not isinstance(value, str) or not value.strip() or "," in value:
         raise OptionError("it is the name of a field")
 
@@ -97,10 +101,13 @@ class PanelType:
             yield OptionError("they are an object")
             return
         function = options.get("function")
+        # A function of another type than text has no requirements of its own: its check refuses it
+        # below.
         by_function = self.required_by_function.get(function, ()) if _is_text(function) else ()
         for name in (*self.required, *by_function):
             if options.get(name) is None:
                 yield OptionError("it is needed", name)
+        # Unknown options are let through: they are for apps.
         for name, check in self.checks.items():
             value = options.get(name)
             if value is None:
@@ -111,6 +118,8 @@ class PanelType:
                 yield OptionError(str(error), name, *error.path)
 
 
+# Each check raises OptionError; `checks` are of options that may be left out, unless `required`
+# names them too.
 _SOURCE: Mapping[str, Check] = {"collection": text, "filter": json_object}
 _ROWS: Mapping[str, Check] = {
     **_SOURCE,
@@ -138,6 +147,7 @@ PANEL_TYPES: Mapping[str, PanelType] = MappingProxyType(
                 "suffix": _SHORT_TEXT,
                 "decimals": whole_number(0, MAX_DECIMALS),
             },
+            # The first or last row in which order, and which field of it?
             dict.fromkeys(ROW_FUNCTIONS, ("field", "sortField")),
         ),
         "list": PanelType(("collection",), {**_ROWS, "displayTemplate": _SHORT_TEXT}),

@@ -90,16 +90,19 @@ KEY_TYPES = tuple(
     if field_type.can_be_key
 )
 
-_BY_BASE_TYPE = {
-    base_type: field_type
-    for field_type in (*_ALL, *VARIANTS)
-    for base_type in field_type.base_types
-}
+
+def _types_by_base_type() -> dict[str, FieldType]:
+    types: dict[str, FieldType] = {}
+    for field_type in (*_ALL, *VARIANTS):
+        for base_type in field_type.base_types:
+            types[base_type] = field_type
+    return types
+
+
+_BY_BASE_TYPE = _types_by_base_type()
 # If a field has several markers, the first in alphabetical order decides.
-_MARKED_TYPES = sorted(
-    (field_type for field_type in (*_ALL, *VARIANTS) if field_type.marked_types),
-    key=lambda field_type: field_type.marker,
-)
+_MARKED_TYPES = [field_type for field_type in (*_ALL, *VARIANTS) if field_type.marked_types]
+_MARKED_TYPES.sort(key=lambda field_type: field_type.marker)
 
 
 def type_of_base_type(base_type: str) -> FieldType:
@@ -109,8 +112,11 @@ def type_of_base_type(base_type: str) -> FieldType:
 
 def type_of_column(base_type: str, data_type: str, special: tuple[str, ...]) -> FieldType:
     """Return the type of a column, by its PostgreSQL type and the special markers of its field."""
+    # First by the type of PostgreSQL, then by the marker: a `varchar` with the marker `cast-csv` is
+    # a csv field, a `date` with it stays a date.
     column_type = type_of_base_type(base_type)
     if column_type is GEOMETRY:
+        # `geometry(Point,4326)` is geometry.Point; plain `geometry` takes all shapes.
         shape = re.match(r"geometry\((\w+)", data_type)
         return TYPES.get(f"geometry.{shape[1]}", GEOMETRY) if shape else GEOMETRY
     for field_type in _MARKED_TYPES:

@@ -17,6 +17,8 @@ RangeTestOf = Callable[[int | None, int | None], RangeTest | None]
 """Returns the test of a column by its precision and scale, or None for a column without a range."""
 
 
+# Subclasses of ValueError, so that callers who need no code of their own catch one class.
+# cms/schema/payload.py gives them VALUE_OUT_OF_RANGE and VALUE_TOO_LONG.
 class OutOfRange(ValueError):
     """A value of the right kind that its type cannot hold."""
 
@@ -88,6 +90,7 @@ class FieldFunction:
 
 def count_entries(entries: Any) -> int | None:
     """Return the number of entries of a list, or of a text with commas."""
+    # The empty text has the length 0; "".split(",") would be one empty entry.
     if isinstance(entries, str) and entries:
         entries = entries.split(",")
     return len(entries) if isinstance(entries, list | str) else None
@@ -124,10 +127,14 @@ class FieldType:
     """One field type. Attributes that end in `_sql` are templates of SQL, over `{0}`."""
 
     name: str
+    # An operator fits if it needs none, or one of these (`require_fit` of
+    # cms/query/plan/checks.py).
     traits: frozenset[Trait] = frozenset()
 
     # Values
 
+    # The result is a text, never a number or a date: the statement casts it, and psycopg sends it
+    # as it is.
     parse: Parse
     """Turns a value into the text of a parameter."""
     fast_path: FastPath | None = None
@@ -157,6 +164,7 @@ class FieldType:
     """The type of a list of operands instead, where an index of the column needs its own type."""
     array_cast: str = ""
     """The type of written values instead, where PostgreSQL has no plain array of `cast`."""
+    # For a geometry: ST_GeomFromGeoJSON(r.c0). Most types write what the array of `cast` holds.
     write_sql: str = "{0}"
     """The column's value from what is written; `{1}` is the type of the column."""
     text_sql: str = "{0}::{1}"
@@ -170,6 +178,8 @@ class FieldType:
     """How answers show the value."""
     sum_sql: str = "to_json(trim_scale({0}))"
     """How answers show sums and averages. JSON has no NaN and no infinity."""
+    # Keys of many-to-any relations and of the history are texts; a text that does not match is the
+    # key of nothing, and its cast would fail the whole statement.
     key_pattern: str | None = None
     """The form of texts that can be cast to the type, as a regular expression of PostgreSQL."""
     base_types: tuple[str, ...] = ()

@@ -55,6 +55,7 @@ def _is_line(value: object) -> bool:
 
 def _is_ring(value: object) -> bool:
     """Tell whether a value is a closed line: its last position is its first one."""
+    # A triangle has three corners, and its first one again.
     if not isinstance(value, list) or not _is_list_of(value, _is_position, min_length=4):
         return False
     return bool(value[0] == value[-1])
@@ -69,6 +70,7 @@ SHAPES: Mapping[str, ShapeCheck] = MappingProxyType(
         "Point": _is_position,
         "LineString": _is_line,
         "Polygon": _is_polygon,
+        # Empty collections of shapes are valid GeoJSON.
         "MultiPoint": lambda value: _is_list_of(value, _is_position, min_length=0),
         "MultiLineString": lambda value: _is_list_of(value, _is_line, min_length=0),
         "MultiPolygon": lambda value: _is_list_of(value, _is_polygon, min_length=0),

@@ -75,6 +75,7 @@ def _iso_week(day: date) -> int:
 
 
 def _weekday(day: date) -> int:
+    # isoweekday() counts from Monday 1 to Sunday 7; PostgreSQL's DOW has Sunday as 0.
     return day.isoweekday() % 7
 
 
@@ -132,6 +133,7 @@ TIME = FieldType(
     comparable=comparing(parse_time, time.fromisoformat),
     functions=_TIME_FUNCTIONS,
     cast="time",
+    # Seconds without their fractions, as clients of such fields expect.
     json_sql="to_char({0}, 'HH24:MI:SS')",
     base_types=("time",),
     markers=_MOMENT_MARKERS,

@@ -25,6 +25,7 @@ from cms.schema.types.field_type import (
     comparing,
 )
 
+# Keys as paths have them: no sign, no leading zero, within bigint whatever the digits.
 _KEY = re.compile(r"[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NUMERIC_DIGITS_BEFORE = 131_072
@@ -45,6 +46,7 @@ def parse_integer(value: object) -> str:
     if type(value) is str and _KEY.fullmatch(value):
         return value
     number = _number(value, "it must be a whole number")
+    # Before int(), which would write out all the digits of 1e900.
     if not -(2**63) <= number < 2**63:
         raise OutOfRange("it is out of range")
     if number != int(number):
@@ -82,6 +84,7 @@ def parse_decimal(value: object) -> str:
 
 
 def _number(value: object, reason: str) -> Decimal:
+    # bool is an int to Python, and true is no number.
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise ValueError(reason)
     if isinstance(value, str):
@@ -98,6 +101,7 @@ def _number(value: object, reason: str) -> Decimal:
 
 
 def parse_boolean(value: object) -> str:
+    # True of Python becomes "true", and the number 1 is "1".
     text = _BOOLEANS.get(str(value).lower()) if isinstance(value, str | int) else None
     if text is None:
         raise ValueError("it must be true or false")
@@ -133,6 +137,8 @@ def numeric_range(precision: int | None, scale: int | None) -> RangeTest | None:
     if decimals > _MAX_SCALE:
         decimals -= 2048
     unit = Decimal(1).scaleb(-decimals)
+    # PostgreSQL rounds halves away from zero, which Python calls ROUND_HALF_UP. quantize() fails
+    # where the rounded number has more than `prec` digits.
     context = Context(prec=precision, rounding=ROUND_HALF_UP)
 
     def in_range(text: str) -> bool:
@@ -146,6 +152,7 @@ def numeric_range(precision: int | None, scale: int | None) -> RangeTest | None:
 
 
 def _single_precision(text: str) -> float:
+    # Packed into four bytes and back: as the column holds it.
     return float(struct.unpack("f", struct.pack("f", float(text)))[0])
 
 
@@ -164,6 +171,8 @@ def _number_texts(values: Sequence[int | None]) -> Sequence[str | None]:
 def _integers_up_to(maximum: str) -> str:
     """Return the pattern of whole numbers, of either sign, whose digits make no more than these."""
     rest = len(maximum) - 1
+    # For 250: [0-9]{1,2}, [0-1][0-9]{2}, 2[0-4][0-9]{1}, and 250 itself. A range of numbers has no
+    # shorter regular expression.
     alternatives = [f"[0-9]{{1,{rest}}}"]
     # Numbers as long as the maximum: equal digits up to some place, a smaller one there, then any.
     for index, digit in enumerate(maximum):
@@ -197,6 +206,7 @@ BIG_INTEGER = FieldType(
     cell=Cell.NUMBER,
     search=Search.EQUAL,
     cast="bigint",
+    # The smallest bigint has one more on its side; as a key it is given up.
     key_pattern=_integers_up_to(str(2**63 - 1)),
     base_types=("int8",),
     markers=_NUMBER_MARKERS,
@@ -208,6 +218,8 @@ INTEGER = replace(
     BIG_INTEGER,
     name="integer",
     range_test=integer_range(2**31),
+    # An index of an integer column serves a list only if the list is integer[]; bigint[] would make
+    # PostgreSQL cast the column.
     index_cast="integer",
     # The sum of 32-bit numbers is no numeric.
     sum_sql="to_json(trim_scale({0}::numeric))",
@@ -242,6 +254,7 @@ REAL = replace(
     parse_rounded=parse_real,
     base_types=("float4",),
 )
+# Decimals are compared as Decimal in Python: a float would make 0.1 + 0.2 another number than 0.3.
 DECIMAL = FieldType(
     name="decimal",
     traits=_NUMBER_TRAITS,

@@ -53,6 +53,8 @@ def _base64(literal: str) -> object:
     return base64.b64encode(bytes.fromhex(literal.removeprefix("\\x"))).decode()
 
 
+# Columns are json and not jsonb: json keeps the order of members and all digits of numbers, as they
+# were sent.
 JSON = FieldType(
     name="json",
     traits=frozenset({Trait.NULL, Trait.EMPTINESS, Trait.JSON}),
@@ -90,6 +92,7 @@ BINARY = FieldType(
     read_default=_base64,
     size=ValueSize.LONG,
     cast="bytea",
+    # encode() breaks lines after 76 characters, and JSON readers of base64 may refuse that.
     json_sql="translate(encode({0}, 'base64'), E'\\n', '')",
     base_types=("bytea",),
     is_kept_in_history=False,
@@ -113,6 +116,7 @@ GEOMETRY = FieldType(
     has_equality=False,
     is_kept_in_history=False,
     has_list_elements=False,
+    # 4326 is the number of WGS 84, the longitudes and latitudes of GeoJSON.
     column_sql="geometry(Geometry, 4326)",
     extension="postgis",
     index_kind=IndexKind.GEOMETRIES,

@@ -22,6 +22,7 @@ from cms.schema.types.field_type import (
     count_entries,
 )
 
+# With hyphens or without any: \1 repeats whether the first is there.
 _UUID = re.compile(
     r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.IGNORECASE
 )
@@ -51,6 +52,7 @@ def parse_text(value: object) -> str:
         if "\0" in value:
             raise ValueError("the character U+0000 cannot be stored")
         return value
+    # A number in a text field is taken as its digits: forms and spreadsheets send 42 for "42".
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return str(value)
     raise ValueError("it must be a string")
@@ -80,6 +82,7 @@ def parse_csv(value: object) -> str:
     if not isinstance(entries, list):
         raise ValueError("it must be an array of strings")
     entries = [parse_text(entry) for entry in entries]
+    # The empty text is the empty list, and splits into one empty entry.
     if value != "" and any(not entry or "," in entry for entry in entries):
         raise ValueError("each entry must be a string that is not empty and holds no comma")
     return ",".join(entries)
@@ -95,6 +98,8 @@ def _split(literal: str) -> object:
 
 def _extreme_texts(values: Sequence[str]) -> Iterable[str]:
     """Return the longest text, and the one character that no column takes if any text holds it."""
+    # Length and U+0000 are all that a column of texts can refuse; one joined text is searched
+    # faster than each.
     return max(values, key=len), "\0" if "\0" in "".join(values) else ""
 
 
