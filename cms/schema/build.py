@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from cms.schema.build_relations import constraints_of, relations_of
 from cms.schema.defaults import CAST
-from cms.schema.model import Catalogue, Check, Collection, Column, Field, ForeignKey, Kind, Relation
+from cms.schema.model import Catalogue, Check, Collection, Column, Field, Kind
 from cms.schema.referential_actions import (
-    ACTIONS_BY_CODE,
     CatalogueRow,
     KeyedCollection,
     actions_of,
@@ -59,8 +59,8 @@ def build_catalogue(loaded: CatalogueRow) -> Catalogue:
         name = row["collection"]
         if name in collections:
             collections[name] = _with_former_history(collections[name], row)
-    constraints = {(key.table, key.column): key for key in _constraints(loaded["keys"])}
-    relations = _relations(loaded["relations"], constraints, collections)
+    constraints = {(key.table, key.column): key for key in constraints_of(loaded["keys"])}
+    relations = relations_of(loaded["relations"], constraints, collections)
     catalogue = Catalogue.of(
         loaded["structure"],
         collections,
@@ -298,28 +298,6 @@ def _field_type(column: Column, special: tuple[str, ...]) -> FieldType:
     return field_type
 
 
-# Relations
-
-
-def _constraints(keys: Iterable[CatalogueRow]) -> list[ForeignKey]:
-    """Return the foreign keys that have one column."""
-    constraints: list[ForeignKey] = []
-    for key in keys:
-        if key["kind"] != "f" or len(key["columns"]) != 1:
-            continue
-        constraint = ForeignKey(
-            name=key["name"],
-            table=key["table_name"],
-            column=key["columns"][0],
-            foreign_table=key["foreign_table"],
-            foreign_column=key["foreign_columns"][0],
-            on_update=ACTIONS_BY_CODE[key["on_update"]],
-            on_delete=ACTIONS_BY_CODE[key["on_delete"]],
-        )
-        constraints.append(constraint)
-    return constraints
-
-
 def _owners(collections: Mapping[str, Collection]) -> dict[str, KeyedCollection]:
     """Return the tables with a primary key of one column, as items have."""
     owners: dict[str, KeyedCollection] = {}
@@ -328,78 +306,3 @@ def _owners(collections: Mapping[str, Collection]) -> dict[str, KeyedCollection]
             has_history = bool(collection.accountability)
             owners[name] = KeyedCollection(collection.primary_key, has_history)
     return owners
-
-
-def _relations(
-    rows: Iterable[CatalogueRow],
-    constraints: Mapping[tuple[str, str], ForeignKey],
-    collections: Mapping[str, Collection],
-) -> Iterable[Relation]:
-    """Yield the recorded relations, then the foreign keys that nobody recorded."""
-    # A record tells more than a foreign key (the field on the other side, the order), so it comes
-    # first.
-    recorded = {(row["many_collection"], row["many_field"]): row for row in rows}
-    for many_side, row in recorded.items():
-        if not row["dropped"] and _is_complete(row, collections):
-            yield _relation(row, constraints.get(many_side), collections[row["many_collection"]])
-    one_fields = _one_fields_of_system()
-    for (table, column), constraint in constraints.items():
-        target = constraint.foreign_table
-        # A record marked as dropped hides its foreign key too.
-        if (table, column) not in recorded and table in collections and target in collections:
-            one_field = one_fields.get((table, column))
-            # Rows that go with the row above them, such as operations, are nothing without it.
-            deletes_dropped = one_field is not None and constraint.on_delete == "CASCADE"
-            yield Relation(
-                table,
-                column,
-                target,
-                one_field,
-                one_deselect_action="delete" if deletes_dropped else "nullify",
-                constraint=constraint,
-            )
-    # The history points to users and collections without foreign keys, because it outlives them.
-    for system_name, system in SYSTEM_TABLES.items():
-        for column, target in system.references.items():
-            if system_name in collections and target in collections:
-                one_field = one_fields.get((system_name, column))
-                yield Relation(system_name, column, target, one_field)
-
-
-def _one_fields_of_system() -> dict[tuple[str, str], str]:
-    """Return the to-many fields of system collections, by the columns that point to them."""
-    one_fields: dict[tuple[str, str], str] = {}
-    for system in SYSTEM_TABLES.values():
-        for field, target in system.aliases.items():
-            one_fields[target.many_collection, target.many_field] = field
-    return one_fields
-
-
-def _is_complete(row: CatalogueRow, collections: Mapping[str, Collection]) -> bool:
-    many_collection = row["many_collection"]
-    if many_collection not in collections:
-        return False
-    if row["many_field"] not in collections[many_collection].fields:
-        return False
-    # A many-to-any relation has no single collection on the one side.
-    one_collection = row["one_collection"]
-    return one_collection is None or one_collection in collections
-
-
-def _relation(row: CatalogueRow, constraint: ForeignKey | None, owner: Collection) -> Relation:
-    allowed = row["one_allowed_collections"]
-    sort_field = owner.fields.get(row["sort_field"] or "")
-    return Relation(
-        many_collection=row["many_collection"],
-        many_field=row["many_field"],
-        one_collection=row["one_collection"],
-        one_field=row["one_field"],
-        one_collection_field=row["one_collection_field"],
-        one_allowed_collections=None if allowed is None else tuple(allowed),
-        junction_field=row["junction_field"],
-        sort_field=row["sort_field"],
-        order_field=sort_field.name if sort_field and sort_field.column else None,
-        one_deselect_action=row["one_deselect_action"],
-        id=row["id"],
-        constraint=constraint,
-    )
