@@ -13,10 +13,12 @@ from typing import NamedTuple, TypeVar
 
 from cms import jsontext
 from cms.access.app_access import OWN_PROFILE_FIELDS
+from cms.access.problem_redaction import redacted_problems
 from cms.auth.transactions import in_idempotent_transaction
 from cms.database.connections import Transaction
+from cms.database.error_mapping import Stale
 from cms.database.statements import statement
-from cms.errors import Problem, Refused
+from cms.errors import Problem, Refused, unavailable
 from cms.items.write.event_runs import queue_event_runs
 from cms.items.write.executor import Executor
 from cms.items.write.item_filters import ItemFilter
@@ -25,9 +27,12 @@ from cms.schema.auto_fields import missing, takes_null
 from cms.schema.model import Collection
 from cms.schema.system import USERS
 from cms.schema.types.field_type import Trait
+from cms.store.attempts import ATTEMPTS
 from cms.store.context import RequestContext
+from cms.store.counters import current_version
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ANONYMOUS, ClientInfo
+from cms.store.snapshot import Snapshot
 from cms.store.store import Store
 
 T = TypeVar("T")
@@ -111,23 +116,28 @@ def write_user(
 
     `verb` is what the work does to a user: create or update.
     """
-    identity = ANONYMOUS.with_client(client)
-    # Structure and flows are compared only where flows need them: of many registrations at once,
-    # each moves the counters for the others.
-    if store.run_primary_read(identity, partial(_has_flows, verb)):
-        run = partial(_run_with_flows, store, client, work)
-        store.run_in_transaction(identity, run, idempotency=idempotency)
-        return
-    in_idempotent_transaction(
-        store,
-        lambda transaction: work(transaction, UserFilters()),
-        client=client,
-        idempotency=idempotency,
+    # Without flows nothing is asked of structure and rights: each registration moves their counter.
+    in_transaction = partial(
+        in_idempotent_transaction, store, client=client, idempotency=idempotency
     )
+    for _ in range(ATTEMPTS):
+        flows = current_version(store.database.fetch_primary).flows
+        if not _has_flows(store.primary_snapshot(flows), verb):
+            in_transaction(lambda transaction: work(transaction, UserFilters()))
+            return
+        identity = ANONYMOUS.with_client(client)
+        context: RequestContext = store.run_primary_read(identity, lambda context: context)
+        try:
+            with redacted_problems(context.actor.policy):
+                in_transaction(partial(_run_with_flows, store, client, work, context))
+            return
+        except Stale:
+            continue
+    raise unavailable("database", "The flows of users do not come to rest")
 
 
-def _has_flows(verb: str, context: RequestContext) -> bool:
-    events = context.snapshot.events.of(USERS)
+def _has_flows(snapshot: Snapshot, verb: str) -> bool:
+    events = snapshot.events.of(USERS)
     # `Recorder.created` finds the action flows of new users itself.
     return bool(events.filters(verb) or (verb == "update" and events.actions(verb)))
 
@@ -136,9 +146,13 @@ def _run_with_flows(
     store: Store,
     client: ClientInfo,
     work: UserWork,
-    transaction: Transaction,
     context: RequestContext,
+    transaction: Transaction,
 ) -> None:
+    # Not the counter of rights: many registrations at once would keep each other from being done.
+    # Operations of flows compare it themselves.
+    if current_version(transaction.execute).flows != context.snapshot.version.flows:
+        raise Stale("flows have changed")
     work(transaction, user_filters(store, client, transaction, context))
 
 
