@@ -33,6 +33,11 @@ MAX_DEPTH = 100
 _MAX_PATTERN_BYTES = 2**26
 """What the automaton of all secrets may take; with less it could be built again and again."""
 
+_LARGE = 1_000
+"""Values inside of one that make it large: it is searched once, however often it comes again."""
+_VALUE_LENGTH = 16
+"""Characters of a text that take as long to search as one more value."""
+
 _HEADER_NAMES = ("header", "name", "key")
 """Where the name of a header stands that is an object with its `value`."""
 
@@ -41,22 +46,31 @@ class Secrets:
     """The secrets of a run and of its inner runs, which come to light while it goes on.
 
     `names` are further names of secrets, beside those that are such everywhere. Both methods take
-    time linear in their value, however many secrets there are.
+    time linear in their value, however many secrets there are. A large value that operations hand
+    on is searched once: nobody changes the values of a run.
     """
 
     def __init__(self, names: Collection[str] = ()) -> None:
         self._names = names
+        self._added: set[str] = set()
         self._texts: set[str] = set()
         self._length = 0
         self._has_too_many = False
         self._pattern: Any = None
+        # The values themselves are kept, so that no others get their identities.
+        self._searched: dict[tuple[int, bool], object] = {}
+        self._values_searched = 0
+        self._values_too_deep = 0
+        self._is_inside_text = False
 
     def __contains__(self, text: str) -> bool:
         return text in self._texts
 
     def add(self, secret: str) -> None:
         """Mask a text from now on, and the forms that others give it."""
-        if self._has_too_many or secret == MASK or not _is_encodable(secret):
+        if self._has_too_many or secret in self._added:
+            return
+        if secret == MASK or not _is_encodable(secret):
             return
         if len(secret) > MAX_SECRETS_LENGTH:
             self._has_too_many = True
@@ -66,6 +80,8 @@ class Secrets:
                 self._texts.add(text)
                 self._length += len(text)
                 self._pattern = None
+        if len(secret) >= MIN_SECRET_LENGTH:
+            self._added.add(secret)
         self._has_too_many = len(self._texts) > MAX_SECRETS or self._length > MAX_SECRETS_LENGTH
 
     def collect(self, value: object) -> None:
@@ -87,9 +103,28 @@ class Secrets:
         return self._masked(value, 0)
 
     def _collect(self, value: object, depth: int, *, within: str = "") -> None:
+        self._values_searched += 1
+        self._values_too_deep += depth > MAX_DEPTH
         if self._has_too_many or depth > MAX_DEPTH:
             return
+        if not isinstance(value, str | Mapping | list | tuple):
+            return
+        # In the query of a URL, other names are secrets.
+        key = (id(value), within == "query")
+        if key in self._searched:
+            return
+        searched_before = self._values_searched
+        too_deep_before = self._values_too_deep
+        self._collect_new(value, depth, within)
+        is_large = self._values_searched - searched_before > _LARGE
+        is_whole = self._values_too_deep == too_deep_before
+        # What a text is as JSON lives no longer than the search.
+        if is_large and is_whole and not self._is_inside_text:
+            self._searched[key] = value
+
+    def _collect_new(self, value: object, depth: int, within: str) -> None:
         if isinstance(value, str):
+            self._values_searched += len(value) // _VALUE_LENGTH
             self._collect_text(value, depth)
         elif isinstance(value, Mapping):
             secret_names = self._secret_names(value, within)
@@ -106,14 +141,19 @@ class Secrets:
 
     def _collect_text(self, text: str, depth: int) -> None:
         parsed = _parsed(text)
-        if parsed is not None:
-            self._collect(parsed, depth + 1)
-        else:
+        if parsed is None:
             for secret in secrets_in(text):
                 self.add(secret)
+            return
+        was_inside_text = self._is_inside_text
+        self._is_inside_text = True
+        self._collect(parsed, depth + 1)
+        self._is_inside_text = was_inside_text
 
     def _add_all(self, value: object, depth: int) -> None:
         """Mask all texts and numbers of a value."""
+        self._values_searched += 1
+        self._values_too_deep += depth > MAX_DEPTH
         if self._has_too_many or depth > MAX_DEPTH:
             return
         if isinstance(value, Mapping):
