@@ -31,6 +31,7 @@ class AccountMail:
 
 def send(transaction: Transaction, mail: AccountMail) -> None:
     """Send a mail when the transaction commits; an address that no mail reaches gets none."""
+    # Addresses can also come from imports and other programs, and so be of any form.
     if mail.to and is_email(mail.to):
         post(transaction.execute, Mail([mail.to], mail.template, mail.data))
     else:

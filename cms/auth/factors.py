@@ -17,6 +17,7 @@ from cms.passwords import digest
 
 RECOVERY_CODES = 10
 
+# Base32 in capitals without padding; 16 characters are 80 bits.
 _SECRET = re.compile(r"[A-Z2-7]{16,128}")
 _STEP_SECONDS = 30
 # The clocks of the service and of a phone may be one step apart.
@@ -41,6 +42,7 @@ def time_step_of(secret: str, code: str) -> int | None:
     current_step = int(time.time()) // _STEP_SECONDS
     for offset in _STEP_OFFSETS:
         step = current_step + offset
+        # In constant time: the time of a comparison must not tell how many digits were right.
         if hmac.compare_digest(totp.generate_otp(step), code):
             return step
     return None
@@ -53,6 +55,8 @@ def use_code(execute: Fetch, user: str, *, secret: str, code: str) -> bool:
     """
     step = time_step_of(secret, code.replace(" ", ""))
     if step is not None:
+        # The statement takes a step only behind the last one that was used: a code that somebody
+        # has watched is worth nothing.
         return bool(execute(statement("use_code_step"), (user, step, secret)))
     return bool(execute(statement("use_recovery_code"), (user, digest(_normalised(code)))))
 
@@ -83,10 +87,11 @@ def recovery_codes_of(seed: bytes, *, secret: str) -> list[str]:
     """Return the recovery codes of a seed; only the seed together with SECRET gives them."""
     # From SECRET and a purpose, so that the key of recovery codes is good for nothing else.
     key = hmac.digest(secret.encode(), b"recovery codes", "sha256")
-    return [
-        _recovery_code(hmac.digest(key, seed + bytes([number]), "sha256"))
-        for number in range(RECOVERY_CODES)
-    ]
+    codes: list[str] = []
+    for number in range(RECOVERY_CODES):
+        random = hmac.digest(key, seed + bytes([number]), "sha256")
+        codes.append(_recovery_code(random))
+    return codes
 
 
 def store_recovery_codes(transaction: Transaction, user: str, codes: Sequence[str]) -> None:
@@ -105,6 +110,7 @@ def invalid_otp() -> Refused:
 
 def _recovery_code(random: bytes) -> str:
     """Return a code of 80 random bits, in four groups of four letters and digits."""
+    # Ten bytes are 16 characters of base32, without padding.
     characters = base64.b32encode(random[:10]).decode()
     return "-".join(characters[start : start + 4] for start in range(0, len(characters), 4))
 

@@ -32,6 +32,8 @@ def verify_hash(store: Store, identity: Identity, text: str, stored: str) -> boo
     """
     _require_signed_in(store, identity)
     _check_length(text)
+    # The parameters of argon2 are in the hash: one that asks for a gigabyte would bring the process
+    # down.
     if not passwords.is_verifiable(stored):
         reason = '"hash" must be an argon2 hash that takes no more work than those of the service'
         raise invalid_payload(reason, field="hash")

@@ -68,10 +68,14 @@ def _invite(
     users = recorder(transaction, catalogue, USERS, user=context.actor.user, client=client)
     accounts = transaction.execute(statement("find_invited"), (emails,))
     earlier = {email.lower(): user for user, email, is_invited in accounts if is_invited}
+    # The set difference: accounts that are not invited ones. Addresses are compared in small
+    # letters, as the unique index of users does.
     _refuse_taken(emails, {email.lower() for _, email, _ in accounts} - earlier.keys())
+    # Before the write: the history compares with these.
     before = users.before(list(earlier.values()))
     filters = user_filters(store, client, transaction, context)
     filtered = _filtered_users(filters, emails, invitation.role, earlier)
+    # From the payloads: a flow may have changed the capitals of an address.
     addresses = [str(user.payload["email"]) for user in filtered.values()]
     rows = transaction.execute(statement("invite_users"), (addresses, invitation.role))
     invited = [LinkRecipient(*row) for row in rows]
@@ -111,6 +115,7 @@ def _filtered_users(
     users: dict[str, FilteredUser] = {}
     for email in emails:
         name = email.lower()
+        # The same address twice is one user, whatever its capitals.
         if name in users:
             continue
         if name in earlier:
@@ -122,9 +127,10 @@ def _filtered_users(
 
 
 def _refuse_taken(emails: Sequence[str], taken: Set[str]) -> None:
-    problems = [
-        _email_taken(email, index) for index, email in enumerate(emails) if email.lower() in taken
-    ]
+    problems: list[Problem] = []
+    for index, email in enumerate(emails):
+        if email.lower() in taken:
+            problems.append(_email_taken(email, index))
     if problems:
         raise Refused(problems)
 

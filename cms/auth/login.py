@@ -56,6 +56,7 @@ def login(
     and, only once the password was right, USER_SUSPENDED, INVALID_OTP or INVALID_IP.
     """
     account = _account_from(
+        # The primary: a replica could still have the old password.
         store.database.fetch_primary(statement("find_account"), (credentials.email,))
     )
     _check_password(store, account, credentials.password, client)
@@ -67,6 +68,8 @@ def login(
         raise invalid_credentials()
     check_factor(store, account, credentials.otp, client=client)
     # Before the transaction: hashing is slow on purpose, and locks must not wait for it.
+    # A hash of older parameters is replaced when its password is known for a moment, which is only
+    # at a login.
     rehashed = passwords.rehashed(account.password or "", credentials.password)
     log_in = partial(
         _log_in, account=account, rehashed=rehashed, issuer=issuer, mode=mode, client=client

@@ -64,6 +64,7 @@ def lock_linked_account(transaction: Transaction, token: LinkToken) -> LinkedAcc
     if not rows:
         raise invalid_token()
     account = LinkedAccount(*rows[0])
+    # Under the lock: of two requests with one link, the second sees what the first has changed.
     if token.fingerprint != fingerprint_of(account.email, account.password):
         raise tokens.used_link()
     return account

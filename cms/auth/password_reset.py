@@ -38,6 +38,7 @@ def request_reset(store: Store, link: MailLink, *, email: str, url: str | None) 
 
 
 def _send_link(transaction: Transaction, *, link: MailLink, address: str, email: str) -> None:
+    # Accounts of other statuses get nothing: a suspended user must not come back by mail.
     rows = transaction.execute(statement("find_active_account"), (email,))
     recipient = LinkRecipient(*rows[0]) if rows else LinkRecipient.nobody(email)
     link.send(transaction, address, recipient)
@@ -107,6 +108,7 @@ def _change_password(
     transaction.execute(statement("change_password"), (account.id, change.new_hash))
     if accepted:
         accepted.set_profile(transaction, account.id)
+    # Whoever knew the old password may be logged in.
     end_sessions(transaction, account.id)
     users.changed(before)
     if accepted:

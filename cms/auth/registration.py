@@ -95,9 +95,10 @@ class _Registration:
         """The user as flows see it, without the password."""
         form = self.form
         sent = {"email": form.email, "first_name": form.first_name, "last_name": form.last_name}
-        payload: dict[str, object] = {
-            name: value for name, value in sent.items() if value is not None
-        }
+        payload: dict[str, object] = {}
+        for name, value in sent.items():
+            if value is not None:
+                payload[name] = value
         status = "draft" if self.settings.verify else "active"
         return {**payload, "role": self.settings.role, "status": status}
 
@@ -129,6 +130,8 @@ def _register(
     registered = transaction.execute(statement("find_registered"), (email,))
     earlier_users = [user for (user,) in registered]
     before = user_recorder(store, transaction, client=client).before(earlier_users)
+    # One statement looks for an account and writes: two registrations at once cannot both find the
+    # address free.
     rows = transaction.execute(statement("register_user"), registration.values(email))
     if rows:
         recipient = LinkRecipient(*rows[0])

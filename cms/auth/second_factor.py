@@ -132,6 +132,7 @@ def _replace_codes(
     secret: str,
 ) -> bytes:
     """Replace the recovery codes of a user, and return the seed of the new ones."""
+    # Codes without a second factor would open nothing.
     _require_secret(transaction, user)
     # The seed is what is stored as the answer; the codes are made of it each time.
     seed = token_bytes(_SEED_BYTES)

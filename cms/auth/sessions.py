@@ -92,6 +92,8 @@ def open_session(
     takes its locks in the same order, so that the two do not wait for each other.
     """
     session = str(uuid.uuid4())
+    # Random text beside the id: who reads an id, for instance in an access token, cannot make the
+    # token of its session.
     token = tokens.session_token(session, secret=issuer.secret)
     expires = datetime.now(UTC) + issuer.life_of(mode)
     # Here, so that the sessions of a user who logs in often do not pile up until the maintenance.
@@ -145,6 +147,7 @@ def _renew_session(
     digest = passwords.digest(new_token)
     transaction.execute(statement("renew_session"), (session.id, digest, expires))
     identity = Identity(user=session.user, session=session.id, client=client)
+    # A session belongs to a user or to a share (system_sessions_holder_check).
     issue = _issue_tokens if session.user else issue_share_tokens
     return issue(transaction, issuer, identity, mode=session.mode, token=new_token)
 
@@ -169,6 +172,7 @@ def _end_session(
     # The id in a token is public: only the digest shows that the client holds the token itself.
     if digest != passwords.digest(token) or not is_alive:
         raise invalid_credentials()
+    # A share has no user, and so no other sessions to end.
     if everywhere and user:
         end_sessions(transaction, user)
     else:
@@ -195,6 +199,7 @@ def _find_session(transaction: Transaction, issuer: Issuer, token: str) -> LiveS
     if not rows:
         return None
     digest, mode, is_alive, user = rows[0]
+    # Only the digest is stored: whoever reads the table cannot use its sessions.
     if digest == passwords.digest(token):
         return LiveSession(session, Mode(mode), user) if is_alive else None
     # Only an older token of this service ends the session: a made-up one must not log users out.

@@ -80,8 +80,11 @@ def _check_password(store: Store, share: str, password: str) -> str | None:
     if rows:
         _, stored, is_throttled = rows[0]
     matches = passwords.matches(stored, password)
+    # A share without a password; the comparison is made all the same, so that the time tells
+    # nothing.
     is_open = bool(rows) and stored is None
     if is_throttled or not (matches or is_open):
+        # Attempts while a caller has to wait are not counted: nobody can lock others out for ever.
         counted = str(uuid.uuid4()) if is_throttled else share
         store.database.fetch_primary(statement("count_failed_share_login"), (counted,))
         raise invalid_credentials()

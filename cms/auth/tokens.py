@@ -16,6 +16,7 @@ from cms.errors import Problem, Refused, invalid_token
 
 ISSUER = "cms"
 _ALGORITHM = "HS256"
+# Without `exp` PyJWT would accept a token for ever.
 _REQUIRED_CLAIMS = ["session", "iss", "iat", "exp"]
 _REQUIRED_LINK_CLAIMS = ["id", "mark", "iss", "iat", "exp"]
 
@@ -98,6 +99,7 @@ def session_token(session: str, *, secret: str) -> str:
 
     By the signature the service knows even a token that has been replaced as its own.
     """
+    # <session id>.<256 random bits>.<signature>
     body = f"{session}.{random_token()}"
     return f"{body}.{_sign_session(body, secret)}"
 
@@ -133,6 +135,8 @@ def _sign(claims: Mapping[str, object], key: str, life: timedelta) -> str:
 
 
 def _purpose_key(secret: str, purpose: str) -> str:
+    # One SECRET, and a key for each purpose made of it: a token of one kind never verifies as
+    # another.
     return hmac.digest(secret.encode(), purpose.encode(), "sha256").hex()
 
 

@@ -12,6 +12,8 @@ from cms.store.idempotency import Idempotency, lock_key, run_idempotently
 from cms.store.identity import ANONYMOUS, ClientInfo
 from cms.store.store import Store
 
+# Not by `Store.run_in_transaction`: these calls have no caller whose rights and snapshot would be
+# compared.
 DEADLOCK_ATTEMPTS = 3
 
 T = TypeVar("T")

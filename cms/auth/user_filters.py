@@ -72,14 +72,15 @@ class UserFilters(NamedTuple):
         context = self.executor.context
         users = context.snapshot.catalogue.collections[USERS]
         events = context.snapshot.events.of(USERS)
+        # No rights are checked: the client is not logged in, and the service writes the row for it.
         filters = ItemFilter(self.executor, users, events, checks_rights=False)
         item = filters.item(payload, verb=verb, keys=keys)
-        profile = {
-            name: value
-            for name, value in item.items()
-            if name not in payload or value != payload[name]
-        }
+        profile: dict[str, object] = {}
+        for name, value in item.items():
+            if name not in payload or value != payload[name]:
+                profile[name] = value
         # What a flow leaves out is not written; what it does not decide stays.
+        # - binds closer than &: profile fields that were sent and that the flow has removed.
         left_out = PROFILE_FIELDS & payload.keys() - item.keys()
         profile.update(dict.fromkeys(left_out))
         email = _same_email(payload, profile)
@@ -187,11 +188,10 @@ def _stored_values(context: RequestContext, profile: Mapping[str, object]) -> di
     parser = item_parser_of(catalogue, users, PROFILE_FIELDS, knows=lambda name: False)
     parsed = parser.read(profile)
     # The database must refuse nothing: it is asked for addresses without an account only.
-    problems = [
-        missing(users.fields[name])
-        for name, value in parsed.values.items()
-        if value is None and not takes_null(users.fields[name])
-    ]
+    problems: list[Problem] = []
+    for name, value in parsed.values.items():
+        if value is None and not takes_null(users.fields[name]):
+            problems.append(missing(users.fields[name]))
     if parsed.problems or problems:
         raise Refused([*parsed.problems, *problems])
     return {name: _json_value(users, name, value) for name, value in parsed.values.items()}

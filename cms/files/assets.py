@@ -126,6 +126,7 @@ class Assets:
         settings = self._asset_settings(context)
         actor = context.actor
         # Files that the settings show, such as the project's logo, are public.
+        # UUIDs in either case name the same row.
         is_public = key.lower() in settings.public
         policy = ADMIN if is_public else _content_policy(context)
         if policy is not actor.policy:
@@ -192,6 +193,7 @@ def _transform(
     focus = _focal_point(row)
     # In one order, so that the same parameters in another one are found in the cache as well.
     values = tuple((name, _hashable(parameters[name])) for name in PARAMETERS if name in parameters)
+    # The file as it is: nothing to parse, to cache or to transform.
     if not values:
         return ResolvedTransform()
     resolve = partial(

@@ -51,6 +51,7 @@ class Content:
     @property
     def key(self) -> str:
         """The id of the content's file, unless the client names one."""
+        # The path is <uuid>.<extension>, and that UUID is the id of a new file.
         return self.path.partition(".")[0]
 
 
@@ -73,6 +74,8 @@ class Contents:
         name = clean_name(incoming.name)
         # Each content has a path of its own: its tag and its derivatives go by the path.
         path = f"{uuid4()}{extension_on_disk(name)}"
+        # Filled by `_limited` while the storage reads the chunks: the type is recognised without a
+        # second read.
         head = bytearray()
         result = target.put(path, _limited(incoming.chunks, head, self.max_bytes))
         return Content(
@@ -103,6 +106,8 @@ class Contents:
         media_type = media_type_of(content.head, name=name, declared=content.declared_type)
         if not is_allowed(media_type, self._allowed):
             raise invalid_payload(f"Files of the type {media_type} are not allowed", field="type")
+        # Read again from the location, a little at a time: an image's size may stand anywhere in
+        # its file.
         with self.storages[content.storage].reader(content.path) as reader:
             image = image_info_of(reader, media_type=media_type, size=content.size)
         return {

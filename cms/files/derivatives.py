@@ -39,6 +39,7 @@ def derivative_of(
     Others who ask for it at the same time, on any machine, wait and get the same one.
     Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION, and FileNotFoundError without the original.
     """
+    # Without a lock first: nearly all requests are for an image that exists.
     return _find(original, resolved) or _make(store, image_pool, original, resolved)
 
 
@@ -89,6 +90,8 @@ def _make(
             target = Path(folder, "transformed")
             image_format = image_pool.render(source, target, resolved.transform, name=name)
             path = _path(original, resolved, image_format)
+            # The database connection is held meanwhile: it holds the lock, and so keeps other
+            # machines from the same work.
             original.storage.put(path, _chunks(target))
         content = find_content(original.storage, path)
         # The file may have changed meanwhile, with its derivatives removed before this one was

@@ -38,6 +38,7 @@ def export_to_file(
         ReadRequest(collection, params=query),
         file_format=file_format,
     )
+    # The export is streamed from the database into the location: its size does not matter.
     incoming = Incoming(exported.filename, exported.media_type, exported.chunks)
     with library.contents.provisional() as stored:
         content = library.contents.put(incoming, location)

@@ -22,15 +22,17 @@ def clean_name(text: str) -> str:
     """
     # Composed, because systems write the same accents in different ways.
     last_part = re.split(r"[/\\]", unicodedata.normalize("NFC", text))[-1]
-    visible = "".join(
-        character for character in last_part if unicodedata.category(character) not in _INVISIBLE
-    )
+    visible = "".join(filter(_is_visible, last_part))
     # Windows takes no dot at the end, and a dot at the start hides a file elsewhere.
     name = _FORBIDDEN.sub("_", visible).strip(" .")
     if len(name) <= MAX_NAME_LENGTH:
         return name or "file"
     stem, extension = split_extension(name)
     return stem[: MAX_NAME_LENGTH - len(extension)].rstrip(" .") + extension
+
+
+def _is_visible(character: str) -> bool:
+    return unicodedata.category(character) not in _INVISIBLE
 
 
 def split_extension(name: str) -> tuple[str, str]:
@@ -45,6 +47,7 @@ def split_extension(name: str) -> tuple[str, str]:
 def extension_on_disk(name: str) -> str:
     """Return the extension that the content gets in its storage."""
     extension = split_extension(name)[1].lower()
+    # ASCII only: some locations take no other characters in a path.
     return extension if re.fullmatch(r"\.[a-z0-9]+", extension) else ".bin"
 
 

@@ -97,6 +97,8 @@ def _plan_write(
     history_action = "upload" if collection == FILES and action == "create" else None
     client = request.identity.client
     call = WriteCall(store, context, client, target, parsed, authorizer, history_action)
+    # What flows make of a row is checked as a client's values are: flows cannot set the service's
+    # fields either.
     if collection == FILES:
         check = checked_fields if action == "create" else checked_changes
         call = call._replace(check_filtered=check)
@@ -117,10 +119,9 @@ def plan_create(call: WriteCall, rows: Sequence[NewRow]) -> WritePlan[WrittenIte
         parsed_rows.append(parsed_row._replace(values=values))
     payload = call.complete(parsed.parser, parsed.items._replace(rows=parsed_rows))
     # Once more, because presets of permissions may have replaced them.
-    complete_rows = [
-        row._replace(values={**row.values, **row_owned})
-        for row, row_owned in zip(payload.root.rows, owned, strict=True)
-    ]
+    complete_rows = []
+    for complete_row, row_owned in zip(payload.root.rows, owned, strict=True):
+        complete_rows.append(complete_row._replace(values={**complete_row.values, **row_owned}))
     root = payload.root._replace(rows=complete_rows)
     return plans.payload_plan(call, payload._replace(root=root))
 
@@ -135,11 +136,10 @@ def _filtered_row(flow: FlowFilter, row: NewRow) -> NewRow:
     shown = {name: value for name, value in payload.items() if name not in _INTERNAL}
     item = flow.filters.item(shown, verb="create")
     # What flows leave as it was has not been sent by the client.
-    changes = {
-        name: value
-        for name, value in item.items()
-        if name in row.values or shown.get(name) != value
-    }
+    changes: FieldValues = {}
+    for name, value in item.items():
+        if name in row.values or shown.get(name) != value:
+            changes[name] = value
     return row._replace(values=dict(flow.call.check_filtered(changes)))
 
 

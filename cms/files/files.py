@@ -203,5 +203,6 @@ class _Replaced(NamedTuple):
 
 def _replace_row(update: WritePlan[WrittenItems], key: str, transaction: Transaction) -> _Replaced:
     """Change a file's row to a new content."""
+    # Under the lock, so that the content that is removed is the one that this call replaces.
     rows = transaction.execute(statement("lock_files"), ([key],))
     return _Replaced(update.run(transaction), contents_of(rows))

@@ -45,6 +45,8 @@ def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) ->
     keys = file_rows.keys_of(executor, call.collection, payload)
     # First the right to the folders: a refusal for what is in them would tell that they exist.
     call.authorizer.authorize_delete(call.collection, keys, transaction.execute)
+    # All folders below, with the folder around each; the statement goes down the tree, and locks
+    # it.
     parents: dict[str, str | None] = dict(
         transaction.execute(statement("lock_folders_below"), (keys,))
     )

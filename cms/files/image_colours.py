@@ -22,6 +22,8 @@ def in_editable_mode(image: Image.Image) -> Image.Image:
     image.load()
     match image.mode:
         case "L" | "LA" | "RGB" | "RGBA" | "CMYK":
+            # One colour or shade of a PNG or GIF counts as transparent; an alpha channel says the
+            # same for every step.
             if "transparency" in image.info and image.mode in ("L", "RGB"):
                 return image.convert("RGBA")
             return image

@@ -107,6 +107,7 @@ def _sub_directories(exif: Image.Exif) -> dict[str, dict[str, Any]]:
 def _named_values(tags: Any, names: Mapping[int, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for tag, tag_value in tags.items():
+        # Tags that Pillow has no name for are left out.
         name = names.get(tag)
         value = _json_value(tag_value)
         if name and name not in _POINTERS and value not in (None, "", []):

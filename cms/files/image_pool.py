@@ -20,6 +20,7 @@ from cms.transforms.transform import ImageLimits, Transform
 MAX_PIXELS = 100_000_000
 # An image takes 4 bytes for each pixel; to turn, blur or convert it takes a second and a third
 # copy.
+# 512 MiB beside the pixels: for Python, the libraries and the decoders.
 MAX_MEMORY = 2**29 + 12 * MAX_PIXELS
 START_SECONDS = 20.0
 FAILURE_SECONDS = 60.0
@@ -39,6 +40,8 @@ class ImagePool:
             config.assets_transform_image_max_dimension,
             config.assets_transform_timeout.total_seconds(),
         )
+        # Child processes, because decoders are C code that reads files of anybody: a crash or an
+        # endless loop ends only the child.
         self._children = ChildProcesses("cms.files.image_worker", str(MAX_MEMORY))
         self._failures = _RecentFailures()
 
@@ -83,6 +86,7 @@ class ImagePool:
             seconds = f"{self._limits.max_seconds:g}"
             reason = f"The image needs more than {seconds} seconds, or too much memory"
             return RenderAnswer(reason=reason)
+        # JSON and not pickle on the way back: the child has decoded a file of anybody's.
         return RenderAnswer(**json.loads(answer))
 
 
@@ -99,7 +103,9 @@ class _RecentFailures:
         return reason if time.monotonic() < end else None
 
     def add(self, name: str, reason: str) -> None:
+        # Reading needs no lock: a lookup of a dict is one step under the lock of the interpreter.
         with self._lock:
+            # Out and in again, so that the order of the dict stays that of the ends.
             self._failures.pop(name, None)
             # The first one ends first, because all last equally long.
             while len(self._failures) >= MAX_FAILURES:

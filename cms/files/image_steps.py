@@ -38,6 +38,7 @@ Box = tuple[float, float, float, float]
 
 # Without a loss, and faster than a rotation by any angle.
 _RIGHT_ANGLES = {
+    # Pillow counts against the clock: its 270 degrees are 90 with it.
     90.0: Image.Transpose.ROTATE_270,
     180.0: Image.Transpose.ROTATE_180,
     270.0: Image.Transpose.ROTATE_90,
@@ -111,6 +112,7 @@ def _resized(
     match resize.fit:
         case "cover":
             # Cut before it is scaled: no pixel is computed that nobody sees.
+            # Smaller than the frame where the image must not be enlarged.
             visible_size = (min(frame[0], size[0]), min(frame[1], size[1]))
             box = _visible_box(image.size, exact_size, visible_size, resize.focus or CENTER)
             return _resampled(image, visible_size, box)
@@ -145,6 +147,7 @@ def _visible_box(image_size: Size, exact_size: ExactSize, visible_size: Size, fo
     for side, exact_side, visible_side, center in zip(
         image_size, exact_size, visible_size, focus, strict=True
     ):
+        # In pixels of the image before it is scaled.
         length = min(side * visible_side / exact_side, side)
         start = min(max(center * side - length / 2, 0), side - length)
         # Sums of fractions may come out a little beyond the edge, which Pillow refuses.

@@ -24,11 +24,13 @@ IDLE_SECONDS = 60.0
 def main() -> None:
     """Do jobs until no more come."""
     max_memory = int(sys.argv[1])
+    # An allocation beyond it raises MemoryError here, instead of taking memory from the service.
     resource.setrlimit(resource.RLIMIT_AS, (max_memory, max_memory))
     # A process that the limits end must not leave its memory on the disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     while _waits_for_job():
         try:
+            # The parent is the service itself, so that its pickles can be trusted.
             job: RenderJob = pickle.load(sys.stdin.buffer)
         except EOFError:
             return

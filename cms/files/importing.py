@@ -26,7 +26,9 @@ from cms.outgoing import (
 from cms.outgoing_addresses import AddressDenied
 from cms.schema.system import FILES
 
+# filename*=UTF-8'en'na%C3%AFve.txt
 _ENCODED_NAME = re.compile(r"filename\*\s*=\s*utf-8'[^']*'([^;]+)", re.IGNORECASE)
+# filename="a \"b\".txt", or filename=a.txt without quotes.
 _PLAIN_NAME = re.compile(r'filename\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))', re.IGNORECASE)
 
 

@@ -54,6 +54,7 @@ def _nothing(transaction: Transaction) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+# Files and folders differ in these few steps only; all else of a change or a deletion is the same.
 class LibraryCalls:
     """The changes and deletions of one kind of rows: of files, or of folders.
 

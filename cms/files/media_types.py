@@ -32,6 +32,7 @@ _HTML = re.compile(
 )
 _SVG = re.compile(r"<!doctype\s+svg|<([\w-]+:)?svg[\s>/]", re.IGNORECASE)
 _SVG_INSIDE = re.compile(r"<([\w-]+:)?svg[\s>]")
+# Bytes that no text has: all controls but tab, line breaks, form feed and escape.
 _CONTROL_BYTES = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -42,6 +43,7 @@ _TEXT_TYPES = re.compile(
     r"|graphql|ld\+json|geo\+json|x-ndjson|x-pem-file|pgp-[\w]+|rtf)"
     r"|model/[\w.+-]+"
 )
+# RFC 6838: a type and a subtype of up to 127 characters each.
 _WELL_FORMED = re.compile(r"[a-z0-9][a-z0-9.+-]{0,126}/[a-z0-9][a-z0-9.+-]{0,126}")
 _EXTRA_EXTENSIONS = {
     ".md": "text/markdown",
@@ -165,6 +167,7 @@ def _text_type(claimed_types: Sequence[str]) -> str:
 
 
 def _binary_type(head: bytes) -> str | None:
+    # MP4, QuickTime, HEIC, AVIF: the box `ftyp` behind four bytes with its length.
     if head[4:8] == b"ftyp":
         return _iso_media_type(head)
     if head[:4] == b"RIFF":

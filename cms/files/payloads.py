@@ -89,6 +89,7 @@ def decode_base64(data: object) -> bytes:
     """Return a content from base64, alone or in a data address."""
     if not isinstance(data, str):
         raise _not_base64()
+    # `data:image/png;base64,iVBOR…`, as browsers make it of a file.
     without_scheme = re.sub(r"^data:[^,]*;base64,", "", data)
     try:
         # Encoders break the lines, and the strict decoder takes no space.

@@ -38,6 +38,7 @@ MAX_CONCURRENT_PARTS = 2
 """Parts of one upload under way at a time; each is held in memory."""
 
 # obstore's names for contents in a folder that are not whole yet.
+# `path#1`, renamed to `path` when all bytes are there.
 _STAGED = re.compile(r"#\d+$")
 
 

@@ -24,6 +24,7 @@ def open_client(location: Location) -> ObjectStore:
 
 
 def _local(location: Location) -> ObjectStore:
+    # automatic_cleanup removes folders that have become empty, such as those of derivatives.
     return LocalStore(location.root, mkdir=True, automatic_cleanup=True)
 
 

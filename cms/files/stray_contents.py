@@ -21,6 +21,8 @@ MIN_AGE = timedelta(days=1)
 
 BATCH = 1000
 
+# The names that `Contents.put` gives, `<uuid>.<extension>`, and those of derivatives,
+# `<uuid>__/<key>.<format>`.
 _CONTENT = re.compile(rf"{UUID}\.[a-z0-9]+")
 _DERIVED = re.compile(rf"({UUID})(?:__|/).+", re.DOTALL)
 
@@ -58,17 +60,19 @@ def sweep(transaction: Transaction, storages: Storages, *, age: timedelta = MIN_
 def _record_contents(transaction: Transaction, storage: Storage, *, before: datetime) -> None:
     """Write the contents of a location into a temporary table, a batch at a time."""
     transaction.execute(statement("empty_seen_contents"))
-    contents = (
-        content
-        for content in storage.list()
-        if _CONTENT.fullmatch(content.path) or _DERIVED.fullmatch(content.path)
-    )
+    # A generator: a location may hold millions of contents.
+    contents = (content for content in storage.list() if _is_ours(content.path))
     while batch := list(islice(contents, BATCH)):
         paths = [content.path for content in batch]
         stems = [_content_stem(path) for path in paths]
         # As PostgreSQL writes booleans: the elements of an array are sent as texts.
         are_old = [str(content.modified < before).lower() for content in batch]
         transaction.execute(statement("add_seen_contents"), (paths, stems, are_old))
+
+
+def _is_ours(path: str) -> bool:
+    """Tell whether this service gives contents or derivatives such names."""
+    return bool(_CONTENT.fullmatch(path) or _DERIVED.fullmatch(path))
 
 
 def _content_stem(path: str) -> str | None:

@@ -65,6 +65,7 @@ def run_until_stopped(
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
         loop.add_signal_handler(signal.SIGHUP, worker.stop)
     if line is not None:
+        # The parent holds the other end: when it dies, however it dies, the pipe becomes readable.
         loop.add_reader(line, _until_closed(loop, line, worker))
     finished = loop.run_until_complete(worker.run())
     if finished:
@@ -86,6 +87,8 @@ class _Group(NamedTuple):
 
 def _groups_of(tasks: Iterable[Task], max_jobs: int) -> list[_Group]:
     """Return a group of each task with a number of its own, and one of all others."""
+    # A task with its own number gets a fetcher of its own, so that long jobs such as flows leave
+    # room for mails.
     others: list[str] = []
     groups: list[_Group] = []
     for task in tasks:
@@ -196,6 +199,7 @@ class Worker:
             self._stop_fetchers()
         await asyncio.wait(running)
         for task in running:
+            # Raises what has ended the fetcher, such as a lost connection.
             task.result()
 
     def _stop_fetchers(self) -> None:

@@ -19,6 +19,7 @@ from cms.jobs.task import Job, JobError, Task
 
 log = logging.getLogger(__name__)
 
+# One that listens for notifications, and two for fetching and finishing jobs.
 _CONNECTIONS = 3
 
 
@@ -30,6 +31,7 @@ def queue_of(config: Config, tasks: Iterable[Task]) -> App:
     app = App(connector=connector)
     for task in tasks:
         _register(app, task)
+    # addFilter ignores a filter that is there already, so that a second queue adds none.
     logging.getLogger("procrastinate.worker").addFilter(_is_unreported)
     return app
 

@@ -7,7 +7,9 @@ from email.headerregistry import Address
 
 from cms.emails import split_address
 
+# `"Shop, Inc." <shop@example.com>`; (?s) lets the name have line breaks, which `one_line` removes.
 _NAME_AND_ADDRESS = re.compile(r"(?s)(.*)<([^<>]*)>\s*")
+# C0 and C1 controls and every blank, runs of them at once.
 _CONTROLS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
 

@@ -28,6 +28,7 @@ def notify(fetch: Fetch, recipients: Sequence[str], notification: Notification) 
     subject, message, collection, item, sender = notification
     values = (list(recipients), sender, subject, message, collection, item)
     rows = fetch(statement("insert_notifications"), values)
+    # The statement gives no address for users who want no mails.
     mails = [Mail([address], subject=subject, body=message or "") for _, address in rows if address]
     post_all(fetch, mails)
     return [identifier for identifier, _ in rows]

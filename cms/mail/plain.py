@@ -28,6 +28,7 @@ class _TextExtractor(HTMLParser):
         super().__init__()
         self.pieces: list[str] = []
         self._hidden_depth = 0
+        # A stack of the addresses of open links: their ends have no attributes.
         self._links: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

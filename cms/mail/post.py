@@ -19,6 +19,7 @@ GENERIC = "generic"
 
 BodyFormat = Literal["text", "markdown", "html"]
 
+# No dots and slashes: the name becomes that of a file.
 _TEMPLATE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 

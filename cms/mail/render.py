@@ -55,7 +55,10 @@ def render(mail: Mail, project: Mapping[str, object], *, data_dir: Path) -> Rend
 def _template_environment(data_dir: Path) -> ImmutableSandboxedEnvironment:
     # Sandboxed: whoever may write a template must not run code by it.
     return ImmutableSandboxedEnvironment(
+        # The operator's folder comes first, so that a file there takes the place of the built-in
+        # one.
         loader=FileSystemLoader([data_dir / TEMPLATES_FOLDER, BUILT_IN_TEMPLATES]),
+        # Plain texts and subjects are no HTML, and would show `&amp;`.
         autoescape=lambda name: name is not None and name.endswith(".html"),
         trim_blocks=True,
         lstrip_blocks=True,

@@ -64,6 +64,7 @@ class _Connection(smtplib.SMTP):
         self._context = context
         self._handle: socket.socket | None = None
         self._timer = threading.Timer(MAX_SECONDS, self._hang_up)
+        # A timer that is left over must not keep the process from ending.
         self._timer.daemon = True
         super().__init__(host, port, timeout=TIMEOUT_SECONDS)
 
@@ -90,6 +91,7 @@ class _Connection(smtplib.SMTP):
     def _hang_up(self) -> None:
         if self._handle is not None:
             with suppress(OSError):
+                # shutdown() wakes the thread that waits in a read; close() would leave it waiting.
                 self._handle.shutdown(socket.SHUT_RDWR)
 
 
@@ -135,9 +137,10 @@ def _refusal(code: int, reason: str) -> JobError:
 
 
 def _reasons(refusals: _Refusals) -> str:
-    return "; ".join(
-        f"{address} ({code} {_decoded(text)})" for address, (code, text) in refusals.items()
-    )
+    reasons: list[str] = []
+    for address, (code, text) in refusals.items():
+        reasons.append(f"{address} ({code} {_decoded(text)})")
+    return "; ".join(reasons)
 
 
 def _decoded(text: bytes | str) -> str:

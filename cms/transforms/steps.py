@@ -15,12 +15,15 @@ MAX_SIGMA = 100.0
 MAX_SIDE = 10**9
 """Pixels of a side where the settings set no limit."""
 
+# The words of CSS object-fit, except that `outside` is a cover that is not cut.
 FITS = ("cover", "contain", "inside", "outside")
 
 Focus = tuple[float, float]
 """The point that a crop keeps, as shares of width and height from the upper left."""
 
+# #ff8800, #f80, and both without the sign, which would have to be encoded in a URL.
 _HEXADECIMAL_COLOUR = re.compile(r"#?([0-9a-f]{6}|[0-9a-f]{3})")
+# rgb(255,136,0), from which blanks have been removed.
 _DECIMAL_COLOUR = re.compile(r"rgb\(([0-9]{1,3}),([0-9]{1,3}),([0-9]{1,3})\)")
 
 
@@ -177,6 +180,7 @@ def require_choice(value: object, name: str, choices: Sequence[str]) -> str:
 
 def require_boolean(value: object, name: str) -> bool:
     """Return a boolean, of JSON or of a query string, where a name without a value is true."""
+    # 1 == True in Python, so that the number 1 counts as well.
     if value in (True, "true", "1", ""):
         return True
     if value in (False, "false", "0"):

@@ -64,6 +64,7 @@ PARAMETERS = ("key", *PRESET_PARAMETERS)
 
 CENTER = (0.5, 0.5)
 
+# Those of Directus, which its app asks for by name.
 BUILT_IN_PRESETS: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
         "system-small-cover": {"width": 64, "height": 64, "fit": "cover"},
@@ -138,6 +139,7 @@ def transform_rules(allowed: str, presets: object, *, maximum: int) -> Transform
 
 def parse_transform(params: Mapping[str, object], rules: TransformRules) -> Transform:
     """Return the transform of parameters; raises `Refused` ILLEGAL_ASSET_TRANSFORMATION."""
+    # Other parameters are not about the image: `download`, or what a proxy has added.
     sent = {name: params[name] for name in PARAMETERS if name in params}
     if not sent:
         return NO_TRANSFORM
@@ -155,11 +157,10 @@ def parse_transform(params: Mapping[str, object], rules: TransformRules) -> Tran
 
 def parse_preset(preset: Mapping[str, object], *, maximum: int = MAX_SIDE) -> Transform:
     """Return the transform of a preset, whose nulls are left out; raises as `parse_transform`."""
-    params = {
-        name: value
-        for name, value in preset.items()
-        if name in PRESET_PARAMETERS and value is not None
-    }
+    params: dict[str, object] = {}
+    for name, value in preset.items():
+        if name in PRESET_PARAMETERS and value is not None:
+            params[name] = value
     return _parse_parameters(params, maximum)
 
 
@@ -192,6 +193,7 @@ def _resize_steps(params: Mapping[str, object], maximum: int) -> list[ImageStep]
     """Return the resize of the parameters; without a size the others are only checked."""
     has_size = "width" in params or "height" in params
     if not has_size:
+        # A side is needed for the checks of `fit` and the rest; the resize is thrown away.
         params = {**params, "width": 1}
     resize = resize_of(params, maximum=maximum)
     x = _focal_coordinate(params, "focal_point_x")
@@ -250,6 +252,8 @@ def resolve_transform(
     if quality is None:
         quality = DEFAULT_QUALITY.get(format)
     resolved = Transform(steps, format, quality)
+    # repr() of frozen dataclasses names every field and its value: equal transforms have equal
+    # texts, and a changed class makes new keys.
     key = blake2b(repr(resolved).encode(), digest_size=16).hexdigest()
     return ResolvedTransform(resolved, key, varies_by_client)
 
@@ -267,9 +271,11 @@ def _best_format(accept: str, own_format: str) -> str:
 
     A client that accepts all images (`image/*`) may not know the newer formats.
     """
+    # The smaller files first.
     for format in ("avif", "webp"):
         if _accepts(accept, MEDIA_TYPE_BY_FORMAT[format]):
             return format
+    # A JPEG has nothing transparent, so that nobody has to decode it to find out.
     return own_format if own_format == "jpg" else FALLBACK_FORMAT
 
 
