@@ -282,7 +282,12 @@ def schema() -> None:
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @URL
 @TOKEN
-def snapshot(file: str, url: str | None, token: str | None) -> None:
+@click.option(
+    "--include",
+    default="",
+    help="Further parts: roles, permissions, flows, dashboards, settings; several with commas.",
+)
+def snapshot(file: str, url: str | None, token: str | None, include: str) -> None:
     """Write the collections, fields and relations of the running service.
 
     They are YAML on standard output or in a file, JSON in a file whose name ends in .json.
@@ -291,7 +296,7 @@ def snapshot(file: str, url: str | None, token: str | None) -> None:
     from cms.cli.service import service
 
     with service(current_config(), url=url, token=token) as running:
-        write_snapshot(running, file)
+        write_snapshot(running, file, include=include)
 
 
 @schema.command()

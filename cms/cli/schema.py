@@ -22,9 +22,10 @@ class _Fault(click.ClickException):
     exit_code = EXIT_FAULT
 
 
-def write_snapshot(service: Service, file: str) -> None:
+def write_snapshot(service: Service, file: str, *, include: str) -> None:
     """Write the document as JSON into a file of that suffix, else as YAML; `-` is the output."""
-    chunks = service.download("/schema/snapshot", {"export": _format_of(file)})
+    params = {"export": _format_of(file), "include": include}
+    chunks = service.download("/schema/snapshot", params)
     # Whole before the file is opened: a refusal must leave the former snapshot as it is.
     content = b"".join(chunks)
     with click.open_file(file, "wb") as output:

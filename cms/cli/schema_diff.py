@@ -8,7 +8,6 @@ from typing import Any
 from cms import jsontext
 
 _SIGNS = {"N": "+", "D": "-"}
-_NOUNS = {"collections": "collection", "fields": "field", "relations": "relation"}
 _MAX_VALUE_LENGTH = 60
 
 Entry = Mapping[str, Any]
@@ -20,7 +19,7 @@ def diff_lines(diff: Mapping[str, Any] | None) -> Iterator[str]:
         return
     for section, entries in diff["diff"].items():
         for entry in entries:
-            yield from _entry_lines(_NOUNS.get(section, section), entry)
+            yield from _entry_lines(section.removesuffix("s"), entry)
 
 
 def _entry_lines(noun: str, entry: Entry) -> Iterator[str]:
@@ -29,14 +28,16 @@ def _entry_lines(noun: str, entry: Entry) -> Iterator[str]:
     # A record that is new or deleted has one change, which has no path.
     if changes and "path" not in changes[0]:
         sign = _SIGNS[changes[0]["kind"]]
-    yield f"{sign} {noun} {_title(entry)}"
+    yield f"{sign} {noun} {_title(entry)}".rstrip()
     if sign == "~":
         for change in changes:
             yield f"    {_change_line(change)}"
 
 
 def _title(entry: Entry) -> str:
-    title = ".".join(entry[key] for key in ("collection", "field") if key in entry)
+    if "role" in entry:
+        return f"{entry['action']} {entry['collection']} for {entry['role'] or 'everybody'}"
+    title = ".".join(entry[key] for key in ("collection", "field", "name") if key in entry)
     if "renamed_from" in entry:
         title += f" (renamed from {entry['renamed_from']})"
     if entry.get("related_collection"):

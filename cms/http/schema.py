@@ -13,6 +13,7 @@ from cms.files.media_types import without_parameters
 from cms.files.storage import CHUNK_BYTES
 from cms.http.form import form_parts, is_form
 from cms.http.media import read_json, read_json_object, send
+from cms.schema_sync.content import TABLES
 from cms.schema_sync.diff_document import parse_diff
 from cms.schema_sync.document import parse_document
 from cms.schema_sync.snapshot import read_snapshot
@@ -31,16 +32,23 @@ class SchemaSnapshotResource:
         self._store = store
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        # Whoever asks for rights or flows must not take a document without them for whole.
-        if request.get_param("include", default="") != "":
-            raise invalid_query("a snapshot holds the structure only", parameter="include")
+        include = _include(request)
         file_format = _file_format(request)
-        document = read_snapshot(self._store, request.context.identity)
+        document = read_snapshot(self._store, request.context.identity, include=include)
         if file_format is None:
             send(response, document)
         else:
             response.data = file_format.write(document)
             response.content_type = file_format.media_type
+
+
+def _include(request: falcon.Request) -> list[str]:
+    """Return the sections that are asked for besides those of the structure."""
+    names = [name for name in request.get_param("include", default="").split(",") if name]
+    for name in names:
+        if name not in TABLES:
+            raise invalid_query(f"include takes {', '.join(TABLES)}", parameter="include")
+    return names
 
 
 class SchemaDiffResource:

@@ -9,7 +9,15 @@ from cms.schema.records import Record
 from cms.schema.types import ALIAS
 from cms.schema_sync.differences import differences
 from cms.schema_sync.document import RENAMED_FROM
-from cms.schema_sync.sections import COLLECTIONS, FIELDS, KEYS, RELATIONS, RecordName, settable
+from cms.schema_sync.sections import (
+    COLLECTIONS,
+    FIELDS,
+    KEYS,
+    RELATIONS,
+    STRUCTURE,
+    RecordName,
+    settable,
+)
 from cms.schema_sync.snapshot import Snapshot
 
 
@@ -24,7 +32,11 @@ class RecordDiff:
 
     def as_entry(self, former: str | None = None) -> Record:
         """Return the names of the record with its `diff`; a renamed field has its `former` name."""
-        entry: Record = dict(zip(KEYS[self.section], self.name, strict=True))
+        # The name of a permission ends with all that it says, which is in its diff; that of the
+        # Public role is empty.
+        entry: Record = {}
+        for key, name in zip(KEYS[self.section], self.name, strict=False):
+            entry[key] = name or None
         if former is not None:
             entry[RENAMED_FROM] = former
         if self.section == RELATIONS:
@@ -50,7 +62,8 @@ def compare(before: Snapshot, after: Snapshot) -> list[RecordDiff]:
     collection without one there: it has come with the table.
     """
     diffs = []
-    after = _with_automatic_keys(before, after)
+    if FIELDS in after.sections:
+        after = _with_automatic_keys(before, after)
     for section, records in after.sections.items():
         present = before.sections[section]
         for name in sorted(present.keys() | records.keys()):
@@ -94,6 +107,8 @@ def _diff(
 def _completed(section: str, record: Record, present: Record) -> Record:
     """Return a record with the present values where it has none."""
     result = {**present, **record}
+    if section not in STRUCTURE:
+        return result
     for group in ("meta", "schema"):
         result[group] = _completed_group(record.get(group), present[group])
     # Without a schema a collection is a folder, and an alias is no column.

@@ -9,6 +9,7 @@ from cms.errors import Problem, abbreviated, combined, fixed_structure, invalid_
 from cms.schema.meta_settings import setting_problem, setting_value_problem, unknown_keys
 from cms.schema.records import Record
 from cms.schema.system import is_system
+from cms.schema_sync.content import TABLES
 from cms.schema_sync.differences import ChangeKind, Path
 from cms.schema_sync.document import (
     RENAMED_FROM,
@@ -18,10 +19,20 @@ from cms.schema_sync.document import (
     problems_of_record,
     require_writable,
 )
-from cms.schema_sync.sections import COLLECTIONS, FIELDS, KEYS, RELATIONS, RecordName, name_of
+from cms.schema_sync.sections import (
+    COLLECTIONS,
+    FIELDS,
+    KEYS,
+    NAMELESS,
+    RELATIONS,
+    STRUCTURE,
+    RecordName,
+    is_name,
+    name_of,
+)
 from cms.schema_sync.snapshot import Snapshot
 
-_SECTIONS = (COLLECTIONS, FIELDS, RELATIONS)
+_SECTIONS = (*STRUCTURE, *TABLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +59,21 @@ class DiffEntry:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What a client asks for: the hash of the state that it is for, and the edits of records."""
+    """What a client asks for: the hash of the state that it is for, and the edits of records.
+
+    `include` has the sections of the state besides those of the structure.
+    """
 
     hash: str
+    include: tuple[str, ...]
     entries: tuple[DiffEntry, ...]
     renames: tuple[Rename, ...]
 
     @property
     def collections(self) -> frozenset[str]:
         """The collections that the diff names."""
-        return frozenset(entry.name[0] for entry in self.entries)
+        names = [entry.name[0] for entry in self.entries if entry.section in STRUCTURE]
+        return frozenset(names)
 
 
 def parse_diff(payload: Mapping[str, object]) -> Diff:
@@ -81,7 +97,8 @@ def parse_diff(payload: Mapping[str, object]) -> Diff:
                 renames += _renames_of(record, entry, problems)
     if problems:
         raise combined(problems)
-    return Diff(str(state_hash), tuple(entries), tuple(renames))
+    include = tuple(section for section in TABLES if section in sections)
+    return Diff(str(state_hash), include, tuple(entries), tuple(renames))
 
 
 def _array(
@@ -104,10 +121,10 @@ def _parse_entry(
     members = (*KEYS[section], "diff", RENAMED_FROM, "related_collection")
     record_problems = unknown_keys(record, members, f"{where}.")
     collection = record.get("collection")
-    if isinstance(collection, str) and is_system(collection):
+    if section in STRUCTURE and isinstance(collection, str) and is_system(collection):
         raise fixed_structure(collection)
     for key in KEYS[section]:
-        if not isinstance(record.get(key), str):
+        if not is_name(section, key, record.get(key)):
             record_problems.append(setting_problem(f"{where}.{key}", "it must be a name"))
     changes = record.get("diff")
     if not isinstance(changes, list):
@@ -117,7 +134,19 @@ def _parse_entry(
     problems += record_problems
     if record_problems:
         return None
-    return DiffEntry(section, name_of(section, record), where, tuple(filter(None, edits)))
+    name = name_of(section, _named_record(record, section))
+    return DiffEntry(section, name, where, tuple(filter(None, edits)))
+
+
+def _named_record(record: Record, section: str) -> Record:
+    """Return what holds the name of a record: the entry, or all of a record without a name."""
+    changes = record["diff"]
+    if section not in NAMELESS or not isinstance(changes, list) or len(changes) != 1:
+        return record
+    change = changes[0]
+    value = change.get("lhs") if change["kind"] == ChangeKind.DELETED else change.get("rhs")
+    names = {key: record[key] for key in KEYS[section]}
+    return {**names, **value} if isinstance(value, dict) else record
 
 
 def _parse_edit(change: object, where: str, problems: list[Problem]) -> Edit | None:

@@ -25,13 +25,17 @@ from cms.schema.meta_settings import (
 from cms.schema.records import Record
 from cms.schema.system import is_system
 from cms.schema.types import TYPES, type_named
+from cms.schema_sync.content import TABLES
 from cms.schema_sync.sections import (
     COLLECTIONS,
     FIELDS,
     KEYS,
+    NAMELESS,
     RELATIONS,
+    STRUCTURE,
     RecordName,
     Records,
+    is_name,
     name_of,
 )
 from cms.schema_sync.snapshot import VENDOR, VERSION, Snapshot
@@ -77,9 +81,12 @@ def parse_document(payload: object) -> Document:
     if not isinstance(payload, Mapping):
         raise invalid_payload("A snapshot is an object")
     require_writable(payload)
-    problems = unknown_keys(payload, ("version", "vendor", *_SHAPES))
+    problems = unknown_keys(payload, ("version", "vendor", *_SHAPES, *TABLES))
     problems += _problems_of_origin(payload)
-    sections = {name: parse_section(payload.get(name), name, problems) for name in _SHAPES}
+    included = [name for name in TABLES if name in payload]
+    sections = {}
+    for name in (*_SHAPES, *included):
+        sections[name] = parse_section(payload.get(name), name, problems)
     if not problems:
         problems += missing_owners(sections)
     if problems:
@@ -134,19 +141,28 @@ def path_of(record: Record, section: str, index: int) -> str:
     """Return `fields[articles.title]`; a record without usable names is known by its index."""
     names = [record.get(key) for key in KEYS[section]]
     texts = [name for name in names if isinstance(name, str)]
-    if len(texts) < len(names):
+    # Of permissions many have the same names.
+    if len(texts) < len(names) or section in NAMELESS:
         return f"{section}[{index}]"
     return f"{section}[{abbreviated('.'.join(texts))}]"
 
 
 def problems_of_record(record: Record, section: str, path: str) -> list[Problem]:
     """Return what is wrong with one record by itself; raises `Refused` for the system's."""
-    shape = _SHAPES[section]
-    problems = unknown_keys(record, shape.members, f"{path}.")
+    problems = []
     for key in KEYS[section]:
-        if not isinstance(record.get(key), str):
+        if not is_name(section, key, record.get(key)):
             problem = setting_value_problem(f"{path}.{key}", "it must be a name", record.get(key))
             problems.append(problem)
+    # The hooks of their collections check the rest of all other records.
+    if section in STRUCTURE:
+        problems += _problems_of_structure(record, section, path)
+    return problems
+
+
+def _problems_of_structure(record: Record, section: str, path: str) -> list[Problem]:
+    shape = _SHAPES[section]
+    problems = unknown_keys(record, shape.members, f"{path}.")
     collection = record.get("collection")
     if isinstance(collection, str) and is_system(collection):
         raise fixed_structure(collection)

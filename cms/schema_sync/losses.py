@@ -9,8 +9,11 @@ from cms.errors import Problem, Refused, combined
 from cms.schema.model import Catalogue, Collection, Kind
 from cms.schema.records import Record
 from cms.schema_sync.comparison import RecordDiff, of_section
+from cms.schema_sync.content import TABLES
 from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordName
 from cms.structure.alterations import is_change_possible
+
+_LOST_CONTENT = ("roles", "flows", "dashboards")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,18 @@ def require_no_loss(deletions: Deletions, collections: Mapping[str, Collection])
         if collections[collection].fields[field].column:
             subject = f'the values of "{collection}.{field}"'
             problems.append(_loss(subject, collection=collection, field=field))
+    if problems:
+        raise combined(problems)
+
+
+def require_no_content_loss(diffs: Sequence[RecordDiff]) -> None:
+    """Raise `Refused` UNPROCESSABLE_CONTENT with each role, flow and dashboard to be deleted."""
+    problems = []
+    for section in _LOST_CONTENT:
+        for diff in of_section(diffs, section):
+            if diff.after is None:
+                names = {"collection": TABLES[section], "name": diff.name[0]}
+                problems.append(_loss(f'"{diff.name[0]}" of {section}', **names))
     if problems:
         raise combined(problems)
 

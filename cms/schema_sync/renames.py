@@ -52,8 +52,8 @@ def with_renames(snapshot: Snapshot, renames: Iterable[Rename], catalogue: Catal
     """Return the snapshot of a structure as it is after renames, in their order."""
     for rename in renames:
         change = FieldChange(catalogue, rename.collection, rename.before, rename.after)
-        sections = {}
-        for section, records in snapshot.sections.items():
+        sections = dict(snapshot.sections)
+        for section, records in snapshot.structure.sections.items():
             renamed = [_renamed(section, record, change) for record in records.values()]
             sections[section] = by_name(section, renamed)
         snapshot = Snapshot(sections)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -17,9 +18,19 @@ KEYS: Mapping[str, Sequence[str]] = MappingProxyType(
         COLLECTIONS: ("collection",),
         FIELDS: ("collection", "field"),
         RELATIONS: ("collection", "field"),
+        "roles": ("name",),
+        "permissions": ("role", "collection", "action"),
+        "flows": ("name",),
+        "dashboards": ("name",),
+        "settings": (),
     }
 )
-"""The members that name a record, for each section of the structure."""
+"""The members that name a record, for each section."""
+
+STRUCTURE = (COLLECTIONS, FIELDS, RELATIONS)
+
+NAMELESS = frozenset({"permissions"})
+"""Sections whose records have no name of their own: all that they say is their name."""
 
 RecordName = tuple[str, ...]
 """The values of the members that name a record."""
@@ -27,9 +38,19 @@ RecordName = tuple[str, ...]
 Records = Mapping[RecordName, Record]
 
 
+def is_name(section: str, key: str, value: object) -> bool:
+    """Tell whether a member can name a record; a permission of the Public role has no role."""
+    return isinstance(value, str) or (section in NAMELESS and key == "role" and value is None)
+
+
 def name_of(section: str, record: Record) -> RecordName:
     """Return what names a record; its members must be there."""
-    return tuple(str(record[key]) for key in KEYS[section])
+    # The Public role is null, and no role has an empty name.
+    name = tuple(str(record[key] or "") for key in KEYS[section])
+    if section in NAMELESS:
+        values = {key: value for key, value in record.items() if value is not None}
+        return (*name, json.dumps(values, sort_keys=True, default=str))
+    return name
 
 
 def by_name(section: str, records: Sequence[Record]) -> dict[RecordName, Record]:

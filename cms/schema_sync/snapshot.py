@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 
 from cms import jsontext
 from cms.schema.model import Catalogue, Collection, Kind, Relation
 from cms.schema.records import Record, collection_record, field_record, relation_record
-from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, Records, by_name
+from cms.schema_sync.content import read_content
+from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, STRUCTURE, Records, by_name
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
 from cms.store.store import Store, require_admin
@@ -26,6 +28,17 @@ class Snapshot:
 
     sections: Mapping[str, Records]
 
+    @property
+    def structure(self) -> Snapshot:
+        """The sections of the structure alone."""
+        return Snapshot({section: self.sections[section] for section in STRUCTURE})
+
+    @property
+    def content(self) -> Snapshot:
+        """The sections that are there on request."""
+        sections = self.sections.items()
+        return Snapshot({name: records for name, records in sections if name not in STRUCTURE})
+
     def as_document(self) -> Record:
         document: Record = {"version": VERSION, "vendor": VENDOR}
         for section, records in self.sections.items():
@@ -38,14 +51,26 @@ class Snapshot:
         return sha256(jsontext.dumps(self.as_document())).hexdigest()
 
 
-def read_snapshot(store: Store, identity: Identity) -> Record:
-    """Return the document of the structure; raises `Refused` FORBIDDEN unless for administrators."""
-    return store.run_unversioned_read(identity, _snapshot_document)
+def read_snapshot(store: Store, identity: Identity, *, include: Iterable[str] = ()) -> Record:
+    """Return the document of the structure, and of the content of the sections of `include`.
+
+    Raises `Refused` FORBIDDEN unless for administrators.
+    """
+    return store.run_unversioned_read(identity, partial(_snapshot_document, include=include))
 
 
-def _snapshot_document(context: RequestContext) -> Record:
+def _snapshot_document(context: RequestContext, *, include: Iterable[str]) -> Record:
     require_admin(context.actor)
-    return snapshot_of(context.snapshot.catalogue).as_document()
+    structure = snapshot_of(context.snapshot.catalogue)
+    return with_content(structure, context, include=include).as_document()
+
+
+def with_content(
+    structure: Snapshot, context: RequestContext, *, include: Iterable[str]
+) -> Snapshot:
+    """Return a snapshot with further sections, as they are now."""
+    content = read_content(include, context.fetch, context.snapshot.catalogue)
+    return Snapshot({**structure.sections, **content})
 
 
 def snapshot_of(catalogue: Catalogue, *, pending_indexes: Names[tuple[str, str]] = ()) -> Snapshot:

@@ -13,13 +13,17 @@ from cms.schema.system import FIELDS as FIELD_RECORDS
 from cms.schema.system import RELATIONS as RELATION_RECORDS
 from cms.schema_sync.changes import reach
 from cms.schema_sync.comparison import RecordDiff, compare, mere_rename, of_section
+from cms.schema_sync.content import read_content
+from cms.schema_sync.content_writing import ContentWriter, write_content
 from cms.schema_sync.diff_document import Diff, edited
 from cms.schema_sync.document import Document, Rename, require_writable
+from cms.schema_sync.losses import require_no_content_loss
 from cms.schema_sync.renames import due_renames, with_renames
 from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordName
-from cms.schema_sync.snapshot import snapshot_of
+from cms.schema_sync.snapshot import Snapshot, snapshot_of, with_content
 from cms.store.context import RequestContext
-from cms.store.identity import Identity
+from cms.store.identity import ClientInfo, Identity
+from cms.store.snapshot import load_snapshot
 from cms.store.store import Store, require_admin
 from cms.structure.structure_history import (
     NamedRecord,
@@ -48,10 +52,11 @@ def diff_snapshot(store: Store, identity: Identity, document: Document) -> Recor
 def _diff(context: RequestContext, *, document: Document) -> Record | None:
     require_admin(context.actor)
     catalogue = context.snapshot.catalogue
-    present = snapshot_of(catalogue)
+    include = document.snapshot.content.sections
+    present = with_content(snapshot_of(catalogue), context, include=include)
     renames = due_renames(present, document.renames)
     diffs = compare(with_renames(present, renames, catalogue), document.snapshot)
-    sections = _entries(diffs, renames)
+    sections = _entries(diffs, renames, present.sections)
     if not any(sections.values()):
         return None
     answer: Record = {"hash": present.hash, "diff": sections}
@@ -60,13 +65,15 @@ def _diff(context: RequestContext, *, document: Document) -> Record | None:
     return answer
 
 
-def _entries(diffs: Sequence[RecordDiff], renames: Iterable[Rename]) -> dict[str, list[Record]]:
-    """Return the entries of each section, in the order of their names."""
+def _entries(
+    diffs: Sequence[RecordDiff], renames: Iterable[Rename], names: Iterable[str]
+) -> dict[str, list[Record]]:
+    """Return the entries of sections of these names, in the order of the records' names."""
     former: dict[RecordName, str] = {}
     for rename in renames:
         former[rename.collection, rename.after] = rename.before
     sections: dict[str, list[Record]] = {}
-    for section in (COLLECTIONS, FIELDS, RELATIONS):
+    for section in names:
         # A field may have no other change than its new name.
         entries: dict[RecordName, Record] = {}
         if section == FIELDS:
@@ -84,29 +91,49 @@ def apply_diff(store: Store, identity: Identity, diff: Diff, *, allows_loss: boo
     Raises `Refused`: UNPROCESSABLE_CONTENT for what would delete data, unless `allows_loss`;
     INVALID_PAYLOAD for a diff that was made for another structure.
     """
+    apply = partial(_apply, store=store, client=identity.client, diff=diff, allows_loss=allows_loss)
     change: StructureChange[list[NamedRecord]] = StructureChange(
-        partial(_apply, diff=diff, allows_loss=allows_loss), lambda named: named, diff.collections
+        apply, lambda named: named, diff.collections
     )
     change_structure(store, identity, change)
 
 
 def _apply(
-    transaction: Transaction, context: RequestContext, *, diff: Diff, allows_loss: bool
+    transaction: Transaction,
+    context: RequestContext,
+    *,
+    store: Store,
+    client: ClientInfo,
+    diff: Diff,
+    allows_loss: bool,
 ) -> list[NamedRecord]:
-    """Apply a diff, and return the records that it changes."""
+    """Apply a diff, and return the records of the structure that it changes."""
     catalogue = context.snapshot.catalogue
-    present = snapshot_of(catalogue)
+    present = with_content(snapshot_of(catalogue), context, include=diff.include)
     renames = due_renames(present, diff.renames)
     renamed = with_renames(present, renames, catalogue)
     target = edited(renamed, diff)
-    diffs = compare(renamed, target)
-    if not diffs and not renames:
+    if compare(renamed, target) == [] and not renames:
         return []
     if diff.hash != present.hash:
         reason = "hash: the structure has changed since the diff was made; make it again"
         raise invalid_payload(reason, field="hash")
-    reach(transaction, context, target, renames=renames, allows_loss=allows_loss)
-    return _named_records(diffs, renames)
+    reach(transaction, context, target.structure, renames=renames, allows_loss=allows_loss)
+    if diff.include:
+        context = context._replace(snapshot=load_snapshot(transaction))
+        writer = ContentWriter(store, transaction, context, client)
+        _reach_content(writer, target.content, allows_loss=allows_loss)
+    return _named_records(compare(renamed.structure, target.structure), renames)
+
+
+def _reach_content(writer: ContentWriter, target: Snapshot, *, allows_loss: bool) -> None:
+    # Read only now: changes of the structure have changed permissions already.
+    context = writer.context
+    present = read_content(target.sections, context.fetch, context.snapshot.catalogue)
+    diffs = compare(Snapshot(present), target)
+    if not allows_loss:
+        require_no_content_loss(diffs)
+    write_content(writer, diffs)
 
 
 def _named_records(diffs: Iterable[RecordDiff], renames: Iterable[Rename]) -> list[NamedRecord]:

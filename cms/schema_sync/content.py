@@ -1,0 +1,175 @@
+"""Roles, permissions, flows, dashboards and settings as records that name each other, without ids.
+
+What differs between installations is left out: ids, dates, users, and references to files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from cms import jsontext
+from cms.database.connections import Fetch
+from cms.database.statements import statement
+from cms.errors import Problem, Refused
+from cms.schema.model import Catalogue
+from cms.schema.records import Record
+from cms.schema.system import (
+    DASHBOARDS,
+    FLOWS,
+    OPERATIONS,
+    PANELS,
+    PERMISSIONS,
+    ROLES,
+    SETTINGS,
+    SYSTEM_PREFIX,
+)
+from cms.schema_sync.sections import Records, name_of
+
+TABLES: Mapping[str, str] = {
+    "roles": ROLES,
+    "permissions": PERMISSIONS,
+    "flows": FLOWS,
+    "dashboards": DASHBOARDS,
+    "settings": SETTINGS,
+}
+"""The sections that a snapshot has on request, with their collections, in the order of a document.
+"""
+
+_OF_INSTALLATION = ("id", "date_created", "user_created")
+
+Row = Mapping[str, Any]
+
+
+def read_rows(fetch: Fetch, collection: str) -> list[Row]:
+    """Return all rows of a system collection of which there is a statement."""
+    texts = fetch(statement(f"snapshot_{collection.removeprefix(SYSTEM_PREFIX)}"), ())
+    rows: list[Any] = [jsontext.loads_stored(text) for (text,) in texts]
+    return rows
+
+
+def read_content(sections: Iterable[str], fetch: Fetch, catalogue: Catalogue) -> dict[str, Records]:
+    """Return the records of sections, in the order of documents.
+
+    Raises `Refused` UNPROCESSABLE_CONTENT for two records of one name.
+    """
+    wanted = set(sections)
+    reader = _Reader(fetch, catalogue)
+    content: dict[str, Records] = {}
+    for section in TABLES:
+        if section in wanted:
+            content[section] = _by_unique_name(section, _RECORDS[section](reader))
+    return content
+
+
+def _by_unique_name(section: str, records: Sequence[Record]) -> Records:
+    named: dict[tuple[str, ...], Record] = {}
+    for record in sorted(records, key=lambda record: name_of(section, record)):
+        name = name_of(section, record)
+        # Two equal permissions allow what one does.
+        if name in named and named[name] != record:
+            reason = f'{section}: there are two of the name "{".".join(name)}"; rename one of them'
+            raise Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason}))
+        named[name] = record
+    return named
+
+
+class _Reader:
+    """Reads rows, and turns them into records."""
+
+    def __init__(self, fetch: Fetch, catalogue: Catalogue) -> None:
+        self._fetch = fetch
+        self._catalogue = catalogue
+
+    def rows(self, collection: str) -> list[Row]:
+        return read_rows(self._fetch, collection)
+
+    def names(self, collection: str, key: str = "name") -> dict[str | None, str | None]:
+        """Return what names the rows of a collection, by their ids; None for no row."""
+        names: dict[str | None, str | None] = {None: None}
+        for row in self.rows(collection):
+            names[row["id"]] = row[key]
+        return names
+
+    def record(self, collection: str, row: Row, **values: object) -> Record:
+        """Return a row without its references, with further values."""
+        references = self._catalogue.by_many
+        plain = {
+            key: value
+            for key, value in row.items()
+            if key not in _OF_INSTALLATION and (collection, key) not in references
+        }
+        return {**plain, **values}
+
+
+def _roles(reader: _Reader) -> list[Record]:
+    names = reader.names(ROLES)
+    records = []
+    for row in reader.rows(ROLES):
+        records.append(reader.record(ROLES, row, parent=names[row["parent"]]))
+    return records
+
+
+def _permissions(reader: _Reader) -> list[Record]:
+    roles = reader.names(ROLES)
+    records = []
+    for row in reader.rows(PERMISSIONS):
+        record = reader.record(PERMISSIONS, row)
+        # First what names it, for those who read the document.
+        records.append({"role": roles[row["role"]], **record})
+    return records
+
+
+def _settings(reader: _Reader) -> list[Record]:
+    roles = reader.names(ROLES)
+    key = "public_registration_role"
+    return [reader.record(SETTINGS, row, **{key: roles[row[key]]}) for row in reader.rows(SETTINGS)]
+
+
+def _flows(reader: _Reader) -> list[Record]:
+    keys = reader.names(OPERATIONS, "key")
+    flows = reader.names(FLOWS)
+    operations: dict[str, list[Record]] = {}
+    for row in sorted(reader.rows(OPERATIONS), key=lambda row: str(row["key"])):
+        ends = {end: keys[row[end]] for end in ("resolve", "reject")}
+        options = with_flow(row["type"], row["options"], flows)
+        record = reader.record(OPERATIONS, row, **ends, options=options)
+        operations.setdefault(row["flow"], []).append(record)
+    records = []
+    for row in reader.rows(FLOWS):
+        parts = operations.get(row["id"], [])
+        first = keys[row["operation"]]
+        records.append(reader.record(FLOWS, row, operation=first, operations=parts))
+    return records
+
+
+def with_flow(operation_type: object, options: object, names: Mapping[Any, object]) -> object:
+    """Return the options of an operation with the flow that it runs under another name."""
+    if operation_type != "trigger" or not isinstance(options, dict):
+        return options
+    flow = options.get("flow")
+    # A template says only in a run which flow that is.
+    return {**options, "flow": names[flow]} if flow and flow in names else options
+
+
+def _dashboards(reader: _Reader) -> list[Record]:
+    panels: dict[str, list[Record]] = {}
+    for row in sorted(reader.rows(PANELS), key=_panel_order):
+        panels.setdefault(row["dashboard"], []).append(reader.record(PANELS, row))
+    records = []
+    for row in reader.rows(DASHBOARDS):
+        records.append(reader.record(DASHBOARDS, row, panels=panels.get(row["id"], [])))
+    return records
+
+
+def _panel_order(row: Row) -> tuple[object, ...]:
+    return (row["position_y"], row["position_x"], row["type"], row["name"] or "")
+
+
+_RECORDS: Mapping[str, Callable[[_Reader], list[Record]]] = {
+    "roles": _roles,
+    "permissions": _permissions,
+    "flows": _flows,
+    "dashboards": _dashboards,
+    "settings": _settings,
+}
