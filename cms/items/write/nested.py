@@ -77,7 +77,13 @@ def _explaining_conflicts() -> Iterator[None]:
     try:
         yield
     except Conflict as conflict:
-        raise conflict.map_problems(_explained) from conflict
+        explained = conflict.map_problems(_explained)
+        # Still a `Conflict`: an import tries halves of its batch after one, but after no other
+        # refusal that names its rows.
+        (problem,) = explained.problems
+        refusal = Conflict(problem, conflict.value, server_text=conflict.server_text)
+        refusal.inquiry = explained.inquiry
+        raise refusal from conflict
 
 
 def _explained(problem: Problem) -> Problem:
