@@ -193,7 +193,8 @@ def run_flow(key: UUID, data: str) -> None:
     """
     from cms.cli.flows import run_flow
 
-    raise SystemExit(0 if run_flow(current_config(), key=str(key), data=data) else 1)
+    is_accepted = run_flow(current_config(), key=str(key), data=data)
+    raise SystemExit(0 if is_accepted else 1)
 
 
 URL = click.option("--url", help="The address of the service; PUBLIC_URL when left out.")

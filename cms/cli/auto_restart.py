@@ -50,6 +50,7 @@ class AutoRestart:
         pauses = Backoff(FIRST_PAUSE_SECONDS)
         started = time.monotonic()
         while self._failure is None:
+            # It returns at once as long as the server is down.
             self._server.await_end()
             # The server also ends when the context ends.
             if self._has_ended.is_set():

@@ -108,6 +108,7 @@ def _disk(config: Config) -> Iterator[Finding]:
         )
     free = shutil.disk_usage(folder).free
     text = f"disk: {free / 1024**3:.1f} GB are free at {folder}"
+    # PostgreSQL stops when it cannot write its log of transactions.
     if free < MIN_DISK_BYTES:
         yield Finding(WRONG, f"{text}; make room before the database stops")
     elif free < LOW_DISK_BYTES:
@@ -118,7 +119,7 @@ def _disk(config: Config) -> Iterator[Finding]:
 
 def _nearest_existing(path: Path) -> Path:
     """Return the path, or the folder in which it would be made."""
-    # The root exists, so there always is one.
+    # The root, or the current folder, always exists.
     return next(folder for folder in (path, *path.parents) if folder.exists())
 
 

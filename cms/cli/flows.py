@@ -48,6 +48,7 @@ def run_flow(config: Config, *, key: str, data: str) -> bool:
         context = RunContext(snapshot, RunLimits())
         execution = run_at_once(services, program, cause, context=context)
     _print(execution)
+    # The result may be empty either way; only a rejection is a failure.
     return execution.outcome.rejected is None
 
 

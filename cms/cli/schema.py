@@ -57,6 +57,7 @@ def apply_file(service: Service, file: str, *, allow_destructive: bool) -> None:
         return
     for line in diff_lines(diff):
         say(line)
+    # With its `hash`: what was printed is applied only while it still is the difference.
     body = jsontext.dumps({**diff, "allow_destructive": allow_destructive})
     service.post("/schema/apply", body, media_type="application/json")
     say("Applied.")

@@ -49,6 +49,7 @@ def maintain(config: Config) -> None:
     for description, count in counts.items():
         if count:
             say(f"{count} {description}.")
+    # Those of nothing done: the other members have that as their default.
     if report == MaintenanceReport(0, 0, 0) and sweep_result == SweepResult():
         say("There is nothing to do.")
 

@@ -50,7 +50,7 @@ class WorkerProcess:
         self.send_signal(signal.SIGTERM)
         # Without `start` there is no thread to wait for.
         if self._thread.ident is not None:
-            # The thread ends with its worker: what still runs after that is killed.
+            # The thread ends with its worker, and a worker that runs on is killed.
             self._thread.join(TIMEOUT_SECONDS)
             self.send_signal(signal.SIGKILL)
             self._thread.join()

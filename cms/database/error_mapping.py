@@ -259,7 +259,9 @@ def _key_column(error: psycopg.Error) -> str | None:
 def _key_columns(error: psycopg.Error) -> list[str]:
     """Return the columns of a violated key of several columns, none for any other error."""
     match = _KEYS.search(_key_detail(error))
-    return [_unquote(name) for name in re.findall(_NAME, match[1])] if match else []
+    if match is None:
+        return []
+    return [_unquote(name) for name in re.findall(_NAME, match[1])]
 
 
 def _key_detail(error: psycopg.Error) -> str:

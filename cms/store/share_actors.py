@@ -93,4 +93,6 @@ def _policy(row: ShareRow, catalogue: Catalogue) -> Policy:
 
 def _grants(permissions: str) -> list[StoredGrant]:
     records = jsontext.loads_stored(permissions)
-    return [grant_of(record) for record in records] if isinstance(records, list) else []
+    if not isinstance(records, list):
+        return []
+    return [grant_of(record) for record in records]

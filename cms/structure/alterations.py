@@ -80,6 +80,7 @@ def is_change_possible(field: Field, payload: Mapping[str, object]) -> bool:
     if field.column is None or not isinstance(schema, Mapping):
         return True
     current = current_settings(field, field.column)
+    # A setting that the body leaves out stays as it is.
     return all(schema.get(key, current[key]) == current[key] for key in _FIXED_SETTINGS)
 
 

@@ -27,7 +27,7 @@ Keys = Mapping[str, str]
 
 _RELATION_COLUMNS: Mapping[str, MetaSetting] = {
     **RELATION_META,
-    # Not a setting of `meta`: it is set when the relation is made, and by nothing else.
+    # No setting of `meta`: a body names the other collection beside it (`related_collection`).
     "one_collection": MetaSetting(TYPES["text"].parse, "text"),
 }
 """The columns of a relation's record, and how their values are stored."""

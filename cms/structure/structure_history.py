@@ -321,7 +321,7 @@ def _changed_members(before: object, after: object) -> object:
         return after
     changed: Record = {}
     for name, value in after.items():
-        # None is a value as well, so that a missing name is none that holds None.
+        # A name that was missing is not one that held None.
         if name not in before or before[name] != value:
             changed[name] = value
     return changed

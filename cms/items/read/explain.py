@@ -55,7 +55,6 @@ def explain(store: Store, identity: Identity, path: str, *, user: str | None = N
     # As the caller itself: the rest happens with the rights of the user who is asked about.
     _require_admin(store, identity)
     read = _parse_path(path)
-    # Another caller from here on: the read is explained with the rules of that user.
     caller = identity if user is None else _identity_of(store, user)
     return store.run_unversioned_read(caller, partial(_explain_read, store, read))
 
@@ -137,7 +136,8 @@ def _parse_path(path: str) -> _ItemsRead:
     """Return the read at a path; raises `Refused` INVALID_QUERY for a path of no items."""
     plain_path, _, query_string = path.partition("?")
     # As /items/articles, /items/articles/1 or /users/5.
-    root, *names = [unquote(name) for name in plain_path.removeprefix("/").split("/")]
+    segments = plain_path.removeprefix("/").split("/")
+    root, *names = map(unquote, segments)
     # System collections have paths of their own, outside /items.
     if root == "items" and names:
         collection = names.pop(0)

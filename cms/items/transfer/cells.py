@@ -64,6 +64,7 @@ def _parse_numbers(texts: Sequence[str]) -> list[int] | None:
     joined = "".join(texts)
     if not (joined.isascii() and joined.isdecimal()):
         return None
+    # Longer ones may not fit 64 bits, or the number of digits that is allowed.
     if len(max(texts, key=len)) > MAX_SHORT_DIGITS:
         return None
     return list(map(int, texts))

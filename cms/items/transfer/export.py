@@ -90,7 +90,8 @@ def _nested_page(page: PageSizes, request: ReadRequest) -> PageSizes:
     if params is None:
         params = nested_params(request.query_string)
     # A query string holds texts, the body of a SEARCH numbers.
-    return replace(page, default=None) if str(params.get("limit")) == "-1" else page
+    exports_all = str(params.get("limit")) == "-1"
+    return replace(page, default=None) if exports_all else page
 
 
 def _items(

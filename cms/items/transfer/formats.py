@@ -80,7 +80,8 @@ def _cell(value: object) -> str:
 
 def unescape_formula(cell: str) -> str:
     """Return the text of a cell without the apostrophe that keeps a spreadsheet from running it."""
-    return cell[1:] if cell[0] == "'" and cell.lstrip("'").startswith(_FORMULA) else cell
+    is_escaped = cell[0] == "'" and cell.lstrip("'").startswith(_FORMULA)
+    return cell[1:] if is_escaped else cell
 
 
 def write_yaml(batches: Batches, keys: list[str]) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ class Prefetch(Generic[T]):
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
+        # At most one: each element may be as large as a batch of an import.
         self._ready: list[T] = []
         self._error: Exception | None = None
 

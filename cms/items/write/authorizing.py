@@ -227,7 +227,8 @@ class WriteAuthorizer:
         catalogue = self._context.snapshot.catalogue
         view = view_of(collection.name, catalogue=catalogue, policy=self._context.actor.policy)
         # The first rule tells whether the caller sees the row: a hidden one is NOT_FOUND.
-        rules = [view.rule if view else NO_ROWS, *(grant.rule for grant in grants)]
+        visibility = view.rule if view else NO_ROWS
+        rules = [visibility, *(grant.rule for grant in grants)]
         visible: set[str] = set()
         grants_by_key: dict[str, tuple[GuardedGrant, ...]] = {}
         for key, is_visible, *answers in self._test_rows(collection, keys, rules, fetch, lock=True):

@@ -191,7 +191,7 @@ def _run_operation(batch: _BatchRun, operation: Operation) -> object:
     try:
         arguments = batch.results.resolve_references(operation.arguments)
     except RecursionError:
-        # References may be at any depth, and nothing has limited the depth of arguments so far.
+        # References are looked for as deep as the arguments are nested.
         raise invalid_payload("It is nested too deeply") from None
     if "key" in arguments:
         key = arguments["key"]

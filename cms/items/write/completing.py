@@ -209,7 +209,7 @@ class RowCompleter:
         values = source.changed_values(row, number)
         # Below the root a row that was sent with nothing but its key is not written.
         is_written = bool(values) or not source.parsed.level
-        # Permissions of changes are checked later, on the stored rows; this needs none of them.
+        # This needs no stored row, unlike the permissions of changes, which are checked later.
         if is_written and not source.is_admin:
             source.require_allowed(row)
         problems = complete_change(values, *source.auto_filling[False])

@@ -121,7 +121,9 @@ def _failing_value(server_text: str, name: str, collection: Collection) -> str |
     printed_row = _ROW.search(server_text)
     values = printed_row[1].split(", ") if printed_row else []
     names = [column.name for column in collection.columns]
-    return values[names.index(name)] if len(values) == len(names) else None
+    if len(values) != len(names):
+        return None
+    return values[names.index(name)]
 
 
 def _is_same(sent: str, stored: str) -> bool:

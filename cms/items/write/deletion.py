@@ -50,7 +50,8 @@ def delete_rows(
     """
     if not keys:
         return []
-    # Only rows that foreign keys act on take more than one statement.
+    # Only rows that foreign keys act on take more than one statement. Where there are none, the
+    # enclosing revision has nothing to be the parent of.
     if collection.name in executor.context.snapshot.catalogue.actions.root_tables_of:
         enclosing = enclosing_revisions or {}
         parents = {key: enclosing.get(key) for key in keys}

@@ -226,7 +226,7 @@ class _InquiryRun:
         owners = self._answers(questions.rows_holding(collection, column, texts))
         # PostgreSQL counts the values from 1.
         taken = {index for index, key in owners if key not in changed_keys}
-        # Two rows of the call may hold one value, of which the first is then taken.
+        # A row may repeat the value of a row before it in the call.
         repeated = self._answers(questions.rows_repeating(column, texts))
         taken.update(index for (index,) in repeated)
         extensions = {"collection": collection.name, "field": column.name}

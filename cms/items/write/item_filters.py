@@ -60,6 +60,7 @@ class ItemFilter(NamedTuple):
         if not self.waits_for(verb):
             return item
         try:
+            # First: what a flow has done, such as a mail, is not undone by a refusal after it.
             if self.checks_rights:
                 self._check_rights(keys, verb=verb)
             for event_verb in event_verbs(self.collection, verb):

@@ -141,4 +141,5 @@ def _position(
     rows = transaction.run(sorting.position_of(collection, sort_field, key))
     if not rows:
         raise not_found()
-    return None if rows[0][0] is None else str(rows[0][0])
+    position = rows[0][0]
+    return None if position is None else str(position)

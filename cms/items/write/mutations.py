@@ -124,6 +124,7 @@ class MutationPlan:
     new rows have before they are written, by collection; it is empty for a plan of one set.
     """
 
+    # By their numbers: `RowSet.number` is the index here.
     sets: tuple[RowSet, ...] = ()
     mutations: tuple[Insert | Update | Delete, ...] = ()
     deferred: tuple[DeferredUpdate, ...] = ()

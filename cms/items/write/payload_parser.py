@@ -91,6 +91,7 @@ class PayloadParser:
         builder = SetBuilder(parsed.collection, parsed.level)
         builder.numbers_by_key.update(parsed.numbers_by_key)
         for number, row in enumerate(parsed.rows):
+            # Rows without another item are parsed once more as well, for the sets below them.
             item = items.get(number, row.sent)
             read = self._item_parser(builder.collection, row.expects).read(item)
             for problem in read.problems:
@@ -381,5 +382,5 @@ def _is_list(value: object) -> bool:
 def _fields_of(problems: list[Problem]) -> frozenset[object]:
     if not problems:
         return frozenset()
-    # None is among them for a problem of no single field, and is the name of none.
+    # A problem of the whole item adds None, which is the name of no field.
     return frozenset(problem.extensions.get("field") for problem in problems)

@@ -229,7 +229,7 @@ def _print_with_answer(
     """Return the statement of an insert or update, which answers with the items."""
     collection = shape.collection
     catalogue = call.context.snapshot.catalogue
-    # Without the right to read there is no answer, and so nothing to print.
+    # The statement answers with items, and these callers get none: only a transaction does that.
     if view_of(collection.name, catalogue=catalogue, policy=call.context.actor.policy) is None:
         return _NEEDS_TRANSACTION
     answer = _plan_answer(call, collection)

@@ -286,7 +286,8 @@ def _changes_rights(name: str, operation: WriteOperation[T]) -> bool:
     # The payload is not parsed yet: `data` of a call with `keys`, an array of items, or one item.
     data = payload.get("data", payload) if isinstance(payload, Mapping) else payload
     items = data if isinstance(data, list) else [data]
-    return any(isinstance(item, Mapping) and not _RIGHTS_FIELDS.isdisjoint(item) for item in items)
+    objects = [item for item in items if isinstance(item, Mapping)]
+    return any(not _RIGHTS_FIELDS.isdisjoint(item) for item in objects)
 
 
 # The body of the answer

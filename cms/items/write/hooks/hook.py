@@ -162,9 +162,12 @@ def refusals_as_errors() -> Iterator[None]:
 
 def errors_of(refused: Refused) -> InvalidParts:
     """Return the problems of a rule as errors of the value that holds the rule."""
-    reasons = (problem.extensions.get("reason", problem.message) for problem in refused.problems)
-    # The sentence that takes a reason up has a full stop of its own.
-    return InvalidParts([ValueError(str(reason).removesuffix(".")) for reason in reasons])
+    errors: list[ValueError] = []
+    for problem in refused.problems:
+        reason = str(problem.extensions.get("reason", problem.message))
+        # The sentence that takes a reason up has a full stop of its own.
+        errors.append(ValueError(reason.removesuffix(".")))
+    return InvalidParts(errors)
 
 
 def unprocessable(reason: str) -> Refused:

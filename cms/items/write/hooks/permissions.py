@@ -119,7 +119,10 @@ def _preset_problems(collection: Collection, presets: object) -> Iterator[str]:
 
 
 def _names_in(value: object) -> list[str]:
-    return [str(name) for name in value] if isinstance(value, list | dict) else []
+    # A list of names, or presets by names.
+    if not isinstance(value, list | dict):
+        return []
+    return [str(name) for name in value]
 
 
 PERMISSION_HOOKS = SystemTableHooks(

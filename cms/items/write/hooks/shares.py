@@ -107,7 +107,8 @@ def _require_own_role(fetch: Fetch, context: RequestContext, rows: Sequence[Reso
     """Raise `Refused` FORBIDDEN for a role that is neither the caller's own nor a parent of it."""
     if context.actor.policy.is_admin:
         return
-    roles = {str(row.values["role"]) for row in rows if row.values.get("role") is not None}
+    roles_of_rows = [row.values.get("role") for row in rows]
+    roles = {role for role in roles_of_rows if role is not None}
     if not roles:
         return
     # A role inherits from its parents, so these give no right that the caller lacks.
