@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,11 @@ from cms.flows.runs import program_of
 from cms.items.write.event_runs import accountability_of
 from cms.schema.system import event_name
 from cms.store.payload_filter import FilterEvent
+
+log = logging.getLogger("cms.flows")
+
+MAX_LOGGED_RESULT = 1_000
+"""Characters of what a rejected operation leaves, in the log of the service."""
 
 _PAYLOAD_MAKERS = frozenset({"transform", "exec"})
 """Operations whose result is the payload where a flow does not say what it returns."""
@@ -43,6 +49,7 @@ class FlowPayloadFilter:
             )
             execution = run_at_once(self.services, program, cause, context=context)
             if execution.outcome.rejected:
+                _log_refusal(execution)
                 raise refusal_of(execution)
             payload = _changed(execution, payload)
         return payload
@@ -73,6 +80,12 @@ def _changed(execution: Execution, payload: object) -> object:
             Problem("UNPROCESSABLE_CONTENT", f"{reason.capitalize()}.", {"reason": reason})
         ) from None
     return result if isinstance(result, Mapping) else payload
+
+
+def _log_refusal(execution: Execution) -> None:
+    """Tell the log of the service why a write is refused: that of the run is undone with it."""
+    result = (execution.log().result or "")[:MAX_LOGGED_RESULT]
+    log.info("flow %s refuses a write: %s %s", execution.program.flow, execution.reason, result)
 
 
 def _require_depth(event: FilterEvent) -> None:
