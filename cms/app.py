@@ -92,6 +92,7 @@ class App(falcon.App[Request, falcon.Response]):
     def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request; closing and timing out its connection is decided here."""
         body = request_body(env)
+        # Before Falcon makes its request of it: everything that reads the body reads this one.
         env["wsgi.input"] = body
         answer = super().__call__(env, close_if_unread(env, body, start_response))
         return with_send_timeout(answer, env, self._send_seconds)

@@ -58,9 +58,11 @@ class ChildProcess:
             return None
         poll = select.poll()
         poll.register(process.stdout, select.POLLIN)
+        # A child writes its line at once, so that the first byte stands for all of it.
         if not poll.poll(max_seconds * 1000):
             process.kill()
             return None
+        # An empty line is the end of the output: the child has ended.
         return process.stdout.readline() or None
 
     def end(self) -> int:
@@ -124,5 +126,7 @@ class ChildProcesses:
 
 def _environment() -> dict[str, str]:
     environment = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
+    # As the parent found its modules; an empty entry of sys.path is the folder in which it was
+    # started.
     environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     return environment

@@ -127,6 +127,7 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     The environment wins over `.env`; an empty value counts as unset; relative paths start at
     `folder`. Raises one `ConfigError` with everything that is wrong.
     """
+    # All problems are collected, so that one start names everything that is to be corrected.
     problems: list[str] = []
     sources = (environ, _dotenv(folder / ".env", problems=problems))
     values: dict[str, Any] = {}
@@ -134,10 +135,9 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
         values[setting.name.lower()] = _value(setting, sources, folder=folder, problems=problems)
     for source in sources:
         problems.extend(unbuilt(source))
-    locations = [
-        _read_location(name, sources, folder, problems)
-        for name in values["storage_locations"] or ()
-    ]
+    locations = []
+    for name in values["storage_locations"] or ():
+        locations.append(_read_location(name, sources, folder, problems))
     # A setting that is wrong by itself would only seem to contradict another one.
     if not problems:
         problems.extend(_contradictions(values))
@@ -145,11 +145,11 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
         raise ConfigError(*problems)
     values = _with_defaults(values, folder)
     uploads = values["data_dir"] / "uploads"
-    absolute_locations = tuple(
-        with_absolute_root(location, uploads=uploads, folder=folder) for location in locations
-    )
+    absolute_locations = []
+    for location in locations:
+        absolute_locations.append(with_absolute_root(location, uploads=uploads, folder=folder))
     flows_env = _allowed_variables(values["flows_env_allow_list"], sources)
-    config = Config(**values, locations=absolute_locations, flows_env=flows_env)
+    config = Config(**values, locations=tuple(absolute_locations), flows_env=flows_env)
     # Checked on the defaults as well: what is secure follows from PUBLIC_URL.
     if config.session_cookie_same_site == "none" and not config.session_cookie_secure:
         raise ConfigError(
@@ -204,6 +204,7 @@ def _with_defaults(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the values, with the defaults that follow from other settings or the machine."""
     complete = dict(values)
     for name, value in values.items():
+        # Lists without a value are empty, and not None.
         if name.endswith(("_allow_list", "_deny_list")):
             complete[name] = value or ()
     public_url = values["public_url"] or _local_url(values["host"], values["port"])
@@ -214,6 +215,7 @@ def _with_defaults(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if values["postgres_bin"] is not None:
         complete["postgres_bin"] = Path(os.path.abspath(folder / values["postgres_bin"]))
     if values["database_pool_size"] is None:
+        # A connection for each thread, and one for what runs beside requests.
         complete["database_pool_size"] = values["web_threads"] + 1
     if values["email_smtp_port"] is None:
         # The usual ports of TLS from the first byte, and of STARTTLS.
@@ -254,6 +256,7 @@ def _value(setting: Setting, sources: Sources, *, folder: Path, problems: list[s
     """Return a setting from the first source that has it or its file; None if unset or wrong."""
     name = setting.name
     file_name = f"{name}_FILE"
+    # One source for both forms: NAME_FILE of the environment also wins over NAME of `.env`.
     source = next((source for source in sources if name in source or file_name in source), {})
     text = source.get(name, "")
     if source.get(file_name):
@@ -278,6 +281,7 @@ def _value(setting: Setting, sources: Sources, *, folder: Path, problems: list[s
 
 def _read_file(path: Path, *, setting_name: str, problems: list[str]) -> str:
     try:
+        # Editors end a file with a line break, which is no part of a password.
         return path.read_text("utf-8").removesuffix("\n").removesuffix("\r")
     except (OSError, ValueError) as error:
         problems.append(f"{setting_name} names a file that cannot be read: {_reason(error)}.")
@@ -343,6 +347,8 @@ def _publish(content: str, path: Path) -> None:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(content)
             file.flush()
+            # On disk before it has its name: after a crash an empty secret would be found, and
+            # tokens signed with it.
             os.fsync(file.fileno())
         # Unlike a rename, a link fails where there is a file already.
         try:

@@ -9,6 +9,8 @@ from decimal import Decimal, InvalidOperation
 from cms.errors import Problem, abbreviated
 from cms.text_shapes import UUID
 
+# PostgreSQL's numeric holds far more, but then a few characters such as 1e100000 would stand for a
+# very long value.
 MAX_DIGITS = 1_000
 
 PathStep = str | int
@@ -65,8 +67,11 @@ _WITH_EXPONENT = re.compile(
 
 def _is_too_long(text: str, number: Decimal) -> bool:
     """Count the digits without writing them out: a short exponent may stand for gigabytes."""
+    # Leading zeros and the point count here as well; a text so long is refused whatever it is.
     if len(text) > 2 * MAX_DIGITS:
         return True
+    # For 1.5e3 the exponent of the decimal is 2 (15 with two zeros): no digits behind the point,
+    # four before it.
     fraction_digits = max(-int(number.as_tuple().exponent), 0)
     integer_digits = max(number.adjusted() + 1, 0)
     return integer_digits + fraction_digits > MAX_DIGITS

@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+# NAME=value, with spaces around the sign and `export` before it allowed.
 ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+# In single quotes nothing is escaped; a comment may follow either kind.
 QUOTED = re.compile(r"""(?:'(?P<plain>[^']*)'|"(?P<escaped>(?:[^"\\]|\\.)*)")\s*(?:#.*)?""")
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 

@@ -24,6 +24,7 @@ def split_address(text: str) -> AddressParts:
     """Return the parts of an address; raises ValueError for a malformed one."""
     if not _ADDRESS.fullmatch(text):
         raise ValueError("it is not an e-mail address")
+    # The pattern allows one @ only.
     local, domain = text.split("@")
     return AddressParts(local, _ascii(domain))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+# Every code with its status; docs/errors.md says what each means.
 STATUS: Mapping[str, int] = MappingProxyType(
     {
         "INVALID_QUERY": 400,
@@ -126,9 +127,11 @@ def at_index(problems: Iterable[Problem], index: int, *, count: int) -> list[Pro
     """Return the problems of one of `count` records, with its index where there are several."""
     if count == 1:
         return list(problems)
-    return [
-        replace(problem, extensions={**problem.extensions, "index": index}) for problem in problems
-    ]
+    indexed: list[Problem] = []
+    for problem in problems:
+        extensions = {**problem.extensions, "index": index}
+        indexed.append(replace(problem, extensions=extensions))
+    return indexed
 
 
 T = TypeVar("T")

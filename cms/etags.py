@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
+# A list of tags, weak ones among them: W/"abc", "def".
 _TAG = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def etag_of(body: bytes, version: str | None = None) -> str:
     """Return the tag of an answer; `version` tells versions of the item's row apart."""
+    # "<digest of the row's version>-<digest of the answer>": If-Match compares the first part, If-
+    # None-Match the whole.
     if version:
         return f'"{_digest(version.encode())}-{_digest(body)}"'
     return f'"{_digest(body)}"'

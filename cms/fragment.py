@@ -39,6 +39,8 @@ class Fragment:
         return self != EMPTY
 
     def __add__(self, suffix: Fragment) -> Fragment:
+        # The last part of the one and the first of the other become one part, so that a parameter
+        # stays between each two.
         joint = self.parts[-1] + suffix.parts[0]
         return Fragment((*self.parts[:-1], joint, *suffix.parts[1:]), self.values + suffix.values)
 
@@ -50,6 +52,8 @@ class Fragment:
         """
         pieces = [self.parts[0]]
         values: list[object] = []
+        # By identity: placeholders are shared objects (`lru_cache` in the printers), and comparing
+        # them would take longer.
         numbers: dict[int, int] = {}
         for value, part in zip(self.values, self.parts[1:], strict=True):
             number = numbers.get(id(value))

@@ -92,6 +92,7 @@ def _dumps(value: object, options: int) -> bytes:
     try:
         return orjson.dumps(value, default=_encode_decimal, option=options)
     except TypeError as error:
+        # orjson has no class of its own for it; the message begins with "Recursion limit".
         if "ecursion" in str(error):
             raise TooDeep("it is nested too deeply") from None
         raise
@@ -130,6 +131,7 @@ def _refuse_constant(name: str) -> object:
 
 def _encode_decimal(value: object) -> object:
     if isinstance(value, Decimal):
+        # As JSON text: a Decimal keeps its digits, 1.50 stays 1.50.
         return orjson.Fragment(str(value))
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
@@ -182,6 +184,8 @@ def _errors_in(value: object, path: tuple[PathStep, ...]) -> Iterator[TooManyDig
             yield from _errors_in(inner, (*path, index))
 
 
+# The standard library's decoder: orjson makes floats of all numbers with a fraction, and so loses
+# digits.
 _DECODER = json.JSONDecoder(
     parse_float=decimal_of, parse_int=_number, parse_constant=_refuse_constant
 )

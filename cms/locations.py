@@ -134,8 +134,9 @@ def with_absolute_root(location: Location, *, uploads: Path, folder: Path) -> Lo
 def missing_options(location: Location) -> list[str]:
     """Return a sentence for each option that the driver needs and that is not set."""
     needed = _NEEDED.get(location.driver, ())
-    return [
-        f"{location.variable_name(option)} is needed by the driver {location.driver}."
-        for option in needed
-        if not getattr(location, option)
-    ]
+    sentences: list[str] = []
+    for option in needed:
+        if not getattr(location, option):
+            variable = location.variable_name(option)
+            sentences.append(f"{variable} is needed by the driver {location.driver}.")
+    return sentences

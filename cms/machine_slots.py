@@ -45,6 +45,8 @@ class MachineSlots:
         """Return the locked descriptor of a free slot's file, or None."""
         # Close-on-exec: a child that inherited the descriptor would keep the lock.
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        # The files stay there, empty: their locks are what counts, and removing them would race
+        # with others.
         for number in range(self._count):
             descriptor = os.open(self._folder / str(number), flags, 0o600)
             try:

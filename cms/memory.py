@@ -66,6 +66,7 @@ class _Trimmer:
         while self._requested.wait():
             time.sleep(_FIRST_WAIT_SECONDS)
             self._requested.clear()
+            # First, because values that refer to each other are freed by it only.
             gc.collect()
             self._trim(0)
             if not self._requested.wait(_SECOND_WAIT_SECONDS):

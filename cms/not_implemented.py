@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+# Refused instead of ignored: whoever sets them would believe that they work.
 UNBUILT: Mapping[str, str] = {
     "REDIS": "rate limits shared by several machines",
     "RATE_LIMITER_ENABLED": "rate limits",

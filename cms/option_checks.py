@@ -38,6 +38,8 @@ def whole_number(minimum: int, maximum: int) -> Check:
     """Return the check of a whole number within bounds, which may come as a text of digits."""
 
     def check(value: object) -> None:
+        # A template renders numbers as text. int() also reads digits of other scripts, which do no
+        # harm here.
         if isinstance(value, str) and value.isdecimal() and len(value) <= _MAX_DIGITS:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):

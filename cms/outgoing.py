@@ -127,6 +127,8 @@ def fetch(
     for _ in range(MAX_REDIRECTS + 1):
         target = parse_target(request.url)
         resolver = _resolver_until(deadline, resolve or resolve_host)
+        # Resolved once: the connection goes to one of these addresses, so that a second look at the
+        # name cannot lead elsewhere.
         addresses = checked_addresses(target, address_filter, resolver)
         with (
             _connection(target, addresses, deadline, ssl_context) as connection,
@@ -329,6 +331,8 @@ def _read_raw(response: http.client.HTTPResponse, deadline: float) -> Iterator[b
         if time.monotonic() > deadline:
             raise FetchError("it takes too long")
         try:
+            # read1() returns what is there; read() would wait until the chunk is full, past the
+            # deadline of a slow server.
             chunk = response.read1(CHUNK_BYTES)
         except (OSError, http.client.HTTPException, ValueError):
             raise FetchError("it breaks off") from None

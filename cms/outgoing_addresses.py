@@ -110,6 +110,7 @@ def checked_addresses(
 def resolve_host(host: str, port: int) -> Sequence[Address]:
     """Return the addresses of a host by the system's own resolver."""
     try:
+        # SOCK_STREAM, because each address would otherwise come once for each kind of socket.
         records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return []
@@ -118,6 +119,7 @@ def resolve_host(host: str, port: int) -> Sequence[Address]:
 
 
 def _is_host(name: str, pattern: str) -> bool:
+    # "*.example.com" without its star: the dot keeps out evilexample.com.
     if pattern.startswith("*."):
         return name.endswith(pattern[1:])
     return name == pattern
@@ -138,6 +140,7 @@ def _is_local(address: Address) -> bool:
     """Tell whether an address belongs to this machine: only such an address can be bound."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        # Port 0 is any free one, and nothing is sent.
         probe.bind((str(address), 0))
         return True
     return False

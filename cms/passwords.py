@@ -16,6 +16,7 @@ from cms.errors import Problem, Refused, invalid_payload
 from cms.processors import all_processors
 from cms.regex import compile_regex
 
+# The second set of parameters that RFC 9106 recommends: three passes over 64 MiB in four lanes.
 _TIME_COST = 3
 _MEMORY_COST = 64 * 1024
 _PARALLELISM = 4
@@ -33,6 +34,7 @@ _MAX_HASH_LENGTH = 500
 MAX_HASHES_PER_CALL = 100
 """How many hashes one call may cause: each takes 50 ms, and a body holds tens of thousands."""
 
+# A context variable: requests run in threads, and each counts its own.
 _hashes_left: ContextVar[list[int] | None] = ContextVar("left", default=None)
 
 

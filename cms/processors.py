@@ -37,6 +37,8 @@ def keep_on(processor: int) -> None:
     global _all, _current
     _all = frozenset(available_processors())
     _current = processor
+    # sched_setaffinity is about one thread, so each thread of the process is asked; new ones
+    # inherit it.
     for task in _TASKS.iterdir():
         _restrict(int(task.name), (processor,))
 
@@ -65,6 +67,7 @@ def busy_seconds() -> dict[int, float]:
             columns = line.split()
             name = columns[0].removeprefix("cpu")
             if name.isdecimal():
+                # In hundredths of a second, nearly everywhere; sysconf knows.
                 ticks = sum(int(columns[index]) for index in _BUSY_COLUMNS)
                 seconds[int(name)] = ticks / os.sysconf("SC_CLK_TCK")
     return seconds

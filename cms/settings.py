@@ -39,6 +39,7 @@ class Setting:
     mask: Callable[[str], str] | None = None
 
 
+# In milliseconds.
 DURATION_UNITS = {
     "ms": 1,
     "s": 1000,
@@ -85,6 +86,7 @@ def _choice(*words: str) -> SettingType:
 
 
 def _with_unit(text: str, units: Mapping[str, int], *, default_unit: str) -> int:
+    # 15m, 1.5h, 10 mb; the unit may be left out.
     match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([a-z]*)", text.lower())
     if match is None:
         raise ValueError
@@ -189,6 +191,12 @@ def _origins(text: str) -> tuple[str, ...]:
     return _comma_separated(_origin)(text)
 
 
+def _networks(text: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    # Not strict: 10.1.2.3/8 means the network that holds the address.
+    parts = _comma_separated(str)(text)
+    return tuple(ipaddress.ip_network(part, strict=False) for part in parts)
+
+
 def _hops(text: str) -> int:
     # True counts as one proxy.
     if text.isdecimal():
@@ -252,9 +260,7 @@ HOPS = SettingType("true, false, or how many proxies there are, up to 16", _hops
 STATEMENT_TIME = _duration(timedelta(days=24))  # the server counts milliseconds in 31 bits
 NETWORKS = SettingType(
     "addresses and networks such as 10.0.0.0/8,::1",
-    lambda text: tuple(
-        ipaddress.ip_network(part, strict=False) for part in _comma_separated(str)(text)
-    ),
+    _networks,
     lambda networks: ",".join(map(str, networks)),
 )
 MEDIA_TYPES = SettingType(
@@ -298,11 +304,15 @@ def mask_all(_text: str) -> str:
 
 def mask_password(address: str) -> str:
     """Return a PostgreSQL address, in either form that libpq takes, with its passwords masked."""
+    # postgresql://user:password@host, in which the password may hold an @ of its own: the last one
+    # ends it.
     without_userinfo = re.sub(r"(?s)(://[^:@/?]*):.*@", rf"\1:{MASK}@", address)
+    # password=… in the form of names and values, in quotes or not, and in the query of an address.
     parameter = r"(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)"
     return re.sub(parameter, rf"\g<1>{MASK}", without_userinfo)
 
 
+# The order is that of `cms config` and of docs/settings.md.
 SETTINGS: tuple[Setting, ...] = (
     Setting("HOST", HOST, "where the service listens; 0.0.0.0 is every network", "127.0.0.1"),
     Setting("PORT", _integer(1, 65535), "the port it listens on", "8055"),

@@ -26,6 +26,7 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
     def mail(job: Job) -> None:
         send(job, config, database)
 
+    # A store of the worker's own: runs of flows read and write items as requests do.
     services = Services(Store(config, database), config)
     services.store.payload_filter = FlowPayloadFilter(services)
     run_worker = RunWorker(services)

@@ -7,6 +7,7 @@ import re
 MASK = "**********"
 """What answers and printed settings show of a secret."""
 
+# #rgb and #rrggbb, each also with a share of opacity.
 COLOR = re.compile(r"#(?:[0-9a-fA-F]{3,4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})")
 
 UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
