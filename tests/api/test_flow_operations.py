@@ -123,7 +123,7 @@ def test_without_the_extra_no_script_can_be_saved(
     operation = {"key": "x", "type": "exec", "options": {"code": "module.exports = () => 1"}}
     answer = admin.post("/flows", {"name": "x", "trigger": "webhook", "operations": [operation]})
     assert (answer.status, answer.codes) == (422, ["FAILED_VALIDATION"])
-    assert answer.errors[0]["path"] == ["options", "code"]
+    assert answer.errors[0]["path"] == ["operations", 0, "options", "code"]
     assert "cms[script]" in answer.errors[0]["reason"]
 
 
