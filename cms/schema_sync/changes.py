@@ -17,11 +17,12 @@ from cms.schema_sync.comparison import RecordDiff, of_section
 from cms.schema_sync.document import Rename
 from cms.schema_sync.losses import Deletions, deletions_of, require_no_loss
 from cms.schema_sync.run import Run
-from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordName, Records
+from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, Records
 from cms.schema_sync.snapshot import Snapshot
 from cms.schema_sync.type_changes import change_types
 from cms.store.context import RequestContext
 from cms.structure import collections, fields, relations
+from cms.structure.duplication_fields import prune_duplication_fields
 from cms.structure.lookup import RecordPatch
 
 MAX_PASSES = 8
@@ -81,27 +82,17 @@ def _rename(run: Run, rename: Rename) -> None:
 
 
 def _delete(run: Run, deletions: Deletions) -> None:
-    for name in deletions.relations:
-        _delete_relation(run, name)
+    # All by the structure as it was: what is gone with something else is deleted without effect.
+    context = run.context
+    for collection, field in deletions.relations:
+        relation = relations.remove(run.transaction, context, collection=collection, field=field)
+        # The snapshot of the column has no foreign key either.
+        relations.drop_foreign_key(run.transaction, relation)
     for collection, field in deletions.fields:
-        # The list of a relation is deleted with it.
-        if field in run.catalogue.collections[collection].fields:
-            fields.delete(run.transaction, run.context, collection=collection, name=field)
-            run.reload()
+        fields.remove(run.transaction, context, collection=collection, name=field)
     for (collection,) in deletions.collections:
-        collections.delete(run.transaction, run.context, name=collection)
-        run.reload()
-
-
-def _delete_relation(run: Run, name: RecordName) -> None:
-    collection, field = name
-    relation = run.catalogue.by_many.get((collection, field))
-    if relation is None:
-        return
-    relations.delete(run.transaction, run.context, collection=collection, field=field)
-    # The snapshot of the column has no foreign key either.
-    relations.drop_foreign_key(run.transaction, relation)
-    run.reload()
+        collections.remove(run.transaction, context, name=collection)
+    prune_duplication_fields(run.transaction)
 
 
 # What is new and what changes, in the order of dependency
@@ -116,8 +107,7 @@ def _make_and_change(run: Run, diffs: Sequence[RecordDiff], target: Snapshot) ->
     # Relations and settings may name a field that the next pass makes anew.
     if not is_whole:
         return
-    for diff in of_section(diffs, RELATIONS):
-        _make_relation(run, diff)
+    _save_relations(run, of_section(diffs, RELATIONS))
     _change_collections(run, of_section(diffs, COLLECTIONS))
 
 
@@ -128,7 +118,7 @@ def _create_collections(
     fields_of: dict[str, list[Record]] = {}
     for (collection, _), record in all_fields.items():
         fields_of.setdefault(collection, []).append(body(record, "field", "type"))
-    created = set()
+    created = []
     for diff in diffs:
         if diff.before is not None or diff.after is None:
             continue
@@ -138,8 +128,11 @@ def _create_collections(
         if isinstance(meta, Mapping):
             payload["meta"] = {key: value for key, value in meta.items() if key not in _LATER}
         payload["fields"] = fields_of.get(name, [])
-        collections.create(run.transaction, run.context, payload=payload)
-        created.add(name)
+        created.append(collections.add(run.transaction, run.context, payload=payload))
+    if created:
+        run.reload()
+    for name in created:
+        collections.finish(run.transaction, run.catalogue, name)
     return frozenset(created)
 
 
@@ -149,7 +142,7 @@ def _create_fields(run: Run, diffs: Iterable[RecordDiff]) -> None:
             payload = body(diff.after, "field", "type")
             collection = diff.name[0]
             fields.create(run.transaction, run.context, collection=collection, payload=payload)
-            run.reload()
+    run.reload()
 
 
 def _change_fields(run: Run, diffs: Iterable[RecordDiff]) -> bool:
@@ -171,21 +164,24 @@ def _change_fields(run: Run, diffs: Iterable[RecordDiff]) -> bool:
     return change_types(run, retyped)
 
 
-def _make_relation(run: Run, diff: RecordDiff) -> None:
-    """Create or change a relation."""
-    assert diff.after
-    collection, field = diff.name
-    if diff.before is None:
-        payload = body(diff.after, "collection", "field", "related_collection")
-        relations.create(run.transaction, run.context, payload=payload)
-    else:
+def _save_relations(run: Run, diffs: Iterable[RecordDiff]) -> None:
+    """Change relations, and then create those that are new: their lists may have to be free."""
+    created = []
+    for diff in diffs:
+        if diff.before is None:
+            created.append(diff)
+            continue
+        collection, field = diff.name
+        payload = changes_body(diff)
         relations.update(
-            run.transaction,
-            run.context,
-            collection=collection,
-            field=field,
-            payload=changes_body(diff),
+            run.transaction, run.context, collection=collection, field=field, payload=payload
         )
+        run.reload()
+    for diff in created:
+        assert diff.after
+        payload = body(diff.after, "collection", "field", "related_collection")
+        # Documents with two relations of one list are refused, so that none depends on another.
+        relations.add(run.transaction, run.context, payload=payload)
     run.reload()
 
 

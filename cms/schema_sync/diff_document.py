@@ -14,7 +14,7 @@ from cms.schema_sync.differences import ChangeKind, Path
 from cms.schema_sync.document import (
     RENAMED_FROM,
     Rename,
-    missing_owners,
+    inconsistencies,
     path_of,
     problems_of_record,
     require_writable,
@@ -202,7 +202,7 @@ def edited(snapshot: Snapshot, diff: Diff) -> Snapshot:
     if problems:
         raise combined(problems)
     _drop_orphans(sections, written)
-    problems = missing_owners(sections)
+    problems = inconsistencies(sections)
     if problems:
         raise combined(problems)
     return Snapshot(sections)

@@ -88,7 +88,7 @@ def parse_document(payload: object) -> Document:
     for name in (*_SHAPES, *included):
         sections[name] = parse_section(payload.get(name), name, problems)
     if not problems:
-        problems += missing_owners(sections)
+        problems += inconsistencies(sections)
     if problems:
         raise combined(problems)
     return _document(sections)
@@ -190,7 +190,26 @@ def _problems_of_text(record: Record, key: str, path: str) -> list[Problem]:
     return [setting_value_problem(f"{path}.{key}", "it must be a name or null", value)]
 
 
-def missing_owners(sections: Mapping[str, Records]) -> list[Problem]:
+def inconsistencies(sections: Mapping[str, Records]) -> list[Problem]:
+    """Return the problems of records with each other."""
+    return _missing_owners(sections) + _lists_filled_twice(sections[RELATIONS])
+
+
+def _lists_filled_twice(relations: Records) -> list[Problem]:
+    problems = []
+    lists: set[tuple[object, object]] = set()
+    for record in relations.values():
+        meta = record.get("meta")
+        one_field = meta.get("one_field") if isinstance(meta, Mapping) else None
+        side = (record.get("related_collection"), one_field)
+        if one_field is not None and side in lists:
+            reason = f'"{side[0]}.{one_field}" lists others already'
+            problems.append(setting_problem(RELATIONS, reason))
+        lists.add(side)
+    return problems
+
+
+def _missing_owners(sections: Mapping[str, Records]) -> list[Problem]:
     """Return fields without their collection, and relations without their field."""
     problems = []
     for collection, field in sections[FIELDS]:

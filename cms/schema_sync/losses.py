@@ -38,7 +38,11 @@ def deletions_of(diffs: Sequence[RecordDiff], catalogue: Catalogue) -> Deletions
             removed_collections.append((collection,))
     collections = tuple(dict.fromkeys(removed_collections))
     fields = [name for name in removed_fields if name[:1] not in collections]
-    relations = [diff.name for diff in of_section(diffs, RELATIONS) if _is_other_relation(diff)]
+    relations = []
+    for diff in of_section(diffs, RELATIONS):
+        # That of a table is deleted with the table.
+        if _is_other_relation(diff) and diff.name[:1] not in collections:
+            relations.append(diff.name)
     return Deletions(collections, tuple(fields), tuple(relations))
 
 

@@ -61,6 +61,17 @@ def create(
     transaction: Transaction, context: RequestContext, *, payload: Mapping[str, object]
 ) -> Record:
     """Do `create_collection` within a change of structure."""
+    name = add(transaction, context, payload=payload)
+    after = load_snapshot(transaction).catalogue
+    finish(transaction, after, name)
+    return collection_record(after.collections[name])
+
+
+def add(transaction: Transaction, context: RequestContext, *, payload: Mapping[str, object]) -> str:
+    """Add a collection and return its name; `finish` has to follow.
+
+    Of several collections, all may be added before the structure is loaded again.
+    """
     catalogue = context.snapshot.catalogue
     definition = parse_collection(payload)
     _check_new(definition, catalogue)
@@ -73,13 +84,24 @@ def create(
         _save(transaction, definition.name, definition.meta, catalogue)
     for field in definition.fields:
         insert_field_record(transaction, definition.name, field)
-    # Checked on the new structure: settings may name fields that this call creates.
-    after = load_snapshot(transaction).catalogue
-    collection = after.collections[definition.name]
-    metadata.check_archive(collection)
-    check_duplication_fields(after, collection)
+    return definition.name
+
+
+def finish(
+    transaction: Transaction,
+    after: Catalogue,
+    name: str,
+    *,
+    before: Collection | None = None,
+) -> None:
+    """Check the settings of a collection on the new structure, and adjust its indexes.
+
+    Its settings may name fields that the same call creates.
+    """
+    collection = after.collections[name]
+    metadata.check_archive(collection, before=before)
+    check_duplication_fields(after, collection, before=before)
     update_indexes(transaction, collection, after.extensions)
-    return collection_record(collection)
 
 
 def _names_of_created(record: Record) -> list[NamedRecord]:
@@ -108,10 +130,7 @@ def update_all(
     # Only all changes together show whether a group is inside itself.
     _refuse_cycles(after, names)
     for name in names:
-        before = catalogue.collections[name]
-        metadata.check_archive(after.collections[name], before=before)
-        check_duplication_fields(after, after.collections[name], before=before)
-        update_indexes(transaction, after.collections[name], after.extensions)
+        finish(transaction, after, name, before=catalogue.collections[name])
     return [collection_record(after.collections[name]) for name in names]
 
 
@@ -124,6 +143,13 @@ def delete_collection(store: Store, identity: Identity, name: str) -> None:
 
 def delete(transaction: Transaction, context: RequestContext, *, name: str) -> None:
     """Do `delete_collection` within a change of structure."""
+    remove(transaction, context, name=name)
+    # Paths of other collections may have led through this one.
+    prune_duplication_fields(transaction)
+
+
+def remove(transaction: Transaction, context: RequestContext, *, name: str) -> None:
+    """Remove a collection; `prune_duplication_fields` has to follow."""
     catalogue = context.snapshot.catalogue
     collection = require_alterable(catalogue, name)
     # Other programs may use a view, and no request could create it again.
@@ -131,8 +157,6 @@ def delete(transaction: Transaction, context: RequestContext, *, name: str) -> N
         raise invalid_payload(f'"{name}" is a view; drop it in the database', collection=name)
     _drop(transaction, collection)
     metadata.delete_collection_records(transaction, name, catalogue=catalogue)
-    # Paths of other collections may have led through this one.
-    prune_duplication_fields(transaction)
 
 
 def _named(name: object) -> NamedRecord:

@@ -131,6 +131,14 @@ def delete(
     transaction: Transaction, context: RequestContext, *, collection: str, name: str
 ) -> None:
     """Do `delete_field` within a change of structure."""
+    remove(transaction, context, collection=collection, name=name)
+    prune_duplication_fields(transaction)
+
+
+def remove(
+    transaction: Transaction, context: RequestContext, *, collection: str, name: str
+) -> None:
+    """Remove a field; `prune_duplication_fields` has to follow."""
     catalogue = context.snapshot.catalogue
     owner = require_alterable(catalogue, collection)
     field = require_field(owner, name)
@@ -144,7 +152,6 @@ def delete(
         transaction.execute_ddl(ddl.drop_column(collection, name))
     # By the catalogue as it was: stored rules still name the field.
     metadata.delete_field_records(transaction, collection, name, catalogue=catalogue)
-    prune_duplication_fields(transaction)
 
 
 def _named(collection: str, field: object, *, former: str | None = None) -> NamedRecord:

@@ -67,13 +67,22 @@ def create(
     transaction: Transaction, context: RequestContext, *, payload: Mapping[str, object]
 ) -> Record:
     """Do `create_relation` within a change of structure."""
+    many_side = add(transaction, context, payload=payload)
+    return _read_record(transaction, *many_side)
+
+
+def add(
+    transaction: Transaction, context: RequestContext, *, payload: Mapping[str, object]
+) -> tuple[str, str]:
+    """Add a relation, and return the collection and the field of its many side."""
     catalogue = context.snapshot.catalogue
     definition = parse_relation(payload, catalogue)
     # A many-to-many relation is two relations of a junction, made together.
     if isinstance(definition, JunctionDefinition):
-        return _create_junction(transaction, definition, catalogue)
+        _create_junction(transaction, definition, catalogue)
+        return definition.junction, definition.near
     _save_relation(transaction, definition, catalogue)
-    return _read_record(transaction, definition.collection, definition.field)
+    return definition.collection, definition.field
 
 
 def update_relation(
@@ -115,13 +124,21 @@ def delete(
     transaction: Transaction, context: RequestContext, *, collection: str, field: str
 ) -> Record:
     """Do `delete_relation` within a change of structure; return the record as it was."""
+    relation = remove(transaction, context, collection=collection, field=field)
+    prune_duplication_fields(transaction)
+    return relation_record(relation)
+
+
+def remove(
+    transaction: Transaction, context: RequestContext, *, collection: str, field: str
+) -> Relation:
+    """Remove the record of a relation; `prune_duplication_fields` has to follow."""
     catalogue = context.snapshot.catalogue
     relation = _alterable_relation(catalogue, collection, field)
     _delete_list_field(transaction, relation, catalogue)
     many_side = (relation.many_collection, relation.many_field)
     transaction.execute(statement("drop_relation"), many_side)
-    prune_duplication_fields(transaction)
-    return relation_record(relation)
+    return relation
 
 
 def drop_foreign_key(transaction: Transaction, relation: Relation) -> None:
@@ -258,7 +275,7 @@ def _delete_list_field(transaction: Transaction, relation: Relation, catalogue: 
 
 def _create_junction(
     transaction: Transaction, definition: JunctionDefinition, catalogue: Catalogue
-) -> Record:
+) -> None:
     """Make a many-to-many relation: its junction table, both sides, and the field that lists."""
     require_alterable(catalogue, definition.collection)
     present = catalogue.collections.get(definition.junction)
@@ -280,7 +297,6 @@ def _create_junction(
     for side in sides:
         # Loaded anew for each side: the first one adds what the second one must see.
         _save_relation(transaction, side, load_snapshot(transaction).catalogue)
-    return _read_record(transaction, definition.junction, definition.near)
 
 
 def _junction_sides(definition: JunctionDefinition) -> tuple[RelationDefinition, ...]:
