@@ -11,7 +11,7 @@ from cms.database.maintenance import run_maintenance
 from cms.flows.filters import FlowPayloadFilter
 from cms.flows.run import Services
 from cms.flows.run_worker import RunWorker
-from cms.flows.runs import MAX_ATTEMPTS, delete_old_runs
+from cms.flows.runs import MAX_ATTEMPTS, delete_old_runs, requeue_lost_runs
 from cms.flows.schedules import run_due_schedules
 from cms.jobs.housekeeping import delete_finished
 from cms.jobs.job_worker import Ticker
@@ -57,4 +57,7 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
 
 def tickers_of(config: Config, database: Database) -> tuple[Ticker, ...]:
     """Return what a worker calls beside its jobs."""
-    return (partial(run_due_schedules, database, config.flows_time_zone),)
+    return (
+        partial(run_due_schedules, database, config.flows_time_zone),
+        partial(requeue_lost_runs, database),
+    )

@@ -853,12 +853,14 @@ CREATE TABLE system_flow_runs (
     date_created timestamptz NOT NULL DEFAULT now(),
     date_started timestamptz,
     date_finished timestamptz,
+    worker bigint,
     CONSTRAINT system_flow_runs_pkey PRIMARY KEY (id),
     CONSTRAINT system_flow_runs_state_check CHECK (state IN ('queued', 'running', 'done', 'rejected', 'failed'))
 );
 
 CREATE INDEX system_flow_runs_flow_idx ON system_flow_runs (flow, date_created, id);
 CREATE INDEX system_flow_runs_date_finished_idx ON system_flow_runs (date_finished) WHERE date_finished IS NOT NULL;
+CREATE INDEX system_flow_runs_unfinished_idx ON system_flow_runs (date_created) WHERE date_finished IS NULL;
 
 COMMENT ON TABLE system_flow_runs IS 'Runs of flows, with the log of what their operations did; they outlive their flows';
 COMMENT ON COLUMN system_flow_runs.trigger IS 'What caused the run: the kind of the flow''s trigger';
@@ -868,6 +870,7 @@ COMMENT ON COLUMN system_flow_runs.data IS 'The same without secrets';
 COMMENT ON COLUMN system_flow_runs.accountability IS 'User, role and address of the caller; null is the service itself';
 COMMENT ON COLUMN system_flow_runs.steps IS 'What each operation did, without secrets';
 COMMENT ON COLUMN system_flow_runs.reason IS 'Why the run was rejected or has failed';
+COMMENT ON COLUMN system_flow_runs.worker IS 'The worker of the last attempt; null is one that the queue does not know';
 
 CREATE TABLE system_flow_schedules (
     flow uuid NOT NULL,

@@ -52,7 +52,7 @@ class RunWorker:
         """Run the run that a job names; raises `JobError` for another attempt."""
         identifier = str(job.payload["run"])
         database = self.services.store.database
-        rows = database.fetch_primary(statement("take_run"), (identifier,))
+        rows = database.fetch_primary(statement("take_run"), (identifier, job.id))
         # It has ended, or was deleted with its flow.
         if not rows:
             return

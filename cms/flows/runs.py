@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
@@ -15,6 +16,8 @@ from cms.flows.execution import Cause
 from cms.flows.program import Program, compile_flow
 from cms.flows.run_log import as_json
 from cms.items.read.reads import keyed, parse_key
+from cms.jobs.housekeeping import MAX_ATTEMPTS as MAX_JOB_ATTEMPTS
+from cms.jobs.housekeeping import WORKER_TIMEOUT_SECONDS
 from cms.jobs.task import defer
 from cms.schema.system import FLOW_RUNS
 from cms.store.context import RequestContext
@@ -22,8 +25,12 @@ from cms.store.identity import Identity
 from cms.store.snapshot import Snapshot
 from cms.store.store import Store, require_admin
 
+log = logging.getLogger("cms.flows")
+
 MAX_ATTEMPTS = 6
 """Attempts at a run whose failure may pass."""
+LOST_RUNS_SECONDS = 30.0
+"""How often runs are looked for that no job is left for."""
 MAX_DELETED = 5_000
 """Old runs that one statement deletes."""
 
@@ -79,9 +86,28 @@ def _retry_run(key: str, transaction: Transaction, context: RequestContext) -> N
     raise Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason}))
 
 
+def requeue_lost_runs(database: Database) -> float:
+    """Queue runs again that no job is left for; return after how many seconds to look again.
+
+    A job is lost with a row of the queue, or when it fails before the run has begun. It is also
+    lost when a worker that stalls for long ends a job that another one has taken over.
+    """
+    with database.transaction() as transaction:
+        if not transaction.execute(statement("lock_lost_runs"))[0][0]:
+            return LOST_RUNS_SECONDS
+        values = (str(WORKER_TIMEOUT_SECONDS), MAX_JOB_ATTEMPTS)
+        rows = transaction.execute(statement("requeue_lost_runs"), values)
+    # Logged after the commit: until then another error could undo it.
+    for run, runs_again in rows:
+        if runs_again:
+            log.warning("run %s of a flow has lost its job and is queued again", run)
+        else:
+            log.error("run %s of a flow has lost its worker too often and is given up", run)
+    return LOST_RUNS_SECONDS
+
+
 def delete_old_runs(database: Database, retention: timedelta) -> None:
     """Delete runs whose end is longer ago than the retention, and deliveries of signed requests."""
-    database.fetch_primary(statement("end_lost_runs"))
     seconds = str(retention.total_seconds())
     # Many runs of a day, each with its log, would take longer than a statement may.
     while len(database.fetch_primary(statement("delete_old_runs"), (seconds, MAX_DELETED))) > 0:

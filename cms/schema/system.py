@@ -168,7 +168,7 @@ _ALL = (
             "flow": FLOWS,
         },
         # What a run was started with may hold anything; the log shows it with secrets masked.
-        internal_columns=frozenset({"input"}),
+        internal_columns=frozenset({"input", "worker"}),
         check_rules={
             "system_flow_runs_state_check": "it is queued, running, done, rejected or failed",
         },

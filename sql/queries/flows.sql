@@ -103,7 +103,8 @@ UPDATE system_flow_runs AS run
 SET state = 'running',
     attempt = run.attempt + 1,
     date_started = now(),
-    reason = NULL
+    reason = NULL,
+    worker = (SELECT worker_id FROM procrastinate_jobs WHERE id = $2::bigint)
 WHERE id = $1::uuid
   AND state IN ('queued', 'running')
 RETURNING
@@ -197,21 +198,50 @@ INSERT INTO system_activity (action, "user", ip, collection, item)
 SELECT 'run', (accountability ->> 'user')::uuid, accountability ->> 'ip', 'system_flows', flow::text
 FROM run;
 
--- name: end_lost_runs
--- Ends runs of more than a day ago that no job is left for: a job that loses its worker too often is given up.
-UPDATE system_flow_runs AS run
-SET state = 'failed',
-    reason = 'It lost its worker too often.',
-    date_finished = now()
-WHERE state IN ('queued', 'running')
-  AND date_created < now() - interval '1 day'
-  AND NOT EXISTS (
-      SELECT
-      FROM procrastinate_jobs AS job
-      WHERE job.task_name = 'flow'
-        AND job.status IN ('todo', 'doing')
-        AND job.args -> 'payload' ->> 'run' = run.id::text
-  );
+-- name: lock_lost_runs
+-- Whether this transaction alone may queue lost runs: of two at once, each would queue a job for the same run.
+SELECT pg_try_advisory_xact_lock(hashtextextended('system_flow_runs', 0));
+
+-- name: requeue_lost_runs
+-- Queues runs again that no job is left for, unless a worker with a heartbeat in the last $1 seconds does them; ends
+-- those that were tried $2 times. Returns each run, and whether it runs again.
+WITH lost AS MATERIALIZED (
+    SELECT run.id, run.attempt < $2::integer AS again
+    FROM system_flow_runs AS run
+    WHERE run.date_finished IS NULL
+      AND run.state IN ('queued', 'running')
+      AND NOT EXISTS (
+          SELECT
+          FROM procrastinate_jobs AS job
+          WHERE job.task_name = 'flow'
+            AND job.status IN ('todo', 'doing')
+            AND job.args -> 'payload' ->> 'run' = run.id::text
+      )
+      AND NOT EXISTS (
+          SELECT
+          FROM procrastinate_workers AS worker
+          WHERE worker.id = run.worker
+            AND worker.last_heartbeat >= now() - make_interval(secs => $1::double precision)
+            AND run.state = 'running'
+      )
+    FOR UPDATE OF run SKIP LOCKED  -- a locked run is being finished
+),
+requeued AS (
+    UPDATE system_flow_runs AS run
+    SET state = CASE WHEN lost.again THEN 'queued' ELSE 'failed' END,
+        reason = CASE WHEN lost.again THEN 'It has lost its worker.' ELSE 'It has lost its worker too often.' END,
+        date_finished = CASE WHEN NOT lost.again THEN now() END
+    FROM lost
+    WHERE run.id = lost.id
+),
+jobs AS (
+    INSERT INTO procrastinate_jobs (queue_name, task_name, args)
+    SELECT 'flow', 'flow', jsonb_build_object('payload', jsonb_build_object('run', id))
+    FROM lost
+    WHERE again
+)
+SELECT id::text, again
+FROM lost;
 
 -- name: delete_old_runs
 -- Deletes up to $2 runs that ended more than $1 seconds ago, and returns a row for each.

@@ -140,22 +140,6 @@ def test_old_runs_are_deleted(stage: Stage, admin: Client, monkeypatch: pytest.M
     assert len(runs(admin, flow)) == 1
 
 
-def test_a_run_that_has_lost_its_job_has_failed(stage: Stage, admin: Client) -> None:
-    lost = queued(admin)
-    waiting = queued(admin)
-    with stage.side_door.connection() as connection:
-        connection.execute(
-            b"UPDATE system_flow_runs SET date_created = now() - interval '25 hours'"
-        )
-        connection.execute(
-            b"DELETE FROM procrastinate_jobs WHERE args -> 'payload' ->> 'run' ="
-            b" (SELECT id::text FROM system_flow_runs WHERE flow = '%s')" % lost.encode()
-        )
-    delete_old_runs(admin.app.store.database, timedelta(days=30))
-    assert [run["state"] for run in runs(admin, lost)] == ["failed"]
-    assert [run["state"] for run in runs(admin, waiting)] == ["queued"]
-
-
 def test_a_run_whose_flow_cannot_be_loaded_says_so(
     stage: Stage, admin: Client, settings: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from cms.database.migrate import migrate
 from cms.embedded import start
+from cms.flows.runs import LOST_RUNS_SECONDS
 from cms.jobs.housekeeping import WORKER_TIMEOUT_SECONDS
 from tests.queues import QueueDatabase
 from tests.smoke.running import environment, new_folder
@@ -51,6 +52,8 @@ INSERT INTO system_operations (id, flow, key, type, resolve, options)
 VALUES ('{FIRST}', '{FLOW}', 'sleep', 'sleep', '{LAST}', '{{"milliseconds": {SLEEP_SECONDS}000}}');
 UPDATE system_flows SET operation = '{FIRST}';
 """
+LONG_SLEEP = '{"milliseconds": 600000}'
+NO_SLEEP = '{"milliseconds": 0}'
 QUEUE = f"""
 WITH runs AS (
     INSERT INTO system_flow_runs (flow, trigger, input)
@@ -130,6 +133,26 @@ def test_no_run_is_lost_with_its_worker_and_only_later_attempts_repeat(
     assert query(dsn, WRONGLY_REPEATED) == []
     # What was done twice was under way when a worker was killed.
     assert count(dsn, "notes") - RUNS <= count(dsn, "system_flow_runs WHERE attempt > 1")
+
+
+def test_a_run_whose_job_is_gone_is_done_once_its_worker_is_dead(
+    queue: QueueDatabase, tmp_path: Path
+) -> None:
+    dsn = queue.dsn
+    query(dsn, SETUP + SLEEP_FIRST)
+    query(dsn, f"UPDATE system_operations SET options = '{LONG_SLEEP}' WHERE id = '{FIRST}'")
+    query(dsn, QUEUE, 1)
+    running = "system_flow_runs WHERE state = 'running' AND attempt = %d"
+    with worker(dsn, tmp_path), worker(dsn, tmp_path):
+        until(lambda: count(dsn, running % 1) == 1)
+        query(dsn, "DELETE FROM procrastinate_jobs")
+        # Both look for lost runs meanwhile, and see that one of them is at it.
+        time.sleep(LOST_RUNS_SECONDS + 5)
+        assert count(dsn, running % 1) == 1
+    query(dsn, f"UPDATE system_operations SET options = '{NO_SLEEP}' WHERE id = '{FIRST}'")
+    with worker(dsn, tmp_path):
+        await_all_done(dsn, 1)
+    assert query(dsn, "SELECT attempt FROM notes") == [(2,)]
 
 
 def test_runs_under_way_are_done_once_their_database_is_there_again(tmp_path: Path) -> None:
