@@ -56,6 +56,8 @@ class FlowRequest(NamedTuple):
             "query": dict(self.query),
             "body": self.body,
         }
+        # `{{$trigger.title}}` is short for `{{$trigger.body.title}}`; the names of the request
+        # itself win.
         own = self.body if isinstance(self.body, Mapping) else {}
         return {**own, **request}
 
@@ -102,6 +104,7 @@ class FlowCalls:
             raise invalid_payload("what the flow returns is too large") from None
 
     def _trigger(self, identity: Identity, key: str, request: FlowRequest) -> bytes | None:
+        # Found in a read, and run after it: a run may last far longer than a snapshot may be held.
         flow = self.services.store.run_read(
             identity, lambda context: self._find(context, identity, key, request)
         )
@@ -109,6 +112,8 @@ class FlowCalls:
         if options.get("async"):
             self._queue(flow)
             return None
+        # Only what has no body is cached: the key of the cache would otherwise have to hold the
+        # body.
         if not (options.get("cacheEnabled") and request.method == "GET"):
             return self._run(identity, flow)
         return self._cached_answer(identity, flow, request)
@@ -121,12 +126,15 @@ class FlowCalls:
         if cached and cached.until > time.monotonic():
             return cached.body
         body = self._run(identity, flow)
+        # One large answer would push all others out.
         if len(body) <= MAX_CACHED_ANSWER:
             until = time.monotonic() + self.services.config.cache_ttl.total_seconds()
             self._answers[key] = _CachedAnswer(body, until)
         return body
 
     def _queue(self, flow: _CallableFlow) -> None:
+        # The caller gets 204 at once; a worker runs the flow under the caller's rights of that
+        # moment.
         queue_runs(self.services.store.database.fetch_primary, flow.program.flow, [flow.cause])
 
     def _run(self, identity: Identity, flow: _CallableFlow) -> bytes:
@@ -143,12 +151,15 @@ class FlowCalls:
         self, context: RequestContext, identity: Identity, key: str, request: FlowRequest
     ) -> _CallableFlow:
         # This read compares the counters, so that the program in the snapshot is the current one.
+        # As any other item: whoever may not read the flow gets the same refusal as for one that
+        # does not exist.
         item = fetch_item(self.services.store, context, ReadRequest(FLOWS, "fields=id"), key=key)
         flow = str(item["id"])
         program = program_of(context.snapshot, flow, context.fetch)
         if program is None or not program.definition.is_active:
             raise not_found()
         trigger = program.definition.trigger
+        # As if there were none: other triggers are no address that anybody calls.
         if trigger not in ("webhook", "manual"):
             raise not_found()
         _require_method(program, request.method)
@@ -169,6 +180,7 @@ class FlowCalls:
         keys = body.get("keys") or []
         if not isinstance(collection, str) or is_system(collection):
             raise invalid_payload('"collection" must be the name of a collection')
+        # No list offers the flow for every collection.
         offered = options.get("collections")
         if isinstance(offered, list) and offered and collection not in offered:
             raise forbidden()
@@ -187,6 +199,7 @@ class FlowCalls:
         for start in range(0, len(keys), size):
             page = keys[start : start + size]
             request = _request_of_keys(collection, str(key_field.primary_key), page)
+            # Hidden and missing items alike are missing in the answer, and are refused alike.
             if len(fetch_items(store, context, request)) < len(page):
                 raise forbidden()
 
@@ -209,6 +222,7 @@ def _cache_key(
     )
     if not flow.program.sees_client:
         return key
+    # Only for programs that look at the client: headers differ with nearly every caller.
     return (*key, identity.client.ip, *sorted(request.headers.items()))
 
 

@@ -62,6 +62,9 @@ def record_delivery(run: Run, delivery: Delivery, *, has_failed: bool) -> None:
         # A second connection could wait for ever for those who wait for this transaction.
         fetch = run.transaction.transaction.execute
     rows = fetch(statement("record_delivery"), values)
+    # The statement gives a row where the outage has lasted too long. Within a filter flow the next
+    # delivery outside of one switches it off: a write of its own could wait for the open
+    # transaction.
     if rows and run.transaction is None:
         switch_off(run.services, run.flow, delivery)
 
@@ -69,9 +72,12 @@ def record_delivery(run: Run, delivery: Delivery, *, has_failed: bool) -> None:
 def switch_off(services: Services, flow: str, delivery: Delivery) -> None:
     """Make a flow inactive, and tell all administrators unless somebody else has just done so."""
     target = writes.WriteTarget(FLOWS)
+    # As a write of items like any other, so that the history and other flows see it.
     service = Identity(is_service=True)
     writes.update_one(services.store, service, target, key=flow, payload={"status": "inactive"})
     with services.store.database.transaction() as transaction:
+        # Deletes the outages and returns the flow's name; of two workers that switch off at once,
+        # one gets the row and writes the notification.
         rows = transaction.execute(statement("end_outages"), (flow,))
         if not rows:
             return

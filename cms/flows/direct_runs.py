@@ -69,14 +69,18 @@ def run_inner_flow(run: Run, flow: str, payload: object) -> object:
         raise Rejected({"message": LOOP})
     if not run.limits.inner_runs_left:
         raise Rejected({"message": f"A run runs other flows {MAX_INNER_RUNS} times at most."})
+    # Shared by all runs inside of one run: ten levels of loops of ten would otherwise be ten
+    # billion.
     run.limits.inner_runs_left -= 1
     snapshot = _current_snapshot(run)
     program = _inner_program(run, snapshot, flow)
     accountability: Any = run.values["$accountability"]
+    # One level deeper, which bounds flows that trigger each other.
     cause = Cause("operation", payload, accountability, run.depth + 1)
     context = RunContext(snapshot, run.limits, run.transaction, run.secrets)
     execution = run_at_once(run.services, program, cause, context=context, identity=run.identity)
     rejected = execution.outcome.rejected
+    # Raised as it is, so that the whole run ends: what waits for it holds slots too.
     if isinstance(rejected, ProcessBusy):
         raise ProcessBusy
     if rejected:
@@ -139,6 +143,7 @@ def _insert(
         ended.log.result,
         ended.reason,
         ended.began,
+        # What came in is kept only where an administrator may want to try again.
         None if ended.state == "done" else as_json(cause.data),
         is_quick,
     )

@@ -63,13 +63,17 @@ def run_program(program: Program, run: Run) -> Outcome:
     while following is not None:
         step = program.step(following)
         if step is None:
+            # Flows are checked when they are written; rows of operations can be deleted by other
+            # programs.
             missing = Rejected.because(f"The flow has no operation {following}.")
             return Outcome(run.values, tuple(logs), missing, following)
+        # Looked at between operations; each that waits has its own limit from `seconds_left`.
         if run.limits.is_over:
             late = Rejected.because(run.limits.reason)
             return Outcome(run.values, tuple(logs), late, step.key)
         rejected = _run_step(step, run, logs)
         following = step.reject if rejected else step.resolve
+        # A run of a busy process ends at once: what its `reject` leads to might wait as well.
         if rejected and (following is None or isinstance(rejected, ProcessBusy)):
             return Outcome(run.values, tuple(logs), rejected, step.key)
     return Outcome(run.values, tuple(logs))
@@ -79,12 +83,14 @@ def _run_step(step: Step, run: Run, logs: list[StepLog]) -> Rejected | None:
     """Run one operation, and add its result to the values and its log to the logs."""
     began = datetime.now(UTC)
     start = time.perf_counter()
+    # Operations add to them by `run.log`; each step begins with none.
     run.lines = []
     run.operation = step.id
     options: object = None
     rejected: Rejected | None = None
     try:
         options = _rendered(step, run)
+        # Before the operation runs: what it logs must be masked already.
         run.secrets.collect(options)
         result = _result(step, options, run)
     except Rejected as error:
@@ -106,6 +112,7 @@ def _run_step(step: Step, run: Run, logs: list[StepLog]) -> Rejected | None:
             tuple(run.lines),
         )
     )
+    # Each result is there under the key of its operation, and the newest as `$last`.
     run.values[step.key] = result
     run.values["$last"] = result
     return rejected
@@ -152,9 +159,8 @@ def _slot(step: Step, run: Run) -> AbstractContextManager[None]:
 
 
 def _require_valid(step: Step, options: object) -> None:
-    errors = [
-        {"message": f"{error}.", "path": list(error.path)}
-        for error in OPERATION_TYPES[step.type].errors(options, are_rendered=True)
-    ]
+    errors: list[dict[str, object]] = []
+    for error in OPERATION_TYPES[step.type].errors(options, are_rendered=True):
+        errors.append({"message": f"{error}.", "path": list(error.path)})
     if errors:
         raise Rejected({"errors": errors})

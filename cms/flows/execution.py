@@ -41,8 +41,10 @@ class Cause(NamedTuple):
         client = ClientInfo(self.accountability.get("ip"))
         user = self.accountability.get("user")
         role = self.accountability.get("role")
+        # By the id only: the role is that which the user has when the run begins.
         if user:
             return Identity(user=user, client=client)
+        # A role without a user: of a share, or of an operation with the `permissions` of a role.
         return Identity(role=role, client=client) if role else ANONYMOUS.with_client(client)
 
 
@@ -74,6 +76,7 @@ class Execution(NamedTuple):
         returns = self.program.returns
         values = self.outcome.values
         if isinstance(returns, str):
+            # `$all`: everything but the environment, which callers must not see.
             return {name: value for name, value in values.items() if name != "$env"}
         return returns.render(values)
 
@@ -123,8 +126,10 @@ def execute(
         attempt.run_flow,
         snapshot=context.snapshot,
         limits=context.limits,
+        # Runs inside of a run share its secrets: what one has learnt, the log of the other masks.
         secrets=context.secrets or Secrets(_concealed_names(context.snapshot)),
     )
+    # Values of the environment are secrets wherever they appear.
     for variable in services.config.flows_env.values():
         run.secrets.add(variable)
     run.secrets.collect(cause.data)
@@ -133,22 +138,23 @@ def execute(
 
 def _concealed_names(snapshot: Snapshot) -> frozenset[str]:
     """Return the names of fields whose values nobody sees, of all collections."""
-    return snapshot.derived.setdefault_with(
-        "concealed names",
-        lambda: frozenset(
-            field.name
-            for collection in snapshot.catalogue.collections.values()
-            for field in collection.fields.values()
-            if field.is_secret
-        ),
-    )
+
+    def collect() -> frozenset[str]:
+        names: set[str] = set()
+        for collection in snapshot.catalogue.collections.values():
+            names.update(field.name for field in collection.fields.values() if field.is_secret)
+        return frozenset(names)
+
+    return snapshot.derived.setdefault_with("concealed names", collect)
 
 
 def _values(services: Services, program: Program, cause: Cause, *, attempt: int) -> dict[str, Any]:
     return {
         "$trigger": cause.data,
+        # To the first operation the trigger is what came before it.
         "$last": cause.data,
         "$accountability": cause.accountability,
+        # The number of the attempt lets a flow find out that it is tried again.
         "$flow": {"id": program.flow, "attempt": attempt},
         "$env": dict(services.config.flows_env),
         "$NOW": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),

@@ -35,10 +35,13 @@ class FlowPayloadFilter:
     def __call__(self, event: FilterEvent, payload: object, keys: Sequence[object]) -> object:
         _require_depth(event)
         transaction = OpenTransaction(event.transaction, event.context)
+        # One limit for all flows of the event: the caller waits for them one after the other.
         limits = RunLimits.for_caller(self.services.config.flows_sync_timeout)
         context = RunContext(event.context.snapshot, limits, transaction)
         for flow in event.flows:
+            # In the order of the flows' creation: each gets what the one before it has returned.
             program = program_of(event.context.snapshot, flow, event.transaction.execute)
+            # Deleted by a flow before it in this same transaction.
             if program is None:
                 continue
             cause = Cause(
@@ -79,6 +82,7 @@ def _changed(execution: Execution, payload: object) -> object:
         raise Refused(
             Problem("UNPROCESSABLE_CONTENT", f"{reason.capitalize()}.", {"reason": reason})
         ) from None
+    # A payload is an object: a flow that returns anything else leaves it as it was.
     return result if isinstance(result, Mapping) else payload
 
 

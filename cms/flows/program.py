@@ -91,6 +91,8 @@ def _is_of_client(lookup: Lookup, *, is_first: bool) -> bool:
     name, *path = lookup.steps
     # To the first operation, `$last` is the same as `$trigger`.
     if name == "$trigger" or (name == "$last" and is_first):
+        # Path and query are part of the cache's key, and what is cached has no body: of the trigger
+        # only the headers remain.
         return path[:1] in ([], ["headers"])
     return name == "$accountability"
 
@@ -108,6 +110,8 @@ def _returns(flow: FlowDefinition) -> str | Template:
     # A path may stand without braces where it begins with something of the run.
     if isinstance(value, str) and not value.isspace():
         path = by_id.get(value, value)
+        # `$last.id`, or `read_user.name` with the key of an operation; any other text is itself
+        # what is returned.
         if path.startswith("$") or path.partition(".")[0] in keys:
             return _path(path)
     return parse_template(value)
@@ -115,6 +119,7 @@ def _returns(flow: FlowDefinition) -> str | Template:
 
 def _path(path: str) -> Template:
     try:
+        # In an f-string two braces print one: this is {{path}}.
         return parse_template(f"{{{{{path}}}}}")
     except TemplateError:
         return Constant(path)

@@ -75,10 +75,14 @@ class Secrets:
         if len(secret) > MAX_SECRETS_LENGTH:
             self._has_too_many = True
             return
+        # All forms of one secret count towards the bounds: each is one more alternative of the
+        # pattern.
         for text in forms_of(secret):
             if len(text) >= MIN_SECRET_LENGTH and text not in self._texts:
                 self._texts.add(text)
                 self._length += len(text)
+                # Built anew at the next use: secrets come in batches, and each automaton takes
+                # time.
                 self._pattern = None
         if len(secret) >= MIN_SECRET_LENGTH:
             self._added.add(secret)
@@ -86,6 +90,7 @@ class Secrets:
 
     def collect(self, value: object) -> None:
         """Find the secrets of a value: under their names, in URLs, and in texts that are JSON."""
+        # Most values hold none: this look costs less than a walk through the value.
         if may_hold_secrets(value, self._names):
             self._collect(value, 0)
 
@@ -178,6 +183,7 @@ class Secrets:
             if depth > MAX_DEPTH:
                 return MASK
             return [self._masked(inner, depth + 1) for inner in value]
+        # A number that is a secret, as of a code that was sent.
         return MASK if str(value) in self._texts else value
 
     def _masked_mapping(
@@ -197,8 +203,11 @@ class Secrets:
 
     def _secret_names(self, value: Mapping[Any, object], within: str) -> set[str]:
         """Return the names of a mapping whose values are secrets; `within` is its own name."""
+        # The members of `query` are names of a URL: `key` and `sig` are secrets there, and ordinary
+        # words elsewhere.
         is_secret = is_query_secret if within == "query" else is_secret_name
         names = {str(name) for name in value if name in self._names or is_secret(str(name))}
+        # {"header": "Authorization", "value": "…"}: the name of the secret is a value itself.
         if "value" in value:
             headers = (value.get(name) for name in _HEADER_NAMES)
             if any(isinstance(header, str) and is_secret_name(header) for header in headers):
@@ -207,6 +216,7 @@ class Secrets:
 
     def _masked_text(self, text: str, depth: int) -> str:
         parsed = _parsed(text)
+        # A text that is JSON holds names like any other value.
         if parsed is not None and depth <= MAX_DEPTH:
             masked = self._masked(parsed, depth + 1)
             # A text without secrets stays as it was written.
@@ -256,7 +266,9 @@ def _parsed(text: str) -> object:
 def _pattern_of(texts: set[str]) -> Any:
     options = re2.Options()
     options.log_errors = False
+    # Of a secret and its beginning the longer one is masked, or its end would be left.
     options.longest_match = True
     options.never_capture = True
     options.max_mem = _MAX_PATTERN_BYTES
+    # RE2 looks for all of them in one pass over the text.
     return re2.compile("|".join(map(re2.escape, sorted(texts))), options)

@@ -163,6 +163,7 @@ class Run:
         What is written under it causes runs one level deeper, or none without `emits_events`.
         """
         depth = self.depth + 1 if emits_events else None
+        # The depth travels with the client, to the write and to the runs that its events cause.
         client = self.identity.client._replace(depth=depth)
         match permissions:
             case None | "$trigger":
@@ -171,6 +172,7 @@ class Run:
                 return ANONYMOUS.with_client(client)
             case "$full":
                 return Identity(is_service=True, client=client)
+            # The rights of a role, without a user: `$CURRENT_USER` is nobody.
             case role:
                 return Identity(role=str(role), client=client)
 

@@ -42,6 +42,7 @@ class _Room:
         is_cut = length is None or length > limit
         # To look for secrets takes longer than all else: only what is kept is looked at.
         masked = secrets.masked(_first_part(value, _Budget(limit)) if is_cut else value)
+        # Measured anew: masks are shorter or longer than what they stand for.
         size = len(jsontext.dumps(masked))
         if is_cut or size > limit:
             masked = _cut(masked, self._left, length or size)
@@ -89,6 +90,8 @@ def _length(value: object) -> int | None:
 
 def run_log(data: object, steps: Iterable[StepLog], result: object, secrets: Secrets) -> RunLog:
     """Return the log of a run; what is too large for it is cut, and says so."""
+    # The steps share their bytes; data and result have their own, so that many steps cannot push
+    # them out.
     room = _Room(MAX_LOG_BYTES)
     return RunLog(
         as_json(_Room(_VALUE_BYTES).fit(data, secrets)),

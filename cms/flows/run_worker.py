@@ -52,6 +52,8 @@ class RunWorker:
         """Run the run that a job names; raises `JobError` for another attempt."""
         identifier = str(job.payload["run"])
         database = self.services.store.database
+        # The statement counts the attempt. All later statements name that number, and find no row
+        # once another worker has counted on.
         rows = database.fetch_primary(statement("take_run"), (identifier, job.id))
         # It has ended, or was deleted with its flow.
         if not rows:
@@ -79,6 +81,7 @@ class _RunAttempt:
         try:
             ended = self._execute()
         except Exception as error:
+            # The reason is in the service's log only: an unexpected error may hold anything.
             self._give_back(NO_LOG, UNEXPECTED)
             raise JobError(f"flow {self.taken.flow}: {error!r}") from error
         if isinstance(ended, str):
@@ -87,6 +90,7 @@ class _RunAttempt:
         rejected = ended.outcome.rejected
         if rejected and rejected.is_transient and not self.is_last:
             self._give_back(ended.log(), ended.reason)
+            # The queue tries failed jobs again, after a pause that doubles.
             raise JobError(f"flow {self.taken.flow}: {ended.reason}")
         self._finish_execution(ended)
 
@@ -95,6 +99,7 @@ class _RunAttempt:
         cause = self.taken.cause
         store = self.services.store
         snapshot = store.primary_snapshot(self.taken.flows)
+        # As it is now, and not as it was when the run was queued.
         program = program_of(snapshot, self.taken.flow, store.database.fetch_primary)
         if program is None:
             return "The flow does not exist any more."
@@ -102,6 +107,7 @@ class _RunAttempt:
             return "The flow is inactive."
         if cause.depth > MAX_DEPTH:
             return LOOP
+        # Without a deadline: nobody waits for the run.
         context = RunContext(snapshot, RunLimits())
         attempt = Attempt(run_inner_flow, context, self.taken.attempt, self.id)
         return execute(self.services, program, cause, attempt=attempt)
@@ -119,6 +125,7 @@ class _RunAttempt:
         if not is_kept and not rejected:
             self._write("delete_run", (self.id, self.taken.attempt))
             return
+        # The last attempt: what might have passed has not.
         state = "failed" if rejected and rejected.is_transient else execution.state
         self._finish(state, execution.log(), execution.reason, is_activity=is_kept)
 

@@ -45,6 +45,8 @@ _NO_PROGRAM = _NoProgram()
 def program_of(snapshot: Snapshot, flow: str, fetch: Fetch) -> Program | None:
     """Return a flow made ready to run, which a snapshot keeps; None where there is no such flow."""
 
+    # A flow that is missing is remembered as well: events of a flow that was just deleted ask for
+    # it again and again.
     def load() -> Program | _NoProgram:
         rows = fetch(statement("find_flow_definitions"), ([flow],))
         return compile_flow(flow_definition(rows[0])) if rows else _NO_PROGRAM

@@ -36,6 +36,7 @@ class _ScheduledFlow(NamedTuple):
 def run_due_schedules(database: Database, zone: ZoneInfo) -> float:
     """Queue the runs that are due, and return how many seconds to wait for the next."""
     pause = MAX_PAUSE_SECONDS
+    # Each row has the time of the database: the clocks of several workers may differ.
     for row in database.fetch_primary(statement("find_schedules")):
         scheduled = _ScheduledFlow(*row)
         try:
@@ -50,6 +51,7 @@ def run_due_schedules(database: Database, zone: ZoneInfo) -> float:
 
 def _next_due(database: Database, scheduled: _ScheduledFlow, schedule: Schedule) -> datetime:
     """Queue a run if one is due, and return when the next one is."""
+    # With the zone: another zone makes other moments of the same expression.
     name = f"{schedule.zone.key} {scheduled.cron}"
     following = schedule.next(scheduled.now)
     if scheduled.due is None or scheduled.schedule != name:
@@ -65,6 +67,8 @@ def _next_due(database: Database, scheduled: _ScheduledFlow, schedule: Schedule)
         following.isoformat(),
         jsontext.dumps(data).decode(),
     )
+    # Moves the schedule on only if it is still due, so that of several workers one queues the run.
+    # What was missed while no worker ran is made up for once.
     database.fetch_primary(statement("run_schedule"), values)
     return following
 

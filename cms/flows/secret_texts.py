@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote, unquote_plus
 from cms import jsontext
 from cms.text_shapes import MASK
 
+# Within a name, without signs and capitals: `X-Api-Key`, `clientSecret`, `refresh_token`.
 SECRET_WORDS = (
     "password",
     "passwd",
@@ -23,6 +24,7 @@ SECRET_WORDS = (
     "privatekey",
     "signingkey",
 )
+# Whole names: as a part, `cookie` would also be in `cookieConsent`.
 SECRET_NAMES = frozenset(
     {"authorization", "proxyauthorization", "cookie", "setcookie", "credentials", "otp", "pwd"}
 )
@@ -32,11 +34,16 @@ QUERY_NAMES = frozenset({"key", "sig", "signature", "auth", "xamzsignature"})
 _HINT = re.compile(r"[=:]|(?i:\b(?:basic|bearer)\s)")
 """What a text without is not looked at any further."""
 
+# At least 16 characters: "basic knowledge" is no credential.
 _SCHEME = re.compile(r"(?i)\b(basic|bearer)\s+([\w+/=.~-]{16,})")
+# The part between :// and @ of an address.
 _USERINFO = re.compile(r"(?<=://)([^\s/?#@\"'<>]+)@")
+# `?key=…`, `&token=…`: a name and a value in the query of a URL.
 _QUERY_ENTRY = re.compile(r"(?<=[?&;])([^\s=&;?#\"'<>]+)=([^\s&;#\"'<>]+)")
 # A name begins at a boundary and is never shortened: so the time is linear in the text.
 _ENTRY_NAME = re.compile(r"(?<![\w.-])([\w.-]++)\\{0,3}[\"']?\s{0,3}[=:]\s{0,3}")
+# A value in quotes, with escaped quotes, or up to the next separator; an end that is cut off counts
+# as well.
 _ENTRY_VALUE = re.compile(
     r"\\++\"[^\"\\]*+"
     r"|\"(?:[^\"\\]|\\.)*+\"?"
@@ -79,6 +86,7 @@ def forms_of(secret: str) -> Iterator[str]:
     for text in (secret, *_parts(secret)):
         yield text
         yield text.strip()
+        # As URLs and JSON write it.
         yield quote(text, safe="")
         yield jsontext.dumps(text).decode()[1:-1]
 
@@ -90,6 +98,7 @@ def _parts(secret: str) -> Iterator[str]:
         yield credentials
         if scheme.lower() == "basic":
             yield from _basic_credentials(credentials)
+    # Twenty cookies: a text of many semicolons must not become as many secrets.
     for entry in secret.split(";")[:20]:
         name, equals, value = entry.partition("=")
         if equals and name.strip().isidentifier():
@@ -104,6 +113,7 @@ def _basic_credentials(encoded: str) -> Iterator[str]:
     except (binascii.Error, ValueError):
         return
     yield decoded
+    # The password alone, too.
     yield decoded.partition(":")[2]
 
 
@@ -126,6 +136,7 @@ def _without_entries(text: str) -> str:
     pieces = []
     end = 0
     for name in _ENTRY_NAME.finditer(text):
+        # Behind the name of a secret its value may look like another name.
         if name.start() < end or not is_secret_name(name[1]):
             continue
         value = _ENTRY_VALUE.match(text, name.end())

@@ -24,6 +24,7 @@ class WaitSlots:
     """
 
     def __init__(self, threads: int) -> None:
+        # Half of the threads stay free for requests that wait for no flow.
         self._slots = threading.BoundedSemaphore(max(1, threads // 2))
         self._queue = threading.Semaphore(threads // 4)
 

@@ -46,6 +46,7 @@ def flow_definition(row: Sequence[Any]) -> FlowDefinition:
 
 def flow_problems(flow: FlowDefinition) -> Iterator[FlowProblem]:
     """Yield what is wrong with a flow and its operations."""
+    # Without a trigger nothing starts the flow, and there are no options to check.
     if flow.trigger is not None:
         for error in TRIGGER_TYPES[flow.trigger].errors(flow.options):
             yield FlowProblem(FLOWS, flow.id, ("options", *error.path), str(error))
@@ -86,6 +87,7 @@ def _only_beginning(operations: Mapping[str, Operation]) -> str | None:
     """
     targets = {operation.resolve for operation in operations.values()}
     targets |= {operation.reject for operation in operations.values()}
+    # Operations come in the order of their creation, so that the first match is the oldest.
     return next((identifier for identifier in operations if identifier not in targets), None)
 
 

@@ -52,6 +52,8 @@ def graph_problems(graph: Graph) -> Iterator[GraphProblem]:
     for operation in graph.operations.values():
         if operation.key.startswith("$"):
             yield GraphProblem(operation.id, "key", "names with $ are those of the run")
+    # Ways are added one by one, so that a problem is that of the way that makes it; the graph is a
+    # tree as long as none is.
     sources: dict[str, str | None] = {}
     for way in _ways_in(graph):
         reason = _reason_against(way, graph, sources)

@@ -31,6 +31,7 @@ MAX_BATCH_SIZE = 10_000
 
 _ITEMS = {
     "collection": Option(text, is_required=True),
+    # Fixed when the flow is saved: data of a caller must not choose the rights.
     "permissions": Option(permissions, takes_templates=False),
 }
 _WRITES = {**_ITEMS, "emitEvents": Option(boolean)}
@@ -73,6 +74,8 @@ OPERATION_TYPES: Mapping[str, Options] = MappingProxyType(
                 "item": Option(key),
             }
         ),
+        # No address is checked here beyond its form: which hosts may be asked, the settings say in
+        # the moment of the request.
         "request": Options(
             {
                 "method": Option(method),

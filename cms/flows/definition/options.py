@@ -27,6 +27,7 @@ OptionPath = tuple[str | int, ...]
 _METHOD_NAMES = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # Python takes more for a UUID than PostgreSQL does, as digits of other scripts.
 _UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+# A token of RFC 9110, section 5.6.2.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -59,6 +60,7 @@ class Options:
         if not isinstance(values, Mapping):
             yield OptionError("they are an object")
             return
+        # Unknown options are refused: a misspelt one would be ignored in every run, without a word.
         for name in values:
             if name not in self.options:
                 yield OptionError(f"there is no such option; there are {self._names()}", str(name))
@@ -103,6 +105,7 @@ def any_json(value: object) -> None:
 
 def script(value: object) -> None:
     text(value)
+    # Looked for without importing it: the engine takes tens of megabytes.
     if find_spec(SCRIPT_ENGINE) is None:
         raise OptionError(
             "no script can run here: the service is installed without the extra script "
@@ -224,6 +227,7 @@ def headers(value: object) -> None:
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
             raise OptionError("it is not the name of a header", *path)
         if not isinstance(content, str | int) or (
+            # A line break would begin another header.
             isinstance(content, str) and ("\r" in content or "\n" in content)
         ):
             raise OptionError("the value of a header is a text of one line", *path)

@@ -32,24 +32,29 @@ class Schedule:
         gap; when they go back, one that comes twice counts once.
         """
         local = after.astimezone(self.zone)
+        # */15 * * * * counts minutes that pass, 30 2 * * * is half past two of each day.
         if not self._has_times_of_day:
             return next(CronSim(self.expression, local)).astimezone(UTC)
         # Without its zone, because CronSim knows times of a day in five fields only, and then
         # returns past ones in the hour that comes twice.
         for time in CronSim(self.expression, local.replace(tzinfo=None)):
             moment = _after_gap(time.replace(tzinfo=self.zone)).astimezone(UTC)
+            # The first times may be past: in the hour that comes twice a local time stands for its
+            # first moment.
             if moment > after:
                 return moment
         raise StopIteration
 
     @property
     def _has_times_of_day(self) -> bool:
+        # Counted from the end: the seconds, if any, come first.
         minutes, hours = self.expression.split()[-5:-3]
         return not (minutes.startswith("*") or hours.startswith("*"))
 
 
 def _after_gap(time: datetime) -> datetime:
     """Return a local time, or for one that the clocks leave out the first one after the gap."""
+    # A time in the gap does not come back the same from UTC.
     while time != time.astimezone(UTC).astimezone(time.tzinfo):
         time = time.replace(second=0) + timedelta(minutes=1)
     return time
@@ -64,6 +69,7 @@ def parse_schedule(expression: object, zone: ZoneInfo) -> Schedule:
     normalised = " ".join(expression.upper().split())
     schedule = Schedule(normalised, zone)
     try:
+        # 30 February is well formed, and never comes.
         schedule.next(datetime.now(UTC))
     except CronSimError as error:
         raise ScheduleError(f"it cannot be read: {_reason(error)}") from None

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 
+# The names and the form are those of Standard Webhooks, so that receivers find libraries for it.
 PREFIX = "whsec_"
 MIN_KEY_BYTES = 24
 MAX_KEY_BYTES = 64
@@ -41,10 +42,12 @@ def signature_headers(
     `message` identifies the message over all attempts to deliver it, `seconds` is the time of this
     one, since 1970.
     """
+    # Id and time are signed as well: a receiver can refuse a request that comes twice, or late.
     content = f"{message}.{seconds}.".encode() + body
-    signatures = [
-        "v1," + base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode() for key in keys
-    ]
+    signatures: list[str] = []
+    for key in keys:
+        signature = hmac.digest(key, content, hashlib.sha256)
+        signatures.append(f"v1,{base64.b64encode(signature).decode()}")
     return {
         "webhook-id": message,
         "webhook-timestamp": str(seconds),

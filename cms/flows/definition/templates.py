@@ -15,6 +15,7 @@ from cms import jsontext
 Scope = Mapping[str, object]
 """The values of a run by name: `$trigger`, `$last`, the keys of operations and so on."""
 
+# `$trigger.body.items[0].title`: names with hyphens and colons, numbers in brackets or as names.
 _PATH = re.compile(r"[\w$:-]+(?:\.[\w$:-]+|\[\d+\])*")
 _STEP = re.compile(r"[^.\[\]]+")
 _MAX_INDEX_DIGITS = 9
@@ -120,14 +121,13 @@ def parse_template(value: object, path: tuple[str | int, ...] = ()) -> Template:
     if isinstance(value, str):
         return _parse_text(value, path)
     if isinstance(value, Mapping):
-        entries = [
-            (_parse_text(name, path), parse_template(inner, (*path, name)))
-            for name, inner in value.items()
-        ]
+        entries = []
+        is_constant = True
+        for name, inner in value.items():
+            entry = (_parse_text(name, path), parse_template(inner, (*path, name)))
+            entries.append(entry)
+            is_constant = is_constant and all(isinstance(part, Constant) for part in entry)
         template = Object(tuple(entries))
-        is_constant = all(
-            isinstance(name, Constant) and isinstance(inner, Constant) for name, inner in entries
-        )
     elif isinstance(value, list):
         elements = [parse_template(inner, (*path, index)) for index, inner in enumerate(value)]
         template = List(tuple(elements))
@@ -144,6 +144,7 @@ def require_size(rendered: object) -> None:
     A value that stands there several times counts as often: logs and scripts write it out.
     """
     room = MAX_RENDERED_SIZE
+    # A list instead of recursion: the value may have any depth.
     values = [rendered]
     while values:
         value = values.pop()
@@ -191,6 +192,7 @@ def _parse_text(text: str, path: tuple[str | int, ...]) -> Constant | Lookup | T
         return Constant(text)
     if end < len(text):
         parts.append(text[end:])
+    # A lookup alone keeps the type of its value: `{{$trigger.count}}` is a number.
     if len(parts) == 1 and isinstance(parts[0], Lookup):
         return parts[0]
     return Text(tuple(parts))

@@ -21,11 +21,18 @@ _WRITTEN = ("create", "update", "delete")
 _SYSTEM_SCOPES = tuple(
     name.removeprefix(SYSTEM_PREFIX) for name in (*WRITABLE_TABLES, FILES, FOLDERS)
 )
+# Events without a payload that a flow could change.
 _ACTION_SCOPES = frozenset({"items.sort", "auth.login"})
-FILTER_SCOPES = frozenset(
-    {"files.upload"}
-    | {f"{name}.{action}" for name in ("items", *_SYSTEM_SCOPES) for action in _WRITTEN}
-)
+
+
+def _filter_scopes() -> frozenset[str]:
+    scopes = {"files.upload"}
+    for name in ("items", *_SYSTEM_SCOPES):
+        scopes.update(f"{name}.{action}" for action in _WRITTEN)
+    return frozenset(scopes)
+
+
+FILTER_SCOPES = _filter_scopes()
 """The events that a filter flow can wait for."""
 
 SCOPES = FILTER_SCOPES | _ACTION_SCOPES

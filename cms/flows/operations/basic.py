@@ -26,8 +26,11 @@ _RULES: LRUCache[bytes, ResolvedRule] = LRUCache(1000)
 def condition(options: RenderedOptions, run: Run) -> object:
     """Try a filter on the values of the run; null, or reject with the list of failures."""
     rule = _rule(options["filter"])
+    # A path would need a read with the rights of its caller; templates can look the value up
+    # instead.
     if rule.caller_paths:
         raise Rejected({"message": "A condition compares with the caller itself, not with a path."})
+    # The rule is about the values of the run, as if these were the payload of a new item.
     context = RuleContext(user=run.user, role=run.role)
     problems = failures(rule, run.values, context)
     if problems:

@@ -73,6 +73,7 @@ def _of_keys(
     """Return a query of the items of these keys; all of them are one page."""
     of_keys = {str(keyed(context, name).primary_key): {"_in": list(keys)}}
     own = query.get("filter")
+    # A limit of the query itself replaces -1, which is all items.
     return {"limit": -1, **query, "filter": {"_and": [own, of_keys]} if own else of_keys}
 
 
@@ -140,9 +141,13 @@ def _run(options: RenderedOptions, run: Run, plan: Callable[[RequestContext], Wr
     if run.transaction is None:
         return run.services.store.run_write(identity, plan)
     with run.open_transaction() as transaction:
+        # Not that of the write: an operation before this one may have changed rights, which then
+        # hold already.
         snapshot = run.transaction.current_snapshot()
         fetch = transaction.execute
         context = RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch)
+        # As the store does around a write of its own: a flow must not see more of a refusal than
+        # its caller.
         with redacted_problems(context.actor.policy):
             return plan(context).run(transaction)
 

@@ -43,6 +43,7 @@ def send_notification(options: RenderedOptions, run: Run) -> object:
 
     Reject where one of them does not exist.
     """
+    # In PostgreSQL's form of a UUID, so that what comes back can be compared.
     recipients = list(dict.fromkeys(str(UUID(text)) for text in texts_of(options["recipient"])))
     item = options.get("item")
     notification = Notification(

@@ -51,6 +51,7 @@ _CHARSET = re.compile(
 )
 _FIRST_REDIRECT_STATUS = 300
 _FIRST_ERROR_STATUS = 400
+# Time-out, too early, too many requests, and faults of the other server: they may pass.
 _TRANSIENT_STATUSES = frozenset({408, 425, 429, *range(500, 600)})
 
 
@@ -193,6 +194,7 @@ def _body(value: object, headers: dict[str, str]) -> bytes | None:
         is_json = True
     else:
         content = value.encode()
+        # A template may have made JSON as a text.
         is_json = _is_json(value)
     if not has_type:
         headers["Content-Type"] = _JSON if is_json else "text/plain; charset=utf-8"
@@ -211,4 +213,5 @@ def _message(run: Run) -> str:
     """Return the id of a webhook, the same at every attempt of a run."""
     if run.id is None:
         return f"msg_{uuid.uuid4().hex}"
+    # uuid5 makes of one run and operation the same id each time.
     return f"msg_{uuid.uuid5(uuid.UUID(run.id), str(run.operation)).hex}"

@@ -14,6 +14,7 @@ def trigger(options: RenderedOptions, run: Run) -> object:
     A list is a payload for each element, or for each batch of them. The runs follow each other in
     every mode: those that are called parallel do not see each other either.
     """
+    # The default stands for an option that is left out; a payload of null is handed on.
     payload = options.get("payload", run.values.get("$last"))
     assert run.run_flow
     flow = options["flow"]

@@ -15,6 +15,7 @@ from cms.settings import parse_milliseconds
 ALGORITHMS = ("HS256", "HS384", "HS512")
 """The algorithms of tokens: never "none", and none whose key is public."""
 
+# Names of options as in the JavaScript library jsonwebtoken, and their claims.
 _CLAIMS = {"issuer": "iss", "audience": "aud", "subject": "sub", "jwtid": "jti"}
 _TIMES = {"expiresIn": "exp", "notBefore": "nbf"}
 _SIGNING = frozenset({"algorithm", *_CLAIMS, *_TIMES})
@@ -28,6 +29,7 @@ def json_web_token(options: RenderedOptions, run: Run) -> object:
         match options["operation"]:
             case "sign":
                 token = _signed(options, settings)
+                # Whoever has the token has its rights, so the log masks it.
                 run.secrets.add(token)
                 return token
             case "verify":
@@ -66,6 +68,7 @@ def _signed(options: RenderedOptions, settings: RenderedOptions) -> str:
 
 def _storable(claims: object) -> object:
     """Return claims as a value of the run; raises ValueError for what PostgreSQL does not store."""
+    # Through JSON text, because the library decodes floats and the values of a run have decimals.
     return jsontext.loads(json.dumps(claims))
 
 

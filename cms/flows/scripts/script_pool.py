@@ -41,8 +41,11 @@ class ScriptPool:
         """
         seconds = min(self._max_seconds, max(max_seconds, MIN_SECONDS))
         job = ScriptJob(code, jsontext.dumps(data).decode(), seconds)
+        # As JSON on one line: the child gets no pickles, because what it runs is not trusted with
+        # more.
         line = json.dumps(job._asdict()).encode() + b"\n"
         try:
+            # Slots of the machine, because several processes have pools of their own.
             with self._slots.take(max_seconds=seconds):
                 answer = self._children.run(line, max_seconds=seconds + START_SECONDS)
         except AllSlotsTaken:
@@ -65,6 +68,7 @@ def _outcome(line: bytes, seconds: float) -> ScriptOutcome:
     if "limit" in answer:
         return _limited(answer["limit"], seconds, lines)
     try:
+        # The outcome is JSON as a text inside the JSON of the line; a script can make it anything.
         outcome = jsontext.loads(answer["outcome"])
     except ValueError:
         # Text that PostgreSQL cannot hold: U+0000, or halves of characters.

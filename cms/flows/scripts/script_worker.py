@@ -51,6 +51,8 @@ def main() -> None:
     heap_bytes = int(sys.argv[1])
     MiniRacer().close()  # opens every file that V8 needs
     _limit_process(heap_bytes)
+    # A script that has met a limit may have left the engine in any state: the process ends, and the
+    # next job gets a new one.
     has_met_limit = False
     while not has_met_limit and _waits_for_job():
         line = sys.stdin.buffer.readline()
@@ -68,6 +70,7 @@ def main() -> None:
 def _limit_process(heap_bytes: int) -> None:
     """Take from this process what no script needs, in case one breaks out of V8."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # No file can grow, so that nothing can be written to the disk.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     if not _PROCESS.exists():  # as on macOS
         return
@@ -94,10 +97,13 @@ def _waits_for_job() -> bool:
 def _run(job: ScriptJob, heap_bytes: int) -> tuple[str, bool]:
     """Return the answer as JSON, and whether the script has met a limit."""
     deadline = time.monotonic() + job.max_seconds
+    # An isolate of its own for each script: nothing of one is seen by the next.
     with MiniRacer() as engine:
         engine.set_hard_memory_limit(heap_bytes)
         engine.eval(_setup_script())
         try:
+            # As JSON texts, which JavaScript reads as strings: code and data cannot leave their
+            # quotes.
             call = f"isolate.run({json.dumps(job.code)}, {json.dumps(job.data)})"
             promise = engine.eval(call, timeout_sec=job.max_seconds)
             assert isinstance(promise, JSPromise)
