@@ -9,6 +9,7 @@ from typing import NamedTuple
 from cms import jsontext
 from cms.flows.engine import StepLog
 from cms.flows.redaction import MAX_DEPTH, Secrets
+from cms.text_shapes import MASK
 
 MAX_LOG_BYTES = 2**18
 """What the steps of one run may take as JSON, and half of what its data and its result may."""
@@ -44,7 +45,7 @@ class _Room:
         masked = secrets.masked(_first_part(value, _Budget(limit)) if is_cut else value)
         # Measured anew: masks are shorter or longer than what they stand for.
         size = len(jsontext.dumps(masked))
-        if is_cut or size > limit:
+        if masked != MASK and (is_cut or size > limit):
             masked = _cut(masked, self._left, length or size)
         self._left -= min(size, self._left)
         return masked

@@ -22,7 +22,6 @@ from cms.schema.system import (
     PERMISSIONS,
     ROLES,
     SETTINGS,
-    SYSTEM_PREFIX,
 )
 from cms.schema_sync.sections import Records, name_of
 
@@ -36,6 +35,16 @@ TABLES: Mapping[str, str] = {
 """The sections that a snapshot has on request, with their collections, in the order of a document.
 """
 
+_STATEMENTS = {
+    ROLES: "snapshot_roles",
+    PERMISSIONS: "snapshot_permissions",
+    FLOWS: "snapshot_flows",
+    OPERATIONS: "snapshot_operations",
+    DASHBOARDS: "snapshot_dashboards",
+    PANELS: "snapshot_panels",
+    SETTINGS: "snapshot_settings",
+}
+
 _OF_INSTALLATION = ("id", "date_created", "user_created")
 
 Row = Mapping[str, Any]
@@ -43,7 +52,7 @@ Row = Mapping[str, Any]
 
 def read_rows(fetch: Fetch, collection: str) -> list[Row]:
     """Return all rows of a system collection of which there is a statement."""
-    texts = fetch(statement(f"snapshot_{collection.removeprefix(SYSTEM_PREFIX)}"), ())
+    texts = fetch(statement(_STATEMENTS[collection]), ())
     rows: list[Any] = [jsontext.loads_stored(text) for (text,) in texts]
     return rows
 
