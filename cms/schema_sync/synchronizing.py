@@ -122,15 +122,22 @@ def _apply(
     if diff.include:
         context = context._replace(snapshot=load_snapshot(transaction))
         writer = ContentWriter(store, transaction, context, client)
-        _reach_content(writer, target.content, allows_loss=allows_loss)
+        # Records that the diff does not name follow a renamed field by themselves.
+        named = {entry.name for entry in diff.entries} if renames else None
+        _reach_content(writer, target.content, only=named, allows_loss=allows_loss)
     return _named_records(compare(renamed.structure, target.structure), renames)
 
 
-def _reach_content(writer: ContentWriter, target: Snapshot, *, allows_loss: bool) -> None:
+def _reach_content(
+    writer: ContentWriter, target: Snapshot, *, only: set[RecordName] | None, allows_loss: bool
+) -> None:
+    """Write content until it is that of the target; `only` names the records to write."""
     # Read only now: changes of the structure have changed permissions already.
     context = writer.context
     present = read_content(target.sections, context.fetch, context.snapshot.catalogue)
     diffs = compare(Snapshot(present), target)
+    if only is not None:
+        diffs = [diff for diff in diffs if diff.name in only]
     if not allows_loss:
         require_no_content_loss(diffs)
     write_content(writer, diffs)

@@ -95,8 +95,12 @@ def add_index(
     transaction: Transaction, table: str, column: str, kind: IndexKind = IndexKind.VALUES
 ) -> None:
     """Add an index, inside the transaction unless the table is large."""
+    deferred = DeferredIndex(table, column, kind)
+    # Several changes of one transaction may each need the index.
+    if deferred in transaction.after_commit:
+        return
     if transaction.execute(statement("is_large"), (table, LARGE_BYTES))[0][0]:
-        transaction.after_commit.append(DeferredIndex(table, column, kind))
+        transaction.after_commit.append(deferred)
     else:
         transaction.execute_ddl(ddl.index(table, column, kind))
         if kind is IndexKind.TRIGRAMS:

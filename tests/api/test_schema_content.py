@@ -226,3 +226,28 @@ def test_the_last_administrator_stays(admin: Client) -> None:
     target["settings"][0]["public_registration_role"] = None
     assert 400 <= apply(admin, target, destroys=True).status < 500
     assert snapshot(admin) == before
+
+
+@pytest.mark.parametrize("written", ["name", "title"])
+def test_permissions_follow_a_renamed_field(admin: Client, written: str) -> None:
+    """Whichever name the permissions of the document have."""
+    before = snapshot(admin)
+    target = deepcopy(before)
+    field = named(target["fields"], "name", "field")
+    field |= {"field": "title", "renamed_from": "name"}
+    for record in target["permissions"]:
+        record |= {"fields": [written], "permissions": {written: {"_nnull": True}}}
+    for document in (target, back(before)):
+        answer = apply(admin, document)
+        assert answer.status == 204, answer.text
+        (record,) = (record for record in document["fields"] if "renamed_from" in record)
+        for permission in snapshot(admin)["permissions"]:
+            assert permission["fields"] == [record["field"]]
+            assert list(permission["permissions"]) == [record["field"]]
+    assert snapshot(admin) == before
+
+
+def back(document: Json) -> Json:
+    document = deepcopy(document)
+    named(document["fields"], "name", "field")["renamed_from"] = "title"
+    return document
