@@ -50,7 +50,7 @@ def whole_number(minimum: int, maximum: int) -> Check:
     return check
 
 
-def word(*words: str) -> Check:
+def one_of(*words: str) -> Check:
     """Return the check that a value is one of these words."""
 
     def check(value: object) -> None:

@@ -32,6 +32,7 @@ def effective_grants(
     policy: Policy, collection: Collection, action: str, catalogue: Catalogue
 ) -> tuple[GuardedGrant, ...]:
     """Return the grants of a caller for a collection whose rules can be applied."""
+    # Not by a view: an administrator has rights on every collection, folders included.
     if policy.is_admin:
         return (FULL_GUARDED_GRANT,)
     # A folder has no items, so no view of it exists that could hold the grants.

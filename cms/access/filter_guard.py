@@ -71,6 +71,8 @@ class FilterGuard:
             return self.filter(quantifiers_alone(name, inner), view, level)
         self.names.check_depth(level + 1)
         target = self.names.follow(name, link, view)
+        # The step carries the rules of both sides: an item that the caller may not see fulfils no
+        # filter, and none of it shows in the result.
         step = self.names.step(name, link, view, target)
         if isinstance(inner, Some):
             guarded = self.filter(inner.inner, target, level + 1)

@@ -94,6 +94,7 @@ class NameGuard:
 
     def path(self, path: tuple[FieldName, ...], view: View) -> GuardedValuePath:
         """Return the steps and the value of a path, with the rules of every step."""
+        # Of `author.country.name`, `author` and `country` are steps, and `name` is the value.
         *names, last = path
         steps = []
         for name in names:

@@ -29,6 +29,7 @@ class Grant:
 
     collection: str
     action: str
+    # Names of fields, or `*` for all of them, also those that are made later.
     fields: frozenset[str]
     presets: Mapping[str, object] = field(default_factory=dict)
     id: int | None = None

@@ -64,5 +64,5 @@ def _hidden_extensions(problem: Problem, policy: Policy) -> set[str]:
 
 
 def _without(problem: Problem, names: set[str]) -> Problem:
-    kept = {key: value for key, value in problem.extensions.items() if key not in names}
-    return replace(problem, extensions=kept)
+    extensions = {key: value for key, value in problem.extensions.items() if key not in names}
+    return replace(problem, extensions=extensions)

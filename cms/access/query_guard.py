@@ -149,6 +149,7 @@ class QueryGuard:
 
     def _column(self, pick: Pick, name: FieldName, field: Field, view: View) -> GuardedColumn:
         """Return the output of a column; `item:headings` is one if its target may be followed."""
+        # An alias has no value of its own, and so nothing to show.
         if field.column is None or not self._may_name_target(name, view):
             raise self.names.unknown_field(view, name.written)
         return GuardedColumn(pick.key, pick.name.key, self.names.value(field, view))
@@ -221,6 +222,7 @@ class QueryGuard:
         if term.aggregate:
             return AggregateTerm(self._aggregate(term.aggregate, view), term.descending)
         self.names.check_depth(level + len(term.path) - 1)
+        # Sorting by a value tells its order, so that the caller must be allowed to read it.
         steps, value = self.names.path(term.path, view)
         # Only a term without a path can mean a group, by the key of the group in the answer.
         key = None if steps else term.path[0].key

@@ -246,20 +246,20 @@ class Redaction:
                 shown[key] = self._shown(value, collections)
         return shown
 
-    def _is_hidden(self, word: str, collections: Iterable[str]) -> bool:
-        """Tell whether a word names a collection or field that exists and may not be known."""
+    def _is_hidden(self, text: str, collections: Iterable[str]) -> bool:
+        """Tell whether a text names a collection or field that exists and may not be known."""
         # First as a collection with or without a path in it, `articles` or `articles.title`; then
         # as a path from one of the collections that the option is about.
-        head, _, rest = word.replace(":", ".").partition(".")
+        head, _, rest = text.replace(":", ".").partition(".")
         if head in self.catalogue.collections and (
             not rest or self._resolves(self.catalogue.collections, head, rest)
         ):
             return head not in self.known or bool(rest and not self._is_known_path(head, rest))
-        if not _PATH.fullmatch(word):
+        if not _PATH.fullmatch(text):
             return False
-        if any(self._is_known_path(name, word) for name in collections):
+        if any(self._is_known_path(name, text) for name in collections):
             return False
-        return any(self._resolves(self.catalogue.collections, name, word) for name in collections)
+        return any(self._resolves(self.catalogue.collections, name, text) for name in collections)
 
 
 def _targets_of(relation: Relation | None) -> tuple[str, ...]:

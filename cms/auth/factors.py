@@ -58,6 +58,7 @@ def use_code(execute: Fetch, user: str, *, secret: str, code: str) -> bool:
         # The statement takes a step only behind the last one that was used: a code that somebody
         # has watched is worth nothing.
         return bool(execute(statement("use_code_step"), (user, step, secret)))
+    # One statement finds and deletes the code: of two calls with it, one gets the row.
     return bool(execute(statement("use_recovery_code"), (user, digest(_normalised(code)))))
 
 

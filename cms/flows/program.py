@@ -75,6 +75,7 @@ def _sees_client(flow: FlowDefinition, steps: Iterable[Step], returns: str | Tem
 
     Results of operations need no look: they are made of what these look up themselves.
     """
+    # `$all` returns the trigger too, with its headers.
     if isinstance(returns, str) or any(step.type in _TYPES_THAT_SEE_ALL for step in steps):
         return True
     first = flow.graph.first

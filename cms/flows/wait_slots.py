@@ -39,6 +39,7 @@ class WaitSlots:
             self._slots.release()
 
     def _acquire(self) -> bool:
+        # The usual case: a slot is free, and nobody waits.
         if self._slots.acquire(blocking=False):
             return True
         if not self._queue.acquire(blocking=False):

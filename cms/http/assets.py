@@ -64,6 +64,7 @@ class AssetResource:
             return
         filename = delivery.filename
         if name:
+            # The name comes from the path: it must not smuggle control characters into a header.
             filename = clean_name(name)
         is_attachment = _is_truthy(request.params.get("download"))
         _set_disposition(response, delivery, filename, is_attachment=is_attachment)

@@ -74,6 +74,7 @@ class Cookies:
             expires=None if max_age else _PAST,
             path=self._path_of(request, name),
             secure=self.secure,
+            # No script of a page can read the token, and so none can steal it.
             http_only=True,
             same_site=self.same_site,
         )

@@ -51,11 +51,11 @@ def is_database_expression(field: Field, column: Column) -> bool:
 
 def computed_default(field_type: FieldType, value: object) -> str | None:
     """Return the expression for a word such as `now()` as a default, or None for a plain value."""
-    word = value.lower() if isinstance(value, str) else ""
-    if word in _NOW_WORDS:
+    text = value.lower() if isinstance(value, str) else ""
+    if text in _NOW_WORDS:
         return field_type.now_sql or None
     # `gen_random_uuid()` is the only expression besides the moment that a client can set.
-    return word if word and word == field_type.key_default else None
+    return text if text and text == field_type.key_default else None
 
 
 def _expression(column: Column) -> str | None:

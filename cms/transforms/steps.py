@@ -133,6 +133,7 @@ def parse_steps(value: object, *, maximum: int = MAX_SIDE) -> tuple[ImageStep, .
         )
     steps = []
     for index, entry in enumerate(entries):
+        # Problems name the step by its place, as clients count them from 0.
         path = f"transforms[{index}]"
         step = _step(entry, path)
         _check_sides(step, path, maximum)
@@ -281,6 +282,7 @@ def _side(options: Mapping[str, object], key: str, prefix: str, maximum: int) ->
 
 
 def _extract(arguments: Arguments, path: str) -> ImageStep:
+    # Coordinates begin at 0; a part without a width or a height would be no image.
     minimums = {"left": 0, "top": 0, "width": 1, "height": 1}
     options = _options(arguments, path, tuple(minimums))
     numbers = []

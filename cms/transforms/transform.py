@@ -67,6 +67,7 @@ CENTER = (0.5, 0.5)
 # Those of Directus, which its app asks for by name.
 BUILT_IN_PRESETS: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
+        # Squares of cover, and images of one side whose other side follows.
         "system-small-cover": {"width": 64, "height": 64, "fit": "cover"},
         "system-small-contain": {"width": 64, "fit": "contain"},
         "system-medium-cover": {"width": 300, "height": 300, "fit": "cover"},

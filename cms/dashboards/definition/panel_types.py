@@ -16,10 +16,10 @@ from cms.option_checks import (
     Check,
     OptionError,
     json_object,
+    one_of,
     text,
     texts,
     whole_number,
-    word,
 )
 from cms.query.language.literals import parse_variable
 from cms.query.language.parameters import AGGREGATES
@@ -125,13 +125,13 @@ _ROWS: Mapping[str, Check] = {
     **_SOURCE,
     "limit": whole_number(1, MAX_LIST_ROWS),
     "sortField": field_name,
-    "sortDirection": word("asc", "desc"),
+    "sortDirection": one_of("asc", "desc"),
 }
 _AXES: Mapping[str, Check] = {
     **_SOURCE,
     "xAxis": field_name,
     "yAxis": field_name,
-    "function": word(*AGGREGATES),
+    "function": one_of(*AGGREGATES),
 }
 
 PANEL_TYPES: Mapping[str, PanelType] = MappingProxyType(
@@ -141,7 +141,7 @@ PANEL_TYPES: Mapping[str, PanelType] = MappingProxyType(
             {
                 **_SOURCE,
                 "field": field_name,
-                "function": word(*AGGREGATES, *ROW_FUNCTIONS),
+                "function": one_of(*AGGREGATES, *ROW_FUNCTIONS),
                 "sortField": field_name,
                 "prefix": _SHORT_TEXT,
                 "suffix": _SHORT_TEXT,
@@ -157,8 +157,8 @@ PANEL_TYPES: Mapping[str, PanelType] = MappingProxyType(
             {
                 **_SOURCE,
                 "dateField": field_name,
-                "precision": word(*PRECISIONS),
-                "function": word(*AGGREGATES),
+                "precision": one_of(*PRECISIONS),
+                "function": one_of(*AGGREGATES),
                 "valueField": field_name,
                 "range": _range,
             },

@@ -73,6 +73,7 @@ class _WayIn(NamedTuple):
 
 def _ways_in(graph: Graph) -> Iterator[_WayIn]:
     if graph.first is not None:
+        # None stands for the flow itself, whose field `operation` names the first one.
         yield _WayIn(None, "operation", graph.first)
     for operation in graph.operations.values():
         for end in ENDS:

@@ -24,7 +24,7 @@ from cms.flows.definition.options import (
     uuid,
     uuid_or_uuids,
 )
-from cms.option_checks import boolean, json_object, text, whole_number, word
+from cms.option_checks import boolean, json_object, one_of, text, whole_number
 
 MAX_SLEEP_MILLISECONDS = 24 * 60 * 60 * 1000
 MAX_BATCH_SIZE = 10_000
@@ -58,7 +58,7 @@ OPERATION_TYPES: Mapping[str, Options] = MappingProxyType(
                 "cc": Option(addresses),
                 "bcc": Option(addresses),
                 "subject": Option(text, is_required=True),
-                "type": Option(word("markdown", "html", "text", "wysiwyg", "template")),
+                "type": Option(one_of("markdown", "html", "text", "wysiwyg", "template")),
                 "body": Option(text),
                 "template": Option(text),
                 "data": Option(json_object),
@@ -95,13 +95,13 @@ OPERATION_TYPES: Mapping[str, Options] = MappingProxyType(
             {
                 "flow": Option(uuid, is_required=True),
                 "payload": Option(any_json),
-                "iterationMode": Option(word("parallel", "serial", "batch")),
+                "iterationMode": Option(one_of("parallel", "serial", "batch")),
                 "batchSize": Option(whole_number(1, MAX_BATCH_SIZE)),
             }
         ),
         "json-web-token": Options(
             {
-                "operation": Option(word("sign", "verify", "decode"), is_required=True),
+                "operation": Option(one_of("sign", "verify", "decode"), is_required=True),
                 "payload": Option(json_object),
                 "token": Option(text),
                 "secret": Option(text),

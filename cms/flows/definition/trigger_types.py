@@ -13,7 +13,7 @@ from cms.flows.definition.options import (
     method,
 )
 from cms.flows.definition.schedule import ScheduleError, parse_schedule
-from cms.option_checks import Check, OptionError, boolean, texts, word
+from cms.option_checks import Check, OptionError, boolean, one_of, texts
 from cms.schema.system import FILES, FOLDERS, SYSTEM_PREFIX, SYSTEM_TABLES
 
 WRITABLE_TABLES = tuple(table.name for table in SYSTEM_TABLES.values() if table.is_writable)
@@ -68,7 +68,7 @@ TRIGGER_TYPES: Mapping[str, Options] = MappingProxyType(
     {
         "event": Options(
             {
-                "type": _fixed(word("filter", "action"), is_required=True),
+                "type": _fixed(one_of("filter", "action"), is_required=True),
                 "scope": _fixed(_scopes, is_required=True),
                 "collections": _fixed(texts),
                 "return": _RETURN,
@@ -86,7 +86,7 @@ TRIGGER_TYPES: Mapping[str, Options] = MappingProxyType(
         "manual": Options(
             {
                 "collections": _fixed(texts),
-                "location": _fixed(word("both", "item", "collection")),
+                "location": _fixed(one_of("both", "item", "collection")),
                 "requireSelection": _fixed(boolean),
                 "fields": _fixed(any_json),
                 "async": _fixed(boolean),

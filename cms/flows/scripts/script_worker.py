@@ -118,6 +118,7 @@ def _run(job: ScriptJob, heap_bytes: int) -> tuple[str, bool]:
         except (JSEvalException, JSPromiseError) as error:
             outcome = json.dumps({"error": {"name": "Error", "message": str(error)[:1000]}})
             limit = None
+        # Also of a script that has failed: its output is what tells why.
         lines = _lines(engine)
     if limit is not None:
         return json.dumps({"limit": limit, "lines": lines}), True

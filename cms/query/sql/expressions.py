@@ -191,12 +191,12 @@ def count_subselects(condition: Predicate) -> int:
             return 0
 
 
-def join_conditions(items: list[Fragment], word: str, nothing: Fragment) -> Fragment:
-    """Join conditions with AND or OR; without any, print what `nothing` is for that word.
+def join_conditions(items: list[Fragment], operator: str, nothing: Fragment) -> Fragment:
+    """Join conditions with AND or OR; without any, print `nothing`.
 
     An empty AND is TRUE and an empty OR is FALSE, so a rule without alternatives shows nothing.
     """
-    return concat("(", join(word, items), ")") if items else nothing
+    return concat("(", join(operator, items), ")") if items else nothing
 
 
 def operator_test(test: TypedTest, level: int) -> Fragment:

@@ -71,7 +71,7 @@ def record_deleted(
         and own.key.name == own.collection.primary_key
     )
     if not is_item:
-        columns.append(concat(_row_id(own.key), " AS mark"))
+        columns.append(concat(_row_id(own.key), " AS row_id"))
     # Locked in one order, so that two deletions do not wait for each other.
     rows = fill(
         "SELECT {0}, up.revision AS parent FROM {1}{2} ORDER BY {3} FOR UPDATE OF t0",
@@ -82,7 +82,7 @@ def record_deleted(
     )
     has_revisions = own.collection is not None and own.collection.accountability == "all"
     answer = [
-        text("rows.item" if is_item else "rows.mark"),
+        text("rows.item" if is_item else "rows.row_id"),
         # What goes with these rows is nested in their revision; a table without revisions passes on
         # that of the row above.
         text("coalesce(rows.revision, rows.parent)" if has_revisions else "rows.parent"),

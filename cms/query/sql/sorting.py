@@ -41,7 +41,7 @@ def renumber(collection: Collection, sort: Field, *, author: Fragment) -> Fragme
     ranked = fill(ranks, name(collection.name), _key(collection), name(sort.name))
     # Rows are locked in the order of their keys, as everywhere: otherwise writes might deadlock.
     old = fill(
-        "SELECT t0.{1} AS k, t0.{2} AS w0, r.n AS place FROM {0} AS t0 JOIN ({3}) AS r ON r.k = "
+        "SELECT t0.{1} AS k, t0.{2} AS w0, r.n AS position FROM {0} AS t0 JOIN ({3}) AS r ON r.k = "
         "t0.{1}"
         " WHERE t0.{2} IS DISTINCT FROM r.n ORDER BY t0.{1} FOR NO KEY UPDATE OF t0",
         name(collection.name),
@@ -66,7 +66,7 @@ def move(
     high = target if down else source
     old = fill(
         "SELECT t0.{1} AS k, t0.{2} AS w0, CASE WHEN t0.{1} = {3} THEN {4} ELSE t0.{2} {5} END AS "
-        "place FROM {0} AS t0"
+        "position FROM {0} AS t0"
         " WHERE t0.{2} BETWEEN {6} AND {7} ORDER BY t0.{1} FOR NO KEY UPDATE",
         name(collection.name),
         _key(collection),
@@ -94,7 +94,7 @@ def _reposition(
     """Print the change of the rows of `old` to their positions, with its history."""
     has_revisions = collection.accountability == "all"
     moved = fill(
-        "UPDATE {0} AS t0 SET {1} = old.place FROM old WHERE t0.{2} = old.k RETURNING {3}{4}",
+        "UPDATE {0} AS t0 SET {1} = old.position FROM old WHERE t0.{2} = old.k RETURNING {3}{4}",
         name(collection.name),
         name(sort.name),
         _key(collection),

@@ -298,12 +298,12 @@ def _rule_results(single_statement: SingleStatement | None) -> Fragment:
         return EMPTY
     # A rule that compares with NULL is neither true nor false, and counts as not fulfilled.
     return fill(
-        ", coalesce({0}, FALSE) AS seen, coalesce({1}, FALSE) AS held", *single_statement.before
+        ", coalesce({0}, FALSE) AS seen, coalesce({1}, FALSE) AS writable", *single_statement.before
     )
 
 
 def _allowed(single_statement: SingleStatement | None) -> Fragment:
-    return text(" AND old.held") if single_statement and single_statement.before else EMPTY
+    return text(" AND old.writable") if single_statement and single_statement.before else EMPTY
 
 
 def _version_conditions(single_statement: SingleStatement | None) -> list[Fragment]:
