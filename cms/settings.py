@@ -519,7 +519,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "FLOWS_SYNC_TIMEOUT",
         SCRIPT_TIME,
-        "how long a flow may run whose caller waits, or a filter flow",
+        "how long a flow may run whose caller waits, or all filter flows of one write",
         "30s",
     ),
     Setting(

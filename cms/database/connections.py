@@ -23,6 +23,7 @@ from cms.database.session_setup import (
     with_address_options,
 )
 from cms.database.statements import statement
+from cms.database.stopwatch import Stopwatch
 from cms.database.wire import Call, Chunking, Connection, Epoch
 from cms.database.wire import Row as Row
 from cms.errors import unavailable
@@ -48,6 +49,8 @@ class Transaction:
     """Called after the commit."""
     allowance: Allowance | None = None
     """The time and bytes that a batch in it may use."""
+    filter_time: Stopwatch = field(default_factory=Stopwatch)
+    """The time that filter flows take in it."""
 
     def run(self, fragment: Fragment) -> list[Row]:
         """Run a statement and return its rows, none when it has no result."""

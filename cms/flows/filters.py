@@ -34,9 +34,14 @@ class FlowPayloadFilter:
 
     def __call__(self, event: FilterEvent, payload: object, keys: Sequence[object]) -> object:
         _require_depth(event)
+        with event.transaction.filter_time.running():
+            return self._filtered(event, payload, keys)
+
+    def _filtered(self, event: FilterEvent, payload: object, keys: Sequence[object]) -> object:
         transaction = OpenTransaction(event.transaction, event.context)
-        # One limit for all flows of the event: the caller waits for them one after the other.
-        limits = RunLimits.for_caller(self.services.config.flows_sync_timeout)
+        # A write of many items holds its transaction no longer than one of a single item.
+        seconds_spent = event.transaction.filter_time.seconds
+        limits = RunLimits.for_write(self.services.config.flows_sync_timeout, seconds_spent)
         context = RunContext(event.context.snapshot, limits, transaction)
         for flow in event.flows:
             # In the order of the flows' creation: each gets what the one before it has returned.

@@ -15,20 +15,29 @@ MAX_INNER_RUNS = 1_000
 class RunLimits:
     """The limits of one run, which it shares with the runs inside it.
 
-    `max_seconds` counts from now; it is infinite for a run that nobody waits for.
+    `max_seconds` counts from now, without the `seconds_spent` before; it is infinite for a run that
+    nobody waits for. `subject` is what has that time.
     """
 
     max_seconds: float = math.inf
     inner_runs_left: int = MAX_INNER_RUNS
+    seconds_spent: float = 0.0
+    subject: str = "The flow takes"
     _deadline: float = math.inf
 
     def __post_init__(self) -> None:
-        self._deadline = time.monotonic() + self.max_seconds
+        self._deadline = time.monotonic() + self.max_seconds - self.seconds_spent
 
     @classmethod
     def for_caller(cls, max_duration: timedelta) -> RunLimits:
-        """Return the limits of a run that a caller, or a transaction, waits for."""
+        """Return the limits of a run that a caller waits for."""
         return cls(max_duration.total_seconds())
+
+    @classmethod
+    def for_write(cls, max_duration: timedelta, seconds_spent: float) -> RunLimits:
+        """Return the limits of filter flows, of which others have taken time in the same write."""
+        subject = "The filter flows of the write take"
+        return cls(max_duration.total_seconds(), seconds_spent=seconds_spent, subject=subject)
 
     @property
     def seconds_left(self) -> float:
@@ -41,4 +50,4 @@ class RunLimits:
     @property
     def reason(self) -> str:
         """Why a run is ended that has reached its deadline."""
-        return f"The flow takes longer than {self.max_seconds:g} seconds."
+        return f"{self.subject} longer than {self.max_seconds:g} seconds."

@@ -17,6 +17,7 @@ from tests.client import Client
 from tests.things import Stage, field
 
 LATE = "The flow takes longer than 0.5 seconds."
+LATE_WRITE = "The filter flows of the write take longer than 0.5 seconds."
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,35 @@ def test_a_filter_flow_does_not_hold_its_transaction_for_long(stage: Stage, admi
     options = {"type": "filter", "scope": ["items.create"], "collections": [pages.name]}
     make_flow(admin, "event", options, steps)
     answer = admin.post(pages.path, {"title": "a"})
-    assert (answer.status, answer.errors[0]["message"]) == (422, LATE)
+    assert (answer.status, answer.errors[0]["message"]) == (422, LATE_WRITE)
+
+
+def test_all_items_of_a_write_share_the_time_of_its_filter_flows(
+    stage: Stage, admin: Client
+) -> None:
+    pages = stage.empty_table(field("name", "string"))
+    options = {"type": "filter", "scope": ["items.create"], "collections": [pages.name]}
+    make_flow(admin, "event", options, [step("wait", "sleep", {"milliseconds": 20})])
+    assert admin.post(pages.path, {"name": "a"}).status == 200
+    start = time.monotonic()
+    answer = admin.post(pages.path, [{"name": "b"}] * 100)
+    assert time.monotonic() - start < 5
+    assert (answer.status, answer.errors[0]["message"]) == (422, LATE_WRITE)
+    assert [page["name"] for page in admin.get(pages.path).data] == ["a"]
+
+
+def test_what_filter_flows_write_shares_their_time(stage: Stage, admin: Client) -> None:
+    pages = stage.empty_table(field("heading", "string"))
+    notes = stage.empty_table(field("text", "string"))
+    options = {"type": "filter", "scope": ["items.create"]}
+    wait = step("wait", "sleep", {"milliseconds": 300})
+    make_flow(admin, "event", {**options, "collections": [notes.name]}, [wait])
+    note = {"collection": notes.name, "payload": {"text": "a"}}
+    steps = [{**wait, "resolve": "note"}, step("note", "item-create", note)]
+    make_flow(admin, "event", {**options, "collections": [pages.name]}, steps)
+    answer = admin.post(pages.path, {"heading": "a"})
+    assert answer.status == 422
+    assert admin.get(notes.path).data == []
 
 
 def test_a_run_in_the_background_takes_its_time(
