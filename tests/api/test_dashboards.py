@@ -271,6 +271,12 @@ def test_a_panel_tells_nothing_of_names_that_are_hidden(
             "options.range",
         ),
         ("bar-chart", {"collection": "orders", "xAxis": "name,price"}, "options.xAxis"),
+        ("bar-chart", {"collection": "orders", "xAxis": " name"}, "options.xAxis"),
+        (
+            "metric",
+            {"collection": "orders", "function": "sum", "field": "price "},
+            "options.field",
+        ),
         ("label", {"text": 5}, "options.text"),
         ("markdown", {"text": "![" * 10_001}, "options.text"),
         (

@@ -10,7 +10,7 @@ import pytest
 from cms.config import Config
 from tests.active_flows import make_flow, runs, step, work
 from tests.client import Client
-from tests.members import may, member
+from tests.members import may, member, member_of, new_role
 from tests.things import Stage, Table, field
 
 Json = dict[str, Any]
@@ -203,6 +203,28 @@ def test_every_change_of_a_system_collection_is_an_event(
     assert change.items() <= changed["payload"].items()
     assert created["payload"]["id"] == key
     assert deleted["payload"] == [key]
+
+
+def test_shares_are_events_without_their_passwords_and_uses_are_none(
+    stage: Stage, admin: Client, settings: Config, pages: Table
+) -> None:
+    # Not the service's own administrator: a share needs a user who has made it.
+    creator = member_of(stage, new_role(stage, admin_access=True))
+    scope = [f"shares.{verb}" for verb in ("create", "update", "delete")]
+    flow = make_flow(admin, "event", action(*scope), [KEEP])
+    page = admin.post(pages.path, {"title": "One"}).data["id"]
+    body = {"collection": pages.name, "item": str(page), "password": "open sesame"}
+    share = creator.post("/shares", body).data["id"]
+    login = {"share": share, "password": "open sesame"}
+    assert admin.post("/shares/auth", login).status == 200
+    assert creator.patch(f"/shares/{share}", {"name": "Other"}).status == 200
+    assert creator.delete(f"/shares/{share}").status == 204
+    created, changed, deleted = triggers(stage, settings, flow)
+    assert [each["event"] for each in (created, changed, deleted)] == scope
+    assert (created["key"], changed["keys"], deleted["keys"]) == (share, [share], [share])
+    shown = str((created, changed, deleted))
+    assert "sesame" not in shown
+    assert "argon2" not in shown
 
 
 @pytest.mark.parametrize("scope", ["activity.create", "pages.create", "items.read", "auth.logout"])

@@ -57,8 +57,8 @@ _LONG_TEXT = _text_up_to(MAX_MARKDOWN_LENGTH)
 def field_name(value: object) -> None:
     """Take the name of a field, or a function of one such as `year(published)`."""
     # Whether the field exists, the catalogue knows: cms/items/write/hooks/panels.py tries the
-    # query.
-    if not isinstance(value, str) or not value.strip() or "," in value:
+    # query. That reads " price" as "price", and its answer would lack the name that is looked for.
+    if not isinstance(value, str) or not value or value != value.strip() or "," in value:
         raise OptionError("it is the name of a field")
 
 
