@@ -22,7 +22,14 @@ def _represent_decimal(dumper: _Dumper, value: Decimal) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:float", str(value))
 
 
+def _represent_text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+    # In any other style PyYAML writes this line break of old terminals as if it were a usual one.
+    style = '"' if "\x85" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
 _Dumper.add_representer(Decimal, _represent_decimal)
+_Dumper.add_representer(str, _represent_text)
 
 
 def write_yaml(document: Mapping[str, object]) -> bytes:

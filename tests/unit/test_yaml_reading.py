@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cms.schema_sync.texts import write_yaml
@@ -30,6 +30,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(st.dictionaries(TEXTS | st.sampled_from(WORDS), VALUES, max_size=4))
+@example({"a\x85b": "\x85", "b": ["a \u2028 b", "a\r\nb"]})
 def test_what_was_written_is_read_again(document: dict[str, Any]) -> None:
     assert read_yaml(write_yaml(document)) == document
 
