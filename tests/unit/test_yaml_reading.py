@@ -18,7 +18,9 @@ LEAVES = (
     st.none()
     | st.booleans()
     | st.integers(-(2**63), 2**63 - 1)
-    | st.decimals(allow_nan=False, allow_infinity=False).filter(lambda number: number % 1 != 0)
+    | st.decimals(allow_nan=False, allow_infinity=False).filter(
+        lambda number: number != number.to_integral_value()
+    )
     | st.sampled_from(WORDS)
     | TEXTS
 )
