@@ -38,6 +38,9 @@ LAST = "00000000-0000-0000-0000-000000000002"
 SECONDS = WORKER_TIMEOUT_SECONDS + 120
 
 SETUP = f"""
+DROP TABLE IF EXISTS notes;
+DELETE FROM system_flow_runs;
+DELETE FROM system_flows;
 CREATE TABLE notes (id serial PRIMARY KEY, number integer, attempt integer);
 INSERT INTO system_flows (id, name, trigger, options) VALUES ('{FLOW}', 'Note', 'webhook', '{{}}');
 INSERT INTO system_operations (id, flow, key, type, options) VALUES (
