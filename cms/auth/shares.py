@@ -84,9 +84,7 @@ def _check_password(store: Store, share: str, password: str) -> str | None:
     # nothing.
     is_open = bool(rows) and stored is None
     if is_throttled or not (matches or is_open):
-        # Attempts while a caller has to wait are not counted: nobody can lock others out for ever.
-        counted = str(uuid.uuid4()) if is_throttled else share
-        store.database.fetch_primary(statement("count_failed_share_login"), (counted,))
+        store.database.fetch_primary(statement("count_failed_share_login"), (share,))
         raise invalid_credentials()
     return stored
 

@@ -104,7 +104,8 @@ WHERE shares.id = $1::uuid
 
 -- name: count_failed_share_login
 -- Counts a wrong password of a share. From the limit of the settings on, callers wait: twice as long after each failure,
--- half a minute at most. The commit does not wait for the disk: for an unknown share nothing is written.
+-- half a minute at most. Attempts while they wait do not count: nobody can lock others out for ever. The commit does not
+-- wait for the disk: for an unknown share nothing is written.
 WITH without_sync AS MATERIALIZED (  -- in the FROM list below, or it would not be run
     SELECT set_config('synchronous_commit', 'off', TRUE)
 )
@@ -115,10 +116,12 @@ SET failed_logins = shares.failed_logins + 1,
             * least(30, 2 ^ least(5, shares.failed_logins + 1 - settings.auth_login_attempts))
     END
 FROM without_sync, system_settings AS settings
-WHERE shares.id = $1::uuid;
+WHERE shares.id = $1::uuid
+  AND coalesce(shares.login_after <= now(), TRUE);
 
 -- name: use_share
 -- Counts a use of a share, if there is one left and the password is still $2: of calls at once each sees the others'.
+-- None while wrong passwords make callers wait: of guesses at once some may have been counted after this one was compared.
 UPDATE system_shares
 SET times_used = times_used + 1,
     failed_logins = 0,
@@ -128,6 +131,7 @@ WHERE id = $1::uuid
   AND coalesce(date_start <= now(), TRUE)
   AND coalesce(date_end > now(), TRUE)
   AND coalesce(times_used < max_uses, TRUE)
+  AND coalesce(login_after <= now(), TRUE)
 RETURNING id::text;
 
 -- name: open_share_session

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
 
+from cms import passwords
 from tests.client import Answer
 from tests.files.forms import FileService
 from tests.members import may, member_of, new_role
@@ -155,6 +157,36 @@ def test_a_password_is_needed_and_wrong_ones_wait(mag: Magazine) -> None:
     set_share(mag, share, "login_after = now()")
     assert mag.use(share, "open sesame").status == 200
     assert mag.writer.get(f"/shares/{share['id']}").data["times_used"] == 2
+
+
+def test_of_parallel_guesses_as_many_count_as_of_others(
+    mag: Magazine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All guesses are compared at once, before the first is counted; the right one is the last."""
+    share = mag.share(password="open sesame")
+    limit = mag.admin.get("/settings").data["auth_login_attempts"]
+    set_share(mag, share, f"failed_logins = {limit - 1}")
+    all_compared = Barrier(4)
+    wrong_counted = Event()
+    matches = passwords.matches
+
+    def compared(stored: str | None, password: str) -> bool:
+        answer = matches(stored, password)
+        all_compared.wait(timeout=30)
+        if answer:
+            wrong_counted.wait(timeout=30)
+        return answer
+
+    monkeypatch.setattr(passwords, "matches", compared)
+    with ThreadPoolExecutor(4) as threads:
+        right = threads.submit(mag.use, share, "open sesame")
+        wrong = list(threads.map(lambda _: outcome(mag.use(share, "wrong")), range(3)))
+        wrong_counted.set()
+        assert wrong == [WRONG] * 3
+        assert outcome(right.result()) == WRONG
+    # Guesses behind the limit are not counted either, or one burst would take half a minute.
+    failed = f"SELECT failed_logins FROM system_shares WHERE id = '{share['id']}'"
+    assert mag.stage.value(failed) == limit
 
 
 @pytest.mark.parametrize("share", ["00000000-0000-4000-8000-000000000000", "none", "x" * 1000])
