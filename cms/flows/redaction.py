@@ -8,6 +8,7 @@ from typing import Any
 import re2
 
 from cms import jsontext
+from cms.flows.first_parts import MAX_DEPTH, first_part
 from cms.flows.secret_hints import may_hold_secrets
 from cms.flows.secret_texts import (
     forms_of,
@@ -27,8 +28,6 @@ MAX_SECRETS_LENGTH = 2**14
 """Characters of all secrets of a run. Beyond either bound its log shows no values at all."""
 MAX_TEXT_LENGTH = 10_000
 """Characters of one text that a log keeps."""
-MAX_DEPTH = 100
-"""Levels of a value that a log keeps: JSON is not written at any depth."""
 
 _MAX_PATTERN_BYTES = 2**26
 """What the automaton of all secrets may take; with less it could be built again and again."""
@@ -215,16 +214,20 @@ class Secrets:
         return names
 
     def _masked_text(self, text: str, depth: int) -> str:
+        # Only what is kept is looked at, and what a secret at the end of it needs to be whole.
+        length = MAX_TEXT_LENGTH + MAX_SECRETS_LENGTH
+        is_cut = False
         parsed = _parsed(text)
         # A text that is JSON holds names like any other value.
         if parsed is not None and depth <= MAX_DEPTH:
-            masked = self._masked(parsed, depth + 1)
-            # A text without secrets stays as it was written.
-            if masked != parsed:
+            part, is_cut = first_part(parsed, length)
+            masked = self._masked(part, depth + 1)
+            # A text without secrets stays as it was written, if all of it was looked at.
+            if is_cut or masked != part:
                 text = jsontext.dumps(masked).decode()
-        # Only what is kept is looked at, and what a secret at the end of it needs to be whole.
-        text = masked_by_form(self._without_known(text[: MAX_TEXT_LENGTH + MAX_SECRETS_LENGTH]))
-        return text if len(text) <= MAX_TEXT_LENGTH else f"{text[:MAX_TEXT_LENGTH]} …"
+        is_cut = is_cut or len(text) > length
+        text = masked_by_form(self._without_known(text[:length]))
+        return f"{text[:MAX_TEXT_LENGTH]} …" if is_cut or len(text) > MAX_TEXT_LENGTH else text
 
     def _without_known(self, text: str) -> str:
         if self._pattern is None:

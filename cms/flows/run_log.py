@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from cms import jsontext
 from cms.flows.engine import StepLog
-from cms.flows.redaction import MAX_DEPTH, Secrets
+from cms.flows.first_parts import first_part
+from cms.flows.redaction import Secrets
 from cms.text_shapes import MASK
 
 MAX_LOG_BYTES = 2**18
@@ -42,43 +42,13 @@ class _Room:
         length = _length(value)
         is_cut = length is None or length > limit
         # To look for secrets takes longer than all else: only what is kept is looked at.
-        masked = secrets.masked(_first_part(value, _Budget(limit)) if is_cut else value)
+        masked = secrets.masked(first_part(value, limit).value if is_cut else value)
         # Measured anew: masks are shorter or longer than what they stand for.
         size = len(jsontext.dumps(masked))
         if masked != MASK and (is_cut or size > limit):
             masked = _cut(masked, self._left, length or size)
         self._left -= min(size, self._left)
         return masked
-
-
-@dataclass(slots=True)
-class _Budget:
-    """The characters that the first part of a value may still take, roughly."""
-
-    left: int
-
-
-def _first_part(value: object, budget: _Budget, depth: int = 0) -> object:
-    """Return a value without what comes behind about so many characters; no text is cut."""
-    if depth > MAX_DEPTH:
-        return value
-    if isinstance(value, Mapping):
-        part: dict[object, object] = {}
-        for name, inner in value.items():
-            if budget.left <= 0:
-                break
-            budget.left -= len(str(name))
-            part[name] = _first_part(inner, budget, depth + 1)
-        return part
-    if isinstance(value, list | tuple):
-        parts = []
-        for inner in value:
-            if budget.left <= 0:
-                break
-            parts.append(_first_part(inner, budget, depth + 1))
-        return parts
-    budget.left -= len(str(value))
-    return value
 
 
 def _length(value: object) -> int | None:

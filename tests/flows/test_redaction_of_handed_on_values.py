@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cms.flows import redaction
-from cms.flows.redaction import MAX_DEPTH, Secrets
+from cms.flows.first_parts import MAX_DEPTH
+from cms.flows.redaction import Secrets
 
 SECRET = "hunter2-correct-horse"
 ROW = {"title": "50% off", "password": SECRET}
