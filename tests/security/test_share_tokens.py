@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from falcon.inspect import inspect_routes
 
+from tests.active_flows import make_flow, step
 from tests.client import Client
 from tests.files.forms import FileService
-from tests.members import may, new_role
+from tests.members import may, member_of, new_role
 from tests.security.footprints import footprint
 from tests.sharing import PUBLISHED, SHARED, Magazine, magazine
 
@@ -313,6 +314,36 @@ def test_a_share_is_dead_at_once(mag: Magazine, end: str) -> None:
     finally:
         if end in UNDO:
             UNDO[end](mag, share)
+
+
+def test_a_share_is_gone_with_its_creator(mag: Magazine) -> None:
+    creator = member_of(mag.stage, mag.role)
+    key = creator.get("/users/me").data["id"]
+    share = mag.share(by=creator)
+    guest = mag.opened(share)
+    assert keys(guest, "/items/articles") == [1, 2, 3]
+    assert mag.admin.delete(f"/users/{key}").status == 204
+    assert guest.get("/items/articles?fields=id").status in (401, 403)
+    assert mag.use(share).status == 401
+
+
+def test_an_archived_item_stays_shared_as_far_as_permissions_go(mag: Magazine) -> None:
+    guest = mag.opened(mag.share())
+    mag.admin.patch("/collections/articles", {"meta": {"archive_field": "status"}})
+    mag.admin.patch("/collections/articles", {"meta": {"archive_value": "old"}})
+    try:
+        mag.stage.execute("UPDATE articles SET status = 'old' WHERE id = 2")
+        # The rule of the role asks for published articles.
+        assert 2 not in keys(guest, "/items/articles")
+    finally:
+        mag.stage.execute("UPDATE articles SET status = 'published' WHERE id = 2")
+    assert 2 in keys(guest, "/items/articles")
+
+
+def test_a_share_opens_no_webhook(mag: Magazine) -> None:
+    flow = make_flow(mag.admin, "webhook", {}, [step("one", "transform", {"json": 1})])
+    assert mag.admin.get(f"/flows/trigger/{flow}").status == 200
+    assert mag.opened(mag.share()).get(f"/flows/trigger/{flow}").status == 403
 
 
 def test_a_deleted_item_is_shared_no_more(mag: Magazine) -> None:
