@@ -197,7 +197,8 @@ def test_the_data_of_panels_is_a_statement_each_and_one_round_trip_for_all(
 ) -> None:
     pipelines: list[int] = []
     single: list[str] = []
-    run_all, run = Wire.run_all, Wire.run
+    run_all = Wire.run_all
+    run = Wire.run
 
     def spy_on_all(self: Wire, calls: Sequence[Call], *, prepare: bool) -> Any:
         pipelines.append(len(calls))
