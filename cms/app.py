@@ -21,13 +21,13 @@ from cms.files.library import Library
 from cms.flows.calls import FlowCalls
 from cms.flows.filters import FlowPayloadFilter
 from cms.flows.run import Services
-from cms.flows.wait_slots import WaitSlots
 from cms.http import (
     accounts,
     assets,
     auth,
     dashboards,
     errors,
+    external_logins,
     factors,
     files,
     flows,
@@ -43,6 +43,7 @@ from cms.http import (
 )
 from cms.http.cookies import Cookies
 from cms.http.cors import cors_middleware
+from cms.http.external_logins import ExternalLogins
 from cms.http.logs import start_logging
 from cms.http.media import JsonHandler
 from cms.http.middleware import Authentication, RequestTracing, SystemCollectionGuard
@@ -70,7 +71,9 @@ from cms.schema.system import (
     TRANSLATIONS,
     USERS,
 )
+from cms.sso.providers import Providers
 from cms.store.store import Store
+from cms.wait_slots import WaitSlots
 
 
 class App(falcon.App[Request, falcon.Response]):
@@ -134,13 +137,15 @@ def create_app(config: Config) -> App:
     app.add_error_handler(Refused, errors.on_refused)
     app.add_error_handler(Stale, errors.on_stale)
     _add_server(app)
+    wait_slots = WaitSlots(config.web_threads)
     _add_logins(app, config, issuer, links)
+    _add_external_logins(app, config, issuer, wait_slots)
     _add_people(app, links, issuer.secret)
     _add_shares(app, config, issuer, links)
     _add_structure(app, config)
     _add_items(app, config)
     _add_files(app, library)
-    _add_flows(app, config)
+    _add_flows(app, config, wait_slots)
     _add_dashboards(app)
     app.add_route(
         "/utils/import/{collection}",
@@ -181,12 +186,25 @@ def _add_logins(app: App, config: Config, issuer: Issuer, links: MailLinks) -> N
     store = app.store
     cookies = Cookies.from_config(config)
     token_source = auth.RefreshTokenSource(cookies, Origins.from_config(config))
-    app.add_route("/auth", auth.ProvidersResource())
-    app.add_route("/auth/login", auth.LoginResource(store, issuer, cookies))
+    app.add_route("/auth", auth.ProvidersResource(config))
+    app.add_route("/auth/login", auth.LoginResource(store, issuer, cookies, config))
     app.add_route("/auth/refresh", auth.RefreshResource(store, issuer, token_source))
     app.add_route("/auth/logout", auth.LogoutResource(store, token_source))
     app.add_route("/auth/password/request", accounts.ResetRequestResource(store, links.reset))
     app.add_route("/auth/password/reset", accounts.PasswordResetResource(store, links.reset))
+
+
+def _add_external_logins(app: App, config: Config, issuer: Issuer, wait_slots: WaitSlots) -> None:
+    logins = ExternalLogins(
+        app.store,
+        issuer,
+        Providers.from_config(config, issuer.secret),
+        Cookies.from_config(config),
+        wait_slots,
+    )
+    resource = external_logins.ExternalLoginResource(logins, Origins.from_config(config))
+    app.add_route("/auth/login/{provider}", resource)
+    app.add_route("/auth/login/{provider}/callback", external_logins.CallbackResource(logins))
 
 
 def _add_system_items(app: App, *collections: str) -> None:
@@ -273,9 +291,9 @@ def _add_files(app: App, library: Library) -> None:
     app.add_route("/folders/{key}", files.FolderResource(library))
 
 
-def _add_flows(app: App, config: Config) -> None:
+def _add_flows(app: App, config: Config, wait_slots: WaitSlots) -> None:
     store = app.store
-    services = Services(store, config, WaitSlots(config.web_threads))
+    services = Services(store, config, wait_slots)
     store.payload_filter = FlowPayloadFilter(services)
     calls = FlowCalls(services)
     _add_system_items(app, FLOWS, OPERATIONS)

@@ -16,6 +16,8 @@ from zoneinfo import ZoneInfo
 from cms import dotenv
 from cms.locations import Location, missing_options, options_of, with_absolute_root
 from cms.not_implemented import unbuilt
+from cms.providers import Provider, provider_problems, unknown_options, with_driver_defaults
+from cms.providers import options_of as provider_options_of
 from cms.settings import LONG_TEXT, MAX_DEFAULT_WORKERS, SETTINGS, Setting
 
 Network = IPv4Network | IPv6Network
@@ -36,7 +38,8 @@ class Config:
 
     Sizes are bytes, lifetimes and time limits are timedeltas, paths are absolute. Fields that are
     left out of the representation may hold passwords, so that no log shows them. `locations` are
-    those that `storage_locations` names, `flows_env` the values of `flows_env_allow_list`.
+    those that `storage_locations` names, `providers` those of `auth_providers`, `flows_env` the
+    values of `flows_env_allow_list`.
     """
 
     host: str
@@ -72,6 +75,8 @@ class Config:
     share_url_allow_list: tuple[str, ...]
     user_register_ttl: timedelta
     user_register_url_allow_list: tuple[str, ...]
+    auth_providers: tuple[str, ...]
+    auth_disable_default: bool
     storage_locations: tuple[str, ...]
     files_max_upload_size: int
     files_mime_type_allow_list: tuple[str, ...]
@@ -118,6 +123,7 @@ class Config:
     email_smtp_secure: bool
     email_smtp_ignore_tls: bool
     locations: tuple[Location, ...]
+    providers: tuple[Provider, ...]
     flows_env: Mapping[str, str] = field(repr=False)
 
 
@@ -138,6 +144,10 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     locations = []
     for name in values["storage_locations"] or ():
         locations.append(_read_location(name, sources, folder, problems))
+    names = values["auth_providers"] or ()
+    providers = [_read_provider(name, sources, folder, problems) for name in names]
+    for source in sources:
+        problems.extend(unknown_options(names, source))
     # A setting that is wrong by itself would only seem to contradict another one.
     if not problems:
         problems.extend(_contradictions(values))
@@ -149,7 +159,12 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     for location in locations:
         absolute_locations.append(with_absolute_root(location, uploads=uploads, folder=folder))
     flows_env = _allowed_variables(values["flows_env_allow_list"], sources)
-    config = Config(**values, locations=tuple(absolute_locations), flows_env=flows_env)
+    config = Config(
+        **values,
+        locations=tuple(absolute_locations),
+        providers=tuple(providers),
+        flows_env=flows_env,
+    )
     # Checked on the defaults as well: what is secure follows from PUBLIC_URL.
     if config.session_cookie_same_site == "none" and not config.session_cookie_secure:
         raise ConfigError(
@@ -170,7 +185,8 @@ def _allowed_variables(names: Sequence[str], sources: Sources) -> Mapping[str, s
 
 
 def effective(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield name and text of every setting in the order of the table, locations last.
+    """Yield name and text of every setting in the order of the table, then of each location and
+    provider.
 
     Secrets are masked. An unset setting has the empty text, so that lines without a mask can go
     back into a `.env`.
@@ -180,6 +196,9 @@ def effective(config: Config) -> Iterator[tuple[str, str]]:
     for location in config.locations:
         for option, setting in options_of(location.name).items():
             yield setting.name, _show(setting, getattr(location, option))
+    for provider in config.providers:
+        for option, setting in provider_options_of(provider.name).items():
+            yield setting.name, _show(setting, getattr(provider, option) or None)
 
 
 def _show(setting: Setting, value: object) -> str:
@@ -203,6 +222,7 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
 def _with_defaults(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the values, with the defaults that follow from other settings or the machine."""
     complete = dict(values)
+    complete["auth_providers"] = values["auth_providers"] or ()
     for name, value in values.items():
         # Lists without a value are empty, and not None.
         if name.endswith(("_allow_list", "_deny_list")):
@@ -235,14 +255,30 @@ def _local_url(host: str, port: int) -> str:
 
 def _read_location(name: str, sources: Sources, folder: Path, problems: list[str]) -> Location:
     """Return a storage location of the settings; missing options are added to `problems`."""
-    options: dict[str, Any] = {}
-    for option, setting in options_of(name).items():
-        value = _value(setting, sources, folder=folder, problems=problems)
-        if value is not None:
-            options[option] = value
+    options = _read_options(options_of(name), sources, folder, problems)
     location = Location(name=name, **options)
     problems += missing_options(location)
     return location
+
+
+def _read_provider(name: str, sources: Sources, folder: Path, problems: list[str]) -> Provider:
+    """Return a provider of external logins; what is wrong with it is added to `problems`."""
+    options = _read_options(provider_options_of(name), sources, folder, problems)
+    provider = with_driver_defaults(Provider(name=name, **options))
+    problems += provider_problems(provider)
+    return provider
+
+
+def _read_options(
+    settings: Mapping[str, Setting], sources: Sources, folder: Path, problems: list[str]
+) -> dict[str, Any]:
+    """Return the options that are set."""
+    options: dict[str, Any] = {}
+    for option, setting in settings.items():
+        value = _value(setting, sources, folder=folder, problems=problems)
+        if value is not None:
+            options[option] = value
+    return options
 
 
 def _cores() -> int:

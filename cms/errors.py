@@ -198,6 +198,10 @@ def not_found(what: str = "item") -> Refused:
     return Refused(Problem("NOT_FOUND", f"There is no such {what}."))
 
 
+def invalid_provider(message: str) -> Refused:
+    return Refused(Problem("INVALID_PROVIDER", message))
+
+
 def unavailable(service: str, reason: str) -> Refused:
     """Return the refusal where something that the service needs does not answer."""
     extensions = {"service": service, "reason": reason}

@@ -61,7 +61,9 @@ BOOLEANS = {
 }
 
 
-def _matched(pattern: str) -> Callable[[str], str]:
+def matched(pattern: str) -> Callable[[str], str]:
+    """Return what parses texts that match a pattern as a whole."""
+
     def parse(text: str) -> str:
         if not re.fullmatch(pattern, text):
             raise ValueError
@@ -79,9 +81,10 @@ def _integer(minimum: int, maximum: int) -> SettingType:
     return SettingType(f"a whole number from {minimum} to {maximum}", parse)
 
 
-def _choice(*words: str) -> SettingType:
+def choice(*words: str) -> SettingType:
+    """Return the type of one of several words, in small letters."""
     return SettingType(
-        "one of " + ", ".join(words), lambda text: _matched("|".join(words))(text.lower())
+        "one of " + ", ".join(words), lambda text: matched("|".join(words))(text.lower())
     )
 
 
@@ -141,7 +144,7 @@ def _size(maximum: int) -> SettingType:
 
 def _retention(text: str) -> str:
     # Months have no fixed length, so the text itself is the value.
-    return _matched("[1-9][0-9]{0,3}(d|w|mo)|[1-9][0-9]{0,2}y")(text.lower().replace(" ", ""))
+    return matched("[1-9][0-9]{0,3}(d|w|mo)|[1-9][0-9]{0,2}y")(text.lower().replace(" ", ""))
 
 
 def _boolean(text: str) -> bool:
@@ -160,7 +163,7 @@ def _folder(text: str) -> Path:
 def _host(text: str) -> str:
     if ":" in text:
         return str(ipaddress.IPv6Address(text))
-    return _matched(r"[0-9A-Za-z_.-]+")(text)
+    return matched(r"[0-9A-Za-z_.-]+")(text)
 
 
 def _web_address(text: str) -> str:
@@ -200,12 +203,12 @@ def _networks(text: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network,
 def _hops(text: str) -> int:
     # True counts as one proxy.
     if text.isdecimal():
-        return int(_matched("[0-9]|1[0-6]")(text))
+        return int(matched("[0-9]|1[0-6]")(text))
     return int(_boolean(text))
 
 
 TEXT = SettingType("a text", str)
-LONG_TEXT = SettingType("a text of 32 characters or more", _matched("(?s).{32,}"))
+LONG_TEXT = SettingType("a text of 32 characters or more", matched("(?s).{32,}"))
 
 
 def _time_zone(text: str) -> ZoneInfo:
@@ -219,16 +222,16 @@ HOST = SettingType("a host name or an IP address", _host)
 ADDRESS = SettingType(
     "an address such as https://cms.example.com or https://example.com/cms", _web_address
 )
-EMAIL = SettingType("an e-mail address", _matched(r"[^\s@]+@[^\s@]+"))
+EMAIL = SettingType("an e-mail address", matched(r"[^\s@]+@[^\s@]+"))
 _ADDRESS_PART = r"[^\s\x00-\x1f\x7f-\x9f@<>()\[\],;:\\\"]+"
 _SENDER = rf"{_ADDRESS_PART}@{_ADDRESS_PART}"
 SENDER = SettingType(
-    "an e-mail address, alone or as Name <address>", _matched(rf"{_SENDER}|[^<>\r\n]*<{_SENDER}>")
+    "an e-mail address, alone or as Name <address>", matched(rf"{_SENDER}|[^<>\r\n]*<{_SENDER}>")
 )
 # libpq takes an address, or names with values.
 DATABASE = SettingType(
     "a PostgreSQL address such as postgresql://user:password@host:5432/name",
-    _matched(r"(?s)postgres(ql)?://.+|\s*\w+\s*=.+"),
+    matched(r"(?s)postgres(ql)?://.+|\s*\w+\s*=.+"),
 )
 FOLDER = SettingType("a folder", _folder)
 BOOLEAN = SettingType("true or false", _boolean, lambda value: "true" if value else "false")
@@ -249,11 +252,11 @@ ORIGINS = SettingType(
     ",".join,
 )
 METHODS = SettingType(
-    "methods with commas between them", _comma_separated(_matched("[A-Z]+")), ",".join
+    "methods with commas between them", _comma_separated(matched("[A-Z]+")), ",".join
 )
 HEADERS = SettingType(
     "names of headers with commas between them",
-    _comma_separated(_matched("[A-Za-z0-9-]+")),
+    _comma_separated(matched("[A-Za-z0-9-]+")),
     ",".join,
 )
 HOPS = SettingType("true, false, or how many proxies there are, up to 16", _hops)
@@ -265,15 +268,20 @@ NETWORKS = SettingType(
 )
 MEDIA_TYPES = SettingType(
     "media types such as image/*,application/pdf",
-    _comma_separated(lambda part: _matched(r"[\w.+-]+/([\w.+-]+|\*)|\*/\*")(part.lower())),
+    _comma_separated(lambda part: matched(r"[\w.+-]+/([\w.+-]+|\*)|\*/\*")(part.lower())),
     ",".join,
 )
 LOCATIONS = SettingType(
     "names such as local,s3: small letters, digits and _, first the default",
-    _comma_separated(_matched(r"[a-z][a-z0-9_]{0,62}")),
+    _comma_separated(matched(r"[a-z][a-z0-9_]{0,62}")),
     ",".join,
 )
-DRIVER = _choice("local", "s3", "gcs", "azure")
+PROVIDERS = SettingType(
+    "names such as keycloak,google: small letters, digits and _",
+    _comma_separated(matched(r"(?!default$)[a-z][a-z0-9_]{0,62}")),
+    ",".join,
+)
+DRIVER = choice("local", "s3", "gcs", "azure")
 ENDPOINT = SettingType("an address such as https://s3.example.com", _web_address)
 
 SEND_TIME = _duration(timedelta(days=1))
@@ -281,19 +289,19 @@ TRANSFORM_TIME = _duration(timedelta(days=1))
 SCRIPT_TIME = _duration(timedelta(days=1))
 VARIABLES = SettingType(
     "names of variables with commas between them",
-    _comma_separated(_matched(r"[A-Za-z_][A-Za-z0-9_]*")),
+    _comma_separated(matched(r"[A-Za-z_][A-Za-z0-9_]*")),
     ",".join,
 )
 HOSTS = SettingType(
     "hosts such as api.example.com, or *.example.com, with commas between them",
     _comma_separated(
-        lambda part: _matched(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]+")(part.lower())
+        lambda part: matched(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]+")(part.lower())
     ),
     ",".join,
 )
 SENDFILE = SettingType(
     "x-sendfile, or the path of nginx's internal location such as /protected",
-    _matched(r"x-sendfile|(?:/[A-Za-z0-9._~-]+)+"),
+    matched(r"x-sendfile|(?:/[A-Za-z0-9._~-]+)+"),
 )
 
 
@@ -387,7 +395,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "SESSION_COOKIE_SAME_SITE",
-        _choice("lax", "strict", "none"),
+        choice("lax", "strict", "none"),
         "the `SameSite` attribute of the cookies of logins",
         "lax",
     ),
@@ -454,6 +462,10 @@ SETTINGS: tuple[Setting, ...] = (
         ADDRESSES,
         "what verification_url may be",
         unset="links go to PUBLIC_URL/users/register/verify-email only",
+    ),
+    Setting("AUTH_PROVIDERS", PROVIDERS, "other services by which users log in", unset="none"),
+    Setting(
+        "AUTH_DISABLE_DEFAULT", BOOLEAN, "refuses logins by a password of this service", "false"
     ),
     Setting("STORAGE_LOCATIONS", LOCATIONS, "where files live; the first is the default", "local"),
     Setting("FILES_MAX_UPLOAD_SIZE", FILE_SIZE, "the largest upload: all files of one call", "1gb"),
@@ -569,11 +581,11 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "LOG_LEVEL",
-        _choice("fatal", "error", "warn", "info", "debug", "trace"),
+        choice("fatal", "error", "warn", "info", "debug", "trace"),
         "the lowest level that is logged",
         "info",
     ),
-    Setting("LOG_STYLE", _choice("pretty", "json"), "how a line of the log looks", "pretty"),
+    Setting("LOG_STYLE", choice("pretty", "json"), "how a line of the log looks", "pretty"),
     Setting(
         "WEB_CONCURRENCY",
         _integer(1, 512),
@@ -583,7 +595,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("WEB_THREADS", _integer(1, 256), "requests that one worker works on at a time", "4"),
     Setting(
         "WEB_CPU_AFFINITY",
-        _choice("auto", "off"),
+        choice("auto", "off"),
         "whether a worker of the kind `event` keeps to one processor at a time (see deployment)",
         "auto",
     ),
@@ -595,7 +607,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "WEB_WORKER",
-        _choice("event", "gthread"),
+        choice("event", "gthread"),
         "how a worker waits for clients (see deployment)",
         "event",
     ),
@@ -607,7 +619,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "EMAIL_TRANSPORT",
-        _choice("smtp", "log"),
+        choice("smtp", "log"),
         "where mail goes: to a mail server or, for development, into the log",
         "log",
     ),

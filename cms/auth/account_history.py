@@ -11,11 +11,17 @@ from cms.store.store import Store
 
 
 def record_activity(
-    transaction: Transaction, action: str, *, user: str, client: ClientInfo
+    transaction: Transaction,
+    action: str,
+    *,
+    user: str,
+    client: ClientInfo,
+    comment: str | None = None,
 ) -> None:
     """Record in the activity what a user did to their own account; a login is an event of flows."""
     # The user is the author, and the item as well.
-    transaction.execute(statement("record_account_activity"), (action, *client.author(user), user))
+    values = (action, *client.author(user), user, comment)
+    transaction.execute(statement("record_account_activity"), values)
     if action == "login":
         transaction.execute(statement("queue_login_runs"), (user, client.ip))
 

@@ -75,6 +75,13 @@ class IssuedTokens:
     access_token: str | None = None
 
 
+class LoginSource(NamedTuple):
+    """The provider of an external login, and where its own session is ended, if it can be."""
+
+    provider: str
+    logout_url: str | None = None
+
+
 class LiveSession(NamedTuple):
     """A session that may go on, by its id, with its mode and its user: None for that of a share."""
 
@@ -84,9 +91,17 @@ class LiveSession(NamedTuple):
 
 
 def open_session(
-    transaction: Transaction, issuer: Issuer, user: str, *, mode: Mode, client: ClientInfo
+    transaction: Transaction,
+    issuer: Issuer,
+    user: str,
+    *,
+    mode: Mode,
+    client: ClientInfo,
+    source: LoginSource | None = None,
 ) -> IssuedTokens:
     """Open a session of a user, and record the login; raises `Refused` INVALID_IP.
+
+    `source` is the provider that has confirmed the user, if it was not this service.
 
     The caller has locked the row of the user before this locks sessions. A change of the password
     takes its locks in the same order, so that the two do not wait for each other.
@@ -109,9 +124,11 @@ def open_session(
             client.ip,
             client.user_agent,
             client.origin,
+            source.logout_url if source else None,
         ),
     )
-    record_activity(transaction, "login", user=user, client=client)
+    provider = source.provider if source else None
+    record_activity(transaction, "login", user=user, client=client, comment=provider)
     identity = Identity(user=user, session=session, client=client)
     return _issue_tokens(transaction, issuer, identity, mode=mode, token=token)
 
@@ -152,23 +169,27 @@ def _renew_session(
     return issue(transaction, issuer, identity, mode=session.mode, token=new_token)
 
 
-def logout(store: Store, *, token: str, client: ClientInfo, everywhere: bool = False) -> None:
+def logout(store: Store, *, token: str, client: ClientInfo, everywhere: bool = False) -> str | None:
     """End the session of a token, or with `everywhere` all sessions of its user.
+
+    Returns where the browser ends the session at the provider of an external login, if there is one.
 
     The access token of the one session lives on until it expires; with `everywhere` all access
     tokens end at once. Raises `Refused` INVALID_CREDENTIALS for a token of no session.
     """
-    in_transaction(store, partial(_end_session, token=token, client=client, everywhere=everywhere))
+    return in_transaction(
+        store, partial(_end_session, token=token, client=client, everywhere=everywhere)
+    )
 
 
 def _end_session(
     transaction: Transaction, *, token: str, client: ClientInfo, everywhere: bool
-) -> None:
+) -> str | None:
     session = tokens.session_of(token)
     rows = transaction.execute(statement("lock_session"), (session,))
     if not rows:
         raise invalid_credentials()
-    digest, _, is_alive, user = rows[0]
+    digest, _, is_alive, user, logout_url = rows[0]
     # The id in a token is public: only the digest shows that the client holds the token itself.
     if digest != passwords.digest(token) or not is_alive:
         raise invalid_credentials()
@@ -179,6 +200,8 @@ def _end_session(
         transaction.execute(statement("end_session"), (session,))
     if user:
         record_activity(transaction, "logout", user=user, client=client)
+    stored_url: str | None = logout_url
+    return stored_url
 
 
 def end_sessions(transaction: Transaction, *users: str, keep: str | None = None) -> None:
@@ -198,7 +221,7 @@ def _find_session(transaction: Transaction, issuer: Issuer, token: str) -> LiveS
     rows = transaction.execute(statement("lock_session"), (session,))
     if not rows:
         return None
-    digest, mode, is_alive, user = rows[0]
+    digest, mode, is_alive, user, _ = rows[0]
     # Only the digest is stored: whoever reads the table cannot use its sessions.
     if digest == passwords.digest(token):
         return LiveSession(session, Mode(mode), user) if is_alive else None

@@ -6,7 +6,7 @@ import base64
 import hmac
 import secrets
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -18,7 +18,6 @@ ISSUER = "cms"
 _ALGORITHM = "HS256"
 # Without `exp` PyJWT would accept a token for ever.
 _REQUIRED_CLAIMS = ["session", "iss", "iat", "exp"]
-_REQUIRED_LINK_CLAIMS = ["id", "mark", "iss", "iat", "exp"]
 
 
 class LinkToken(NamedTuple):
@@ -71,26 +70,41 @@ def link_token(purpose: str, *, user: str, fingerprint: str, secret: str, life: 
     Each purpose has a key of its own, so that a token serves no other purpose. The token ends when
     the `fingerprint` of the account changes, as it does by its use.
     """
-    return _sign({"id": user, "mark": fingerprint}, _purpose_key(secret, purpose), life)
+    return sign(purpose, {"id": user, "mark": fingerprint}, secret=secret, life=life)
 
 
 def read_link_token(purpose: str, token: str, *, secret: str) -> LinkToken:
     """Return the contents of a link's token; raises `Refused` INVALID_TOKEN."""
+    claims = read_signed(purpose, token, secret=secret, required=("id", "mark"))
     try:
-        claims = jwt.decode(
-            token,
-            _purpose_key(secret, purpose),
-            algorithms=[_ALGORITHM],
-            issuer=ISSUER,
-            options={"require": _REQUIRED_LINK_CLAIMS},
-        )
         # The id is cast to uuid by statements: text that is none must not reach the database.
         return LinkToken(str(uuid.UUID(claims["id"])), str(claims["mark"]))
+    except (ValueError, TypeError, AttributeError):
+        raise invalid_token() from None
+
+
+def sign(purpose: str, claims: Mapping[str, object], *, secret: str, life: timedelta) -> str:
+    """Return signed claims that serve one purpose and end after `life`."""
+    return _sign(claims, purpose_key(secret, purpose), life)
+
+
+def read_signed(
+    purpose: str, token: str, *, secret: str, required: Iterable[str]
+) -> Mapping[str, Any]:
+    """Return the claims that `sign` has signed; raises `Refused` INVALID_TOKEN."""
+    try:
+        return jwt.decode(
+            token,
+            purpose_key(secret, purpose),
+            algorithms=[_ALGORITHM],
+            issuer=ISSUER,
+            options={"require": [*required, "iss", "iat", "exp"]},
+        )
     except jwt.ExpiredSignatureError:
         raise Refused(
             Problem("INVALID_TOKEN", "The link has expired.", {"reason": "expired"})
         ) from None
-    except (jwt.InvalidTokenError, ValueError, TypeError, AttributeError):
+    except jwt.InvalidTokenError:
         raise invalid_token() from None
 
 
@@ -134,12 +148,13 @@ def _sign(claims: Mapping[str, object], key: str, life: timedelta) -> str:
     )
 
 
-def _purpose_key(secret: str, purpose: str) -> str:
+def purpose_key(secret: str, purpose: str) -> str:
+    """Return the key of one purpose."""
     # One SECRET, and a key for each purpose made of it: a token of one kind never verifies as
     # another.
     return hmac.digest(secret.encode(), purpose.encode(), "sha256").hex()
 
 
 def _sign_session(body: str, secret: str) -> str:
-    signature = hmac.digest(_purpose_key(secret, "session").encode(), body.encode(), "sha256")
+    signature = hmac.digest(purpose_key(secret, "session").encode(), body.encode(), "sha256")
     return base64.urlsafe_b64encode(signature).rstrip(b"=").decode()

@@ -18,8 +18,8 @@ from cms.flows.definition.templates import (
 from cms.flows.operations import OPERATIONS
 from cms.flows.program import Program, Step
 from cms.flows.run import ProcessBusy, Rejected, Run
-from cms.flows.wait_slots import NoFreeSlot
 from cms.jsontext import TooDeep
+from cms.wait_slots import NoFreeSlot
 
 _TRANSIENT_STATUS = 503
 

@@ -10,7 +10,8 @@ import falcon
 from cms.auth import sessions
 from cms.auth.login import Credentials, login
 from cms.auth.sessions import IssuedTokens, Issuer, Mode
-from cms.errors import Problem, Refused, invalid_payload, invalid_query
+from cms.config import Config
+from cms.errors import invalid_payload, invalid_provider, invalid_query
 from cms.http.cookies import Cookies, refresh_token_of
 from cms.http.etags import send_with_etag
 from cms.http.media import (
@@ -29,19 +30,27 @@ from cms.store.store import Store
 
 
 class ProvidersResource:
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        """List the ways to log in besides the password; there are none yet."""
-        response.media = {"data": [], "disableDefault": False}
+        """List the ways to log in besides the password."""
+        providers = [provider.listed() for provider in self._config.providers]
+        disables_default = self._config.auth_disable_default
+        response.media = {"data": providers, "disableDefault": disables_default}
 
 
 class LoginResource:
-    def __init__(self, store: Store, issuer: Issuer, cookies: Cookies) -> None:
+    def __init__(self, store: Store, issuer: Issuer, cookies: Cookies, config: Config) -> None:
         self._store = store
         self._issuer = issuer
         self._cookies = cookies
+        self._disables_default = config.auth_disable_default
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = read_json_object(request)
+        if self._disables_default:
+            raise invalid_provider("Logins by password are switched off here.")
         check_texts(payload, "email", "password", optional=("otp",))
         credentials = Credentials(
             required_text(payload, "email"),
@@ -103,16 +112,22 @@ class LogoutResource:
         self._token_source = token_source
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        """End one session, or with `all=true` every session of its user, and clear the cookies."""
+        """End one session, or with `all=true` every session of its user, and clear the cookies.
+
+        Where a provider has a session of its own, the answer says where a browser ends it.
+        """
         token = self._token_source.token(request, _optional_object(request))
         # Before the session ends: a token that is no longer valid is refused, but its cookies must
         # go as well.
         self._token_source.cookies.clear(request, response)
         everywhere = _boolean(request.get_param("all"))
-        sessions.logout(
+        logout_url = sessions.logout(
             self._store, token=token, client=request.context.client, everywhere=everywhere
         )
-        response.status = falcon.HTTP_204
+        if logout_url is None:
+            response.status = falcon.HTTP_204
+        else:
+            send(response, {"logout_url": logout_url})
 
 
 class MeResource:
@@ -144,7 +159,7 @@ def mode_of(payload: Mapping[str, object]) -> Mode | None:
     if mode is None:
         return None
     if mode == "ldap":
-        raise Refused(Problem("INVALID_PROVIDER", "There is no login by directory here."))
+        raise invalid_provider("There is no login by directory here.")
     try:
         return Mode(str(mode))
     except ValueError:

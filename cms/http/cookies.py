@@ -51,6 +51,35 @@ class Cookies:
         elif issued.mode is Mode.COOKIE:
             self._set(request, response, REFRESH_COOKIE, issued.token, max_age=self.refresh_life)
 
+    def set_for_login(
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        name: str,
+        value: str,
+        *,
+        provider: str,
+        max_age: int,
+    ) -> None:
+        """Set a cookie of a login that is under way at a provider; lifetimes are in seconds."""
+        response.set_cookie(
+            name,
+            value,
+            max_age=max_age or None,
+            expires=None if max_age else _PAST,
+            path=f"{self.path or request.root_path}/auth/login/{provider}",
+            secure=self.secure,
+            http_only=True,
+            # The browser comes back from another site, by a link: strict cookies would stay away.
+            same_site="Lax",
+        )
+
+    def forget_for_login(
+        self, request: falcon.Request, response: falcon.Response, name: str, *, provider: str
+    ) -> None:
+        """Make the browser forget a cookie of a login."""
+        self.set_for_login(request, response, name, "", provider=provider, max_age=0)
+
     def clear(self, request: falcon.Request, response: falcon.Response) -> None:
         """Make the browser forget both cookies."""
         for name in (SESSION_COOKIE, REFRESH_COOKIE):

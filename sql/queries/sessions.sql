@@ -80,8 +80,8 @@ SELECT status FROM changed;
 
 -- name: open_session
 -- Inserts the session of a login; only the digest of its token is stored.
-INSERT INTO system_sessions (id, "user", token, mode, expires, ip, user_agent, origin)
-VALUES ($1::uuid, $2::uuid, $3::text, $4::text, $5::timestamptz, $6::text, $7::text, $8::text);
+INSERT INTO system_sessions (id, "user", token, mode, expires, ip, user_agent, origin, logout_url)
+VALUES ($1::uuid, $2::uuid, $3::text, $4::text, $5::timestamptz, $6::text, $7::text, $8::text, $9::text);
 
 -- name: record_login
 -- Records when a user logged in, and a new hash of the password where the old one has older parameters; resets the
@@ -121,7 +121,8 @@ SELECT
     sessions.token,
     sessions.mode,
     sessions.expires > now() AND coalesce(users.status = 'active', TRUE),
-    users.id::text
+    users.id::text,
+    sessions.logout_url
 FROM system_sessions AS sessions
 LEFT JOIN system_users AS users ON users.id = sessions."user"
 WHERE sessions.id = $1::uuid
@@ -165,6 +166,6 @@ SET access = access + 1
 WHERE EXISTS (SELECT FROM ended);
 
 -- name: record_account_activity
--- Records a login, a logout, or a change of an account.
-INSERT INTO system_activity (action, "user", ip, user_agent, origin, collection, item)
-VALUES ($1::text, $2::uuid, $3::text, $4::text, $5::text, 'system_users', $6::text);
+-- Records a login, a logout, or a change of an account; the comment of an external login names its provider.
+INSERT INTO system_activity (action, "user", ip, user_agent, origin, collection, item, comment)
+VALUES ($1::text, $2::uuid, $3::text, $4::text, $5::text, 'system_users', $6::text, $7::text);

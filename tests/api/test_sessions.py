@@ -404,7 +404,7 @@ def test_login_and_logout_are_written_down(stage: Stage) -> None:
     )
 
 
-def test_there_are_no_other_ways_to_log_in_yet(stage: Stage) -> None:
+def test_without_providers_there_are_no_other_ways_to_log_in(stage: Stage) -> None:
     assert stage.anonymous.get("/auth").body == {"data": [], "disableDefault": False}
 
 

@@ -31,6 +31,7 @@ LAYERS = (
     "schema_sync",
     "files",
     "auth",
+    "sso",
     "flows",
     "dashboards",
     "http",

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from cms import providers
 from cms.config import Config, ConfigError, effective, load, secret_of
 from cms.locations import OPTIONS, Location
 from cms.settings import SETTINGS, Setting
@@ -361,7 +362,7 @@ def test_what_a_driver_lacks_is_told_by_name(tmp_path: Path) -> None:
 
 def test_the_record_and_the_table_name_the_same_settings() -> None:
     names = [field.name.upper() for field in fields(Config)]
-    assert names == [*(setting.name for setting in SETTINGS), "LOCATIONS", "FLOWS_ENV"]
+    assert names == [*(setting.name for setting in SETTINGS), "LOCATIONS", "PROVIDERS", "FLOWS_ENV"]
     options = [f"STORAGE_<NAME>_{field.name.upper()}" for field in fields(Location)]
     assert sorted(options) == sorted(["STORAGE_<NAME>_NAME", *(option.name for option in OPTIONS)])
 
@@ -371,7 +372,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
     rows = [line for line in lines if line.startswith("| `")]
     assert rows == [
         f"| `{one.name}` | {one.help} | {one.kind.takes} | {unset(one)} |"
-        for one in (*SETTINGS, *OPTIONS)
+        for one in (*SETTINGS, *OPTIONS, *providers.OPTIONS)
     ]
 
 

@@ -1,0 +1,227 @@
+"""/auth/login/{provider}: logins by other services (docs/sso.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import falcon
+
+from cms.auth import factors
+from cms.auth.sessions import IssuedTokens, Issuer, LoginSource, Mode
+from cms.errors import Refused, unavailable
+from cms.http.auth import session_body
+from cms.http.cookies import Cookies
+from cms.http.media import read_json_object, required_text, send
+from cms.http.origins import Origins
+from cms.providers import Provider
+from cms.sso import login
+from cms.sso.accounts import ExternalAccount, ExternalAccounts, pending_account
+from cms.sso.failure import ProviderError, provider_failed
+from cms.sso.login_state import FACTOR_LIFE, LIFE, LoginState, PendingFactor, not_begun
+from cms.sso.providers import Providers
+from cms.sso.redirects import checked_redirect, with_reason
+from cms.store.store import Store
+from cms.wait_slots import NoFreeSlot, WaitSlots
+
+_STATE_COOKIE = "cms_login"
+_FACTOR_COOKIE = "cms_login_factor"
+_STATE_PREFIX = 16
+"""Characters of the state in the name of its cookie, so that logins of two tabs do not mix."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalLogins:
+    """What the calls of external logins share."""
+
+    store: Store
+    issuer: Issuer
+    providers: Providers
+    cookies: Cookies
+    wait_slots: WaitSlots
+
+    @contextmanager
+    def asking(self, provider: Provider) -> Iterator[None]:
+        """Ask a provider something: a slow one takes half of the threads at most.
+
+        Raises `Refused` SERVICE_UNAVAILABLE where it does not answer as it should.
+        """
+        try:
+            with self.wait_slots.take():
+                yield
+        except ProviderError as error:
+            raise provider_failed(provider, error) from None
+        except NoFreeSlot:
+            reason = "Too many logins wait for their providers"
+            raise unavailable(f"login provider {provider.name}", reason) from None
+
+    def finish(
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        provider: Provider,
+        account: ExternalAccount,
+        *,
+        logout_url: str | None,
+    ) -> IssuedTokens:
+        """Open the session of a user, and set its cookies."""
+        issued = login.log_in(
+            self.store,
+            self.issuer,
+            account,
+            LoginSource(provider.name, logout_url),
+            mode=Mode(provider.mode),
+            client=request.context.client,
+        )
+        self.cookies.set_session(request, response, issued)
+        return issued
+
+
+class ExternalLoginResource:
+    def __init__(self, logins: ExternalLogins, origins: Origins) -> None:
+        self._logins = logins
+        self._origins = origins
+
+    def on_get(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
+        """Send the browser to the provider."""
+        known = self._logins.providers.provider(provider)
+        redirect = checked_redirect(known, request.get_param("redirect"))
+        with _refusal_as_redirect(response, redirect), self._logins.asking(known):
+            state = LoginState.begin(known.name, redirect)
+            url = self._logins.providers.clients[known.name].login_url(state)
+            self._logins.cookies.set_for_login(
+                request,
+                response,
+                _state_cookie(state.id),
+                state.signed(self._logins.issuer.secret),
+                provider=known.name,
+                max_age=int(LIFE.total_seconds()),
+            )
+            _send_browser(response, url)
+
+    def on_post(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
+        """Take the code of the second factor for a login that the provider has confirmed."""
+        known = self._logins.providers.provider(provider)
+        code = required_text(read_json_object(request), "otp")
+        # The cookie alone stands for the confirmed user: another site's page must not use it.
+        self._origins.require(request)
+        cookie = request.get_cookie_values(_FACTOR_COOKIE)
+        if not cookie:
+            raise not_begun()
+        secret = self._logins.issuer.secret
+        pending = PendingFactor.read(cookie[0], provider=known.name, secret=secret)
+        account = pending_account(self._logins.store, known, pending.user)
+        if account is None:
+            raise not_begun()
+        login.check_status(account)
+        login.check_factor(self._logins.store, account, code, client=request.context.client)
+        issued = self._logins.finish(
+            request, response, known, account, logout_url=pending.logout_url
+        )
+        self._logins.cookies.forget_for_login(
+            request, response, _FACTOR_COOKIE, provider=known.name
+        )
+        _send_json(response, issued)
+
+
+class CallbackResource:
+    def __init__(self, logins: ExternalLogins) -> None:
+        self._logins = logins
+
+    def on_get(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
+        """Take the provider's answer, with which it sends the browser back."""
+        known = self._logins.providers.provider(provider)
+        answer = _answer_of(request)
+        state = self._begun_login(request, response, known, answer.get("state", ""))
+        with _refusal_as_redirect(response, state.redirect):
+            issued = self._log_in(request, response, known, state, answer)
+            if state.redirect is None:
+                _send_json(response, issued)
+            else:
+                _send_browser(response, state.redirect)
+
+    def _begun_login(
+        self, request: falcon.Request, response: falcon.Response, provider: Provider, state: str
+    ) -> LoginState:
+        """Return the login that this browser has begun, and make the browser forget it."""
+        name = _state_cookie(state)
+        cookie = request.get_cookie_values(name)
+        if not state or not cookie:
+            raise not_begun()
+        begun = LoginState.read(
+            cookie[0], provider=provider.name, state=state, secret=self._logins.issuer.secret
+        )
+        self._logins.cookies.forget_for_login(request, response, name, provider=provider.name)
+        return begun
+
+    def _log_in(
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        provider: Provider,
+        state: LoginState,
+        answer: Mapping[str, str],
+    ) -> IssuedTokens:
+        client = self._logins.providers.clients[provider.name]
+        with self._logins.asking(provider):
+            user = client.confirmed_user(state, answer)
+            accounts = ExternalAccounts(self._logins.store, provider, request.context.client)
+            account = accounts.account_of(user.profile)
+        login.check_status(account)
+        if account.tfa_secret is not None:
+            pending = PendingFactor(account.id, provider.name, user.logout_url)
+            self._logins.cookies.set_for_login(
+                request,
+                response,
+                _FACTOR_COOKIE,
+                pending.signed(self._logins.issuer.secret),
+                provider=provider.name,
+                max_age=int(FACTOR_LIFE.total_seconds()),
+            )
+            raise factors.invalid_otp()
+        return self._logins.finish(request, response, provider, account, logout_url=user.logout_url)
+
+
+def _state_cookie(state: str) -> str:
+    # Of what a browser sends, only characters that the service itself puts there.
+    prefix = "".join(filter(_is_plain, state[:_STATE_PREFIX]))
+    return f"{_STATE_COOKIE}_{prefix}"
+
+
+def _is_plain(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character in "-_")
+
+
+def _answer_of(request: falcon.Request) -> Mapping[str, str]:
+    """Return the parameters of a provider's answer; of those sent twice none counts."""
+    answer = {}
+    for name, value in request.params.items():
+        if isinstance(value, str):
+            answer[name] = value
+    return answer
+
+
+@contextmanager
+def _refusal_as_redirect(response: falcon.Response, redirect: str | None) -> Iterator[None]:
+    """Tell a refusal in the address to which the browser goes, if there is one."""
+    try:
+        yield
+    except Refused as refused:
+        if redirect is None:
+            raise
+        _send_browser(response, with_reason(redirect, refused.problems[0].code))
+
+
+def _send_browser(response: falcon.Response, url: str) -> None:
+    response.status = falcon.HTTP_302
+    response.location = url
+    # The address and the cookies beside it are for this one browser, now.
+    response.cache_control = ["no-store"]
+    # The next page shall not learn the code in this address.
+    response.set_header("Referrer-Policy", "no-referrer")
+
+
+def _send_json(response: falcon.Response, issued: IssuedTokens) -> None:
+    response.cache_control = ["no-store"]
+    send(response, session_body(issued))

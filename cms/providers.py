@@ -1,0 +1,277 @@
+"""Providers of external logins: the settings `AUTH_<NAME>_…` for each of AUTH_PROVIDERS."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+import orjson
+
+from cms.settings import ADDRESSES, BOOLEAN, TEXT, Setting, SettingType, choice, mask_all, matched
+
+OAUTH2 = "oauth2"
+OPENID = "openid"
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One provider; each field is the setting of that name behind `AUTH_<NAME>_`.
+
+    Keys are dotted paths into what the provider tells of a user. `role_mapping` leads from groups
+    to ids of roles, the first that fits first.
+    """
+
+    name: str
+    driver: str = ""
+    label: str | None = None
+    icon: str | None = None
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    issuer_url: str = ""
+    authorize_url: str = ""
+    access_url: str = ""
+    profile_url: str = ""
+    scope: str = ""
+    params: Mapping[str, str] = field(default_factory=dict)
+    identifier_key: str = ""
+    email_key: str = "email"
+    first_name_key: str = ""
+    last_name_key: str = ""
+    group_claim_name: str = "groups"
+    allow_public_registration: bool = False
+    require_verified_email: bool = False
+    default_role_id: str | None = None
+    role_mapping: Mapping[str, str] = field(default_factory=dict)
+    sync_user_info: bool = False
+    redirect_allow_list: tuple[str, ...] = ()
+    mode: str = "session"
+    allow_insecure: bool = False
+
+    def variable_name(self, option: str) -> str:
+        """Return the name of the variable that sets an option."""
+        return f"AUTH_{self.name.upper()}_{option.upper()}"
+
+    def listed(self) -> Mapping[str, str | None]:
+        """Return what everybody may know of the provider."""
+        return {
+            "name": self.name,
+            "driver": self.driver,
+            "label": self.label or self.name,
+            "icon": self.icon,
+        }
+
+    def allows_address(self, url: str) -> bool:
+        """Tell whether secrets may go to an address: over TLS, or within this machine."""
+        parts = urlsplit(url)
+        if parts.scheme == "https" or self.allow_insecure:
+            return True
+        return _is_this_machine(parts.hostname or "")
+
+
+def _is_this_machine(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _text_mapping(text: str) -> Mapping[str, str]:
+    # Directus marks values that are JSON.
+    value = orjson.loads(text.removeprefix("json:"))
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise ValueError
+    return MappingProxyType(value)
+
+
+def _role_mapping(text: str) -> Mapping[str, str]:
+    mapping = _text_mapping(text)
+    return MappingProxyType({group: str(uuid.UUID(role)) for group, role in mapping.items()})
+
+
+def _show_mapping(mapping: Mapping[str, str]) -> str:
+    return orjson.dumps(dict(mapping)).decode()
+
+
+DRIVER = choice(OAUTH2, OPENID)
+URL = SettingType(
+    "an address such as https://id.example.com/oauth", matched(r"https?://[^\s\\#@]+")
+)
+KEY = SettingType("a key such as email or user.email", matched(r"[^\s.]+(\.[^\s.]+)*"))
+ROLE = SettingType("the id of a role", lambda text: str(uuid.UUID(text)))
+ROLES = SettingType('JSON such as {"editors": "the id of a role"}', _role_mapping, _show_mapping)
+PARAMS = SettingType('JSON such as {"prompt": "login"}', _text_mapping, _show_mapping)
+MODE = choice("session", "cookie", "json")
+
+OPTIONS: tuple[Setting, ...] = (
+    Setting("AUTH_<NAME>_DRIVER", DRIVER, "what the provider speaks", unset="needed"),
+    Setting("AUTH_<NAME>_LABEL", TEXT, "its name for people, in `GET /auth`", unset="none"),
+    Setting("AUTH_<NAME>_ICON", TEXT, "its icon, in `GET /auth`", unset="none"),
+    Setting("AUTH_<NAME>_CLIENT_ID", TEXT, "the client's id there", unset="needed"),
+    Setting("AUTH_<NAME>_CLIENT_SECRET", TEXT, "its secret", unset="needed", mask=mask_all),
+    Setting(
+        "AUTH_<NAME>_ISSUER_URL",
+        URL,
+        "the discovery document, which ends in `/.well-known/openid-configuration` (openid)",
+        unset="needed by openid",
+    ),
+    Setting(
+        "AUTH_<NAME>_AUTHORIZE_URL", URL, "where users log in (oauth2)", unset="needed by oauth2"
+    ),
+    Setting(
+        "AUTH_<NAME>_ACCESS_URL",
+        URL,
+        "where a code gets a token (oauth2)",
+        unset="needed by oauth2",
+    ),
+    Setting(
+        "AUTH_<NAME>_PROFILE_URL", URL, "what tells of the user (oauth2)", unset="needed by oauth2"
+    ),
+    Setting(
+        "AUTH_<NAME>_SCOPE",
+        TEXT,
+        "what is asked for",
+        unset="`openid profile email` (openid), `email` (oauth2)",
+    ),
+    Setting(
+        "AUTH_<NAME>_PARAMS", PARAMS, "more parameters for the page of the provider", unset="none"
+    ),
+    Setting(
+        "AUTH_<NAME>_IDENTIFIER_KEY",
+        KEY,
+        "what identifies a user there for ever",
+        unset="`sub` (openid), the value of `_EMAIL_KEY` (oauth2)",
+    ),
+    Setting("AUTH_<NAME>_EMAIL_KEY", KEY, "where the address is", "email"),
+    Setting(
+        "AUTH_<NAME>_FIRST_NAME_KEY",
+        KEY,
+        "where the first name is",
+        unset="`given_name` (openid), none (oauth2)",
+    ),
+    Setting(
+        "AUTH_<NAME>_LAST_NAME_KEY",
+        KEY,
+        "where the last name is",
+        unset="`family_name` (openid), none (oauth2)",
+    ),
+    Setting("AUTH_<NAME>_GROUP_CLAIM_NAME", KEY, "where the groups are", "groups"),
+    Setting(
+        "AUTH_<NAME>_ALLOW_PUBLIC_REGISTRATION",
+        BOOLEAN,
+        "makes users of those who log in for the first time",
+        "false",
+    ),
+    Setting(
+        "AUTH_<NAME>_REQUIRE_VERIFIED_EMAIL",
+        BOOLEAN,
+        "makes users only of those whose address the provider has verified",
+        "false",
+    ),
+    Setting("AUTH_<NAME>_DEFAULT_ROLE_ID", ROLE, "the role of new users", unset="none"),
+    Setting(
+        "AUTH_<NAME>_ROLE_MAPPING",
+        ROLES,
+        "the roles of groups, set at each login; the first group that fits wins",
+        unset="groups decide nothing",
+    ),
+    Setting(
+        "AUTH_<NAME>_SYNC_USER_INFO",
+        BOOLEAN,
+        "takes over address and names at each login",
+        "false",
+    ),
+    Setting(
+        "AUTH_<NAME>_REDIRECT_ALLOW_LIST",
+        ADDRESSES,
+        "what `redirect` may be",
+        unset="a login answers with JSON",
+    ),
+    Setting("AUTH_<NAME>_MODE", MODE, "how a client holds the session", "session"),
+    Setting(
+        "AUTH_<NAME>_ALLOW_INSECURE",
+        BOOLEAN,
+        "takes addresses without TLS that are not on this machine",
+        "false",
+    ),
+)
+"""The options of a provider; `<NAME>` stands for its name in capitals."""
+
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    OAUTH2: ("client_id", "client_secret", "authorize_url", "access_url", "profile_url"),
+    OPENID: ("client_id", "client_secret", "issuer_url"),
+}
+_DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    OAUTH2: {"scope": "email"},
+    OPENID: {
+        "scope": "openid profile email",
+        "identifier_key": "sub",
+        "first_name_key": "given_name",
+        "last_name_key": "family_name",
+    },
+}
+_URLS = ("issuer_url", "authorize_url", "access_url", "profile_url")
+
+
+def options_of(name: str) -> dict[str, Setting]:
+    """Return the settings of a provider, by the fields of `Provider` that they fill."""
+    settings: dict[str, Setting] = {}
+    for option in OPTIONS:
+        field_name = option.name.removeprefix("AUTH_<NAME>_").lower()
+        settings[field_name] = replace(option, name=option.name.replace("<NAME>", name.upper()))
+    return settings
+
+
+def with_driver_defaults(provider: Provider) -> Provider:
+    """Return a provider with the defaults that follow from its driver."""
+    defaults: dict[str, str] = {}
+    for option, value in _DEFAULTS.get(provider.driver, {}).items():
+        if not getattr(provider, option):
+            defaults[option] = value
+    complete = replace(provider, **defaults)  # type: ignore[arg-type]
+    return replace(complete, identifier_key=complete.identifier_key or complete.email_key)
+
+
+def provider_problems(provider: Provider) -> Iterator[str]:
+    """Yield a sentence for each option that is missing or unsafe."""
+    if not provider.driver:
+        yield f"{provider.variable_name('driver')} is needed: {DRIVER.takes}."
+        return
+    for option in _NEEDED[provider.driver]:
+        if not getattr(provider, option):
+            variable = provider.variable_name(option)
+            yield f"{variable} is needed by the driver {provider.driver}."
+    for option in _URLS:
+        url = getattr(provider, option)
+        if url and not provider.allows_address(url):
+            variable = provider.variable_name(option)
+            yield (
+                f"{variable} has to begin with https outside of this machine; "
+                f"{provider.variable_name('allow_insecure')}=true allows it all the same."
+            )
+
+
+def unknown_options(names: Iterable[str], variables: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence for each variable of a provider that no option has.
+
+    `names` are those of AUTH_PROVIDERS.
+    """
+    known: dict[str, str] = {}
+    # Longer names last: of the providers `a` and `a_b`, AUTH_A_B_LABEL is one of the second.
+    for name in sorted(names, key=len):
+        for setting in options_of(name).values():
+            known[setting.name] = name
+            known[f"{setting.name}_FILE"] = name
+    prefixes = tuple(f"AUTH_{name.upper()}_" for name in names)
+    for variable in variables:
+        if not prefixes or not variable.startswith(prefixes) or variable in known:
+            continue
+        similar = difflib.get_close_matches(variable, known, n=1, cutoff=0.8)
+        hint = f": {similar[0]}?" if similar else "."
+        yield f"{variable} is no setting of a provider{hint}"

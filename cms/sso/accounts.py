@@ -1,0 +1,208 @@
+"""The users of providers: made at their first login, and kept up to date at the next ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from cms.auth.account_history import user_recorder
+from cms.auth.user_filters import UserFilters, write_user
+from cms.database.connections import Transaction
+from cms.database.statements import statement
+from cms.errors import invalid_provider
+from cms.providers import Provider
+from cms.sso.failure import ProviderError, login_refused
+from cms.sso.profile import Profile
+from cms.store.identity import ClientInfo
+from cms.store.store import Store
+
+log = logging.getLogger("cms.auth")
+
+
+class ExternalAccount(NamedTuple):
+    """A user of a provider, as a login reads it."""
+
+    id: str
+    status: str
+    tfa_secret: str | None
+    email: str | None
+    first_name: str | None
+    last_name: str | None
+    role: str | None
+
+
+def pending_account(store: Store, provider: Provider, user: str) -> ExternalAccount | None:
+    """Return the user of a login that waits for its second factor."""
+    rows = store.database.fetch_primary(statement("find_pending_account"), (user, provider.name))
+    return ExternalAccount(*rows[0]) if rows else None
+
+
+def role_of(provider: Provider, profile: Profile) -> str | None:
+    """Return the role that the settings of a provider give to a user."""
+    groups = set(profile.groups)
+    for group, role in provider.role_mapping.items():
+        if group in groups:
+            return role
+    return provider.default_role_id
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalAccounts:
+    """The users of one provider, for the request of one client."""
+
+    store: Store
+    provider: Provider
+    client: ClientInfo
+
+    def account_of(self, profile: Profile) -> ExternalAccount:
+        """Return the user of a profile, made or brought up to date as the settings say.
+
+        The identifier alone finds a user, never the address: whoever has that at one provider need
+        not be its owner here. Raises `Refused`: INVALID_CREDENTIALS for somebody who has no account
+        and may get none, INVALID_PROVIDER where the address belongs to an account of another kind;
+        and `ProviderError` for a role of the settings that does not exist.
+        """
+        account = self._find(profile)
+        if account is None:
+            self._create(profile)
+        elif account.status == "active":
+            self._synchronise(profile, account)
+        current = self._find(profile)
+        if current is None:
+            raise login_refused(self.provider, "the user was deleted meanwhile")
+        return current
+
+    def _find(self, profile: Profile) -> ExternalAccount | None:
+        rows = self.store.database.fetch_primary(
+            statement("find_external_account"), (self.provider.name, profile.identifier)
+        )
+        return ExternalAccount(*rows[0]) if rows else None
+
+    # The first login
+
+    def _create(self, profile: Profile) -> None:
+        self._require_registration(profile)
+        role = role_of(self.provider, profile)
+        self._require_role(role)
+        insert = partial(self._insert, profile, role)
+        write_user(self.store, insert, verb="create", client=self.client)
+
+    def _require_registration(self, profile: Profile) -> None:
+        """Raise `Refused` for somebody who gets no account."""
+        if not self.provider.allow_public_registration:
+            raise login_refused(self.provider, "the user is not known, and may not register")
+        is_verified = profile.email and profile.is_email_verified
+        if self.provider.require_verified_email and not is_verified:
+            reason = "the user is not known, and has no verified address"
+            raise login_refused(self.provider, reason)
+        if self._is_taken(profile.email, None):
+            # Who has not proven to own the address does not learn that there is an account.
+            if is_verified:
+                raise invalid_provider("The address belongs to an account that logs in otherwise.")
+            reason = "the address belongs to an account that logs in otherwise"
+            raise login_refused(self.provider, reason)
+
+    def _insert(
+        self,
+        profile: Profile,
+        role: str | None,
+        transaction: Transaction,
+        filters: UserFilters,
+    ) -> None:
+        payload = {
+            "email": profile.email,
+            "first_name": profile.first_name,
+            "last_name": profile.last_name,
+            "role": role,
+            "status": "active",
+            "provider": self.provider.name,
+        }
+        filtered = filters.new(_without_none(payload))
+        values = (
+            self.provider.name,
+            profile.identifier,
+            filtered.payload.get("email"),
+            profile.first_name,
+            profile.last_name,
+            role,
+        )
+        # No row if another request of the same user was faster.
+        for (user,) in transaction.execute(statement("insert_external_user"), values):
+            filtered.set_profile(transaction, user)
+            recorder = user_recorder(self.store, transaction, user=user, client=self.client)
+            recorder.created([user])
+
+    # The next logins
+
+    def _synchronise(self, profile: Profile, account: ExternalAccount) -> None:
+        changes: dict[str, str | None] = {}
+        for name, value in self._wanted(profile, account).items():
+            if value != getattr(account, name):
+                changes[name] = value
+        if "role" in changes:
+            self._require_role(changes["role"])
+        if changes:
+            update = partial(self._update, account, changes)
+            write_user(self.store, update, verb="update", client=self.client)
+
+    def _wanted(self, profile: Profile, account: ExternalAccount) -> Mapping[str, str | None]:
+        """Return what the settings take over at each login, of the fields of an account."""
+        wanted: dict[str, str | None] = {}
+        if self.provider.sync_user_info:
+            # What a provider does not tell stays as it is.
+            names = {"first_name": profile.first_name, "last_name": profile.last_name}
+            wanted.update(_without_none(names))
+            is_trusted = profile.is_email_verified or not self.provider.require_verified_email
+            if profile.email and is_trusted and not self._is_taken(profile.email, account.id):
+                wanted["email"] = profile.email
+        # Without a mapping the role is that of this service.
+        if self.provider.role_mapping:
+            wanted["role"] = role_of(self.provider, profile)
+        return wanted
+
+    def _update(
+        self,
+        account: ExternalAccount,
+        changes: Mapping[str, str | None],
+        transaction: Transaction,
+        filters: UserFilters,
+    ) -> None:
+        filtered = filters.changed(account.id, changes)
+        users = user_recorder(self.store, transaction, user=account.id, client=self.client)
+        # Of two changes at once, only one may take the last administrator's role away.
+        transaction.execute(statement("lock_accounts"))
+        before = users.before([account.id])
+        new = ExternalAccount(**{**account._asdict(), **changes})
+        _write(transaction, new)
+        if not transaction.execute(statement("find_admin"), (None, True)):
+            log.warning(
+                "User %s is the last administrator and keeps the role, whatever the groups say.",
+                account.id,
+            )
+            _write(transaction, new._replace(role=account.role))
+        filtered.set_profile(transaction, account.id)
+        users.changed(before)
+        filters.queue_runs(account.id, filtered)
+
+    def _is_taken(self, email: str | None, user: str | None) -> bool:
+        """Tell whether an address belongs to another user than this one."""
+        rows = self.store.database.fetch_primary(statement("is_email_taken"), (email, user))
+        return bool(rows[0][0])
+
+    def _require_role(self, role: str | None) -> None:
+        if role is None:
+            return
+        if not self.store.database.fetch_primary(statement("role_exists"), (role,))[0][0]:
+            raise ProviderError(f"its settings name the role {role}, which does not exist")
+
+
+def _write(transaction: Transaction, account: ExternalAccount) -> None:
+    values = (account.id, account.email, account.first_name, account.last_name, account.role)
+    transaction.execute(statement("update_external_user"), values)
+
+
+def _without_none(values: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,136 @@
+"""Where a provider's endpoints are, and with which keys it signs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from cms.providers import OPENID, Provider
+from cms.sso.failure import ProviderError
+from cms.sso.transport import json_object
+
+WELL_KNOWN = "/.well-known/openid-configuration"
+DOCUMENT_SECONDS = 600.0
+"""How long a discovery document is good; keys are asked for again when a token names another."""
+KEYS_SECONDS = 10.0
+"""How often keys are asked for at most, so that made-up tokens cause no flood of requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """The addresses of a provider; those of OpenID Connect alone are None for OAuth 2."""
+
+    authorize: str
+    access: str
+    profile: str | None
+    auth_method: str = "client_secret_basic"
+    issuer: str | None = None
+    keys: str | None = None
+    end_session: str | None = None
+    names_issuer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Something that a provider has told, and when, in seconds of the monotonic clock."""
+
+    value: Any
+    at: float
+
+    def is_younger_than(self, seconds: float) -> bool:
+        return time.monotonic() - self.at < seconds
+
+
+class Discovery:
+    """The endpoints and keys of a provider, remembered in this process."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+        # Replaced as a whole: threads that ask at the same time do so for nothing, but no harm.
+        self._endpoints: _Found | None = None
+        self._keys: _Found | None = None
+
+    def endpoints(self, session: requests.Session) -> Endpoints:
+        """Return the endpoints, of the settings or the discovery document."""
+        if self._provider.driver != OPENID:
+            return Endpoints(
+                authorize=self._provider.authorize_url,
+                access=self._provider.access_url,
+                profile=self._provider.profile_url,
+            )
+        found = self._endpoints
+        if found is None or not found.is_younger_than(DOCUMENT_SECONDS):
+            found = _Found(self._ask_endpoints(session), time.monotonic())
+            self._endpoints = found
+        endpoints: Endpoints = found.value
+        return endpoints
+
+    def keys(self, session: requests.Session, *, newer: bool = False) -> KeySet:
+        """Return the keys; `newer` ones are asked for again, as they change now and then."""
+        found = self._keys
+        seconds = KEYS_SECONDS if newer else DOCUMENT_SECONDS
+        if found is None or not found.is_younger_than(seconds):
+            found = _Found(self._ask_keys(session), time.monotonic())
+            self._keys = found
+        keys: KeySet = found.value
+        return keys
+
+    def _ask_endpoints(self, session: requests.Session) -> Endpoints:
+        url = self._provider.issuer_url
+        document = json_object(session.get(url), "the discovery document")
+        issuer = _address(document, "issuer")
+        # Otherwise one provider could speak for another.
+        if url.endswith(WELL_KNOWN) and url != issuer.rstrip("/") + WELL_KNOWN:
+            raise ProviderError("the discovery document is that of another issuer")
+        methods = document.get("token_endpoint_auth_methods_supported")
+        takes_post = isinstance(methods, list) and "client_secret_post" in methods
+        return Endpoints(
+            authorize=_address(document, "authorization_endpoint"),
+            access=_address(document, "token_endpoint"),
+            profile=_optional_address(document, "userinfo_endpoint"),
+            # In the body no character of a secret can be read in two ways.
+            auth_method="client_secret_post" if takes_post else "client_secret_basic",
+            issuer=issuer,
+            keys=_address(document, "jwks_uri"),
+            end_session=_optional_address(document, "end_session_endpoint"),
+            names_issuer=document.get("authorization_response_iss_parameter_supported") is True,
+        )
+
+    def _ask_keys(self, session: requests.Session) -> KeySet:
+        url = self.endpoints(session).keys
+        document = json_object(session.get(str(url)), "the list of keys")
+        keys = document.get("keys")
+        if not isinstance(keys, list):
+            raise ProviderError("the list of keys has no keys")
+        known = [key for key in keys if _is_signing_key(key)]
+        try:
+            return KeySet.import_key_set({"keys": known})
+        except (JoseError, ValueError, TypeError, KeyError):
+            raise ProviderError("the list of keys has one that cannot be read") from None
+
+
+def _is_signing_key(key: object) -> bool:
+    # Others are for encryption, or of kinds that no algorithm here uses.
+    if not isinstance(key, Mapping):
+        return False
+    return key.get("kty") in ("RSA", "EC") and key.get("use", "sig") == "sig"
+
+
+def _address(document: Mapping[str, Any], name: str) -> str:
+    value = _optional_address(document, name)
+    if value is None:
+        raise ProviderError(f'the discovery document has no "{name}"')
+    return value
+
+
+def _optional_address(document: Mapping[str, Any], name: str) -> str | None:
+    value = document.get(name)
+    if not isinstance(value, str) or not value.startswith(("https://", "http://")):
+        return None
+    return value

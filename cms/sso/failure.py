@@ -1,0 +1,26 @@
+"""What a provider does wrong, and how a caller is told."""
+
+from __future__ import annotations
+
+import logging
+
+from cms.errors import Problem, Refused, unavailable
+from cms.providers import Provider
+
+log = logging.getLogger("cms.auth")
+
+
+class ProviderError(Exception):
+    """A provider that does not answer, or not as it should; the text says how, without secrets."""
+
+
+def provider_failed(provider: Provider, error: ProviderError) -> Refused:
+    """Log what is wrong with a provider, and return the refusal, which does not say it."""
+    log.error("The login provider %s fails: %s.", provider.name, error)
+    return unavailable(f"login provider {provider.name}", "Try again later")
+
+
+def login_refused(provider: Provider, reason: str) -> Refused:
+    """Log why a provider's answer is not accepted, and return the refusal, which does not say it."""
+    log.warning("A login by %s was refused: %s.", provider.name, reason)
+    return Refused(Problem("INVALID_CREDENTIALS", "The provider's answer is not accepted."))

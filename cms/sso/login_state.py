@@ -1,0 +1,99 @@
+"""What the service remembers of a login that is under way: signed, in a cookie of the browser."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from datetime import timedelta
+from typing import NamedTuple
+
+from cms.auth import tokens
+from cms.errors import Problem, Refused
+
+LIFE = timedelta(minutes=10)
+"""For the login at the provider."""
+FACTOR_LIFE = timedelta(minutes=5)
+"""For the code of the second factor after it."""
+
+MAX_LOGOUT_URL = 2_500
+"""Browsers keep cookies of 4,096 bytes, and this one is written in base64."""
+
+_STATE = "external login"
+_FACTOR = "second factor of an external login"
+
+
+class LoginState(NamedTuple):
+    """One login: `id` is the `state` that goes to the provider and comes back."""
+
+    id: str
+    provider: str
+    redirect: str | None
+
+    @classmethod
+    def begin(cls, provider: str, redirect: str | None) -> LoginState:
+        """Return the state of a new login."""
+        return cls(tokens.random_token(), provider, redirect)
+
+    def signed(self, secret: str) -> str:
+        """Return the state as the browser keeps it."""
+        return tokens.sign(_STATE, self._asdict(), secret=secret, life=LIFE)
+
+    @classmethod
+    def read(cls, text: str, *, provider: str, state: str, secret: str) -> LoginState:
+        """Return the login that a browser has begun; raises `Refused` INVALID_CREDENTIALS."""
+        try:
+            claims = tokens.read_signed(_STATE, text, secret=secret, required=cls._fields)
+        except Refused:
+            raise not_begun() from None
+        login = cls(*(claims[name] for name in cls._fields))
+        is_same = hmac.compare_digest(login.id.encode(), state.encode())
+        if not is_same or login.provider != provider:
+            raise not_begun()
+        return login
+
+    def code_verifier(self, secret: str) -> str:
+        """Return the text that proves to the provider who began the login (PKCE)."""
+        return self._derived("code verifier", secret)
+
+    def nonce(self, secret: str) -> str:
+        """Return the text that the provider's answer has to repeat."""
+        return self._derived("nonce", secret)
+
+    def _derived(self, purpose: str, secret: str) -> str:
+        # Made of the state, so that neither stands in the cookie.
+        key = tokens.purpose_key(secret, purpose).encode()
+        digest = hmac.digest(key, self.id.encode(), "sha256")
+        return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+class PendingFactor(NamedTuple):
+    """A login whose user the provider has confirmed, and that still needs a second factor."""
+
+    user: str
+    provider: str
+    logout_url: str | None
+
+    def signed(self, secret: str) -> str:
+        """Return it as the browser keeps it, without an address that is too long for a cookie."""
+        pending = self
+        if self.logout_url and len(self.logout_url) > MAX_LOGOUT_URL:
+            pending = self._replace(logout_url=None)
+        return tokens.sign(_FACTOR, pending._asdict(), secret=secret, life=FACTOR_LIFE)
+
+    @classmethod
+    def read(cls, text: str, *, provider: str, secret: str) -> PendingFactor:
+        """Return the login that waits for its code; raises `Refused` INVALID_CREDENTIALS."""
+        try:
+            claims = tokens.read_signed(_FACTOR, text, secret=secret, required=cls._fields)
+        except Refused:
+            raise not_begun() from None
+        pending = cls(*(claims[name] for name in cls._fields))
+        if pending.provider != provider:
+            raise not_begun()
+        return pending
+
+
+def not_begun() -> Refused:
+    """Return the refusal of an answer for which no login of this browser waits."""
+    sentence = "No login of this browser waits for this, or not any more: begin again."
+    return Refused(Problem("INVALID_CREDENTIALS", sentence))

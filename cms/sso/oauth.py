@@ -1,0 +1,176 @@
+"""Logins by OAuth 2 and OpenID Connect: the way to the provider, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import requests
+from authlib.common.urls import add_params_to_uri
+from authlib.integrations.base_client import OAuthError
+from authlib.integrations.requests_client import OAuth2Session
+
+from cms.providers import OPENID, Provider
+from cms.sso.discovery import Discovery, Endpoints
+from cms.sso.failure import ProviderError, login_refused
+from cms.sso.id_token import Expected, InvalidIdToken, checked_claims
+from cms.sso.login_state import LoginState
+from cms.sso.profile import Profile, profile_from_claims
+from cms.sso.transport import ProviderTransport, json_object
+
+_TEMPORARY_ERRORS = frozenset({"temporarily_unavailable", "server_error"})
+
+
+class ConfirmedUser(NamedTuple):
+    """A user whom a provider has confirmed; `logout_url` ends the session at the provider."""
+
+    profile: Profile
+    logout_url: str | None = None
+
+
+class OAuthClient:
+    """Logs users in at one provider; `callback` is the address to which it sends them back."""
+
+    def __init__(self, provider: Provider, *, callback: str, secret: str) -> None:
+        self._provider = provider
+        self._callback = callback
+        self._secret = secret
+        self._discovery = Discovery(provider)
+
+    def login_url(self, state: LoginState) -> str:
+        """Return where a browser begins the login; raises `ProviderError`."""
+        with self._session() as session:
+            endpoints = self._discovery.endpoints(session)
+            extra: dict[str, str] = dict(self._provider.params)
+            if self._provider.driver == OPENID:
+                extra["nonce"] = state.nonce(self._secret)
+            url, _ = session.create_authorization_url(
+                endpoints.authorize,
+                state=state.id,
+                code_verifier=state.code_verifier(self._secret),
+                **extra,
+            )
+        return str(url)
+
+    def confirmed_user(self, state: LoginState, answer: Mapping[str, str]) -> ConfirmedUser:
+        """Return the user of a provider's answer, the query with which a browser came back.
+
+        Raises `ProviderError`, and `Refused` INVALID_CREDENTIALS for an answer that is not to be
+        believed, or that says no.
+        """
+        with self._session() as session:
+            endpoints = self._discovery.endpoints(session)
+            self._check_answer(endpoints, answer)
+            tokens = self._tokens(session, endpoints, state, code=answer["code"])
+            claims = self._id_claims(session, endpoints, state, tokens)
+            claims = self._with_profile(session, endpoints, claims)
+        logout_url = self._logout_url(endpoints, tokens)
+        return ConfirmedUser(profile_from_claims(self._provider, claims), logout_url)
+
+    def check(self) -> None:
+        """Ask for what the provider tells without a login; raises `ProviderError`."""
+        with self._session() as session:
+            endpoints = self._discovery.endpoints(session)
+            if endpoints.keys:
+                self._discovery.keys(session)
+                return
+            # OAuth 2 has nothing to ask for. Any answer shows that somebody is there.
+            session.request("GET", endpoints.access, withhold_token=True)
+
+    def _session(self) -> OAuth2Session:
+        session = OAuth2Session(
+            client_id=self._provider.client_id,
+            client_secret=self._provider.client_secret,
+            scope=self._provider.scope,
+            redirect_uri=self._callback,
+            code_challenge_method="S256",
+        )
+        # Nothing of the machine's own: no proxies, no passwords in ~/.netrc.
+        session.trust_env = False
+        transport = ProviderTransport(self._provider)
+        session.mount("https://", transport)
+        session.mount("http://", transport)
+        return session
+
+    def _check_answer(self, endpoints: Endpoints, answer: Mapping[str, str]) -> None:
+        issuer = answer.get("iss")
+        # Otherwise one provider could pass another's code on (RFC 9207).
+        if endpoints.issuer and (issuer or endpoints.names_issuer) and issuer != endpoints.issuer:
+            raise login_refused(self._provider, "the answer is that of another issuer")
+        error = answer.get("error")
+        if error in _TEMPORARY_ERRORS:
+            raise ProviderError(f"it answers {error}")
+        if error or not answer.get("code"):
+            # Not the text of the answer: anybody may have written it.
+            raise login_refused(self._provider, "the provider or the user said no")
+
+    def _tokens(
+        self, session: OAuth2Session, endpoints: Endpoints, state: LoginState, *, code: str
+    ) -> Mapping[str, Any]:
+        session.token_endpoint_auth_method = endpoints.auth_method
+        try:
+            tokens: Mapping[str, Any] = session.fetch_token(
+                endpoints.access,
+                grant_type="authorization_code",
+                code=code,
+                code_verifier=state.code_verifier(self._secret),
+            )
+        except OAuthError as error:
+            # A code that was used, or is too old, and also wrong settings of the client.
+            raise login_refused(
+                self._provider, f"no token for the code: {str(error.error)[:60]!r}"
+            ) from None
+        except (requests.RequestException, ValueError, TypeError, AttributeError) as error:
+            reason = f"no token comes back ({type(error).__name__})"
+            raise ProviderError(reason) from None
+        if not isinstance(tokens.get("access_token"), str):
+            raise ProviderError("no token comes back")
+        return tokens
+
+    def _id_claims(
+        self,
+        session: OAuth2Session,
+        endpoints: Endpoints,
+        state: LoginState,
+        tokens: Mapping[str, Any],
+    ) -> Mapping[str, Any]:
+        """Return the claims of the ID token; none for OAuth 2."""
+        if endpoints.issuer is None:
+            return {}
+        token = tokens.get("id_token")
+        if not isinstance(token, str):
+            raise ProviderError("no ID token comes back")
+        expected = Expected(
+            issuer=endpoints.issuer,
+            client_id=self._provider.client_id,
+            nonce=state.nonce(self._secret),
+            access_token=tokens["access_token"],
+        )
+        keys = partial(self._discovery.keys, session)
+        try:
+            return checked_claims(token, expected, keys=keys)
+        except InvalidIdToken as error:
+            raise login_refused(self._provider, str(error)) from None
+
+    def _with_profile(
+        self, session: OAuth2Session, endpoints: Endpoints, claims: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Return the claims with those of the profile, which come later and so are newer."""
+        if endpoints.profile is None:
+            return claims
+        try:
+            response = session.get(endpoints.profile, headers={"Accept": "application/json"})
+        except OAuthError as error:
+            raise ProviderError(f"its token cannot be used: {error.error}") from None
+        profile = json_object(response, "the profile")
+        # A token of another user could have been put in place of this one's.
+        if "sub" in claims and profile.get("sub") != claims["sub"]:
+            raise login_refused(self._provider, "the profile is that of another user")
+        return {**claims, **profile}
+
+    def _logout_url(self, endpoints: Endpoints, tokens: Mapping[str, Any]) -> str | None:
+        if endpoints.end_session is None:
+            return None
+        parameters = {"client_id": self._provider.client_id, "id_token_hint": tokens["id_token"]}
+        return str(add_params_to_uri(endpoints.end_session, list(parameters.items())))

@@ -1,0 +1,80 @@
+"""What a provider tells of a user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from cms.emails import is_email
+from cms.providers import Provider
+from cms.sso.failure import ProviderError
+
+MAX_IDENTIFIER_LENGTH = 1_000
+MAX_NAME_LENGTH = 255
+MAX_GROUPS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A user as the provider describes it; `identifier` is never given to somebody else."""
+
+    identifier: str
+    email: str | None = None
+    is_email_verified: bool = False
+    first_name: str | None = None
+    last_name: str | None = None
+    groups: tuple[str, ...] = ()
+
+
+def profile_from_claims(provider: Provider, claims: Mapping[str, object]) -> Profile:
+    """Return the profile in the claims of a user; raises `ProviderError` without an identifier."""
+    identifier = _text(_value_at(claims, provider.identifier_key))
+    if identifier is None or len(identifier) > MAX_IDENTIFIER_LENGTH:
+        raise ProviderError(f'there is no identifier at "{provider.identifier_key}" of the profile')
+    email = _text(_value_at(claims, provider.email_key))
+    return Profile(
+        identifier=identifier,
+        email=email if email and is_email(email) else None,
+        # Some providers write it as text.
+        is_email_verified=claims.get("email_verified") in (True, "true"),
+        first_name=_name(claims, provider.first_name_key),
+        last_name=_name(claims, provider.last_name_key),
+        groups=tuple(_groups(_value_at(claims, provider.group_claim_name))),
+    )
+
+
+def _value_at(claims: Mapping[str, object], path: str) -> object:
+    """Return the value at a dotted path; a claim may also have a name with dots in it."""
+    if path in claims:
+        return claims[path]
+    value: object = claims
+    for key in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _text(value: object) -> str | None:
+    # Some providers count their users.
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    # PostgreSQL keeps no text with a zero byte.
+    return text if text and "\0" not in text else None
+
+
+def _name(claims: Mapping[str, object], path: str) -> str | None:
+    text = _text(_value_at(claims, path)) if path else None
+    return text[:MAX_NAME_LENGTH] if text else None
+
+
+def _groups(value: object) -> Iterator[str]:
+    """Yield the groups of a claim: texts, or one text for a single group."""
+    groups = value if isinstance(value, list) else [value]
+    for group in groups[:MAX_GROUPS]:
+        text = _text(group)
+        if text is not None:
+            yield text

@@ -1,0 +1,48 @@
+"""Where a browser may go once a login is over: the addresses that a provider's settings name."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from cms.errors import invalid_query
+from cms.providers import Provider
+from cms.text_shapes import url_host
+
+# Browsers take a backslash for a slash, and leave out line breaks and tabs.
+_NEVER_IN_A_REDIRECT = re.compile(r"[\x00-\x20\x7f-\U0010ffff\\#]")
+_PORTS = {"http": 80, "https": 443}
+
+
+def checked_redirect(provider: Provider, redirect: str | None) -> str | None:
+    """Return the address of `redirect`; raises `Refused` INVALID_QUERY for one not on the list.
+
+    It equals an address of the list in scheme, host, port and path, and may have a query.
+    """
+    if redirect is None:
+        return None
+    target = _place_of(redirect)
+    if target is None or target not in map(_place_of, provider.redirect_allow_list):
+        raise invalid_query('"redirect" is not an allowed address', parameter="redirect")
+    return redirect
+
+
+def with_reason(redirect: str, code: str) -> str:
+    """Return the address with the code of a refusal in its query."""
+    separator = "&" if "?" in redirect else "?"
+    return f"{redirect}{separator}reason={code}"
+
+
+def _place_of(address: str) -> tuple[str, str, int, str] | None:
+    """Return scheme, host, port and path of an address; None where browsers may see another one."""
+    if _NEVER_IN_A_REDIRECT.search(address):
+        return None
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc:
+        return None
+    host = url_host(parts.hostname)
+    return parts.scheme, host, port or _PORTS[parts.scheme], parts.path.rstrip("/")

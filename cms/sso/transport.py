@@ -1,0 +1,85 @@
+"""The requests of authlib, sent with a deadline for all that one login asks of its provider."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Mapping
+from ipaddress import ip_network
+from typing import Any
+
+import orjson
+from requests import PreparedRequest, Response
+from requests.adapters import BaseAdapter
+from requests.structures import CaseInsensitiveDict
+
+from cms.outgoing import FetchError, FetchLimits, OutgoingRequest, ResponseTooLarge, fetch
+from cms.outgoing_addresses import AddressDenied, AddressFilter
+from cms.providers import Provider
+from cms.sso.failure import ProviderError
+
+MAX_SECONDS = 10.0
+"""For all requests of one login, so that a slow provider holds a thread no longer."""
+MAX_BYTES = 1 << 20
+
+# The addresses are settings: whoever sets them may name any, also within the own network.
+_ANY_ADDRESS = AddressFilter(allowed=(ip_network("0.0.0.0/0"), ip_network("::/0")))
+
+
+class ProviderTransport(BaseAdapter):
+    """Sends requests to a provider until the deadline; raises `ProviderError`."""
+
+    def __init__(self, provider: Provider) -> None:
+        super().__init__()
+        self._provider = provider
+        self._deadline = time.monotonic() + MAX_SECONDS
+
+    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+        """Send a request of `requests`, whatever timeouts it names."""
+        url = request.url or ""
+        if not self._provider.allows_address(url):
+            raise ProviderError("an address of it does not begin with https")
+        body = request.body
+        outgoing = OutgoingRequest(
+            url,
+            method=request.method or "GET",
+            headers=_sent_headers(request.headers),
+            body=body.encode() if isinstance(body, str) else body,
+            follows_redirects=False,
+        )
+        seconds = max(self._deadline - time.monotonic(), 0.001)
+        try:
+            with fetch(outgoing, _ANY_ADDRESS, limits=FetchLimits(seconds, MAX_BYTES)) as answer:
+                response = Response()
+                response.status_code = answer.status
+                response.headers = CaseInsensitiveDict(answer.headers)
+                response.raw = io.BytesIO(b"".join(answer.chunks))
+        except ResponseTooLarge:
+            raise ProviderError(f"an answer has more than {MAX_BYTES} bytes") from None
+        except (FetchError, AddressDenied) as error:
+            raise ProviderError(str(error)) from None
+        response.request = request
+        response.url = url
+        return response
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+def json_object(response: Response, what: str) -> Mapping[str, Any]:
+    """Return the JSON object of an answer; raises `ProviderError`."""
+    if response.status_code != 200:
+        raise ProviderError(f"{what} answers with status {response.status_code}")
+    try:
+        value = orjson.loads(response.content)
+    except ValueError:
+        raise ProviderError(f"{what} answers with something that is not JSON") from None
+    if not isinstance(value, dict):
+        raise ProviderError(f"{what} answers with something that is no object")
+    return value
+
+
+def _sent_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    # The length is counted again; an answer comes plain or as gzip.
+    left_out = ("content-length", "accept-encoding", "connection")
+    return {name: value for name, value in headers.items() if name.lower() not in left_out}

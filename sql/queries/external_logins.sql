@@ -1,0 +1,68 @@
+-- name: find_external_account
+-- The user whom a provider ($1) knows by an identifier ($2), and what a login may change of it.
+SELECT
+    users.id::text,
+    users.status,
+    users.tfa_secret,
+    users.email,
+    users.first_name,
+    users.last_name,
+    users.role::text
+FROM system_users AS users
+WHERE users.provider = $1::text
+  AND users.external_identifier = $2::text;
+
+-- name: find_pending_account
+-- The same by the id of a user, for a login that still needs a second factor.
+SELECT
+    users.id::text,
+    users.status,
+    users.tfa_secret,
+    users.email,
+    users.first_name,
+    users.last_name,
+    users.role::text
+FROM system_users AS users
+WHERE users.id = $1::uuid
+  AND users.provider = $2::text;
+
+-- name: is_email_taken
+-- Whether another user ($2) has an address, whatever its capitals.
+SELECT EXISTS (
+    SELECT
+    FROM system_users
+    WHERE lower(email) = lower($1::text)
+      AND id IS DISTINCT FROM $2::uuid
+);
+
+-- name: role_exists
+-- Whether there is a role of this id.
+SELECT EXISTS (SELECT FROM system_roles WHERE id = $1::uuid);
+
+-- name: insert_external_user
+-- Inserts a user whom a provider has confirmed; returns no row if the identifier or the address is taken.
+INSERT INTO system_users (provider, external_identifier, email, first_name, last_name, role)
+VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::uuid)
+ON CONFLICT DO NOTHING
+RETURNING id::text;
+
+-- name: update_external_user
+-- Takes over what a provider tells of a user.
+UPDATE system_users
+SET email = $2::text,
+    first_name = $3::text,
+    last_name = $4::text,
+    role = $5::uuid
+WHERE id = $1::uuid;
+
+-- name: record_external_login
+-- Records when a user of a provider ($2) logged in, and resets the failed logins. It moves no counter. It changes nothing
+-- if the user has been suspended, or given another provider, meanwhile.
+UPDATE system_users
+SET last_access = now(),
+    failed_logins = 0,
+    login_after = NULL
+WHERE id = $1::uuid
+  AND status = 'active'
+  AND provider = $2::text
+RETURNING id::text;
