@@ -53,6 +53,7 @@ from cms.http.request import Request
 from cms.http.request_body import close_if_unread, request_body
 from cms.http.send_timeout import with_send_timeout
 from cms.memory import limit_arenas
+from cms.providers import SAML
 from cms.schema.system import (
     ACTIVITY,
     DASHBOARDS,
@@ -198,13 +199,20 @@ def _add_external_logins(app: App, config: Config, issuer: Issuer, wait_slots: W
     logins = ExternalLogins(
         app.store,
         issuer,
-        Providers.from_config(config, issuer.secret),
+        Providers.from_config(config, app.store, issuer.secret),
         Cookies.from_config(config),
         wait_slots,
     )
     resource = external_logins.ExternalLoginResource(logins, Origins.from_config(config))
     app.add_route("/auth/login/{provider}", resource)
     app.add_route("/auth/login/{provider}/callback", external_logins.CallbackResource(logins))
+    if any(provider.driver == SAML for provider in config.providers):
+        # Only here: its libraries are an extra.
+        from cms.http import saml
+
+        app.add_route("/auth/login/{provider}/acs", saml.AnswerResource(logins))
+        app.add_route("/auth/login/{provider}/metadata", saml.MetadataResource(logins))
+        app.add_route("/auth/login/{provider}/slo", saml.SingleLogoutResource(logins))
 
 
 def _add_system_items(app: App, *collections: str) -> None:

@@ -16,7 +16,13 @@ from zoneinfo import ZoneInfo
 from cms import dotenv
 from cms.locations import Location, missing_options, options_of, with_absolute_root
 from cms.not_implemented import unbuilt
-from cms.providers import Provider, provider_problems, unknown_options, with_driver_defaults
+from cms.providers import (
+    Provider,
+    in_capitals,
+    provider_problems,
+    unknown_options,
+    with_driver_defaults,
+)
 from cms.providers import options_of as provider_options_of
 from cms.settings import LONG_TEXT, MAX_DEFAULT_WORKERS, SETTINGS, Setting
 
@@ -135,7 +141,10 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     """
     # All problems are collected, so that one start names everything that is to be corrected.
     problems: list[str] = []
-    sources = (environ, _dotenv(folder / ".env", problems=problems))
+    sources = (
+        in_capitals(environ),
+        in_capitals(_dotenv(folder / ".env", problems=problems)),
+    )
     values: dict[str, Any] = {}
     for setting in SETTINGS:
         values[setting.name.lower()] = _value(setting, sources, folder=folder, problems=problems)

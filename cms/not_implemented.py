@@ -21,10 +21,6 @@ UNBUILT: Mapping[str, str] = {
     "AUTH_<NAME>_GROUP_DN": "logins by LDAP",
     "AUTH_<NAME>_GROUP_ATTRIBUTE": "logins by LDAP",
     "AUTH_<NAME>_GROUP_SCOPE": "logins by LDAP",
-    "AUTH_<NAME>_SP_metadata": "logins by SAML",
-    "AUTH_<NAME>_SP_METADATA": "logins by SAML",
-    "AUTH_<NAME>_IDP_metadata": "logins by SAML",
-    "AUTH_<NAME>_IDP_METADATA": "logins by SAML",
 }
 """Each variable and its purpose; a line is removed when the setting is built."""
 

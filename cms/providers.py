@@ -16,6 +16,7 @@ from cms.settings import ADDRESSES, BOOLEAN, TEXT, Setting, SettingType, choice,
 
 OAUTH2 = "oauth2"
 OPENID = "openid"
+SAML = "saml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Provider:
     scope: str = ""
     params: Mapping[str, str] = field(default_factory=dict)
     identifier_key: str = ""
-    email_key: str = "email"
+    email_key: str = ""
     first_name_key: str = ""
     last_name_key: str = ""
     group_claim_name: str = "groups"
@@ -51,6 +52,10 @@ class Provider:
     redirect_allow_list: tuple[str, ...] = ()
     mode: str = "session"
     allow_insecure: bool = False
+    idp_metadata: str = ""
+    sp_metadata: str = ""
+    sp_certificate: str = ""
+    sp_private_key: str = field(default="", repr=False)
 
     def variable_name(self, option: str) -> str:
         """Return the name of the variable that sets an option."""
@@ -99,7 +104,7 @@ def _show_mapping(mapping: Mapping[str, str]) -> str:
     return orjson.dumps(dict(mapping)).decode()
 
 
-DRIVER = choice(OAUTH2, OPENID)
+DRIVER = choice(OAUTH2, OPENID, SAML)
 URL = SettingType(
     "an address such as https://id.example.com/oauth", matched(r"https?://[^\s\\#@]+")
 )
@@ -146,20 +151,25 @@ OPTIONS: tuple[Setting, ...] = (
         "AUTH_<NAME>_IDENTIFIER_KEY",
         KEY,
         "what identifies a user there for ever",
-        unset="`sub` (openid), the value of `_EMAIL_KEY` (oauth2)",
+        unset="`sub` (openid), the NameID (saml), the value of `_EMAIL_KEY` (oauth2)",
     ),
-    Setting("AUTH_<NAME>_EMAIL_KEY", KEY, "where the address is", "email"),
+    Setting(
+        "AUTH_<NAME>_EMAIL_KEY",
+        KEY,
+        "where the address is",
+        unset="`email`; `emailaddress` of the usual claims (saml)",
+    ),
     Setting(
         "AUTH_<NAME>_FIRST_NAME_KEY",
         KEY,
         "where the first name is",
-        unset="`given_name` (openid), none (oauth2)",
+        unset="`given_name` (openid), `givenname` of the usual claims (saml), none (oauth2)",
     ),
     Setting(
         "AUTH_<NAME>_LAST_NAME_KEY",
         KEY,
         "where the last name is",
-        unset="`family_name` (openid), none (oauth2)",
+        unset="`family_name` (openid), `surname` of the usual claims (saml), none (oauth2)",
     ),
     Setting("AUTH_<NAME>_GROUP_CLAIM_NAME", KEY, "where the groups are", "groups"),
     Setting(
@@ -200,20 +210,55 @@ OPTIONS: tuple[Setting, ...] = (
         "takes addresses without TLS that are not on this machine",
         "false",
     ),
+    Setting(
+        "AUTH_<NAME>_IDP_METADATA",
+        TEXT,
+        "the provider's metadata as XML (saml)",
+        unset="needed by saml",
+    ),
+    Setting(
+        "AUTH_<NAME>_SP_METADATA",
+        TEXT,
+        "metadata of this service as XML, whose entityID is then its name (saml)",
+        unset="those at `/auth/login/{provider}/metadata`",
+    ),
+    Setting(
+        "AUTH_<NAME>_SP_CERTIFICATE",
+        TEXT,
+        "the certificate of the key below, as PEM (saml)",
+        unset="none",
+    ),
+    Setting(
+        "AUTH_<NAME>_SP_PRIVATE_KEY",
+        TEXT,
+        "signs requests and decrypts assertions, as PEM (saml)",
+        unset="requests are not signed",
+        mask=mask_all,
+    ),
 )
 """The options of a provider; `<NAME>` stands for its name in capitals."""
+
+_CLAIMS = "http://schemas.xmlsoap.org/ws/2005/05/identity/claims"
 
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     OAUTH2: ("client_id", "client_secret", "authorize_url", "access_url", "profile_url"),
     OPENID: ("client_id", "client_secret", "issuer_url"),
+    SAML: ("idp_metadata",),
 }
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
-    OAUTH2: {"scope": "email"},
+    OAUTH2: {"scope": "email", "email_key": "email"},
     OPENID: {
         "scope": "openid profile email",
+        "email_key": "email",
         "identifier_key": "sub",
         "first_name_key": "given_name",
         "last_name_key": "family_name",
+    },
+    SAML: {
+        "identifier_key": "NameID",
+        "email_key": f"{_CLAIMS}/emailaddress",
+        "first_name_key": f"{_CLAIMS}/givenname",
+        "last_name_key": f"{_CLAIMS}/surname",
     },
 }
 _URLS = ("issuer_url", "authorize_url", "access_url", "profile_url")
@@ -255,6 +300,15 @@ def provider_problems(provider: Provider) -> Iterator[str]:
                 f"{variable} has to begin with https outside of this machine; "
                 f"{provider.variable_name('allow_insecure')}=true allows it all the same."
             )
+
+
+def in_capitals(variables: Mapping[str, str]) -> Mapping[str, str]:
+    """Return variables with the names of providers' options in capitals, as they are also written."""
+    capitals: dict[str, str] = {}
+    for name, value in variables.items():
+        is_option = name.upper().startswith("AUTH_")
+        capitals[name.upper() if is_option else name] = value
+    return capitals
 
 
 def unknown_options(names: Iterable[str], variables: Iterable[str]) -> Iterator[str]:

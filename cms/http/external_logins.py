@@ -88,8 +88,7 @@ class ExternalLoginResource:
         known = self._logins.providers.provider(provider)
         redirect = checked_redirect(known, request.get_param("redirect"))
         with _refusal_as_redirect(response, redirect), self._logins.asking(known):
-            state = LoginState.begin(known.name, redirect)
-            url = self._logins.providers.clients[known.name].login_url(state)
+            url, state = self._logins.providers.clients[known.name].begin(redirect)
             self._logins.cookies.set_for_login(
                 request,
                 response,
@@ -98,7 +97,7 @@ class ExternalLoginResource:
                 provider=known.name,
                 max_age=int(LIFE.total_seconds()),
             )
-            _send_browser(response, url)
+            send_browser(response, url)
 
     def on_post(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
         """Take the code of the second factor for a login that the provider has confirmed."""
@@ -132,14 +131,14 @@ class CallbackResource:
     def on_get(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
         """Take the provider's answer, with which it sends the browser back."""
         known = self._logins.providers.provider(provider)
-        answer = _answer_of(request)
+        answer = answer_of(request)
         state = self._begun_login(request, response, known, answer.get("state", ""))
         with _refusal_as_redirect(response, state.redirect):
             issued = self._log_in(request, response, known, state, answer)
             if state.redirect is None:
                 _send_json(response, issued)
             else:
-                _send_browser(response, state.redirect)
+                send_browser(response, state.redirect)
 
     def _begun_login(
         self, request: falcon.Request, response: falcon.Response, provider: Provider, state: str
@@ -193,7 +192,7 @@ def _is_plain(character: str) -> bool:
     return character.isascii() and (character.isalnum() or character in "-_")
 
 
-def _answer_of(request: falcon.Request) -> Mapping[str, str]:
+def answer_of(request: falcon.Request) -> Mapping[str, str]:
     """Return the parameters of a provider's answer; of those sent twice none counts."""
     answer = {}
     for name, value in request.params.items():
@@ -210,10 +209,11 @@ def _refusal_as_redirect(response: falcon.Response, redirect: str | None) -> Ite
     except Refused as refused:
         if redirect is None:
             raise
-        _send_browser(response, with_reason(redirect, refused.problems[0].code))
+        send_browser(response, with_reason(redirect, refused.problems[0].code))
 
 
-def _send_browser(response: falcon.Response, url: str) -> None:
+def send_browser(response: falcon.Response, url: str) -> None:
+    """Answer with a redirect that nobody keeps."""
     response.status = falcon.HTTP_302
     response.location = url
     # The address and the cookies beside it are for this one browser, now.

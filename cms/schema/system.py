@@ -248,6 +248,7 @@ _ALL = (
             "users": AliasTarget(USERS, "role"),
         },
     ),
+    SystemTable("system_saml_answers", is_listed=False),
     SystemTable(
         "system_sessions",
         is_listed=False,

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from cms.auth.account_history import user_recorder
+from cms.auth.account_history import record_activity, user_recorder
+from cms.auth.sessions import end_sessions
+from cms.auth.transactions import in_transaction
 from cms.auth.user_filters import UserFilters, write_user
 from cms.database.connections import Transaction
 from cms.database.statements import statement
@@ -38,6 +40,18 @@ def pending_account(store: Store, provider: Provider, user: str) -> ExternalAcco
     """Return the user of a login that waits for its second factor."""
     rows = store.database.fetch_primary(statement("find_pending_account"), (user, provider.name))
     return ExternalAccount(*rows[0]) if rows else None
+
+
+def end_sessions_of(store: Store, provider: Provider, identifier: str, client: ClientInfo) -> None:
+    """End all sessions of a user whom the provider has logged out; of an unknown one none."""
+
+    def end(transaction: Transaction) -> None:
+        values = (provider.name, identifier)
+        for user, *_ in transaction.execute(statement("find_external_account"), values):
+            end_sessions(transaction, user)
+            record_activity(transaction, "logout", user=user, client=client, comment=provider.name)
+
+    in_transaction(store, end)
 
 
 def role_of(provider: Provider, profile: Profile) -> str | None:

@@ -23,11 +23,15 @@ _FACTOR = "second factor of an external login"
 
 
 class LoginState(NamedTuple):
-    """One login: `id` is the `state` that goes to the provider and comes back."""
+    """One login: `id` is the `state` that goes to the provider and comes back.
+
+    `request` is the id of a request of SAML, which its answer names.
+    """
 
     id: str
     provider: str
     redirect: str | None
+    request: str | None = None
 
     @classmethod
     def begin(cls, provider: str, redirect: str | None) -> LoginState:
@@ -42,10 +46,10 @@ class LoginState(NamedTuple):
     def read(cls, text: str, *, provider: str, state: str, secret: str) -> LoginState:
         """Return the login that a browser has begun; raises `Refused` INVALID_CREDENTIALS."""
         try:
-            claims = tokens.read_signed(_STATE, text, secret=secret, required=cls._fields)
+            claims = tokens.read_signed(_STATE, text, secret=secret, required=("id", "provider"))
         except Refused:
             raise not_begun() from None
-        login = cls(*(claims[name] for name in cls._fields))
+        login = cls(*(claims.get(name) for name in cls._fields))
         is_same = hmac.compare_digest(login.id.encode(), state.encode())
         if not is_same or login.provider != provider:
             raise not_begun()
@@ -84,10 +88,10 @@ class PendingFactor(NamedTuple):
     def read(cls, text: str, *, provider: str, secret: str) -> PendingFactor:
         """Return the login that waits for its code; raises `Refused` INVALID_CREDENTIALS."""
         try:
-            claims = tokens.read_signed(_FACTOR, text, secret=secret, required=cls._fields)
+            claims = tokens.read_signed(_FACTOR, text, secret=secret, required=("user", "provider"))
         except Refused:
             raise not_begun() from None
-        pending = cls(*(claims[name] for name in cls._fields))
+        pending = cls(*(claims.get(name) for name in cls._fields))
         if pending.provider != provider:
             raise not_begun()
         return pending

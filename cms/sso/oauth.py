@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import requests
 from authlib.common.urls import add_params_to_uri
@@ -12,21 +12,15 @@ from authlib.integrations.base_client import OAuthError
 from authlib.integrations.requests_client import OAuth2Session
 
 from cms.providers import OPENID, Provider
+from cms.sso.client import BegunLogin, ConfirmedUser
 from cms.sso.discovery import Discovery, Endpoints
 from cms.sso.failure import ProviderError, login_refused
 from cms.sso.id_token import Expected, InvalidIdToken, checked_claims
 from cms.sso.login_state import LoginState
-from cms.sso.profile import Profile, profile_from_claims
+from cms.sso.profile import profile_from_claims
 from cms.sso.transport import ProviderTransport, json_object
 
 _TEMPORARY_ERRORS = frozenset({"temporarily_unavailable", "server_error"})
-
-
-class ConfirmedUser(NamedTuple):
-    """A user whom a provider has confirmed; `logout_url` ends the session at the provider."""
-
-    profile: Profile
-    logout_url: str | None = None
 
 
 class OAuthClient:
@@ -38,8 +32,9 @@ class OAuthClient:
         self._secret = secret
         self._discovery = Discovery(provider)
 
-    def login_url(self, state: LoginState) -> str:
+    def begin(self, redirect: str | None) -> BegunLogin:
         """Return where a browser begins the login; raises `ProviderError`."""
+        state = LoginState.begin(self._provider.name, redirect)
         with self._session() as session:
             endpoints = self._discovery.endpoints(session)
             extra: dict[str, str] = dict(self._provider.params)
@@ -51,7 +46,7 @@ class OAuthClient:
                 code_verifier=state.code_verifier(self._secret),
                 **extra,
             )
-        return str(url)
+        return BegunLogin(str(url), state)
 
     def confirmed_user(self, state: LoginState, answer: Mapping[str, str]) -> ConfirmedUser:
         """Return the user of a provider's answer, the query with which a browser came back.

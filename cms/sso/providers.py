@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from cms.config import Config
+from cms.config import Config, ConfigError
 from cms.errors import invalid_provider
-from cms.providers import Provider
-
-if TYPE_CHECKING:
-    from cms.sso.oauth import OAuthClient
+from cms.providers import SAML, Provider
+from cms.sso.client import ProviderClient
+from cms.sso.failure import ProviderError
+from cms.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,20 +18,21 @@ class Providers:
     """The clients of the providers that the settings name."""
 
     configured: Mapping[str, Provider]
-    clients: Mapping[str, OAuthClient]
+    clients: Mapping[str, ProviderClient]
 
     @classmethod
-    def from_config(cls, config: Config, secret: str) -> Providers:
-        """Return the providers of the settings; nothing is asked of them yet."""
-        if not config.providers:
-            return cls({}, {})
-        # Only here: the libraries of OAuth take 12 MB of each process.
-        from cms.sso.oauth import OAuthClient
+    def from_config(cls, config: Config, store: Store, secret: str) -> Providers:
+        """Return the providers of the settings; nothing is asked of them yet.
 
-        clients = {}
+        Raises `ConfigError` for a driver whose library is not installed, and for metadata that
+        cannot be read.
+        """
+        clients: dict[str, ProviderClient] = {}
         for provider in config.providers:
-            callback = f"{config.public_url}/auth/login/{provider.name}/callback"
-            clients[provider.name] = OAuthClient(provider, callback=callback, secret=secret)
+            try:
+                clients[provider.name] = _client(provider, config, store, secret)
+            except ProviderError as error:
+                raise ConfigError(f"The login provider {provider.name}: {error}.") from None
         return cls({provider.name: provider for provider in config.providers}, clients)
 
     def provider(self, name: str) -> Provider:
@@ -41,3 +41,17 @@ class Providers:
         if provider is None:
             raise invalid_provider("There is no login provider of that name.")
         return provider
+
+
+def _client(provider: Provider, config: Config, store: Store, secret: str) -> ProviderClient:
+    # Imported only here: the libraries take 12 MB of each process, and those of SAML are an extra.
+    if provider.driver == SAML:
+        try:
+            from cms.sso.saml import SamlClient
+        except ImportError:
+            raise ProviderError("SAML needs `pip install 'cms[saml]'`") from None
+        return SamlClient(provider, store, public_url=config.public_url, secret=secret)
+    from cms.sso.oauth import OAuthClient
+
+    callback = f"{config.public_url}/auth/login/{provider.name}/callback"
+    return OAuthClient(provider, callback=callback, secret=secret)

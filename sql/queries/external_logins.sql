@@ -55,6 +55,37 @@ SET email = $2::text,
     role = $5::uuid
 WHERE id = $1::uuid;
 
+-- name: keep_saml_answer
+-- Keeps what an answer of SAML says until the browser asks for it; returns no row for an assertion that came before.
+-- Assertions whose time is over are refused anyway, and go.
+WITH expired AS (
+    DELETE FROM system_saml_answers
+    WHERE expires < now()
+)
+INSERT INTO system_saml_answers (provider, assertion, request, profile, expires)
+VALUES ($1::text, $2::text, $3::text, $4::text::json, $5::timestamptz)
+ON CONFLICT DO NOTHING
+RETURNING assertion;
+
+-- name: use_saml_answer
+-- What the answer to a request of SAML says, once. The row stays, so that the assertion is known when it comes again.
+WITH kept AS (
+    SELECT provider, assertion, profile
+    FROM system_saml_answers
+    WHERE provider = $1::text
+      AND request = $2::text
+      AND profile IS NOT NULL
+      AND expires > now()
+    LIMIT 1
+    FOR UPDATE
+)
+UPDATE system_saml_answers AS answers
+SET profile = NULL
+FROM kept
+WHERE answers.provider = kept.provider
+  AND answers.assertion = kept.assertion
+RETURNING kept.profile::text;
+
 -- name: record_external_login
 -- Records when a user of a provider ($2) logged in, and resets the failed logins. It moves no counter. It changes nothing
 -- if the user has been suspended, or given another provider, meanwhile.

@@ -1,0 +1,40 @@
+"""What every driver of login providers by the browser does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from cms.sso.login_state import LoginState
+from cms.sso.profile import Profile
+
+
+class BegunLogin(NamedTuple):
+    """A login that begins: where the browser goes, and what is remembered of it."""
+
+    url: str
+    state: LoginState
+
+
+class ConfirmedUser(NamedTuple):
+    """A user whom a provider has confirmed; `logout_url` ends the session at the provider."""
+
+    profile: Profile
+    logout_url: str | None = None
+
+
+class ProviderClient(Protocol):
+    """Logs users in at one provider."""
+
+    def begin(self, redirect: str | None) -> BegunLogin:
+        """Begin a login; raises `ProviderError`."""
+
+    def confirmed_user(self, state: LoginState, answer: Mapping[str, str]) -> ConfirmedUser:
+        """Return the user of an answer, the query with which a browser came back.
+
+        Raises `ProviderError`, and `Refused` INVALID_CREDENTIALS for an answer that is not to be
+        believed, or that says no.
+        """
+
+    def check(self) -> None:
+        """Ask for what the provider tells without a login; raises `ProviderError`."""

@@ -1,0 +1,337 @@
+"""Logins by SAML 2.0: the request to the identity provider, its answer, and single logout.
+
+python3-saml checks signatures and documents. What it lets pass where it is missing (audience,
+recipient, end, the request that is answered) is required here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
+
+from lxml.etree import LxmlError
+from onelogin.saml2.auth import OneLogin_Saml2_Auth
+from onelogin.saml2.constants import OneLogin_Saml2_Constants as Constants
+from onelogin.saml2.errors import OneLogin_Saml2_Error, OneLogin_Saml2_ValidationError
+from onelogin.saml2.idp_metadata_parser import OneLogin_Saml2_IdPMetadataParser
+from onelogin.saml2.logout_request import OneLogin_Saml2_Logout_Request
+from onelogin.saml2.response import OneLogin_Saml2_Response
+from onelogin.saml2.settings import OneLogin_Saml2_Settings
+from onelogin.saml2.xml_utils import OneLogin_Saml2_XML
+from xmlsec import Error as XmlSecurityError
+
+from cms import jsontext
+from cms.auth import tokens
+from cms.database.statements import statement
+from cms.errors import Refused
+from cms.providers import Provider
+from cms.sso.client import BegunLogin, ConfirmedUser
+from cms.sso.failure import ProviderError, login_refused
+from cms.sso.login_state import LoginState, not_begun
+from cms.sso.profile import Profile, profile_from_claims
+from cms.store.store import Store
+
+MAX_MESSAGE_BYTES = 1 << 20
+CLOCK_SKEW = timedelta(seconds=Constants.ALLOWED_CLOCK_DRIFT)
+SESSION_LIFE = timedelta(days=365)
+"""For the address that ends a session at the provider; the session may end long before."""
+
+_LOGOUT = "logout at a provider"
+_REFUSALS = (
+    OneLogin_Saml2_Error,
+    OneLogin_Saml2_ValidationError,
+    LxmlError,
+    XmlSecurityError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+)
+"""What the libraries raise for a message that a stranger has written."""
+
+
+class ServiceAddresses(NamedTuple):
+    """The addresses of this service at which a provider answers."""
+
+    entity: str
+    answers: str
+    finish: str
+    logout: str
+
+    @classmethod
+    def of(cls, public_url: str, provider: str) -> ServiceAddresses:
+        base = f"{public_url}/auth/login/{provider}"
+        return cls(f"{base}/metadata", f"{base}/acs", f"{base}/callback", f"{base}/slo")
+
+
+class _Subject(NamedTuple):
+    """Whom an assertion is about, and until when it counts."""
+
+    request: str
+    expires: datetime
+
+
+class SamlClient:
+    """Logs users in at one identity provider."""
+
+    def __init__(self, provider: Provider, store: Store, *, public_url: str, secret: str) -> None:
+        self._provider = provider
+        self._store = store
+        self._secret = secret
+        self.addresses = ServiceAddresses.of(public_url, provider.name)
+        self._settings = OneLogin_Saml2_Settings(
+            _toolkit_settings(provider, self.addresses), sp_validation_only=False
+        )
+
+    def begin(self, redirect: str | None) -> BegunLogin:
+        """Return where a browser begins the login."""
+        state = LoginState.begin(self._provider.name, redirect)
+        exchange = self._exchange(self.addresses.answers)
+        url = exchange.login(return_to=state.id)
+        return BegunLogin(str(url), state._replace(request=exchange.get_last_request_id()))
+
+    def take_answer(self, message: str) -> None:
+        """Check an answer and keep what it says for the browser that began the login.
+
+        Raises `Refused` INVALID_CREDENTIALS, also for an answer that came before, whichever machine
+        took it.
+        """
+        try:
+            answer = self._checked_answer(message)
+            subject = _subject_of(answer, self.addresses)
+            claims = _claims_of(answer)
+            assertion = str(answer.get_assertion_id())
+        except _REFUSALS as error:
+            # The text of the libraries names elements and times, never values of the user.
+            reason = str(error)[:200] or type(error).__name__
+            raise login_refused(self._provider, reason) from None
+        profile = profile_from_claims(self._provider, claims)
+        kept = {**asdict(profile), "logout": _logout_subject(answer)}
+        values = (
+            self._provider.name,
+            assertion,
+            subject.request,
+            jsontext.dumps(kept).decode(),
+            subject.expires + CLOCK_SKEW,
+        )
+        if not self._store.database.fetch_primary(statement("keep_saml_answer"), values):
+            raise login_refused(self._provider, "the answer was sent before")
+
+    def confirmed_user(self, state: LoginState, answer: Mapping[str, str]) -> ConfirmedUser:
+        """Return the user of the answer that was kept for a login, once."""
+        rows = self._store.database.fetch_primary(
+            statement("use_saml_answer"), (self._provider.name, state.request)
+        )
+        if not rows:
+            raise not_begun()
+        kept = cast(dict[str, Any], jsontext.loads_stored(rows[0][0]))
+        logout_url = self._logout_url(kept.pop("logout"))
+        kept["groups"] = tuple(kept["groups"])
+        return ConfirmedUser(Profile(**kept), logout_url)
+
+    def metadata(self) -> bytes:
+        """Return the description of this service that a provider reads."""
+        document = self._settings.get_sp_metadata()
+        return document if isinstance(document, bytes) else str(document).encode()
+
+    def check(self) -> None:
+        """Nothing can be asked of an identity provider: browsers carry all messages."""
+
+    # Single logout
+
+    def logout_request_url(self, token: str) -> str:
+        """Return where a browser ends the session at the provider, for the token of a session."""
+        try:
+            subject = tokens.read_signed(
+                _LOGOUT, token, secret=self._secret, required=("name", "format", "index")
+            )
+        except Refused:
+            raise not_begun() from None
+        url = self._exchange(self.addresses.logout).logout(
+            name_id=subject["name"],
+            session_index=subject["index"],
+            name_id_format=subject["format"],
+        )
+        return str(url)
+
+    def ended_session(self, parameters: Mapping[str, str]) -> tuple[str | None, str | None]:
+        """Return whose sessions a provider's message ends, and where the browser goes next.
+
+        Of an answer to this service's own request both are None. Raises `Refused`
+        INVALID_CREDENTIALS.
+        """
+        # The toolkit takes messages that nobody has signed.
+        if "Signature" not in parameters or not _is_small(parameters):
+            raise login_refused(self._provider, "a message of logout is not signed, or too long")
+        exchange = self._exchange(self.addresses.logout, parameters)
+        try:
+            url = exchange.process_slo(keep_local_session=True)
+            name = None
+            if "SAMLRequest" in parameters and not exchange.get_errors():
+                key = self._settings.get_sp_key()
+                name = OneLogin_Saml2_Logout_Request.get_nameid(
+                    exchange.get_last_request_xml(), key
+                )
+        except _REFUSALS as error:
+            raise login_refused(self._provider, str(error)[:200]) from None
+        if exchange.get_errors():
+            raise login_refused(self._provider, ", ".join(exchange.get_errors())[:200])
+        return name, url
+
+    def _logout_url(self, subject: Mapping[str, Any]) -> str | None:
+        if not self._settings.get_idp_slo_url():
+            return None
+        token = tokens.sign(_LOGOUT, subject, secret=self._secret, life=SESSION_LIFE)
+        return f"{self.addresses.logout}?session={token}"
+
+    # The toolkit
+
+    def _exchange(
+        self, address: str, parameters: Mapping[str, str] | None = None
+    ) -> OneLogin_Saml2_Auth:
+        return OneLogin_Saml2_Auth(_request_at(address, parameters or {}), self._settings)
+
+    def _checked_answer(self, message: str) -> OneLogin_Saml2_Response:
+        if len(message) > MAX_MESSAGE_BYTES:
+            raise ValueError("the answer is too long")
+        answer = OneLogin_Saml2_Response(self._settings, message)
+        answer.is_valid(_request_at(self.addresses.answers, {}), raise_exceptions=True)
+        return answer
+
+
+def _toolkit_settings(provider: Provider, addresses: ServiceAddresses) -> Mapping[str, Any]:
+    """Return the toolkit's settings; raises `ProviderError` for metadata that cannot be read."""
+    try:
+        idp = OneLogin_Saml2_IdPMetadataParser.parse(
+            provider.idp_metadata,
+            required_sso_binding=Constants.BINDING_HTTP_REDIRECT,
+            required_slo_binding=Constants.BINDING_HTTP_REDIRECT,
+        )["idp"]
+    except _REFUSALS as error:
+        raise ProviderError(f"its metadata cannot be read ({type(error).__name__})") from None
+    if "singleSignOnService" not in idp or not ("x509cert" in idp or "x509certMulti" in idp):
+        raise ProviderError("its metadata has no certificate or takes no HTTP-Redirect")
+    signs = bool(provider.sp_private_key)
+    return {
+        "strict": True,
+        "sp": {
+            "entityId": entity_of(provider.sp_metadata) or addresses.entity,
+            "assertionConsumerService": {
+                "url": addresses.answers,
+                "binding": Constants.BINDING_HTTP_POST,
+            },
+            "singleLogoutService": {
+                "url": addresses.logout,
+                "binding": Constants.BINDING_HTTP_REDIRECT,
+            },
+            "NameIDFormat": Constants.NAMEID_UNSPECIFIED,
+            "x509cert": provider.sp_certificate,
+            "privateKey": provider.sp_private_key,
+        },
+        "idp": idp,
+        "security": {
+            "authnRequestsSigned": signs,
+            "logoutRequestSigned": signs,
+            "logoutResponseSigned": signs,
+            "wantAttributeStatement": False,
+            "requestedAuthnContext": False,
+            "rejectDeprecatedAlgorithm": True,
+            "signatureAlgorithm": Constants.RSA_SHA256,
+            "digestAlgorithm": Constants.SHA256,
+        },
+    }
+
+
+def entity_of(metadata: str) -> str | None:
+    """Return the name that the metadata of this service gives it."""
+    if not metadata:
+        return None
+    try:
+        name = OneLogin_Saml2_XML.to_etree(metadata).get("entityID")
+    except _REFUSALS as error:
+        raise ProviderError(f"SP_METADATA cannot be read ({type(error).__name__})") from None
+    return str(name) if name else None
+
+
+def _request_at(address: str, parameters: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return a request as the toolkit wants it: at the public address, whatever proxies say."""
+    parts = urlsplit(address)
+    return {
+        "https": "on" if parts.scheme == "https" else "off",
+        "http_host": parts.netloc,
+        "script_name": parts.path,
+        "get_data": dict(parameters),
+        "post_data": {},
+    }
+
+
+def _subject_of(answer: OneLogin_Saml2_Response, addresses: ServiceAddresses) -> _Subject:
+    """Return what the one confirmed subject says; raises ValueError for what must not be missing."""
+    request = answer.get_in_response_to()
+    if not request:
+        raise ValueError("nobody has asked for the answer")
+    if not answer.get_audiences():
+        raise ValueError("the assertion names no audience")
+    path = "/saml:Subject/saml:SubjectConfirmation/saml:SubjectConfirmationData"
+    # Only here an answer whose assertion alone is signed says what it answers.
+    for data in _nodes(answer, path):
+        end = data.get("NotOnOrAfter")
+        is_for_this = data.get("InResponseTo") == request
+        if end and is_for_this and data.get("Recipient") == addresses.answers:
+            return _Subject(request, _time(end))
+    raise ValueError("no subject is confirmed for this address, this request and a time")
+
+
+def _nodes(answer: OneLogin_Saml2_Response, path: str) -> Sequence[Any]:
+    # The toolkit's own way to the assertion whose signature it has checked.
+    nodes: Sequence[Any] = answer._query_assertion(path)
+    return nodes
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
+
+
+def _claims_of(answer: OneLogin_Saml2_Response) -> Mapping[str, object]:
+    """Return the attributes as claims: a list for several values, else the value."""
+    claims: dict[str, object] = {}
+    # Friendly names first, so that they hide no full name.
+    for attributes in (answer.get_friendlyname_attributes(), answer.get_attributes()):
+        for name, values in attributes.items():
+            claims[name] = values[0] if len(values) == 1 else list(values)
+    claims[NAME_ID] = answer.get_nameid()
+    # The organisation vouches for what its own directory says.
+    claims["email_verified"] = True
+    return claims
+
+
+NAME_ID = "NameID"
+"""The claim under which the NameID stands."""
+
+
+def _logout_subject(answer: OneLogin_Saml2_Response) -> Mapping[str, str | None]:
+    return {
+        "name": answer.get_nameid(),
+        "format": answer.get_nameid_format(),
+        "index": answer.get_session_index(),
+    }
+
+
+def _is_small(parameters: Mapping[str, str]) -> bool:
+    """Tell whether the messages are small once they are unpacked."""
+    for name in ("SAMLRequest", "SAMLResponse"):
+        try:
+            packed = base64.b64decode(parameters.get(name, ""))
+            unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+            unpacker.decompress(packed, MAX_MESSAGE_BYTES)
+        except (zlib.error, binascii.Error, ValueError):
+            return False
+        if unpacker.unconsumed_tail:
+            return False
+    return True
