@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -24,7 +22,7 @@ from cms.providers import (
     with_driver_defaults,
 )
 from cms.providers import options_of as provider_options_of
-from cms.settings import LONG_TEXT, MAX_DEFAULT_WORKERS, SETTINGS, Setting
+from cms.settings import MAX_DEFAULT_WORKERS, SETTINGS, Setting
 
 Network = IPv4Network | IPv6Network
 Sources = tuple[Mapping[str, str], ...]
@@ -329,11 +327,12 @@ def _read_file(path: Path, *, setting_name: str, problems: list[str]) -> str:
         # Editors end a file with a line break, which is no part of a password.
         return path.read_text("utf-8").removesuffix("\n").removesuffix("\r")
     except (OSError, ValueError) as error:
-        problems.append(f"{setting_name} names a file that cannot be read: {_reason(error)}.")
+        problems.append(f"{setting_name} names a file that cannot be read: {reason_of(error)}.")
         return ""
 
 
-def _reason(error: OSError | ValueError) -> str:
+def reason_of(error: OSError | ValueError) -> str:
+    """Return why a file cannot be read or written."""
     if isinstance(error, OSError):
         return error.strerror or "unreadable"
     if isinstance(error, UnicodeDecodeError):
@@ -345,60 +344,7 @@ def _dotenv(path: Path, *, problems: list[str]) -> Mapping[str, str]:
     try:
         file = dotenv.read(path)
     except (OSError, ValueError) as error:
-        problems.append(f"{path.name} cannot be read: {_reason(error)}.")
+        problems.append(f"{path.name} cannot be read: {reason_of(error)}.")
         return {}
     problems.extend(file.problems)
     return file.variables
-
-
-def secret_of(config: Config) -> str:
-    """Return SECRET, else the random secret in `DATA_DIR/secret`, which is made when missing.
-
-    Every process with this DATA_DIR gets the same one. Raises `ConfigError` when it cannot be kept.
-    """
-    if config.secret:
-        return config.secret
-    path = config.data_dir / "secret"
-    try:
-        secret = _read_or_make(path).strip()
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"SECRET is not set, and none can be kept in {path}: {_reason(error)}."
-        ) from error
-    try:
-        LONG_TEXT.parse(secret)
-    except ValueError:
-        raise ConfigError(
-            f"SECRET is not set, and {path} does not hold {LONG_TEXT.takes}: "
-            "set one, or remove that file."
-        ) from None
-    return secret
-
-
-def _read_or_make(path: Path) -> str:
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _publish(secrets.token_urlsafe(32), path)
-    return path.read_text("utf-8")
-
-
-def _publish(content: str, path: Path) -> None:
-    """Write a file that appears complete or not at all, readable by this account only.
-
-    Of several writers the first one wins.
-    """
-    descriptor, temporary_path = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(content)
-            file.flush()
-            # On disk before it has its name: after a crash an empty secret would be found, and
-            # tokens signed with it.
-            os.fsync(file.fileno())
-        # Unlike a rename, a link fails where there is a file already.
-        try:
-            os.link(temporary_path, path)
-        except FileExistsError:
-            return  # another process was first, and its secret is the one to use
-    finally:
-        os.unlink(temporary_path)

@@ -292,6 +292,9 @@ def provider_problems(provider: Provider) -> Iterator[str]:
         if not getattr(provider, option):
             variable = provider.variable_name(option)
             yield f"{variable} is needed by the driver {provider.driver}."
+    if bool(provider.sp_private_key) != bool(provider.sp_certificate):
+        key, certificate = map(provider.variable_name, ("sp_private_key", "sp_certificate"))
+        yield f"{key} and {certificate} go together: set both, or none."
     for option in _URLS:
         url = getattr(provider, option)
         if url and not provider.allows_address(url):

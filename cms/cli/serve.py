@@ -18,8 +18,9 @@ import click
 from cms.cli.session import DatabaseLost, is_expected, say, watched_database
 from cms.cli.setup import prepare
 from cms.cli.worker_process import WorkerProcess, start_module
-from cms.config import Config, ConfigError, secret_of
+from cms.config import Config, ConfigError
 from cms.gunicorn_process import FAILED, READY
+from cms.secret_file import secret_of
 from cms.text_shapes import url_host
 
 # The first request to stop is gentle, the second is urgent, the third kills.

@@ -12,7 +12,8 @@ from urllib3.exceptions import ProtocolError
 
 from cms.auth.accounts import admin_token
 from cms.cli.session import existing_database
-from cms.config import Config, secret_of
+from cms.config import Config
+from cms.secret_file import secret_of
 
 CONNECT_SECONDS = 60
 _MAX_SHOWN_LENGTH = 500

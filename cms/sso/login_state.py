@@ -49,7 +49,7 @@ class LoginState(NamedTuple):
             claims = tokens.read_signed(_STATE, text, secret=secret, required=("id", "provider"))
         except Refused:
             raise not_begun() from None
-        login = cls(*(claims.get(name) for name in cls._fields))
+        login = cls._make(map(claims.get, cls._fields))
         is_same = hmac.compare_digest(login.id.encode(), state.encode())
         if not is_same or login.provider != provider:
             raise not_begun()
@@ -91,7 +91,7 @@ class PendingFactor(NamedTuple):
             claims = tokens.read_signed(_FACTOR, text, secret=secret, required=("user", "provider"))
         except Refused:
             raise not_begun() from None
-        pending = cls(*(claims.get(name) for name in cls._fields))
+        pending = cls._make(map(claims.get, cls._fields))
         if pending.provider != provider:
             raise not_begun()
         return pending

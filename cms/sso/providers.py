@@ -48,7 +48,7 @@ def _client(provider: Provider, config: Config, store: Store, secret: str) -> Pr
     if provider.driver == SAML:
         try:
             from cms.sso.saml import SamlClient
-        except ImportError:
+        except ModuleNotFoundError:
             raise ProviderError("SAML needs `pip install 'cms[saml]'`") from None
         return SamlClient(provider, store, public_url=config.public_url, secret=secret)
     from cms.sso.oauth import OAuthClient

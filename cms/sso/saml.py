@@ -25,6 +25,7 @@ from onelogin.saml2.response import OneLogin_Saml2_Response
 from onelogin.saml2.settings import OneLogin_Saml2_Settings
 from onelogin.saml2.xml_utils import OneLogin_Saml2_XML
 from xmlsec import Error as XmlSecurityError
+from xmlsec import Key, constants
 
 from cms import jsontext
 from cms.auth import tokens
@@ -214,14 +215,17 @@ def _toolkit_settings(provider: Provider, addresses: ServiceAddresses) -> Mappin
             required_slo_binding=Constants.BINDING_HTTP_REDIRECT,
         )["idp"]
     except _REFUSALS as error:
-        raise ProviderError(f"its metadata cannot be read ({type(error).__name__})") from None
+        variable = provider.variable_name("idp_metadata")
+        raise ProviderError(f"{variable} is no metadata ({type(error).__name__})") from None
     if "singleSignOnService" not in idp or not ("x509cert" in idp or "x509certMulti" in idp):
-        raise ProviderError("its metadata has no certificate or takes no HTTP-Redirect")
+        variable = provider.variable_name("idp_metadata")
+        raise ProviderError(f"{variable} has no certificate, or names no address by HTTP-Redirect")
+    _check_keys(provider)
     signs = bool(provider.sp_private_key)
     return {
         "strict": True,
         "sp": {
-            "entityId": entity_of(provider.sp_metadata) or addresses.entity,
+            "entityId": _entity_of(provider) or addresses.entity,
             "assertionConsumerService": {
                 "url": addresses.answers,
                 "binding": Constants.BINDING_HTTP_POST,
@@ -248,14 +252,30 @@ def _toolkit_settings(provider: Provider, addresses: ServiceAddresses) -> Mappin
     }
 
 
-def entity_of(metadata: str) -> str | None:
+def _check_keys(provider: Provider) -> None:
+    """Raise `ProviderError` for a key or a certificate that cannot be used."""
+    kinds = {
+        "sp_private_key": constants.KeyDataFormatPem,
+        "sp_certificate": constants.KeyDataFormatCertPem,
+    }
+    for option, kind in kinds.items():
+        text = getattr(provider, option)
+        try:
+            if text:
+                Key.from_memory(text, kind)
+        except _REFUSALS:
+            raise ProviderError(f"{provider.variable_name(option)} is not PEM") from None
+
+
+def _entity_of(provider: Provider) -> str | None:
     """Return the name that the metadata of this service gives it."""
-    if not metadata:
+    if not provider.sp_metadata:
         return None
     try:
-        name = OneLogin_Saml2_XML.to_etree(metadata).get("entityID")
+        name = OneLogin_Saml2_XML.to_etree(provider.sp_metadata).get("entityID")
     except _REFUSALS as error:
-        raise ProviderError(f"SP_METADATA cannot be read ({type(error).__name__})") from None
+        variable = provider.variable_name("sp_metadata")
+        raise ProviderError(f"{variable} is no metadata ({type(error).__name__})") from None
     return str(name) if name else None
 
 

@@ -18,7 +18,8 @@ import requests
 
 from cms.app import create_app
 from cms.auth import accounts
-from cms.config import Config, secret_of
+from cms.config import Config
+from cms.secret_file import secret_of
 from tests.client import Client
 from tests.files.forms import FileService
 

@@ -12,7 +12,8 @@ import jwt
 import pytest
 
 from cms.app import create_app
-from cms.config import Config, secret_of
+from cms.config import Config
+from cms.secret_file import secret_of
 from tests.client import ADMIN_EMAIL, Client
 from tests.people import OWN_ORIGIN, PASSWORD, Outbox, login, outcome, person
 from tests.security.footprints import footprint

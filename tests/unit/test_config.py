@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from cms import providers
-from cms.config import Config, ConfigError, effective, load, secret_of
+from cms.config import Config, ConfigError, effective, load
 from cms.locations import OPTIONS, Location
+from cms.secret_file import secret_of
 from cms.settings import SETTINGS, Setting
 from cms.text_shapes import MASK
 

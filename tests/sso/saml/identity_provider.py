@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-HERE = Path(__file__).parent / "saml"
+HERE = Path(__file__).parent
 SECONDS = 60
 
 

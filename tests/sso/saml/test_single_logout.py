@@ -1,0 +1,85 @@
+"""Single logout of SAML: begun here, and at the provider."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.client import Answer
+from tests.people import OWN_ORIGIN
+from tests.sso.saml.identity_provider import (
+    IdentityProvider,
+)
+from tests.sso.saml.logins import (
+    BASE,
+    PUBLIC,
+    REFUSED,
+    Login,
+    outcome,
+    user,
+)
+from tests.things import Stage
+
+pytestmark = [pytest.mark.release, pytest.mark.slow]
+
+
+def logged_in(login: Login, name: str) -> Answer:
+    answer = login(user(name))
+    assert answer.status == 200
+    return answer
+
+
+def test_a_logout_says_where_the_session_at_the_provider_ends(
+    stage: Stage, login: Login, provider: IdentityProvider
+) -> None:
+    cookie = logged_in(login, "lena").cookies["cms_session_token"].value
+    session = {"Cookie": f"cms_session_token={cookie}", "Origin": OWN_ORIGIN}
+    url = stage.anonymous.send("POST", "/auth/logout", **session).data["logout_url"]
+    assert url.startswith(f"{BASE}/slo?session=")
+    answer = stage.anonymous.get(url.removeprefix(PUBLIC))
+    assert answer.status == 302
+    assert answer.headers["location"].startswith(f"{provider.address}/slo?SAMLRequest=")
+    assert "Signature=" in answer.headers["location"]
+
+
+def test_a_logout_of_a_made_up_session_is_refused(stage: Stage) -> None:
+    assert outcome(stage.anonymous.get("/auth/login/campus/slo?session=x.y.z")) == REFUSED
+    assert outcome(stage.anonymous.get("/auth/login/campus/slo")) == REFUSED
+
+
+def test_the_providers_own_logout_ends_the_sessions_of_its_user(
+    stage: Stage, login: Login, provider: IdentityProvider
+) -> None:
+    cookie = logged_in(login, "olga").cookies["cms_session_token"].value
+    session = {"Cookie": f"cms_session_token={cookie}"}
+    assert stage.anonymous.send("GET", "/users/me", **session).status == 200
+    unsigned = logout_request(provider, "olga", signs=False)
+    assert outcome(stage.anonymous.get(unsigned)) == REFUSED
+    assert stage.anonymous.send("GET", "/users/me", **session).status == 200
+    answer = stage.anonymous.get(logout_request(provider, "olga"))
+    assert answer.status == 302, answer
+    assert answer.headers["location"].startswith(f"{provider.address}/slo?SAMLResponse=")
+    assert stage.anonymous.send("GET", "/users/me", **session).status == 401
+
+
+def logout_request(provider: IdentityProvider, name: str, *, signs: bool = True) -> str:
+    """A message of the provider that ends a user's sessions, as the path of a request."""
+    from onelogin.saml2.auth import OneLogin_Saml2_Auth
+
+    settings = {
+        "strict": True,
+        "sp": {
+            "entityId": "urn:test:idp",
+            "assertionConsumerService": {"url": "http://127.0.0.1:1/acs"},
+            "x509cert": provider.keys.certificate,
+            "privateKey": provider.keys.key,
+        },
+        "idp": {
+            "entityId": f"{BASE}/metadata",
+            "singleSignOnService": {"url": f"{BASE}/sso"},
+            "singleLogoutService": {"url": f"{BASE}/slo"},
+            "x509cert": provider.keys.certificate,
+        },
+        "security": {"logoutRequestSigned": signs},
+    }
+    request = {"https": "off", "http_host": "127.0.0.1:1", "script_name": "/", "get_data": {}}
+    return str(OneLogin_Saml2_Auth(request, settings).logout(name_id=name)).removeprefix(PUBLIC)
