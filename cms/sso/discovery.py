@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import requests
+from authlib.integrations.requests_client import OAuth2Session
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
@@ -18,8 +18,8 @@ from cms.sso.transport import json_object
 WELL_KNOWN = "/.well-known/openid-configuration"
 DOCUMENT_SECONDS = 600.0
 """How long a discovery document is good; keys are asked for again when a token names another."""
-KEYS_SECONDS = 10.0
-"""How often keys are asked for at most, so that made-up tokens cause no flood of requests."""
+KEYS_SECONDS = 1.0
+"""How often keys are asked for at most, so that wrong tokens cause no flood of requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Endpoints:
     authorize: str
     access: str
     profile: str | None
-    auth_method: str = "client_secret_basic"
+    auth_method: str
     issuer: str | None = None
     keys: str | None = None
     end_session: str | None = None
@@ -56,13 +56,14 @@ class Discovery:
         self._endpoints: _Found | None = None
         self._keys: _Found | None = None
 
-    def endpoints(self, session: requests.Session) -> Endpoints:
+    def endpoints(self, session: OAuth2Session) -> Endpoints:
         """Return the endpoints, of the settings or the discovery document."""
         if self._provider.driver != OPENID:
             return Endpoints(
                 authorize=self._provider.authorize_url,
                 access=self._provider.access_url,
                 profile=self._provider.profile_url,
+                auth_method=self._provider.client_token_endpoint_auth_method,
             )
         found = self._endpoints
         if found is None or not found.is_younger_than(DOCUMENT_SECONDS):
@@ -71,7 +72,7 @@ class Discovery:
         endpoints: Endpoints = found.value
         return endpoints
 
-    def keys(self, session: requests.Session, *, newer: bool = False) -> KeySet:
+    def keys(self, session: OAuth2Session, *, newer: bool = False) -> KeySet:
         """Return the keys; `newer` ones are asked for again, as they change now and then."""
         found = self._keys
         seconds = KEYS_SECONDS if newer else DOCUMENT_SECONDS
@@ -81,30 +82,27 @@ class Discovery:
         keys: KeySet = found.value
         return keys
 
-    def _ask_endpoints(self, session: requests.Session) -> Endpoints:
+    def _ask_endpoints(self, session: OAuth2Session) -> Endpoints:
         url = self._provider.issuer_url
-        document = json_object(session.get(url), "the discovery document")
+        document = json_object(session.get(url, withhold_token=True), "the discovery document")
         issuer = _address(document, "issuer")
         # Otherwise one provider could speak for another.
         if url.endswith(WELL_KNOWN) and url != issuer.rstrip("/") + WELL_KNOWN:
             raise ProviderError("the discovery document is that of another issuer")
-        methods = document.get("token_endpoint_auth_methods_supported")
-        takes_post = isinstance(methods, list) and "client_secret_post" in methods
         return Endpoints(
             authorize=_address(document, "authorization_endpoint"),
             access=_address(document, "token_endpoint"),
             profile=_optional_address(document, "userinfo_endpoint"),
-            # In the body no character of a secret can be read in two ways.
-            auth_method="client_secret_post" if takes_post else "client_secret_basic",
+            auth_method=self._provider.client_token_endpoint_auth_method,
             issuer=issuer,
             keys=_address(document, "jwks_uri"),
             end_session=_optional_address(document, "end_session_endpoint"),
             names_issuer=document.get("authorization_response_iss_parameter_supported") is True,
         )
 
-    def _ask_keys(self, session: requests.Session) -> KeySet:
+    def _ask_keys(self, session: OAuth2Session) -> KeySet:
         url = self.endpoints(session).keys
-        document = json_object(session.get(str(url)), "the list of keys")
+        document = json_object(session.get(str(url), withhold_token=True), "the list of keys")
         keys = document.get("keys")
         if not isinstance(keys, list):
             raise ProviderError("the list of keys has no keys")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
+from urllib.parse import quote_plus
 
 import requests
 from authlib.common.urls import add_params_to_uri
@@ -20,6 +22,7 @@ from cms.sso.login_state import LoginState
 from cms.sso.profile import profile_from_claims
 from cms.sso.transport import ProviderTransport, json_object
 
+_BASIC = "client_secret_basic"
 _TEMPORARY_ERRORS = frozenset({"temporarily_unavailable", "server_error"})
 
 
@@ -81,6 +84,7 @@ class OAuthClient:
             redirect_uri=self._callback,
             code_challenge_method="S256",
         )
+        session.register_client_auth_method((_BASIC, _add_basic_credentials))
         # Nothing of the machine's own: no proxies, no passwords in ~/.netrc.
         session.trust_env = False
         transport = ProviderTransport(self._provider)
@@ -169,3 +173,12 @@ class OAuthClient:
             return None
         parameters = {"client_id": self._provider.client_id, "id_token_hint": tokens["id_token"]}
         return str(add_params_to_uri(endpoints.end_session, list(parameters.items())))
+
+
+def _add_basic_credentials(
+    client: Any, _method: str, url: str, headers: dict[str, str], body: str
+) -> tuple[str, dict[str, str], str]:
+    """Put id and secret into the header, each in the encoding of forms (RFC 6749, section 2.3.1)."""
+    text = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
+    headers["Authorization"] = f"Basic {base64.b64encode(text.encode()).decode()}"
+    return url, headers, body
