@@ -29,11 +29,11 @@ class NewSecret:
     otpauth_url: str = field(repr=False)
 
 
-def generate(store: Store, identity: Identity, *, password: str) -> NewSecret:
+def generate(store: Store, identity: Identity, *, password: str | None) -> NewSecret:
     """Return a new secret to a user who sends the password again.
 
-    Raises `Refused` INVALID_CREDENTIALS, and INVALID_PAYLOAD where there is a second factor
-    already.
+    Users of a login provider have none, and must have logged in a moment ago. Raises `Refused`
+    INVALID_CREDENTIALS, and INVALID_PAYLOAD where there is a second factor already.
     """
     account = _confirmed_account(store, identity, password)
     if account.tfa_secret is not None:
@@ -109,11 +109,11 @@ def recovery_codes(
     store: Store,
     identity: Identity,
     *,
-    password: str,
+    password: str | None,
     secret: str,
     idempotency: Idempotency | None = None,
 ) -> list[str]:
-    """Return new recovery codes to a user who sends the password again.
+    """Return new recovery codes to a user who proves to be there as for `generate`.
 
     For an Idempotency-Key the seed of the codes is stored, which is worth nothing without SECRET.
     """
@@ -142,11 +142,22 @@ def _replace_codes(
     return seed
 
 
-def _confirmed_account(store: Store, identity: Identity, password: str) -> Account:
+def _confirmed_account(store: Store, identity: Identity, password: str | None) -> Account:
     # The primary: on a replica a password that has just been changed would still be right.
     account = account_of(store.database.fetch_primary, store.run_primary_read(identity, _user_of))
-    confirm_password(store, account, password, client=identity.client)
+    if password is None:
+        _require_recent_login(store, identity, account.id)
+    else:
+        confirm_password(store, account, password, client=identity.client)
     return account
+
+
+def _require_recent_login(store: Store, identity: Identity, user: str) -> None:
+    """Raise `Refused` INVALID_PAYLOAD unless the user has just logged in at a provider."""
+    values = (user, identity.session, identity.cookie)
+    if not store.database.fetch_primary(statement("find_recent_external_login"), values):
+        reason = '"password" is missing; users of a login provider log in again just before'
+        raise invalid_payload(reason, field="password")
 
 
 def _require_secret(transaction: Transaction, user: str) -> str:

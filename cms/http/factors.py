@@ -5,7 +5,14 @@ from __future__ import annotations
 import falcon
 
 from cms.auth import second_factor
-from cms.http.media import check_texts, idempotency_key_of, read_json_object, required_text, send
+from cms.http.media import (
+    check_texts,
+    idempotency_key_of,
+    optional_text,
+    read_json_object,
+    required_text,
+    send,
+)
 from cms.store.identity import Identity
 from cms.store.store import Store
 
@@ -23,7 +30,7 @@ class _SecondFactorResource:
 class GenerateResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Answer a secret for an authenticator app; it is stored when a code proves its use."""
-        password = required_text(read_json_object(request), "password")
+        password = optional_text(read_json_object(request), "password")
         enrolment = second_factor.generate(self._store, _enrolling(request), password=password)
         send(response, {"secret": enrolment.secret, "otpauth_url": enrolment.otpauth_url})
 
@@ -58,7 +65,7 @@ class RecoveryCodesResource(_SecondFactorResource):
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Answer ten new recovery codes, each good for one login; older ones become invalid."""
-        password = required_text(read_json_object(request), "password")
+        password = optional_text(read_json_object(request), "password")
         codes = second_factor.recovery_codes(
             self._store,
             _enrolling(request),

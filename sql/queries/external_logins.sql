@@ -97,3 +97,14 @@ WHERE id = $1::uuid
   AND status = 'active'
   AND provider = $2::text
 RETURNING id::text;
+
+-- name: find_recent_external_login
+-- The session of the caller ($2 by id, $3 by the digest of its cookie), if a provider has confirmed its user ($1) within
+-- ten minutes.
+SELECT sessions.id::text
+FROM system_sessions AS sessions
+JOIN system_users AS users ON users.id = sessions."user"
+WHERE users.id = $1::uuid
+  AND users.provider <> 'default'
+  AND (sessions.id = $2::uuid OR sessions.token = $3::text)
+  AND sessions.created > now() - interval '10 minutes';
