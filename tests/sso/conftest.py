@@ -1,0 +1,41 @@
+"""A provider that others wrote, and the service, in front of one browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cms.config import Config
+from tests.sso.oidc import RunningProvider, Setup, install, running_provider
+from tests.sso.site import APP_URL, Browser, Site, running_site
+
+NAMES = ("openid", "other", "github")
+"""The names that providers have in the tests."""
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with oidc-provider."""
+    return install(tmp_path_factory.mktemp("sso"))
+
+
+@pytest.fixture
+def site(config: Config) -> Iterator[Site]:
+    with running_site(config) as site:
+        yield site
+
+
+@pytest.fixture
+def provider(site: Site, installed: Path) -> Iterator[RunningProvider]:
+    callbacks = [site.callback(name) for name in NAMES]
+    with running_provider(installed, Setup(callbacks, [APP_URL])) as provider:
+        yield provider
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    browser = Browser()
+    with browser.session:
+        yield browser
