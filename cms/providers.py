@@ -33,7 +33,6 @@ class Provider:
     icon: str | None = None
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
-    client_token_endpoint_auth_method: str = "client_secret_basic"
     issuer_url: str = ""
     authorize_url: str = ""
     access_url: str = ""
@@ -113,7 +112,6 @@ KEY = SettingType("a key such as email or user.email", matched(r"[^\s.]+(\.[^\s.
 ROLE = SettingType("the id of a role", lambda text: str(uuid.UUID(text)))
 ROLES = SettingType('JSON such as {"editors": "the id of a role"}', _role_mapping, _show_mapping)
 PARAMS = SettingType('JSON such as {"prompt": "login"}', _text_mapping, _show_mapping)
-AUTH_METHOD = choice("client_secret_basic", "client_secret_post")
 MODE = choice("session", "cookie", "json")
 
 OPTIONS: tuple[Setting, ...] = (
@@ -122,12 +120,6 @@ OPTIONS: tuple[Setting, ...] = (
     Setting("AUTH_<NAME>_ICON", TEXT, "its icon, in `GET /auth`", unset="none"),
     Setting("AUTH_<NAME>_CLIENT_ID", TEXT, "the client's id there", unset="needed"),
     Setting("AUTH_<NAME>_CLIENT_SECRET", TEXT, "its secret", unset="needed", mask=mask_all),
-    Setting(
-        "AUTH_<NAME>_CLIENT_TOKEN_ENDPOINT_AUTH_METHOD",
-        AUTH_METHOD,
-        "how the secret is sent: in a header, or in the body",
-        "client_secret_basic",
-    ),
     Setting(
         "AUTH_<NAME>_ISSUER_URL",
         URL,

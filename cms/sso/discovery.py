@@ -9,11 +9,11 @@ from typing import Any
 
 from authlib.integrations.requests_client import OAuth2Session
 from joserfc.errors import JoseError
-from joserfc.jwk import KeySet
+from joserfc.jwk import JWKRegistry, Key, KeySet
 
 from cms.providers import OPENID, Provider
 from cms.sso.failure import ProviderError
-from cms.sso.transport import json_object
+from cms.sso.transport import ask_object
 
 WELL_KNOWN = "/.well-known/openid-configuration"
 DOCUMENT_SECONDS = 600.0
@@ -22,14 +22,22 @@ KEYS_SECONDS = 1.0
 """How often keys are asked for at most, so that wrong tokens cause no flood of requests."""
 
 
+# In the body no character of a secret can be read in two ways, so this comes first. A provider may
+# want the other way of some clients.
+_AUTH_METHODS = ("client_secret_post", "client_secret_basic")
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The addresses of a provider; those of OpenID Connect alone are None for OAuth 2."""
+    """The addresses of a provider; those of OpenID Connect alone are None for OAuth 2.
+
+    `auth_methods` are the ways in which a client may prove itself, to be tried in this order.
+    """
 
     authorize: str
     access: str
     profile: str | None
-    auth_method: str
+    auth_methods: tuple[str, ...] = _AUTH_METHODS
     issuer: str | None = None
     keys: str | None = None
     end_session: str | None = None
@@ -63,7 +71,6 @@ class Discovery:
                 authorize=self._provider.authorize_url,
                 access=self._provider.access_url,
                 profile=self._provider.profile_url,
-                auth_method=self._provider.client_token_endpoint_auth_method,
             )
         found = self._endpoints
         if found is None or not found.is_younger_than(DOCUMENT_SECONDS):
@@ -84,7 +91,7 @@ class Discovery:
 
     def _ask_endpoints(self, session: OAuth2Session) -> Endpoints:
         url = self._provider.issuer_url
-        document = json_object(session.get(url, withhold_token=True), "the discovery document")
+        document = ask_object(session, url, "the discovery document")
         issuer = _address(document, "issuer")
         # Otherwise one provider could speak for another.
         if url.endswith(WELL_KNOWN) and url != issuer.rstrip("/") + WELL_KNOWN:
@@ -93,7 +100,7 @@ class Discovery:
             authorize=_address(document, "authorization_endpoint"),
             access=_address(document, "token_endpoint"),
             profile=_optional_address(document, "userinfo_endpoint"),
-            auth_method=self._provider.client_token_endpoint_auth_method,
+            auth_methods=_auth_methods(document),
             issuer=issuer,
             keys=_address(document, "jwks_uri"),
             end_session=_optional_address(document, "end_session_endpoint"),
@@ -102,22 +109,32 @@ class Discovery:
 
     def _ask_keys(self, session: OAuth2Session) -> KeySet:
         url = self.endpoints(session).keys
-        document = json_object(session.get(str(url), withhold_token=True), "the list of keys")
+        document = ask_object(session, str(url), "the list of keys")
         keys = document.get("keys")
         if not isinstance(keys, list):
             raise ProviderError("the list of keys has no keys")
-        known = [key for key in keys if _is_signing_key(key)]
-        try:
-            return KeySet.import_key_set({"keys": known})
-        except (JoseError, ValueError, TypeError, KeyError):
-            raise ProviderError("the list of keys has one that cannot be read") from None
+        # One that cannot be read, as of a curve that is not known here, takes nothing from the rest.
+        return KeySet([key for each in keys if (key := _signing_key(each)) is not None])
 
 
-def _is_signing_key(key: object) -> bool:
+def _auth_methods(document: Mapping[str, Any]) -> tuple[str, ...]:
+    # Providers that name none take the header alone (OpenID Connect Discovery 1.0, section 3).
+    supported = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+    if not isinstance(supported, list):
+        return _AUTH_METHODS
+    return tuple(method for method in _AUTH_METHODS if method in supported) or _AUTH_METHODS
+
+
+def _signing_key(value: object) -> Key | None:
     # Others are for encryption, or of kinds that no algorithm here uses.
-    if not isinstance(key, Mapping):
-        return False
-    return key.get("kty") in ("RSA", "EC") and key.get("use", "sig") == "sig"
+    if not isinstance(value, dict) or value.get("use", "sig") != "sig":
+        return None
+    if value.get("kty") not in ("RSA", "EC"):
+        return None
+    try:
+        return JWKRegistry.import_key(value)
+    except (JoseError, ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def _address(document: Mapping[str, Any], name: str) -> str:

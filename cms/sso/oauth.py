@@ -20,7 +20,7 @@ from cms.sso.failure import ProviderError, login_refused
 from cms.sso.id_token import Expected, InvalidIdToken, checked_claims
 from cms.sso.login_state import LoginState
 from cms.sso.profile import profile_from_claims
-from cms.sso.transport import ProviderTransport, json_object
+from cms.sso.transport import ProviderTransport, ask, ask_object
 
 _BASIC = "client_secret_basic"
 _TEMPORARY_ERRORS = frozenset({"temporarily_unavailable", "server_error"})
@@ -62,7 +62,7 @@ class OAuthClient:
             self._check_answer(endpoints, answer)
             tokens = self._tokens(session, endpoints, state, code=answer["code"])
             claims = self._id_claims(session, endpoints, state, tokens)
-            claims = self._with_profile(session, endpoints, claims)
+            claims = self._with_profile(session, endpoints, claims, token=tokens["access_token"])
         logout_url = self._logout_url(endpoints, tokens)
         return ConfirmedUser(profile_from_claims(self._provider, claims), logout_url)
 
@@ -74,7 +74,7 @@ class OAuthClient:
                 self._discovery.keys(session)
                 return
             # OAuth 2 has nothing to ask for. Any answer shows that somebody is there.
-            session.request("GET", endpoints.access, withhold_token=True)
+            ask(session, endpoints.access)
 
     def _session(self) -> OAuth2Session:
         session = OAuth2Session(
@@ -107,19 +107,32 @@ class OAuthClient:
     def _tokens(
         self, session: OAuth2Session, endpoints: Endpoints, state: LoginState, *, code: str
     ) -> Mapping[str, Any]:
-        session.token_endpoint_auth_method = endpoints.auth_method
+        for method in endpoints.auth_methods:
+            session.token_endpoint_auth_method = method
+            try:
+                return self._tokens_by(session, endpoints.access, state, code=code)
+            except OAuthError as error:
+                # The client is looked at before the code, which is still good then.
+                if error.error == "invalid_client" and method != endpoints.auth_methods[-1]:
+                    continue
+                # A code that was used, or is too old, and also wrong settings of the client.
+                reason = f"no token for the code: {str(error.error)[:60]!r}"
+                raise login_refused(self._provider, reason) from None
+        raise ProviderError("it takes no secret of a client")
+
+    def _tokens_by(
+        self, session: OAuth2Session, url: str, state: LoginState, *, code: str
+    ) -> Mapping[str, Any]:
+        """Return the tokens; raises `OAuthError` where the provider refuses them."""
         try:
             tokens: Mapping[str, Any] = session.fetch_token(
-                endpoints.access,
+                url,
                 grant_type="authorization_code",
                 code=code,
                 code_verifier=state.code_verifier(self._secret),
+                # The secret goes nowhere else.
+                allow_redirects=False,
             )
-        except OAuthError as error:
-            # A code that was used, or is too old, and also wrong settings of the client.
-            raise login_refused(
-                self._provider, f"no token for the code: {str(error.error)[:60]!r}"
-            ) from None
         except (requests.RequestException, ValueError, TypeError, AttributeError) as error:
             reason = f"no token comes back ({type(error).__name__})"
             raise ProviderError(reason) from None
@@ -153,16 +166,17 @@ class OAuthClient:
             raise login_refused(self._provider, str(error)) from None
 
     def _with_profile(
-        self, session: OAuth2Session, endpoints: Endpoints, claims: Mapping[str, Any]
+        self,
+        session: OAuth2Session,
+        endpoints: Endpoints,
+        claims: Mapping[str, Any],
+        *,
+        token: str,
     ) -> Mapping[str, Any]:
         """Return the claims with those of the profile, which come later and so are newer."""
         if endpoints.profile is None:
             return claims
-        try:
-            response = session.get(endpoints.profile, headers={"Accept": "application/json"})
-        except OAuthError as error:
-            raise ProviderError(f"its token cannot be used: {error.error}") from None
-        profile = json_object(response, "the profile")
+        profile = ask_object(session, endpoints.profile, "the profile", token=token)
         # A token of another user could have been put in place of this one's.
         if "sub" in claims and profile.get("sub") != claims["sub"]:
             raise login_refused(self._provider, "the profile is that of another user")

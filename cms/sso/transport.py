@@ -9,7 +9,8 @@ from ipaddress import ip_network
 from typing import Any
 
 import orjson
-from requests import PreparedRequest, Response
+from authlib.integrations.requests_client import OAuth2Session
+from requests import PreparedRequest, RequestException, Response
 from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 
@@ -66,8 +67,27 @@ class ProviderTransport(BaseAdapter):
         """Nothing is kept open."""
 
 
-def json_object(response: Response, what: str) -> Mapping[str, Any]:
-    """Return the JSON object of an answer; raises `ProviderError`."""
+def ask(session: OAuth2Session, url: str, *, token: str | None = None) -> Response:
+    """GET an address, with an access token if there is one; raises `ProviderError`."""
+    headers = {"Accept": "application/json"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    try:
+        # The token is sent as it came: authlib would look at its dates, and renew it.
+        response: Response = session.get(
+            url, headers=headers, withhold_token=True, allow_redirects=False
+        )
+    except (RequestException, ValueError) as error:
+        # Of the error only its kind: the text may have the token in it.
+        raise ProviderError(f"a request cannot be sent ({type(error).__name__})") from None
+    return response
+
+
+def ask_object(
+    session: OAuth2Session, url: str, what: str, *, token: str | None = None
+) -> Mapping[str, Any]:
+    """GET the JSON object at an address; `what` names it in the text of a `ProviderError`."""
+    response = ask(session, url, token=token)
     if response.status_code != 200:
         raise ProviderError(f"{what} answers with status {response.status_code}")
     try:

@@ -100,7 +100,8 @@ class RunningProvider:
     def change(self, **changes: Any) -> None:
         """Put a provider with another setup on the same port."""
         self.setup = replace(self.setup, **changes)
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.write(json.dumps(self.setup.as_json()) + "\n")
         self.process.stdin.flush()
         readable, _, _ = select.select([self.process.stdout], [], [], ANSWER_SECONDS)

@@ -198,10 +198,14 @@ def reason_of(response: requests.Response) -> str | None:
     return query_of(target).get("reason")
 
 
+def _no_application(environ: object, start_response: object) -> list[bytes]:
+    raise AssertionError("the site is not configured yet")
+
+
 @contextmanager
 def running_site(config: Config) -> Iterator[Site]:
     """Listen on a port; the application comes with `configure`."""
-    server = make_server("127.0.0.1", 0, None, _Server, _Handler)  # type: ignore[arg-type]
+    server = make_server("127.0.0.1", 0, _no_application, _Server, _Handler)
     # Another name than the provider's: cookies know no ports.
     site = Site(f"http://localhost:{server.server_port}", config, server)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
