@@ -91,7 +91,7 @@ class App(falcon.App[Request, falcon.Response]):
         super().__init__(middleware=middleware, request_type=Request, router=Router())
         self.store = store
         self._send_seconds = send_seconds
-        self._close_hooks = [*close_hooks, store.close]
+        self.close_hooks = [*close_hooks, store.close]
 
     def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request; closing and timing out its connection is decided here."""
@@ -102,7 +102,7 @@ class App(falcon.App[Request, falcon.Response]):
         return with_send_timeout(answer, env, self._send_seconds)
 
     def close(self) -> None:
-        for close in self._close_hooks:
+        for close in self.close_hooks:
             close()
 
     def add_route(self, uri_template: str, resource: Any, **options: Any) -> None:
@@ -139,8 +139,10 @@ def create_app(config: Config) -> App:
     app.add_error_handler(Stale, errors.on_stale)
     _add_server(app)
     wait_slots = WaitSlots(config.web_threads)
-    _add_logins(app, config, issuer, links)
-    _add_external_logins(app, config, issuer, wait_slots)
+    external = _external_logins(app, config, issuer, wait_slots)
+    app.close_hooks.append(external.providers.close)
+    _add_logins(app, config, issuer, links, external)
+    _add_external_logins(app, config, external)
     _add_people(app, links, issuer.secret)
     _add_shares(app, config, issuer, links)
     _add_structure(app, config)
@@ -183,26 +185,36 @@ def _add_server(app: App) -> None:
     app.add_route("/utils/random/string", hashes.RandomStringResource(store))
 
 
-def _add_logins(app: App, config: Config, issuer: Issuer, links: MailLinks) -> None:
+def _add_logins(
+    app: App, config: Config, issuer: Issuer, links: MailLinks, external: ExternalLogins
+) -> None:
     store = app.store
     cookies = Cookies.from_config(config)
     token_source = auth.RefreshTokenSource(cookies, Origins.from_config(config))
     app.add_route("/auth", auth.ProvidersResource(config))
-    app.add_route("/auth/login", auth.LoginResource(store, issuer, cookies, config))
+    app.add_route(
+        "/auth/login",
+        auth.LoginResource(store, issuer, cookies, config, external.log_in_by_directory),
+    )
     app.add_route("/auth/refresh", auth.RefreshResource(store, issuer, token_source))
     app.add_route("/auth/logout", auth.LogoutResource(store, token_source))
     app.add_route("/auth/password/request", accounts.ResetRequestResource(store, links.reset))
     app.add_route("/auth/password/reset", accounts.PasswordResetResource(store, links.reset))
 
 
-def _add_external_logins(app: App, config: Config, issuer: Issuer, wait_slots: WaitSlots) -> None:
-    logins = ExternalLogins(
+def _external_logins(
+    app: App, config: Config, issuer: Issuer, wait_slots: WaitSlots
+) -> ExternalLogins:
+    return ExternalLogins(
         app.store,
         issuer,
         Providers.from_config(config, app.store, issuer.secret),
         Cookies.from_config(config),
         wait_slots,
     )
+
+
+def _add_external_logins(app: App, config: Config, logins: ExternalLogins) -> None:
     resource = external_logins.ExternalLoginResource(logins, Origins.from_config(config))
     app.add_route("/auth/login/{provider}", resource)
     app.add_route("/auth/login/{provider}/callback", external_logins.CallbackResource(logins))

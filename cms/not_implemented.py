@@ -12,15 +12,6 @@ UNBUILT: Mapping[str, str] = {
     "RATE_LIMITER_PER_SECOND": "rate limits",
     "RATE_LIMITER_PER_MINUTE": "rate limits",
     "METRICS_TOKEN": "metrics",
-    "AUTH_<NAME>_CLIENT_URL": "logins by LDAP",
-    "AUTH_<NAME>_BIND_DN": "logins by LDAP",
-    "AUTH_<NAME>_BIND_PASSWORD": "logins by LDAP",
-    "AUTH_<NAME>_USER_DN": "logins by LDAP",
-    "AUTH_<NAME>_USER_ATTRIBUTE": "logins by LDAP",
-    "AUTH_<NAME>_USER_SCOPE": "logins by LDAP",
-    "AUTH_<NAME>_GROUP_DN": "logins by LDAP",
-    "AUTH_<NAME>_GROUP_ATTRIBUTE": "logins by LDAP",
-    "AUTH_<NAME>_GROUP_SCOPE": "logins by LDAP",
 }
 """Each variable and its purpose; a line is removed when the setting is built."""
 

@@ -17,6 +17,7 @@ from cms.settings import ADDRESSES, BOOLEAN, TEXT, Setting, SettingType, choice,
 OAUTH2 = "oauth2"
 OPENID = "openid"
 SAML = "saml"
+LDAP = "ldap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Provider:
     first_name_key: str = ""
     last_name_key: str = ""
     group_claim_name: str = "groups"
-    allow_public_registration: bool = False
+    allow_public_registration: bool | None = None
     require_verified_email: bool = False
     default_role_id: str | None = None
     role_mapping: Mapping[str, str] = field(default_factory=dict)
@@ -56,6 +57,19 @@ class Provider:
     sp_metadata: str = ""
     sp_certificate: str = ""
     sp_private_key: str = field(default="", repr=False)
+    client_url: str = ""
+    client_ca: str = ""
+    bind_dn: str = ""
+    bind_password: str = field(default="", repr=False)
+    user_dn: str = ""
+    user_attribute: str = "cn"
+    user_scope: str = "one"
+    mail_attribute: str = "mail"
+    first_name_attribute: str = "givenName"
+    last_name_attribute: str = "sn"
+    group_dn: str = ""
+    group_attribute: str = "member"
+    group_scope: str = "one"
 
     def variable_name(self, option: str) -> str:
         """Return the name of the variable that sets an option."""
@@ -104,7 +118,7 @@ def _show_mapping(mapping: Mapping[str, str]) -> str:
     return orjson.dumps(dict(mapping)).decode()
 
 
-DRIVER = choice(OAUTH2, OPENID, SAML)
+DRIVER = choice(OAUTH2, OPENID, SAML, LDAP)
 URL = SettingType(
     "an address such as https://id.example.com/oauth", matched(r"https?://[^\s\\#@]+")
 )
@@ -112,6 +126,11 @@ KEY = SettingType("a key such as email or user.email", matched(r"[^\s.]+(\.[^\s.
 ROLE = SettingType("the id of a role", lambda text: str(uuid.UUID(text)))
 ROLES = SettingType('JSON such as {"editors": "the id of a role"}', _role_mapping, _show_mapping)
 PARAMS = SettingType('JSON such as {"prompt": "login"}', _text_mapping, _show_mapping)
+SCOPE = choice("base", "one", "sub")
+DIRECTORY = SettingType(
+    "an address such as ldaps://ldap.example.com", matched(r"ldaps?://[^\s/?#@]+/?")
+)
+ATTRIBUTE = SettingType("the name of an attribute", matched(r"[A-Za-z][A-Za-z0-9.;-]*"))
 MODE = choice("session", "cookie", "json")
 
 OPTIONS: tuple[Setting, ...] = (
@@ -176,7 +195,7 @@ OPTIONS: tuple[Setting, ...] = (
         "AUTH_<NAME>_ALLOW_PUBLIC_REGISTRATION",
         BOOLEAN,
         "makes users of those who log in for the first time",
-        "false",
+        unset="true (ldap), false (others)",
     ),
     Setting(
         "AUTH_<NAME>_REQUIRE_VERIFIED_EMAIL",
@@ -235,6 +254,30 @@ OPTIONS: tuple[Setting, ...] = (
         unset="requests are not signed",
         mask=mask_all,
     ),
+    Setting("AUTH_<NAME>_CLIENT_URL", DIRECTORY, "the server (ldap)", unset="needed by ldap"),
+    Setting(
+        "AUTH_<NAME>_CLIENT_CA",
+        TEXT,
+        "the authority that signs its certificate, as PEM (ldap)",
+        unset="those of the system",
+    ),
+    Setting(
+        "AUTH_<NAME>_BIND_DN", TEXT, "who searches there for the service (ldap)", unset="nobody"
+    ),
+    Setting("AUTH_<NAME>_BIND_PASSWORD", TEXT, "its password (ldap)", unset="none", mask=mask_all),
+    Setting("AUTH_<NAME>_USER_DN", TEXT, "where users are (ldap)", unset="needed by ldap"),
+    Setting("AUTH_<NAME>_USER_ATTRIBUTE", ATTRIBUTE, "what users type in (ldap)", "cn"),
+    Setting("AUTH_<NAME>_USER_SCOPE", SCOPE, "how deep below they are (ldap)", "one"),
+    Setting("AUTH_<NAME>_MAIL_ATTRIBUTE", ATTRIBUTE, "where the address is (ldap)", "mail"),
+    Setting(
+        "AUTH_<NAME>_FIRST_NAME_ATTRIBUTE", ATTRIBUTE, "where the first name is (ldap)", "givenName"
+    ),
+    Setting("AUTH_<NAME>_LAST_NAME_ATTRIBUTE", ATTRIBUTE, "where the last name is (ldap)", "sn"),
+    Setting("AUTH_<NAME>_GROUP_DN", TEXT, "where groups are (ldap)", unset="groups decide nothing"),
+    Setting(
+        "AUTH_<NAME>_GROUP_ATTRIBUTE", ATTRIBUTE, "where a group has its members (ldap)", "member"
+    ),
+    Setting("AUTH_<NAME>_GROUP_SCOPE", SCOPE, "how deep below they are (ldap)", "one"),
 )
 """The options of a provider; `<NAME>` stands for its name in capitals."""
 
@@ -244,6 +287,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     OAUTH2: ("client_id", "client_secret", "authorize_url", "access_url", "profile_url"),
     OPENID: ("client_id", "client_secret", "issuer_url"),
     SAML: ("idp_metadata",),
+    LDAP: ("client_url", "user_dn"),
 }
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
     OAUTH2: {"scope": "email", "email_key": "email"},
@@ -280,7 +324,13 @@ def with_driver_defaults(provider: Provider) -> Provider:
         if not getattr(provider, option):
             defaults[option] = value
     complete = replace(provider, **defaults)  # type: ignore[arg-type]
-    return replace(complete, identifier_key=complete.identifier_key or complete.email_key)
+    registers = provider.allow_public_registration
+    return replace(
+        complete,
+        identifier_key=complete.identifier_key or complete.email_key,
+        # Who is in the directory of an organisation is its user already.
+        allow_public_registration=provider.driver == LDAP if registers is None else registers,
+    )
 
 
 def provider_problems(provider: Provider) -> Iterator[str]:
@@ -292,6 +342,9 @@ def provider_problems(provider: Provider) -> Iterator[str]:
         if not getattr(provider, option):
             variable = provider.variable_name(option)
             yield f"{variable} is needed by the driver {provider.driver}."
+    if bool(provider.bind_dn) != bool(provider.bind_password):
+        name, password = map(provider.variable_name, ("bind_dn", "bind_password"))
+        yield f"{name} and {password} go together: set both, or none."
     if bool(provider.sp_private_key) != bool(provider.sp_certificate):
         key, certificate = map(provider.variable_name, ("sp_private_key", "sp_certificate"))
         yield f"{key} and {certificate} go together: set both, or none."

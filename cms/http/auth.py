@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import falcon
@@ -41,14 +41,29 @@ class ProvidersResource:
 
 
 class LoginResource:
-    def __init__(self, store: Store, issuer: Issuer, cookies: Cookies, config: Config) -> None:
+    """Logins by a password of this service, or by the directory of the name `ldap`."""
+
+    def __init__(
+        self,
+        store: Store,
+        issuer: Issuer,
+        cookies: Cookies,
+        config: Config,
+        directory_login: Callable[..., IssuedTokens],
+    ) -> None:
         self._store = store
         self._issuer = issuer
         self._cookies = cookies
+        self._directory_login = directory_login
         self._disables_default = config.auth_disable_default
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = read_json_object(request)
+        if payload.get("mode") == "ldap":
+            # The mode says how to log in here, and not where the tokens go.
+            issued = self._directory_login(request, "ldap", payload, mode=Mode.JSON)
+            send(response, session_body(issued))
+            return
         if self._disables_default:
             raise invalid_provider("Logins by password are switched off here.")
         check_texts(payload, "email", "password", optional=("otp",))

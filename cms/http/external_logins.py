@@ -11,13 +11,14 @@ import falcon
 from cms.auth import factors
 from cms.auth.sessions import IssuedTokens, Issuer, LoginSource, Mode
 from cms.errors import Refused, unavailable
-from cms.http.auth import session_body
+from cms.http.auth import mode_of, session_body
 from cms.http.cookies import Cookies
-from cms.http.media import read_json_object, required_text, send
+from cms.http.media import check_texts, optional_text, read_json_object, required_text, send
 from cms.http.origins import Origins
 from cms.providers import Provider
-from cms.sso import login
+from cms.sso import directory_login, login
 from cms.sso.accounts import ExternalAccount, ExternalAccounts, pending_account
+from cms.sso.directory_login import DirectoryCredentials
 from cms.sso.failure import ProviderError, provider_failed
 from cms.sso.login_state import FACTOR_LIFE, LIFE, LoginState, PendingFactor, not_begun
 from cms.sso.providers import Providers
@@ -56,6 +57,27 @@ class ExternalLogins:
             reason = "Too many logins wait for their providers"
             raise unavailable(f"login provider {provider.name}", reason) from None
 
+    def log_in_by_directory(
+        self, request: falcon.Request, name: str, payload: Mapping[str, object], *, mode: Mode
+    ) -> IssuedTokens:
+        """Open a session of a user of a directory, with the identifier and password of a body."""
+        check_texts(payload, "password", optional=("identifier", "email", "otp"))
+        directory = self.providers.directory(name)
+        credentials = DirectoryCredentials(
+            optional_text(payload, "identifier") or required_text(payload, "email"),
+            required_text(payload, "password"),
+            optional_text(payload, "otp"),
+        )
+        with self.asking(directory.provider):
+            return directory_login.log_in(
+                self.store,
+                self.issuer,
+                directory,
+                credentials,
+                mode=mode,
+                client=request.context.client,
+            )
+
     def finish(
         self,
         request: falcon.Request,
@@ -88,7 +110,7 @@ class ExternalLoginResource:
         known = self._logins.providers.provider(provider)
         redirect = checked_redirect(known, request.get_param("redirect"))
         with _refusal_as_redirect(response, redirect), self._logins.asking(known):
-            url, state = self._logins.providers.clients[known.name].begin(redirect)
+            url, state = self._logins.providers.client(known.name).begin(redirect)
             self._logins.cookies.set_for_login(
                 request,
                 response,
@@ -100,9 +122,20 @@ class ExternalLoginResource:
             send_browser(response, url)
 
     def on_post(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
-        """Take the code of the second factor for a login that the provider has confirmed."""
+        """Log in by a directory, or take the code of the second factor for a confirmed login."""
         known = self._logins.providers.provider(provider)
-        code = required_text(read_json_object(request), "otp")
+        payload = read_json_object(request)
+        if known.name in self._logins.providers.directories:
+            mode = mode_of(payload) or Mode.JSON
+            issued = self._logins.log_in_by_directory(request, known.name, payload, mode=mode)
+            self._logins.cookies.set_session(request, response, issued)
+            _send_json(response, issued)
+            return
+        self._finish_with_factor(request, response, known, required_text(payload, "otp"))
+
+    def _finish_with_factor(
+        self, request: falcon.Request, response: falcon.Response, known: Provider, code: str
+    ) -> None:
         # The cookie alone stands for the confirmed user: another site's page must not use it.
         self._origins.require(request)
         cookie = request.get_cookie_values(_FACTOR_COOKIE)
@@ -162,7 +195,7 @@ class CallbackResource:
         state: LoginState,
         answer: Mapping[str, str],
     ) -> IssuedTokens:
-        client = self._logins.providers.clients[provider.name]
+        client = self._logins.providers.client(provider.name)
         with self._logins.asking(provider):
             user = client.confirmed_user(state, answer)
             accounts = ExternalAccounts(self._logins.store, provider, request.context.client)

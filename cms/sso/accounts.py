@@ -34,6 +34,7 @@ class ExternalAccount(NamedTuple):
     first_name: str | None
     last_name: str | None
     role: str | None
+    is_throttled: bool
 
 
 def pending_account(store: Store, provider: Provider, user: str) -> ExternalAccount | None:
@@ -54,15 +55,6 @@ def end_sessions_of(store: Store, provider: Provider, identifier: str, client: C
     in_transaction(store, end)
 
 
-def role_of(provider: Provider, profile: Profile) -> str | None:
-    """Return the role that the settings of a provider give to a user."""
-    groups = set(profile.groups)
-    for group, role in provider.role_mapping.items():
-        if group in groups:
-            return role
-    return provider.default_role_id
-
-
 @dataclass(frozen=True, slots=True)
 class ExternalAccounts:
     """The users of one provider, for the request of one client."""
@@ -79,19 +71,20 @@ class ExternalAccounts:
         and may get none, INVALID_PROVIDER where the address belongs to an account of another kind;
         and `ProviderError` for a role of the settings that does not exist.
         """
-        account = self._find(profile)
+        account = self.find(profile.identifier)
         if account is None:
             self._create(profile)
         elif account.status == "active":
             self._synchronise(profile, account)
-        current = self._find(profile)
+        current = self.find(profile.identifier)
         if current is None:
             raise login_refused(self.provider, "the user was deleted meanwhile")
         return current
 
-    def _find(self, profile: Profile) -> ExternalAccount | None:
+    def find(self, identifier: str) -> ExternalAccount | None:
+        """Return the user whom the provider knows by an identifier."""
         rows = self.store.database.fetch_primary(
-            statement("find_external_account"), (self.provider.name, profile.identifier)
+            statement("find_external_account"), (self.provider.name, identifier)
         )
         return ExternalAccount(*rows[0]) if rows else None
 
@@ -99,7 +92,7 @@ class ExternalAccounts:
 
     def _create(self, profile: Profile) -> None:
         self._require_registration(profile)
-        role = role_of(self.provider, profile)
+        role = self._role_of(profile)
         self._require_role(role)
         insert = partial(self._insert, profile, role)
         write_user(self.store, insert, verb="create", client=self.client)
@@ -172,9 +165,9 @@ class ExternalAccounts:
             is_trusted = profile.is_email_verified or not self.provider.require_verified_email
             if profile.email and is_trusted and not self._is_taken(profile.email, account.id):
                 wanted["email"] = profile.email
-        # Without a mapping the role is that of this service.
-        if self.provider.role_mapping:
-            wanted["role"] = role_of(self.provider, profile)
+        # Where groups decide nothing, the role is that of this service.
+        if self.provider.role_mapping or self.provider.group_dn:
+            wanted["role"] = self._role_of(profile)
         return wanted
 
     def _update(
@@ -200,6 +193,21 @@ class ExternalAccounts:
         filtered.set_profile(transaction, account.id)
         users.changed(before)
         filters.queue_runs(account.id, filtered)
+
+    def _role_of(self, profile: Profile) -> str | None:
+        """Return the role that the settings give to a user: by mapping, by name, or the default."""
+        groups = set(profile.groups)
+        for group, role in self.provider.role_mapping.items():
+            if group in groups:
+                return role
+        # Groups of a directory may have the names of roles.
+        if self.provider.group_dn and groups:
+            rows = self.store.database.fetch_primary(
+                statement("find_role_of_groups"), (list(profile.groups),)
+            )
+            if rows:
+                return str(rows[0][0])
+        return self.provider.default_role_id
 
     def _is_taken(self, email: str | None, user: str | None) -> bool:
         """Tell whether an address belongs to another user than this one."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from cms.config import Config, ConfigError
 from cms.errors import invalid_provider
-from cms.providers import SAML, Provider
+from cms.providers import LDAP, SAML, Provider
 from cms.sso.client import ProviderClient
+from cms.sso.directory_login import Directory
 from cms.sso.failure import ProviderError
 from cms.store.store import Store
 
@@ -19,6 +20,7 @@ class Providers:
 
     configured: Mapping[str, Provider]
     clients: Mapping[str, ProviderClient]
+    directories: Mapping[str, Directory]
 
     @classmethod
     def from_config(cls, config: Config, store: Store, secret: str) -> Providers:
@@ -28,12 +30,17 @@ class Providers:
         cannot be read.
         """
         clients: dict[str, ProviderClient] = {}
+        directories: dict[str, Directory] = {}
         for provider in config.providers:
             try:
-                clients[provider.name] = _client(provider, config, store, secret)
+                if provider.driver == LDAP:
+                    directories[provider.name] = _directory(provider)
+                else:
+                    clients[provider.name] = _client(provider, config, store, secret)
             except ProviderError as error:
                 raise ConfigError(f"The login provider {provider.name}: {error}.") from None
-        return cls({provider.name: provider for provider in config.providers}, clients)
+        configured = {provider.name: provider for provider in config.providers}
+        return cls(configured, clients, directories)
 
     def provider(self, name: str) -> Provider:
         """Return a provider; raises `Refused` INVALID_PROVIDER."""
@@ -41,6 +48,33 @@ class Providers:
         if provider is None:
             raise invalid_provider("There is no login provider of that name.")
         return provider
+
+    def close(self) -> None:
+        """Close the connections that are kept to directories."""
+        for directory in self.directories.values():
+            directory.client.close()
+
+    def client(self, name: str) -> ProviderClient:
+        """Return the client of a provider whose page logs users in; raises as `provider` does."""
+        client = self.clients.get(self.provider(name).name)
+        if client is None:
+            raise invalid_provider("This provider takes identifier and password by POST.")
+        return client
+
+    def directory(self, name: str) -> Directory:
+        """Return a provider that takes passwords; raises as `provider` does."""
+        directory = self.directories.get(self.provider(name).name)
+        if directory is None:
+            raise invalid_provider("This provider takes no password.")
+        return directory
+
+
+def _directory(provider: Provider) -> Directory:
+    try:
+        from cms.sso.ldap import DirectoryClient
+    except ModuleNotFoundError:
+        raise ProviderError("LDAP needs `pip install 'cms[ldap]'`") from None
+    return Directory(provider, DirectoryClient(provider))
 
 
 def _client(provider: Provider, config: Config, store: Store, secret: str) -> ProviderClient:

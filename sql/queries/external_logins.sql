@@ -7,7 +7,8 @@ SELECT
     users.email,
     users.first_name,
     users.last_name,
-    users.role::text
+    users.role::text,
+    coalesce(users.login_after > now(), FALSE)
 FROM system_users AS users
 WHERE users.provider = $1::text
   AND users.external_identifier = $2::text;
@@ -21,7 +22,8 @@ SELECT
     users.email,
     users.first_name,
     users.last_name,
-    users.role::text
+    users.role::text,
+    coalesce(users.login_after > now(), FALSE)
 FROM system_users AS users
 WHERE users.id = $1::uuid
   AND users.provider = $2::text;
@@ -38,6 +40,14 @@ SELECT EXISTS (
 -- name: role_exists
 -- Whether there is a role of this id.
 SELECT EXISTS (SELECT FROM system_roles WHERE id = $1::uuid);
+
+-- name: find_role_of_groups
+-- The role with the name of one of these groups; the first group wins.
+SELECT roles.id::text
+FROM unnest($1::text[]) WITH ORDINALITY AS groups (name, place)
+JOIN system_roles AS roles ON roles.name = groups.name
+ORDER BY groups.place, roles.id
+LIMIT 1;
 
 -- name: insert_external_user
 -- Inserts a user whom a provider has confirmed; returns no row if the identifier or the address is taken.

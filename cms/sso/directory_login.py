@@ -1,0 +1,69 @@
+"""Logins by a directory: identifier and password of another server."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cms.auth import factors
+from cms.auth.login import count_failure
+from cms.auth.sessions import IssuedTokens, Issuer, LoginSource, Mode, invalid_credentials
+from cms.providers import Provider
+from cms.sso import login
+from cms.sso.accounts import ExternalAccounts
+from cms.store.identity import ClientInfo
+from cms.store.store import Store
+
+if TYPE_CHECKING:
+    from cms.sso.ldap import DirectoryClient
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryCredentials:
+    """The values of a login; `otp` is a code of the service's own second factor."""
+
+    identifier: str
+    password: str = field(repr=False)
+    otp: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A provider and the client that asks it."""
+
+    provider: Provider
+    client: DirectoryClient
+
+
+def log_in(
+    store: Store,
+    issuer: Issuer,
+    directory: Directory,
+    credentials: DirectoryCredentials,
+    *,
+    mode: Mode,
+    client: ClientInfo,
+) -> IssuedTokens:
+    """Open a session of a user of the directory.
+
+    A failure counts like that of a login by password. Raises `Refused` INVALID_CREDENTIALS and, only
+    once the password was right, USER_SUSPENDED, INVALID_OTP or INVALID_IP; `ProviderError` where the
+    directory does not answer.
+    """
+    accounts = ExternalAccounts(store, directory.provider, client)
+    answer = directory.client.authenticate(credentials.identifier, credentials.password)
+    known = accounts.find(answer.dn or "")
+    if answer.profile is None or (known and known.is_throttled):
+        # A random id is no user's: the statement takes its time and counts nothing.
+        counted = known.id if known and not known.is_throttled else str(uuid.uuid4())
+        count_failure(store, counted, client)
+        raise invalid_credentials()
+    account = accounts.account_of(answer.profile)
+    login.check_status(account)
+    if account.tfa_secret is not None:
+        if credentials.otp is None:
+            raise factors.invalid_otp()
+        login.check_factor(store, account, credentials.otp, client=client)
+    source = LoginSource(directory.provider.name)
+    return login.log_in(store, issuer, account, source, mode=mode, client=client)
