@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def site(config: Config) -> Iterator[Site]:
-    with running_site(config) as site:
+    # Half of the threads wait for providers.
+    with running_site(replace(config, web_threads=16)) as site:
         yield site
 
 

@@ -3,50 +3,192 @@
 from __future__ import annotations
 
 import pytest
+import requests
 
-from tests.sso.oidc import BASIC_CLIENT, ES256_CLIENT, POST_CLIENT, PS256_CLIENT, RunningProvider
-from tests.sso.site import APP_URL, Browser, Site, codes_of
+from cms.jobs.job_worker import drain
+from cms.tasks import tasks_of
+from tests.active_flows import make_flow, runs, step
+from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
+from tests.sso.oidc import (
+    RunningProvider,
+)
+from tests.sso.site import APP_URL, Browser, Site, codes_of, query_of, reason_of, target_of
+from tests.sso.steps import MAKES_USERS, the_user, with_openid
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
 
 
-def with_openid(site: Site, provider: RunningProvider, **options: str) -> None:
-    """Configure one provider that makes users."""
-    defaults = {"allow_public_registration": "true", "redirect_allow_list": APP_URL}
-    site.configure({"openid": provider.settings("openid", **(defaults | options))})
+# The session
 
 
-def test_the_first_login_makes_a_user_and_the_next_one_finds_it(
+def test_without_redirect_the_answer_is_that_of_a_login(
+    site: Site, provider: RunningProvider, browser: Browser
+) -> None:
+    keys = {
+        "session": {"expires"},
+        "cookie": {"access_token", "expires"},
+        "json": {"access_token", "expires", "refresh_token"},
+    }
+    cookies = {"session": "cms_session_token", "cookie": "cms_refresh_token", "json": "none"}
+    for mode, names in keys.items():
+        with_openid(site, provider, mode=mode)
+        browser = Browser()
+        answer = site.log_in(browser, "openid", "alice")
+        assert answer.json()["data"].keys() == names
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert bool(browser.cookie("cms_")) == (mode != "json")
+        assert bool(browser.cookie(cookies[mode])) == (mode != "json")
+
+
+def test_with_redirect_the_browser_has_a_session_and_goes_on(
     site: Site, provider: RunningProvider, browser: Browser
 ) -> None:
     with_openid(site, provider)
-    answer = site.log_in(browser, "openid", "alice")
-    assert answer.status_code == 200, answer.text
-    (user,) = site.users()
-    assert (user["provider"], user["external_identifier"]) == ("openid", "alice")
-    assert (user["email"], user["first_name"], user["last_name"]) == (
-        "alice@example.com",
-        "Alice",
-        "Liddell",
-    )
-    assert (user["role"], user["password"], user["status"]) == (None, None, "active")
-    assert site.log_in(Browser(), "openid", "alice").status_code == 200
-    assert [again["id"] for again in site.users()] == [user["id"]]
+    answer = site.log_in(browser, "openid", "alice", f"{APP_URL}?tab=1")
+    assert (answer.status_code, target_of(answer)) == (302, f"{APP_URL}?tab=1")
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert browser.cookie("cms_login") is None, "the state is forgotten"
+    me = browser.get(f"{site.url}/users/me").json()["data"]
+    assert me["id"] == the_user(site)["id"]
 
 
-@pytest.mark.parametrize("client", [POST_CLIENT, BASIC_CLIENT, ES256_CLIENT, PS256_CLIENT])
-def test_clients_of_every_kind_log_in(
-    site: Site, provider: RunningProvider, browser: Browser, client: str
-) -> None:
-    with_openid(site, provider, client=client)
-    answer = site.log_in(browser, "openid", "alice")
-    assert answer.status_code == 200, answer.text
-
-
-def test_without_registration_nobody_gets_an_account(
+def test_a_redirect_that_is_not_allowed_is_refused_before_anything_begins(
     site: Site, provider: RunningProvider, browser: Browser
 ) -> None:
-    with_openid(site, provider, allow_public_registration="false")
-    answer = site.log_in(browser, "openid", "alice")
+    with_openid(site, provider)
+    answer = browser.get(site.login_url("openid", "http://evil.test/signed-in"))
+    assert (answer.status_code, codes_of(answer)) == (400, ["INVALID_QUERY"])
+    assert browser.cookie("cms_") is None
+
+
+def test_the_activity_names_the_provider_and_flows_hear_of_the_login(
+    site: Site, provider: RunningProvider, browser: Browser
+) -> None:
+    with_openid(site, provider)
+    keep = step("keep", "transform", {"json": "{{$trigger}}"})
+    options = {"type": "action", "scope": ["auth.login"]}
+    flow = make_flow(site.admin, "event", options, [keep])
+    assert site.log_in(browser, "openid", "alice").status_code == 200
+    user = the_user(site)["id"]
+    actions = site.rows(
+        """
+        SELECT action, comment FROM system_activity
+        WHERE item = %s AND collection = 'system_users' ORDER BY id
+        """,
+        user,
+    )
+    assert actions == [("create", None), ("login", "openid")]
+    database = site.admin.app.store.database
+    drain(site.config, database, tasks_of(site.config, database))
+    (run,) = runs(site.admin, flow)
+    assert run["result"] == {"event": "auth.login", "payload": {"user": user}}
+
+
+def test_logout_leads_to_the_end_of_the_session_at_the_provider(
+    site: Site, provider: RunningProvider, browser: Browser
+) -> None:
+    with_openid(site, provider)
+    assert site.log_in(browser, "openid", "alice").status_code == 200
+    # The provider knows the browser: it asks nobody.
+    again = browser.follow(browser.get(site.login_url("openid")), until=site.callback("openid"))
+    assert target_of(again).startswith(site.callback("openid"))
+    left = browser.post(f"{site.url}/auth/logout", headers={"Origin": site.url})
+    assert left.status_code == 200, left.text
+    assert browser.cookie("cms_session_token") is None
+    page = browser.get(left.json()["data"]["logout_url"])
+    assert page.status_code == 200, page.text
+    confirmed = _submit(browser, page, logout="yes")
+    assert confirmed.status_code in (302, 303), confirmed.text
+    after = browser.follow(browser.get(site.login_url("openid")), until=site.callback("openid"))
+    assert "<form" in after.text, "the provider asks who it is"
+
+
+def _submit(browser: Browser, page: requests.Response, **fields: str) -> requests.Response:
+    """Send the only form of a page with its hidden fields."""
+    text = page.text
+    action = text.split('action="')[1].split('"')[0]
+    xsrf = text.split('name="xsrf" value="')[1].split('"')[0]
+    return browser.post(action, data={"xsrf": xsrf, **fields})
+
+
+# The list of providers
+
+
+def test_everybody_sees_which_providers_there_are(site: Site, provider: RunningProvider) -> None:
+    site.configure(
+        {
+            "openid": provider.settings("openid", label="Work", icon="badge"),
+            "other": provider.settings("other"),
+        },
+        AUTH_DISABLE_DEFAULT="true",
+    )
+    answer = site.anonymous.get("/auth")
+    assert answer.body == {
+        "data": [
+            {"name": "openid", "driver": "openid", "label": "Work", "icon": "badge"},
+            {"name": "other", "driver": "openid", "label": "other", "icon": None},
+        ],
+        "disableDefault": True,
+    }
+    admin = {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}
+    refused = site.anonymous.post("/auth/login", admin)
+    assert (refused.status, refused.codes) == (403, ["INVALID_PROVIDER"])
+
+
+def test_two_providers_at_once_have_users_of_their_own(
+    site: Site, provider: RunningProvider, browser: Browser
+) -> None:
+    site.configure({name: provider.settings(name, **MAKES_USERS) for name in ("openid", "other")})
+    assert site.log_in(browser, "openid", "alice").status_code == 200
+    assert site.log_in(Browser(), "other", "bob").status_code == 200
+    users = [(user["provider"], user["external_identifier"]) for user in site.users()]
+    assert users == [("openid", "alice"), ("other", "bob")]
+
+
+def test_a_provider_that_there_is_not_is_refused(site: Site, provider: RunningProvider) -> None:
+    with_openid(site, provider)
+    for path in ("/auth/login/github", "/auth/login/github/callback?code=a&state=b"):
+        answer = site.anonymous.get(path)
+        assert (answer.status, answer.codes) == (403, ["INVALID_PROVIDER"])
+    answer = site.anonymous.post("/auth/login/github", {"otp": "123456"})
+    assert (answer.status, answer.codes) == (403, ["INVALID_PROVIDER"])
+
+
+# What is asked of the provider
+
+
+def test_the_provider_is_asked_with_pkce_and_takes_no_login_without(
+    site: Site, provider: RunningProvider, browser: Browser
+) -> None:
+    with_openid(site, provider, params='{"prompt": "login"}')
+    url = target_of(browser.get(site.login_url("openid")))
+    query = query_of(url)
+    assert query["code_challenge_method"] == "S256"
+    assert query["prompt"] == "login"
+    assert query["redirect_uri"] == site.callback("openid")
+    challenge = f"&code_challenge={query['code_challenge']}"
+    without = url.replace(challenge, "").replace("&code_challenge_method=S256", "")
+    refused = target_of(browser.get(without))
+    assert query_of(refused)["error"] == "invalid_request"
+    answer = browser.get(refused)
+    assert (answer.status_code, codes_of(answer)) == (401, ["INVALID_CREDENTIALS"])
+
+
+def test_a_verifier_of_another_login_gets_no_token(
+    site: Site, provider: RunningProvider, browser: Browser
+) -> None:
+    """As for somebody who has stolen a code, and brings it to a login of their own."""
+    with_openid(site, provider)
+    stolen = query_of(site.answer_url(Browser(), "openid", "alice"))["code"]
+    own = site.answer_url(browser, "openid", "bob")
+    answer = browser.get(own.replace(query_of(own)["code"], stolen))
     assert (answer.status_code, codes_of(answer)) == (401, ["INVALID_CREDENTIALS"])
     assert site.users() == []
+
+
+def test_a_user_who_refuses_is_told_so(
+    site: Site, provider: RunningProvider, browser: Browser
+) -> None:
+    with_openid(site, provider)
+    assert codes_of(site.log_in(browser, "openid", "")) == ["INVALID_CREDENTIALS"]
+    assert reason_of(site.log_in(Browser(), "openid", "", APP_URL)) == "INVALID_CREDENTIALS"
