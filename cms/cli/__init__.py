@@ -111,7 +111,8 @@ def config() -> None:
 
 
 @cms.command()
-def doctor() -> None:
+@click.option("--providers", is_flag=True, help="Ask each login provider, too.")
+def doctor(*, providers: bool) -> None:
     """Tell what is wrong with this installation.
 
     It looks at settings, disk, database, extensions and connections. The exit code is 1 when
@@ -119,7 +120,7 @@ def doctor() -> None:
     """
     from cms.cli.doctor import diagnose
 
-    raise SystemExit(diagnose())
+    raise SystemExit(diagnose(asks_providers=providers))
 
 
 @cms.group()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from cms.cli.finding import OK, WARNING, WRONG, Finding
+from cms.cli.provider_findings import provider_findings, role_findings
 from cms.cli.session import NoDatabase, current_config, is_expected, running_database, sentence_of
 from cms.config import Config, ConfigError
 from cms.database.connections import max_streams, standalone_transaction
@@ -20,9 +21,6 @@ from cms.jobs.housekeeping import queue_state
 from cms.schema.dangling_settings import dangling_settings
 from cms.store.snapshot import load_snapshot
 
-OK = "ok"
-WARNING = "warning"
-WRONG = "wrong"
 COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red"}
 
 LOW_DISK_BYTES = 1024**3
@@ -40,18 +38,10 @@ AFTER_INSTALL = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A line of the report; `level` is OK, WARNING or WRONG."""
-
-    level: str
-    text: str
-
-
-def diagnose() -> int:
+def diagnose(*, asks_providers: bool) -> int:
     """Print a line for each finding, and return the exit code: 1 when something is wrong."""
     exit_code = 0
-    for finding in findings():
+    for finding in findings(asks_providers=asks_providers):
         level = click.style(finding.level.ljust(7), fg=COLOURS[finding.level])
         click.echo(f"{level}  {finding.text}")
         if finding.level == WRONG:
@@ -59,7 +49,7 @@ def diagnose() -> int:
     return exit_code
 
 
-def findings() -> Iterator[Finding]:
+def findings(*, asks_providers: bool = False) -> Iterator[Finding]:
     """Yield the findings about the installation in the current folder, simple checks first."""
     try:
         config = current_config()
@@ -72,6 +62,8 @@ def findings() -> Iterator[Finding]:
     try:
         with running_database(config) as dsn:
             yield from _database(dsn, config)
+            if asks_providers:
+                yield from role_findings(config, dsn)
     except NoDatabase as error:
         yield Finding(WARNING, f"database: {error}")
     except Exception as error:
@@ -79,6 +71,8 @@ def findings() -> Iterator[Finding]:
             raise
         # One more line of the report, and not its end: what was found before it still counts.
         yield Finding(WRONG, f"database: {sentence_of(error)}")
+    if asks_providers:
+        yield from provider_findings(config)
 
 
 def _secret(config: Config) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 from cms.config import Config, ConfigError
@@ -67,6 +68,15 @@ class Providers:
         if directory is None:
             raise invalid_provider("This provider takes no password.")
         return directory
+
+
+def check_provider(provider: Provider, config: Config, store: Store, secret: str) -> None:
+    """Ask a provider for what it tells without a login; raises `ProviderError`."""
+    if provider.driver != LDAP:
+        _client(provider, config, store, secret).check()
+        return
+    with closing(_directory(provider).client) as client:
+        client.check()
 
 
 def _directory(provider: Provider) -> Directory:
