@@ -20,8 +20,8 @@ ALGORITHMS = [
 CLOCK_SKEW_SECONDS = 60
 
 
-# What the libraries raise for a token that a stranger has written.
-_WRONG = (JoseError, ValueError, TypeError, KeyError, AttributeError)
+# What the libraries raise for a token that a stranger has written; the last for JSON that is deep.
+_WRONG = (JoseError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
 class InvalidIdToken(Exception):

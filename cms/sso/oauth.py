@@ -23,6 +23,9 @@ from cms.sso.profile import profile_from_claims
 from cms.sso.transport import ProviderTransport, ask, ask_object
 
 _BASIC = "client_secret_basic"
+# What authlib raises for an answer that it does not expect; the last for JSON that is deep.
+_UNREADABLE = (ValueError, TypeError, AttributeError, RecursionError)
+
 _TEMPORARY_ERRORS = frozenset({"temporarily_unavailable", "server_error"})
 
 
@@ -133,10 +136,11 @@ class OAuthClient:
                 # The secret goes nowhere else.
                 allow_redirects=False,
             )
-        except (requests.RequestException, ValueError, TypeError, AttributeError) as error:
+        except (requests.RequestException, *_UNREADABLE) as error:
             reason = f"no token comes back ({type(error).__name__})"
             raise ProviderError(reason) from None
-        if not isinstance(tokens.get("access_token"), str):
+        token = tokens.get("access_token")
+        if not isinstance(token, str) or not token:
             raise ProviderError("no token comes back")
         return tokens
 

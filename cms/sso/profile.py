@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cms.emails import is_email
 from cms.providers import Provider
 from cms.sso.failure import ProviderError
+
+# PostgreSQL keeps no zero bytes, and half a character is none.
+_UNSTORABLE = re.compile("[\\0\\ud800-\\udfff]")
 
 MAX_IDENTIFIER_LENGTH = 1_000
 MAX_NAME_LENGTH = 255
@@ -62,8 +66,7 @@ def _text(value: object) -> str | None:
     if not isinstance(value, str):
         return None
     text = value.strip()
-    # PostgreSQL keeps no text with a zero byte.
-    return text if text and "\0" not in text else None
+    return text if text and _UNSTORABLE.search(text) is None else None
 
 
 def _name(claims: Mapping[str, object], path: str) -> str | None:

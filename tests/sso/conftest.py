@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cms.config import Config
+from tests.sso.forger import Forger, running_forger
 from tests.sso.oidc import RunningProvider, Setup, install, running_provider
 from tests.sso.site import APP_URL, Browser, Site, running_site
 
@@ -34,6 +35,12 @@ def provider(site: Site, installed: Path) -> Iterator[RunningProvider]:
     callbacks = [site.callback(name) for name in NAMES]
     with running_provider(installed, Setup(callbacks, [APP_URL])) as provider:
         yield provider
+
+
+@pytest.fixture
+def forging() -> Iterator[Forger]:
+    with running_forger() as forger:
+        yield forger
 
 
 @pytest.fixture
