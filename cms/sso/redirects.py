@@ -11,6 +11,8 @@ from cms.text_shapes import url_host
 
 # Browsers take a backslash for a slash, and leave out line breaks and tabs.
 _NEVER_IN_A_REDIRECT = re.compile(r"[\x00-\x20\x7f-\U0010ffff\\#]")
+MAX_LENGTH = 2_000
+"""A redirect is kept in a cookie, and browsers keep cookies of 4,096 bytes."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -35,14 +37,19 @@ def with_reason(redirect: str, code: str) -> str:
 
 def _place_of(address: str) -> tuple[str, str, int, str] | None:
     """Return scheme, host, port and path of an address; None where browsers may see another one."""
-    if _NEVER_IN_A_REDIRECT.search(address):
+    if len(address) > MAX_LENGTH or _NEVER_IN_A_REDIRECT.search(address):
         return None
     try:
         parts = urlsplit(address)
         port = parts.port
     except ValueError:
         return None
-    if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc:
+    if parts.scheme not in _PORTS or not parts.hostname:
         return None
     host = url_host(parts.hostname)
-    return parts.scheme, host, port or _PORTS[parts.scheme], parts.path.rstrip("/")
+    # Nothing else may stand beside host and port: no user, and no text behind a bracket.
+    if parts.netloc.lower() not in (host, f"{host}:{port}"):
+        return None
+    if port is None:
+        port = _PORTS[parts.scheme]
+    return parts.scheme, host, port, parts.path.rstrip("/")
