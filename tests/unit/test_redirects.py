@@ -23,8 +23,7 @@ PROVIDER = Provider("openid", redirect_allow_list=ALLOWED)
 def is_allowed(redirect: str) -> bool:
     try:
         return checked_redirect(PROVIDER, redirect) == redirect
-    except Refused as refused:
-        assert refused.problems[0].code == "INVALID_QUERY"
+    except Refused:
         return False
 
 
@@ -141,8 +140,9 @@ def test_very_long_ones_are_refused_or_taken_in_a_moment() -> None:
 def test_without_a_list_nothing_is_allowed_and_nothing_is_asked_for() -> None:
     provider = Provider("openid")
     assert checked_redirect(provider, None) is None
-    with pytest.raises(Refused):
+    with pytest.raises(Refused) as refused:
         checked_redirect(provider, "https://app.example.com/signed-in")
+    assert refused.value.problems[0].code == "INVALID_QUERY"
 
 
 PIECES = st.sampled_from(
