@@ -20,12 +20,14 @@ from cms.sso.failure import ProviderError, login_refused
 from cms.sso.id_token import Expected, InvalidIdToken, checked_claims
 from cms.sso.login_state import LoginState
 from cms.sso.profile import profile_from_claims
-from cms.sso.transport import ProviderTransport, ask, ask_object
+from cms.sso.transport import ProviderTransport, ask_object
 
 _BASIC = "client_secret_basic"
 # What authlib raises for an answer that it does not expect; the last for JSON that is deep.
 _UNREADABLE = (ValueError, TypeError, AttributeError, RecursionError)
 
+_UNKNOWN_CLIENT = frozenset({"invalid_client", "incorrect_client_credentials"})
+"""The standard's word, and that of GitHub."""
 _TEMPORARY_ERRORS = frozenset({"temporarily_unavailable", "server_error"})
 
 
@@ -70,14 +72,20 @@ class OAuthClient:
         return ConfirmedUser(profile_from_claims(self._provider, claims), logout_url)
 
     def check(self) -> None:
-        """Ask for what the provider tells without a login; raises `ProviderError`."""
+        """Ask for what the provider tells without a login; raises `ProviderError`.
+
+        A code that nobody has been given shows whether the provider knows the client.
+        """
         with self._session() as session:
             endpoints = self._discovery.endpoints(session)
-            if endpoints.keys:
-                self._discovery.keys(session)
-                return
-            # OAuth 2 has nothing to ask for. Any answer shows that somebody is there.
-            ask(session, endpoints.access)
+            if endpoints.keys and not self._discovery.keys(session).keys:
+                raise ProviderError("the list of keys has none that can be used here")
+            state = LoginState.begin(self._provider.name, None)
+            try:
+                self._tokens_of(session, endpoints, state, code="none")
+            except OAuthError as error:
+                if error.error in _UNKNOWN_CLIENT:
+                    raise ProviderError("it knows no client of this id and secret") from None
 
     def _session(self) -> OAuth2Session:
         session = OAuth2Session(
@@ -110,17 +118,25 @@ class OAuthClient:
     def _tokens(
         self, session: OAuth2Session, endpoints: Endpoints, state: LoginState, *, code: str
     ) -> Mapping[str, Any]:
+        try:
+            return self._tokens_of(session, endpoints, state, code=code)
+        except OAuthError as error:
+            # A code that was used, or is too old, and also wrong settings of the client.
+            reason = f"no token for the code: {str(error.error)[:60]!r}"
+            raise login_refused(self._provider, reason) from None
+
+    def _tokens_of(
+        self, session: OAuth2Session, endpoints: Endpoints, state: LoginState, *, code: str
+    ) -> Mapping[str, Any]:
+        """Return the tokens for a code; raises `OAuthError` where the provider refuses them."""
         for method in endpoints.auth_methods:
             session.token_endpoint_auth_method = method
             try:
                 return self._tokens_by(session, endpoints.access, state, code=code)
             except OAuthError as error:
                 # The client is looked at before the code, which is still good then.
-                if error.error == "invalid_client" and method != endpoints.auth_methods[-1]:
-                    continue
-                # A code that was used, or is too old, and also wrong settings of the client.
-                reason = f"no token for the code: {str(error.error)[:60]!r}"
-                raise login_refused(self._provider, reason) from None
+                if error.error != "invalid_client" or method == endpoints.auth_methods[-1]:
+                    raise
         raise ProviderError("it takes no secret of a client")
 
     def _tokens_by(

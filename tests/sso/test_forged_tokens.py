@@ -154,7 +154,7 @@ def test_signatures_with_what_others_know(
 
 
 def _refuse_written_token(site: Site, forger: Forger, algorithm: str, secret: bytes) -> None:
-    """Send a token that is written here, as no library signs so; without a secret it is unsigned."""
+    """Send a token that no library would sign so; without a secret it is unsigned."""
     browser = Browser()
     url = forger.answer_url(site, browser)
     now = int(time.time())
