@@ -71,8 +71,22 @@ def draw_list(panel: Panel, data: Data, picture: Picture) -> bytes:
 
 def draw_table(panel: Panel, data: Data, picture: Picture) -> bytes:
     items: Any = data["items"]
-    names = panel.options.get("fields") or (list(items[0]) if items else [])
-    return _draw_rows(panel, names, items, picture)
+    names = panel.options.get("fields") or ["*"]
+    return _draw_rows(panel, _columns(names, items[0]) if items else [], items, picture)
+
+
+def _columns(names: Iterable[str], item: Mapping[str, Any]) -> list[str]:
+    """Return the columns of a table: a wildcard stands for the fields of the first item."""
+    columns: list[str] = []
+    for name in names:
+        path, wildcard, _ = name.partition("*")
+        inner = value_at(item, path.removesuffix(".")) if path else item
+        if wildcard and isinstance(inner, Mapping):
+            columns += [f"{path}{key}" for key in inner]
+        else:
+            # A list of items, or none at all, has no columns of its own.
+            columns.append(path.removesuffix("."))
+    return list(dict.fromkeys(columns))
 
 
 def draw_text(panel: Panel, data: Data, picture: Picture) -> bytes:

@@ -307,6 +307,8 @@ def test_a_panel_tells_nothing_of_names_that_are_hidden(
         ("metric", {"collection": "orders", "function": "count", "filter": {"no": 1}}, "options"),
         ("list", {"collection": "orders", "limit": 0}, "options.limit"),
         ("table", {"collection": "orders", "fields": [1]}, "options.fields.0"),
+        ("table", {"collection": "orders", "fields": ["name", " price"]}, "options.fields.1"),
+        ("table", {"collection": "orders", "fields": ["name,price"]}, "options.fields.0"),
         ("time-series", {"collection": "orders", "dateField": "name"}, "options"),
         (
             "time-series",
@@ -442,6 +444,23 @@ def test_texts_of_users_make_no_picture_invalid(admin: Client, dashboard: str) -
         key = panel(admin, dashboard, type, text=hostile)
         admin.patch(f"/panels/{key}", {"name": hostile})
         ElementTree.fromstring(admin.get(f"/panels/{key}/data", format="svg").content)
+
+
+def test_the_picture_of_a_table_has_a_column_for_each_field_of_a_wildcard(
+    admin: Client, dashboard: str
+) -> None:
+    options = {
+        "collection": "system_users",
+        "filter": {"id": {"_eq": "$CURRENT_USER"}},
+        "fields": ["email", "role.id", "role.*", "*"],
+    }
+    me = admin.get("/users/me?fields=email,role.id,role.name").data
+    key = panel(admin, dashboard, "table", **options)
+    texts = texts_of(admin.get(f"/panels/{key}/data", format="svg", width=4000).content)
+    for text in ("role.name", me["role"]["name"], me["email"]):
+        assert text in texts
+    for name in ("email", "role.id"):
+        assert texts.count(name) == 1
 
 
 @pytest.mark.parametrize(

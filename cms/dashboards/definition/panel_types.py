@@ -18,7 +18,6 @@ from cms.option_checks import (
     json_object,
     one_of,
     text,
-    texts,
     whole_number,
 )
 from cms.query.language.literals import parse_variable
@@ -60,6 +59,17 @@ def field_name(value: object) -> None:
     # query. That reads " price" as "price", and its answer would lack the name that is looked for.
     if not isinstance(value, str) or not value or value != value.strip() or "," in value:
         raise OptionError("it is the name of a field")
+
+
+def _field_names(value: object) -> None:
+    """Take a list of names of fields, among which may be wildcards such as `author.*`."""
+    if not isinstance(value, list):
+        raise OptionError("it is a list of names of fields")
+    for index, name in enumerate(value):
+        try:
+            field_name(name)
+        except OptionError as error:
+            raise OptionError(str(error), index) from None
 
 
 def _range(value: object) -> None:
@@ -151,7 +161,7 @@ PANEL_TYPES: Mapping[str, PanelType] = MappingProxyType(
             dict.fromkeys(ROW_FUNCTIONS, ("field", "sortField")),
         ),
         "list": PanelType(("collection",), {**_ROWS, "displayTemplate": _SHORT_TEXT}),
-        "table": PanelType(("collection",), {**_ROWS, "fields": texts}),
+        "table": PanelType(("collection",), {**_ROWS, "fields": _field_names}),
         "time-series": PanelType(
             ("collection", "dateField"),
             {
