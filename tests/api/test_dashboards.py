@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import pytest
 
-from cms.database.wire import Call, Wire
 from tests.client import Answer, Client
 from tests.members import may, member
 from tests.things import Stage, field, table
@@ -190,48 +189,6 @@ def test_a_dashboard_answers_with_the_data_of_all_its_panels(
         **{key: {"data": {"value": 4}} for key in keys},
         label: {"data": {"text": "Orders"}},
     }
-
-
-def test_the_data_of_panels_is_a_statement_each_and_one_round_trip_for_all(
-    admin: Client, orders: str, dashboard: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pipelines: list[int] = []
-    single: list[str] = []
-    run_all = Wire.run_all
-    run = Wire.run
-
-    def spy_on_all(self: Wire, calls: Sequence[Call], *, prepare: bool) -> Any:
-        pipelines.append(len(calls))
-        return run_all(self, calls, prepare=prepare)
-
-    def spy(self: Wire, text: str, *values: Any, **options: Any) -> Any:
-        single.append(text)
-        return run(self, text, *values, **options)
-
-    monkeypatch.setattr(Wire, "run_all", spy_on_all)
-    monkeypatch.setattr(Wire, "run", spy)
-    counts: list[int] = []
-    for number in (1, 6):
-        for type, options in SIX_KINDS[len(counts) : number]:
-            panel(admin, dashboard, type, collection=orders, **options)
-        admin.get(f"/dashboards/{dashboard}/data")  # loads what has changed
-        pipelines.clear()
-        single.clear()
-        assert len(admin.get(f"/dashboards/{dashboard}/data").data) == number
-        counts.append(len(single))
-        assert pipelines == [number]
-    # Who calls, and the panels of the dashboard.
-    assert counts[0] == counts[1] <= 2
-
-
-SIX_KINDS: list[tuple[str, dict[str, object]]] = [
-    ("metric", {"function": "count"}),
-    ("list", {"displayTemplate": "{{name}}"}),
-    ("table", {"fields": ["name"]}),
-    ("time-series", {"dateField": "sold", "function": "count"}),
-    ("bar-chart", {"xAxis": "name", "function": "count"}),
-    ("line-chart", {"xAxis": "name", "function": "count"}),
-]
 
 
 def test_panels_show_what_the_caller_may_read(
