@@ -36,6 +36,10 @@ def read_yaml(raw: bytes) -> object:
         raise ValueError("it is not UTF-8") from None
     except yaml.MarkedYAMLError as error:
         raise ValueError(_sentence(error)) from None
+    except yaml.reader.ReaderError as error:
+        # The text of the error would go on with names of the library; libyaml counts bytes.
+        line = raw.count(b"\n", 0, error.position) + 1
+        raise ValueError(f"it has the character U+{error.character:04X} at line {line}") from None
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
     except TypeError:  # half of a surrogate pair

@@ -61,3 +61,8 @@ def test_plain_values(text: str, value: object) -> None:
 def test_levels_are_limited(levels: int) -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         read_yaml(b"[" * levels + b"]" * levels)
+
+
+def test_characters_that_yaml_lacks_are_told_with_their_line() -> None:
+    with pytest.raises(ValueError, match=r"^it has the character U\+0007 at line 2$"):
+        read_yaml("a: äöü\nb: \x07\n\n\n\n\n".encode())
