@@ -344,6 +344,7 @@ class DrawnPanel(NamedTuple):
     key: str = ""
 
 
+NOTHING = {"id": {"_lt": 0}}
 PICTURES = (
     DrawnPanel(
         "metric", {"function": "sum", "field": "price", "decimals": 2, "suffix": " €"}, "12.00 €"
@@ -358,7 +359,11 @@ PICTURES = (
     DrawnPanel(
         "line-chart", {"xAxis": "name", "yAxis": "price", "function": "avg"}, "avg of price"
     ),
-    DrawnPanel("bar-chart", {"xAxis": "name", "filter": {"id": {"_lt": 0}}}, "No data"),
+    DrawnPanel("bar-chart", {"xAxis": "name", "filter": NOTHING}, "No data"),
+    DrawnPanel("line-chart", {"xAxis": "name", "filter": NOTHING}, "No data"),
+    DrawnPanel("time-series", {"dateField": "sold", "filter": NOTHING}, "No data"),
+    DrawnPanel("list", {"displayTemplate": "{{name}}", "filter": NOTHING}, "No data"),
+    DrawnPanel("table", {"fields": ["*"], "filter": NOTHING}, "No data"),
     DrawnPanel("label", {"text": "One\nTwo <b>"}, "Two <b>"),
     DrawnPanel("markdown", {"text": "**Bold**"}, "**Bold**"),
 )
