@@ -6,11 +6,14 @@ import pytest
 import requests
 
 from cms.jobs.job_worker import drain
+from cms.sso import discovery
 from cms.tasks import tasks_of
 from tests.active_flows import make_flow, runs, step
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
 from tests.sso.oidc import (
     RunningProvider,
+    ec_key,
+    rsa_key,
 )
 from tests.sso.site import APP_URL, Browser, Site, codes_of, query_of, reason_of, target_of
 from tests.sso.steps import MAKES_USERS, the_user, with_openid
@@ -192,3 +195,20 @@ def test_a_user_who_refuses_is_told_so(
     with_openid(site, provider)
     assert codes_of(site.log_in(browser, "openid", "")) == ["INVALID_CREDENTIALS"]
     assert reason_of(site.log_in(Browser(), "openid", "", APP_URL)) == "INVALID_CREDENTIALS"
+
+
+# Keys that change
+
+
+def test_logins_go_on_when_the_provider_changes_its_keys(
+    site: Site, provider: RunningProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "KEYS_SECONDS", 0.0)
+    with_openid(site, provider)
+    assert site.log_in(Browser(), "openid", "alice").status_code == 200
+    # First beside the old one, as providers do it, then instead of it.
+    old = provider.setup.keys
+    for keys in ([rsa_key("new"), *old], [rsa_key("newer")]):
+        provider.change(keys=[*keys, ec_key("curve")])
+        answer = site.log_in(Browser(), "openid", "alice")
+        assert answer.status_code == 200, answer.text
