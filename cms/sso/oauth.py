@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote_plus
@@ -19,7 +20,7 @@ from cms.sso.discovery import Discovery, Endpoints
 from cms.sso.failure import ProviderError, login_refused
 from cms.sso.id_token import Expected, InvalidIdToken, checked_claims
 from cms.sso.login_state import LoginState
-from cms.sso.profile import profile_from_claims
+from cms.sso.profile import Profile, profile_from_claims
 from cms.sso.transport import ProviderTransport, ask_object
 
 _BASIC = "client_secret_basic"
@@ -67,9 +68,9 @@ class OAuthClient:
             self._check_answer(endpoints, answer)
             tokens = self._tokens(session, endpoints, state, code=answer["code"])
             claims = self._id_claims(session, endpoints, state, tokens)
-            claims = self._with_profile(session, endpoints, claims, token=tokens["access_token"])
+            details = self._details(session, endpoints, claims, token=tokens["access_token"])
         logout_url = self._logout_url(endpoints, tokens)
-        return ConfirmedUser(profile_from_claims(self._provider, claims), logout_url)
+        return ConfirmedUser(self._profile(claims, details), logout_url)
 
     def check(self) -> None:
         """Ask for what the provider tells without a login; raises `ProviderError`.
@@ -185,7 +186,7 @@ class OAuthClient:
         except InvalidIdToken as error:
             raise login_refused(self._provider, str(error)) from None
 
-    def _with_profile(
+    def _details(
         self,
         session: OAuth2Session,
         endpoints: Endpoints,
@@ -193,14 +194,22 @@ class OAuthClient:
         *,
         token: str,
     ) -> Mapping[str, Any]:
-        """Return the claims with those of the profile, which come later and so are newer."""
+        """Return what the provider tells of a user beside the claims of the ID token."""
         if endpoints.profile is None:
-            return claims
-        profile = ask_object(session, endpoints.profile, "the profile", token=token)
+            return {}
+        details = ask_object(session, endpoints.profile, "the profile", token=token)
         # A token of another user could have been put in place of this one's.
-        if "sub" in claims and profile.get("sub") != claims["sub"]:
+        if "sub" in claims and details.get("sub") != claims["sub"]:
             raise login_refused(self._provider, "the profile is that of another user")
-        return {**claims, **profile}
+        return details
+
+    def _profile(self, claims: Mapping[str, Any], details: Mapping[str, Any]) -> Profile:
+        # The details come later and so are newer.
+        profile = profile_from_claims(self._provider, {**claims, **details})
+        # `email_verified` speaks of the `email` beside it, and of no other address.
+        source = details if "email_verified" in details else claims
+        is_same = str(source.get("email")).strip() == profile.email
+        return replace(profile, is_email_verified=profile.is_email_verified and is_same)
 
     def _logout_url(self, endpoints: Endpoints, tokens: Mapping[str, Any]) -> str | None:
         if endpoints.end_session is None:

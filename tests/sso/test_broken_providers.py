@@ -15,7 +15,7 @@ from cms.sso import transport
 from tests.sso.forger import Forger, Handler, Raw
 from tests.sso.site import APP_URL, Browser, Site, codes_of, reason_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.release]
 
 DISCOVERY = "/.well-known/openid-configuration"
 MANY_BYTES = 1 << 30
@@ -254,6 +254,48 @@ def test_the_profile_of_another_user(site: Site, forger: Forger, sub: object) ->
     forger.profile = {"sub": sub, "email": "alice@example.com"}
     answer = log_in(site, forger)
     assert (answer.status_code, codes_of(answer)) == (401, ["INVALID_CREDENTIALS"])
+    assert site.users() == []
+
+
+VERIFIED = {"email": "alice@example.com", "email_verified": True}
+
+
+@pytest.mark.parametrize(
+    ("claims", "details", "is_verified"),
+    [
+        (VERIFIED, {}, True),
+        ({}, VERIFIED, True),
+        ({}, {**VERIFIED, "email_verified": "true"}, True),
+        (VERIFIED, {"email": "alice@example.com"}, True),
+        (VERIFIED, {"email": "other@example.com"}, False),
+        (VERIFIED, {**VERIFIED, "email_verified": False}, False),
+        ({"email_verified": True}, {"email": "other@example.com"}, False),
+        ({}, {**VERIFIED, "email_verified": "yes"}, False),
+        ({}, {**VERIFIED, "email_verified": 1}, False),
+        ({}, {"email": "alice@example.com"}, False),
+    ],
+    ids=str,
+)
+def test_an_address_is_verified_by_the_word_beside_it(
+    site: Site,
+    forger: Forger,
+    claims: dict[str, object],
+    details: dict[str, object],
+    is_verified: bool,  # noqa: FBT001
+) -> None:
+    settings = forger.settings("openid", require_verified_email="true")
+    site.configure({"openid": settings})
+    forger.claims = claims
+    forger.profile = {"sub": "alice", **details}
+    assert log_in(site, forger).status_code == (200 if is_verified else 401)
+    assert len(site.users()) == is_verified
+
+
+def test_the_word_does_not_count_for_another_key(site: Site, forger: Forger) -> None:
+    options = {"require_verified_email": "true", "email_key": "upn"}
+    site.configure({"openid": forger.settings("openid", **options)})
+    forger.profile = {"sub": "alice", **VERIFIED, "upn": "boss@example.com"}
+    assert codes_of(log_in(site, forger)) == ["INVALID_CREDENTIALS"]
     assert site.users() == []
 
 

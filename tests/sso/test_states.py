@@ -10,7 +10,7 @@ from cms.sso import login_state
 from tests.sso.forger import Forger
 from tests.sso.site import APP_URL, Browser, Site, codes_of, query_of, reason_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.release]
 
 
 @pytest.fixture
