@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import logging
 import queue
-import ssl
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
-from ldap3 import BASE, LEVEL, NONE, SUBTREE, SYNC, Connection, Server, Tls
-from ldap3.core.exceptions import LDAPException
+from ldap3 import BASE, LEVEL, SUBTREE
 from ldap3.utils.conv import escape_filter_chars
-from pyasn1.error import PyAsn1Error
 
 from cms.emails import is_email
 from cms.providers import Provider
 from cms.sso.failure import ProviderError
+from cms.sso.ldap_connection import Deadline, close, connect
 from cms.sso.profile import MAX_NAME_LENGTH, Profile
 
 log = logging.getLogger("cms.auth")
 
-CONNECT_SECONDS = 5
 ANSWER_SECONDS = 5
-MAX_SECONDS = 10.0
-"""For all that one login asks, so that a slow directory holds a thread no longer."""
 MAX_IDLE_CONNECTIONS = 4
 MAX_GROUP_DEPTH = 10
 MAX_GROUPS = 1_000
@@ -35,7 +28,8 @@ MAX_GROUPS = 1_000
 _SCOPES = {"base": BASE, "one": LEVEL, "sub": SUBTREE}
 _ACCOUNT_DISABLED = 2
 """The bit of Active Directory's userAccountControl."""
-_LOCKS = ("pwdAccountLockedTime", "nsAccountLock", "loginDisabled")
+_LOCKED_FOR_EVER = "000001010000Z"
+_LOCKS = ("nsAccountLock", "loginDisabled")
 """What other directories say of accounts that are locked; an entry without them is not."""
 
 
@@ -55,7 +49,10 @@ class Entry(NamedTuple):
         control = self.text("userAccountControl") or "0"
         if control.isdecimal() and int(control) & _ACCOUNT_DISABLED:
             return True
-        return any((self.text(name) or "false").lower() != "false" for name in _LOCKS)
+        # A lock that ends by itself is left to the bind: the attribute outlives it.
+        if self.text("pwdAccountLockedTime") == _LOCKED_FOR_EVER:
+            return True
+        return any((self.text(name) or "").lower() == "true" for name in _LOCKS)
 
 
 class Authentication(NamedTuple):
@@ -70,61 +67,57 @@ class DirectoryClient:
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
-        self._is_encrypted = provider.client_url.startswith("ldaps:")
-        self._idle: queue.LifoQueue[Connection] = queue.LifoQueue(MAX_IDLE_CONNECTIONS)
+        self._idle: queue.LifoQueue[Any] = queue.LifoQueue(MAX_IDLE_CONNECTIONS)
 
     def authenticate(self, identifier: str, password: str) -> Authentication:
         """Return what the directory says to an identifier and a password; raises `ProviderError`.
 
         An unknown identifier takes as many requests as a wrong password.
         """
-        deadline = time.monotonic() + MAX_SECONDS
-        # A bind without a password succeeds as nobody (RFC 4513, section 5.1.2).
-        if not password:
+        # A bind without a password succeeds as nobody (RFC 4513, section 5.1.2), and a zero byte
+        # ends the password for some servers.
+        if not password or "\0" in password:
             return Authentication(None, None)
-        with self._reading() as connection:
+        deadline = Deadline()
+        with self._reading(deadline) as connection:
             entry = self._user(connection, identifier)
             dn = entry.dn if entry else f"cn={uuid.uuid4()},{self._provider.user_dn}"
-            is_right = self._is_password(dn, password)
+            is_right = self._is_password(dn, password, deadline)
             if entry is None or not is_right or entry.is_disabled:
                 return Authentication(entry.dn if entry else None, None)
-            groups = self._groups(connection, entry, deadline)
+            groups = self._groups(connection, entry)
         return Authentication(entry.dn, self._profile(entry, groups))
 
     def check(self) -> None:
         """Look at the base of the users, with the rights of the service; raises `ProviderError`."""
-        with self._reading() as connection:
+        with self._reading(Deadline()) as connection:
             if not self._search(connection, self._provider.user_dn, "base", "(objectClass=*)", []):
                 raise ProviderError(f"there is no entry {self._provider.user_dn} to be seen")
 
     def close(self) -> None:
         """Close the connections that are kept."""
         while not self._idle.empty():
-            _close(self._idle.get_nowait())
+            close(self._idle.get_nowait())
 
     # Connections
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
+    def _reading(self, deadline: Deadline) -> Iterator[Any]:
         """Yield a connection with the rights of the service; it is kept unless something fails."""
-        connection = self._idle_connection() or self._connect(
-            self._provider.bind_dn, self._provider.bind_password
-        )
+        connection = self._idle_connection(deadline) or self._connect(deadline)
         try:
-            yield connection
-        except _FAILURES as error:
-            _close(connection)
-            raise _failed(error) from None
+            with deadline.cutting(connection):
+                yield connection
         except ProviderError:
-            _close(connection)
+            close(connection)
             raise
         try:
             self._idle.put_nowait(connection)
         except queue.Full:
-            _close(connection)
+            close(connection)
 
-    def _idle_connection(self) -> Connection | None:
-        """Return a connection of an earlier login that still works."""
+    def _idle_connection(self, deadline: Deadline) -> Any:
+        """Return a connection of an earlier login that still works, or None."""
         while True:
             try:
                 connection = self._idle.get_nowait()
@@ -132,80 +125,45 @@ class DirectoryClient:
                 return None
             try:
                 # The server may have been started again, or have hung up.
-                if connection.search("", "(objectClass=*)", BASE, attributes=["1.1"]):
-                    return connection
-            except _FAILURES as error:
+                with deadline.cutting(connection):
+                    if connection.search("", "(objectClass=*)", BASE, attributes=["1.1"]):
+                        return connection
+            except ProviderError as error:
                 log.info("A connection to %s is gone: %s.", self._provider.name, error)
-            _close(connection)
+            close(connection)
 
-    def _connect(self, dn: str, password: str) -> Connection:
+    def _connect(self, deadline: Deadline) -> Any:
         """Return a connection with the rights of the service; raises `ProviderError`."""
-        connection = self._open()
-        try:
-            if self._binds(connection, dn, password):
-                return connection
-        except _FAILURES as error:
-            _close(connection)
-            raise _failed(error) from None
-        _close(connection)
-        raise ProviderError("it does not accept BIND_DN with BIND_PASSWORD")
-
-    def _open(self) -> Connection:
-        """Return a connection without a user, encrypted where passwords must be."""
-        connection = Connection(
-            self._server(),
-            client_strategy=SYNC,
-            receive_timeout=ANSWER_SECONDS,
-            auto_referrals=False,
-            raise_exceptions=False,
+        provider = self._provider
+        connection = connect(
+            provider, deadline, user=provider.bind_dn, password=provider.bind_password
         )
         try:
-            connection.open(read_server_info=False)
-            if not self._is_encrypted and not self._provider.allows_address(
-                self._provider.client_url
-            ):
-                connection.start_tls(read_server_info=False)
-        except _FAILURES as error:
-            _close(connection)
-            raise _failed(error) from None
+            with deadline.cutting(connection):
+                is_bound = connection.bind(read_server_info=False)
+            if not is_bound:
+                raise ProviderError("it does not accept BIND_DN with BIND_PASSWORD")
+        except ProviderError:
+            close(connection)
+            raise
         return connection
 
-    def _server(self) -> Server:
-        # One for each connection: the library keeps in it what it knows of addresses that fail.
-        parts = urlsplit(self._provider.client_url)
-        return Server(
-            parts.hostname,
-            port=parts.port or (636 if self._is_encrypted else 389),
-            use_ssl=self._is_encrypted,
-            tls=Tls(validate=ssl.CERT_REQUIRED, ca_certs_data=self._provider.client_ca or None),
-            get_info=NONE,
-            connect_timeout=CONNECT_SECONDS,
-            # Referrals lead to servers that nobody here has named.
-            allowed_referral_hosts=[],
-        )
-
-    def _binds(self, connection: Connection, dn: str, password: str) -> bool:
-        connection.user = dn or None
-        connection.password = password or None
-        connection.authentication = "SIMPLE" if dn else "ANONYMOUS"
-        return bool(connection.bind(read_server_info=False))
-
-    def _is_password(self, dn: str, password: str) -> bool:
+    def _is_password(self, dn: str, password: str, deadline: Deadline) -> bool:
         """Tell whether a password is right, on a connection of its own."""
-        connection = self._open()
+        connection = connect(self._provider, deadline, user=dn, password=password)
         try:
-            is_right = self._binds(connection, dn, password)
-            result = int(connection.result["result"])
+            with deadline.cutting(connection):
+                is_right = bool(connection.bind(read_server_info=False))
         finally:
-            _close(connection)
+            close(connection)
         # Busy, unavailable and so on are no wrong passwords: nobody shall be locked out by them.
-        if result in _TROUBLE:
+        if connection.result["result"] in _TROUBLE:
             raise ProviderError(f"it answers a bind with {connection.result['description']}")
         return is_right
 
     # Searches
 
-    def _user(self, connection: Connection, identifier: str) -> Entry | None:
+    def _user(self, connection: Any, identifier: str) -> Entry | None:
         """Return the one entry of an identifier."""
         provider = self._provider
         condition = f"({provider.user_attribute}={escape_filter_chars(identifier)})"
@@ -215,13 +173,14 @@ class DirectoryClient:
             provider.last_name_attribute,
             "uid",
             "userAccountControl",
+            "pwdAccountLockedTime",
             *_LOCKS,
         )
         entries = self._search(connection, provider.user_dn, provider.user_scope, condition, names)
         # Of two entries nobody knows whose password it is.
         return entries[0] if len(entries) == 1 else None
 
-    def _groups(self, connection: Connection, user: Entry, deadline: float) -> tuple[str, ...]:
+    def _groups(self, connection: Any, user: Entry) -> tuple[str, ...]:
         """Return the names of a user's groups, and of the groups that these are in."""
         if not self._provider.group_dn:
             return ()
@@ -229,7 +188,7 @@ class DirectoryClient:
         seen: set[str] = set()
         members = [self._member_name(user)]
         for _ in range(MAX_GROUP_DEPTH):
-            if not members or len(seen) > MAX_GROUPS or time.monotonic() > deadline:
+            if not members or len(seen) > MAX_GROUPS:
                 break
             groups = self._groups_of(connection, members)
             members = []
@@ -241,7 +200,7 @@ class DirectoryClient:
                     members.append(group.dn)
         return tuple(names)
 
-    def _groups_of(self, connection: Connection, members: Sequence[str]) -> Sequence[Entry]:
+    def _groups_of(self, connection: Any, members: Sequence[str]) -> Sequence[Entry]:
         provider = self._provider
         conditions = [
             f"({provider.group_attribute}={escape_filter_chars(member)})" for member in members
@@ -257,7 +216,7 @@ class DirectoryClient:
 
     def _search(
         self,
-        connection: Connection,
+        connection: Any,
         base: str,
         scope: str,
         condition: str,
@@ -295,9 +254,6 @@ class DirectoryClient:
         )
 
 
-# What the library raises for servers that are gone, or say what no directory says.
-_FAILURES = (LDAPException, PyAsn1Error, OSError, ValueError, TypeError)
-
 _ANSWERS = frozenset({0, 4, 32})
 """Results of searches that are answers: success, more entries than asked for, no such entry."""
 _TROUBLE = frozenset({1, 2, 3, 11, 51, 52, 54, 80})
@@ -314,16 +270,3 @@ def _entry(found: Mapping[str, Any]) -> Entry:
 def _name(entry: Entry, attribute: str) -> str | None:
     text = entry.text(attribute)
     return text[:MAX_NAME_LENGTH] if text else None
-
-
-def _failed(error: Exception) -> ProviderError:
-    # The text of the library names addresses and certificates, never passwords.
-    return ProviderError(f"it does not answer properly: {str(error)[:200] or type(error).__name__}")
-
-
-def _close(connection: Connection) -> None:
-    with suppress(*_FAILURES):  # it may be gone already
-        connection.unbind()
-    # The library leaves the socket of a connection open that it could not make.
-    if connection.socket:
-        connection.socket.close()

@@ -36,6 +36,7 @@ pidfile {folder}/pid
 TLSCACertificateFile {folder}/ca.pem
 TLSCertificateFile {folder}/server.pem
 TLSCertificateKeyFile {folder}/server.pem
+allow bind_anon_cred bind_anon_dn
 database mdb
 suffix "{base}"
 rootdn "cn=admin,{base}"
