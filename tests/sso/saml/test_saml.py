@@ -6,7 +6,7 @@ import base64
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlencode
 
 import pytest
 
@@ -243,3 +243,21 @@ def test_a_body_that_is_no_form_or_too_long_is_refused(stage: Stage) -> None:
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     assert stage.anonymous.send("POST", path, raw="a=" + "x" * 3_000_000, **form).status == 413
     assert stage.anonymous.send("POST", path, raw="a=1", **form).status == 400
+
+
+def test_a_browser_with_a_session_logs_in_again(stage: Stage, login: Login) -> None:
+    """With cookies of SameSite=None the form from another site comes with the cookie."""
+    first = login(user("again")).cookies["cms_session_token"].value
+    browser = Browser(stage)
+    form = login.form(browser, user("again"))
+    answer = stage.anonymous.send(
+        "POST",
+        "/auth/login/campus/acs",
+        raw=urlencode({"SAMLResponse": form.response, "RelayState": form.relay_state}),
+        **{
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Cookie": f"cms_session_token={first}",
+            "Origin": "https://idp.example.com",
+        },
+    )
+    assert answer.status == 303, answer
