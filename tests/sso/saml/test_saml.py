@@ -6,7 +6,7 @@ import base64
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
