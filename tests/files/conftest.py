@@ -4,7 +4,6 @@ files.
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from cms.config import Config
 from cms.secret_file import secret_of
 from tests.client import Client
 from tests.files.forms import FileService
+from tests.smoke.running import free_port
 
 TIMEOUT_SECONDS = 60.0
 
@@ -29,8 +29,7 @@ TIMEOUT_SECONDS = 60.0
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
     """The address of an S3 server that has a bucket `files`."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "moto.server", "-p", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     address = f"http://127.0.0.1:{port}"

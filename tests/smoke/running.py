@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -11,13 +12,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 TIMEOUT_SECONDS = 60.0  # a machine that runs other tests beside these is slow
+PORTS = (20_000, 32_000)  # below those that connections get
 ANSWERS = "The service answers at "
 
 
@@ -153,10 +155,12 @@ def _heed_hangups() -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port that is free, and that the system gives to nobody until a server takes it."""
+    while True:
+        port = PORTS[0] + secrets.randbelow(PORTS[1] - PORTS[0])
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager

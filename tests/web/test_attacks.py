@@ -179,7 +179,8 @@ def test_answers_that_nobody_takes_fill_no_memory(
         with server.connect() as wire:
             for _ in range(20):
                 assert len(wire.get(f"{target}?size={size}").body) == size
-        assert memory(server) - before < 500 * MEGABYTE
+        # All answers together are 1,500 MB.
+        assert memory(server) - before < 700 * MEGABYTE
 
 
 def test_an_expectation_behind_another_request_is_answered_in_its_turn(

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import trustme
 
+from tests.smoke.running import free_port
+
 BASE = "dc=example,dc=org"
 PEOPLE = f"ou=people,{BASE}"
 GROUPS = f"ou=groups,{BASE}"
@@ -179,18 +181,12 @@ def running_directory(folder: Path) -> Iterator[Directory]:
     words = ["slapadd", "-f", str(folder / "slapd.conf")]
     subprocess.run(words, input=ENTRIES, text=True, check=True, capture_output=True)
     pem = authority.cert_pem.bytes().decode()
-    directory = Directory(folder, _free_port(), _free_port(), pem)
+    directory = Directory(folder, free_port(), free_port(), pem)
     directory.start()
     try:
         yield directory
     finally:
         directory.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def _answers(port: int) -> bool:
