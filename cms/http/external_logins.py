@@ -85,6 +85,7 @@ class ExternalLogins:
         provider: Provider,
         account: ExternalAccount,
         *,
+        mode: Mode,
         logout_url: str | None,
     ) -> IssuedTokens:
         """Open the session of a user, and set its cookies."""
@@ -93,7 +94,7 @@ class ExternalLogins:
             self.issuer,
             account,
             LoginSource(provider.name, logout_url),
-            mode=Mode(provider.mode),
+            mode=mode,
             client=request.context.client,
         )
         self.cookies.set_session(request, response, issued)
@@ -149,7 +150,12 @@ class ExternalLoginResource:
         login.check_status(account)
         login.check_factor(self._logins.store, account, code, client=request.context.client)
         issued = self._logins.finish(
-            request, response, known, account, logout_url=pending.logout_url
+            request,
+            response,
+            known,
+            account,
+            mode=Mode(known.mode),
+            logout_url=pending.logout_url,
         )
         self._logins.cookies.forget_for_login(
             request, response, _FACTOR_COOKIE, provider=known.name
@@ -212,7 +218,13 @@ class CallbackResource:
                 max_age=int(FACTOR_LIFE.total_seconds()),
             )
             raise factors.invalid_otp()
-        return self._logins.finish(request, response, provider, account, logout_url=user.logout_url)
+        mode = Mode(provider.mode)
+        if state.redirect and mode is Mode.JSON:
+            # An address takes no tokens: the page that it leads to gets them by a refresh.
+            mode = Mode.COOKIE
+        return self._logins.finish(
+            request, response, provider, account, mode=mode, logout_url=user.logout_url
+        )
 
 
 def _state_cookie(state: str) -> str:

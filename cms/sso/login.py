@@ -33,6 +33,9 @@ def check_status(account: ExternalAccount) -> None:
 
 def check_factor(store: Store, account: ExternalAccount, code: str, *, client: ClientInfo) -> None:
     """Use up a code of the second factor; raises `Refused` INVALID_OTP, and counts a failure."""
+    # While the last administrator is slowed down, no code is right and no failure counts.
+    if account.is_throttled:
+        raise factors.invalid_otp()
     secret = account.tfa_secret
     fetch = store.database.fetch_primary
     if secret is not None and not factors.use_code(fetch, account.id, secret=secret, code=code):

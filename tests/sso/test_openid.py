@@ -55,6 +55,15 @@ def test_with_redirect_the_browser_has_a_session_and_goes_on(
     assert me["id"] == the_user(site)["id"]
 
 
+def test_no_address_has_tokens_in_it(
+    site: Site, provider: RunningProvider, browser: Browser
+) -> None:
+    with_openid(site, provider, mode="json")
+    answer = site.log_in(browser, "openid", "alice", APP_URL)
+    assert (answer.status_code, target_of(answer)) == (302, APP_URL)
+    assert browser.cookie("cms_refresh_token")
+
+
 def test_a_redirect_that_is_not_allowed_is_refused_before_anything_begins(
     site: Site, provider: RunningProvider, browser: Browser
 ) -> None:

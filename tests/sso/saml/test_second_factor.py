@@ -61,6 +61,21 @@ def test_a_wrong_code_counts_as_a_failed_login(stage: Stage, login: Login) -> No
     assert of_user(stage, "frances@example.com", "failed_logins") == 1
 
 
+def test_while_a_user_has_to_wait_no_code_is_right(stage: Stage, login: Login) -> None:
+    person = Person(stage, login, "evelyn")
+    assert person.log_in().codes == ["INVALID_OTP"]
+    with stage.side_door.connection() as connection:
+        query = b"UPDATE system_users SET login_after = now() + interval '1 minute'"
+        connection.execute(query + b" WHERE external_identifier = 'evelyn'")
+    code = pyotp.TOTP(person.secret).now()
+    assert person.send_code(code).codes == ["INVALID_OTP"]
+    assert person.send_code("000000").codes == ["INVALID_OTP"]
+    assert of_user(stage, "evelyn@example.com", "failed_logins") == 0
+    with stage.side_door.connection() as connection:
+        connection.execute(b"UPDATE system_users SET login_after = NULL")
+    assert person.send_code(code).status == 200
+
+
 def test_without_the_cookie_of_the_login_no_code_opens_anything(stage: Stage, login: Login) -> None:
     person = Person(stage, login, "kay")
     code = {"otp": pyotp.TOTP(person.secret).now()}
