@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from urllib.parse import urlsplit
 
-import orjson
-
-from cms.settings import ADDRESSES, BOOLEAN, TEXT, Setting, SettingType, choice, mask_all, matched
+from cms.provider_setting_types import (
+    ATTRIBUTE,
+    CERTIFICATES,
+    DIRECTORY,
+    KEY,
+    MODE,
+    PARAMS,
+    ROLE,
+    ROLES,
+    SCOPE,
+    URL,
+)
+from cms.settings import ADDRESSES, BOOLEAN, TEXT, Setting, choice, mask_all
 
 OAUTH2 = "oauth2"
 OPENID = "openid"
@@ -101,37 +109,7 @@ def _is_this_machine(host: str) -> bool:
         return False
 
 
-def _text_mapping(text: str) -> Mapping[str, str]:
-    # Directus marks values that are JSON.
-    value = orjson.loads(text.removeprefix("json:"))
-    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise ValueError
-    return MappingProxyType(value)
-
-
-def _role_mapping(text: str) -> Mapping[str, str]:
-    mapping = _text_mapping(text)
-    return MappingProxyType({group: str(uuid.UUID(role)) for group, role in mapping.items()})
-
-
-def _show_mapping(mapping: Mapping[str, str]) -> str:
-    return orjson.dumps(dict(mapping)).decode()
-
-
 DRIVER = choice(OAUTH2, OPENID, SAML, LDAP)
-URL = SettingType(
-    "an address such as https://id.example.com/oauth", matched(r"https?://[^\s\\#@]+")
-)
-KEY = SettingType("a key such as email or user.email", matched(r"[^\s.]+(\.[^\s.]+)*"))
-ROLE = SettingType("the id of a role", lambda text: str(uuid.UUID(text)))
-ROLES = SettingType('JSON such as {"editors": "the id of a role"}', _role_mapping, _show_mapping)
-PARAMS = SettingType('JSON such as {"prompt": "login"}', _text_mapping, _show_mapping)
-SCOPE = choice("base", "one", "sub")
-DIRECTORY = SettingType(
-    "an address such as ldaps://ldap.example.com", matched(r"ldaps?://[^\s/?#@]+/?")
-)
-ATTRIBUTE = SettingType("the name of an attribute", matched(r"[A-Za-z][A-Za-z0-9.;-]*"))
-MODE = choice("session", "cookie", "json")
 
 OPTIONS: tuple[Setting, ...] = (
     Setting("AUTH_<NAME>_DRIVER", DRIVER, "what the provider speaks", unset="needed"),
@@ -257,7 +235,7 @@ OPTIONS: tuple[Setting, ...] = (
     Setting("AUTH_<NAME>_CLIENT_URL", DIRECTORY, "the server (ldap)", unset="needed by ldap"),
     Setting(
         "AUTH_<NAME>_CLIENT_CA",
-        TEXT,
+        CERTIFICATES,
         "the authority that signs its certificate, as PEM (ldap)",
         unset="those of the system",
     ),

@@ -71,6 +71,7 @@ class ExternalAccounts:
         and may get none, INVALID_PROVIDER where the address belongs to an account of another kind;
         and `ProviderError` for a role of the settings that does not exist.
         """
+        self._require_own_address(profile)
         account = self.find(profile.identifier)
         if account is None:
             self._create(profile)
@@ -87,6 +88,15 @@ class ExternalAccounts:
             statement("find_external_account"), (self.provider.name, identifier)
         )
         return ExternalAccount(*rows[0]) if rows else None
+
+    def _require_own_address(self, profile: Profile) -> None:
+        """Raise `Refused` for an address that identifies the user, and is not verified."""
+        provider = self.provider
+        if not provider.require_verified_email or provider.identifier_key != provider.email_key:
+            return
+        # Whoever writes another's address into a profile would be that user, at each login.
+        if not profile.is_email_verified:
+            raise login_refused(provider, "the address identifies the user, and is not verified")
 
     # The first login
 
@@ -182,14 +192,10 @@ class ExternalAccounts:
         # Of two changes at once, only one may take the last administrator's role away.
         transaction.execute(statement("lock_accounts"))
         before = users.before([account.id])
-        new = ExternalAccount(**{**account._asdict(), **changes})
-        _write(transaction, new)
-        if not transaction.execute(statement("find_admin"), (None, True)):
-            log.warning(
-                "User %s is the last administrator and keeps the role, whatever the groups say.",
-                account.id,
-            )
-            _write(transaction, new._replace(role=account.role))
+        # Read again, as the row is locked now: what the login does not change may be new by now.
+        values = (account.id, self.provider.name)
+        for row in transaction.execute(statement("find_pending_account"), values):
+            _change(transaction, ExternalAccount(*row), filtered.payload)
         filtered.set_profile(transaction, account.id)
         users.changed(before)
         filters.queue_runs(account.id, filtered)
@@ -219,6 +225,20 @@ class ExternalAccounts:
             return
         if not self.store.database.fetch_primary(statement("role_exists"), (role,))[0][0]:
             raise ProviderError(f"its settings name the role {role}, which does not exist")
+
+
+def _change(
+    transaction: Transaction, account: ExternalAccount, changes: Mapping[str, object]
+) -> None:
+    """Write changes of an account; the last administrator keeps the role."""
+    new = ExternalAccount(**{**account._asdict(), **changes})
+    _write(transaction, new)
+    if not transaction.execute(statement("find_admin"), (None, True)):
+        log.warning(
+            "User %s is the last administrator and keeps the role, whatever the groups say.",
+            account.id,
+        )
+        _write(transaction, new._replace(role=account.role))
 
 
 def _write(transaction: Transaction, account: ExternalAccount) -> None:

@@ -38,3 +38,9 @@ class ProviderClient(Protocol):
 
     def check(self) -> None:
         """Ask for what the provider tells without a login; raises `ProviderError`."""
+
+    def reach(self) -> None:
+        """Ask for what the provider tells everybody; raises `ProviderError`.
+
+        Unlike `check` it can be done every few seconds: nothing of it looks like an attack.
+        """

@@ -96,6 +96,8 @@ class Discovery:
         # Otherwise one provider could speak for another.
         if url.endswith(WELL_KNOWN) and url != issuer.rstrip("/") + WELL_KNOWN:
             raise ProviderError("the discovery document is that of another issuer")
+        if not self._provider.allow_insecure:
+            _require_tls_beside_tls(url, document)
         return Endpoints(
             authorize=_address(document, "authorization_endpoint"),
             access=_address(document, "token_endpoint"),
@@ -115,6 +117,19 @@ class Discovery:
             raise ProviderError("the list of keys has no keys")
         # One that cannot be read, as of a curve that is not known here, takes nothing from the rest.
         return KeySet([key for each in keys if (key := _signing_key(each)) is not None])
+
+
+def _require_tls_beside_tls(url: str, document: Mapping[str, Any]) -> None:
+    """Raise `ProviderError` where a document that came over TLS leads to plain http.
+
+    Plain http is for providers on this machine. Another one's document must not send requests, with
+    the secret of the client in them, to what else listens here.
+    """
+    if not url.startswith("https://"):
+        return
+    for name in ("token_endpoint", "userinfo_endpoint", "jwks_uri"):
+        if str(document.get(name)).startswith("http://"):
+            raise ProviderError(f'"{name}" of the discovery document does not begin with https')
 
 
 def _auth_methods(document: Mapping[str, Any]) -> tuple[str, ...]:

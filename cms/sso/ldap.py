@@ -256,8 +256,8 @@ class DirectoryClient:
 
 _ANSWERS = frozenset({0, 4, 32})
 """Results of searches that are answers: success, more entries than asked for, no such entry."""
-_TROUBLE = frozenset({1, 2, 3, 11, 51, 52, 54, 80})
-"""Results of binds that are the server's trouble, not the user's."""
+_TROUBLE = frozenset({1, 2, 3, 8, 11, 13, 51, 52, 54, 80})
+"""Results of binds that are the server's trouble, or that of the settings, not the user's."""
 
 
 def _entry(found: Mapping[str, Any]) -> Entry:

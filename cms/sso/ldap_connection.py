@@ -22,6 +22,10 @@ MAX_SECONDS = 10.0
 """For all that one login asks of its directory, so that a slow one holds a thread no longer."""
 _CONNECT_SECONDS = 5.0
 
+_UNREADABLE = (PyAsn1Error, TypeError, AttributeError, LookupError, RecursionError)
+"""What ldap3 raises for an answer that is not LDAP; their texts say nothing to a reader."""
+_FAILURES = (LDAPException, OSError, ValueError, *_UNREADABLE)
+
 
 class Deadline:
     """The end of a login; connections that are still in use then are cut."""
@@ -48,12 +52,18 @@ class Deadline:
         timer.start()
         try:
             yield
-        except (LDAPException, PyAsn1Error, OSError, ValueError, TypeError) as error:
+        except _FAILURES as error:
             # A cut connection fails in as many ways as there are places to read from it.
             self.seconds()
-            raise ProviderError(f"the connection fails ({error})") from None
+            raise ProviderError(f"the connection fails ({_reason(error)})") from None
         finally:
             timer.cancel()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, _UNREADABLE):
+        return "its answer is not one of LDAP"
+    return str(error)
 
 
 def _cut(connection: Any) -> None:

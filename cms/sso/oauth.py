@@ -78,15 +78,24 @@ class OAuthClient:
         A code that nobody has been given shows whether the provider knows the client.
         """
         with self._session() as session:
-            endpoints = self._discovery.endpoints(session)
-            if endpoints.keys and not self._discovery.keys(session).keys:
-                raise ProviderError("the list of keys has none that can be used here")
+            endpoints = self._reached(session)
             state = LoginState.begin(self._provider.name, None)
             try:
                 self._tokens_of(session, endpoints, state, code="none")
             except OAuthError as error:
                 if error.error in _UNKNOWN_CLIENT:
                     raise ProviderError("it knows no client of this id and secret") from None
+
+    def reach(self) -> None:
+        """Ask for what is public; raises `ProviderError`."""
+        with self._session() as session:
+            self._reached(session)
+
+    def _reached(self, session: OAuth2Session) -> Endpoints:
+        endpoints = self._discovery.endpoints(session)
+        if endpoints.keys and not self._discovery.keys(session).keys:
+            raise ProviderError("the list of keys has none that can be used here")
+        return endpoints
 
     def _session(self) -> OAuth2Session:
         session = OAuth2Session(

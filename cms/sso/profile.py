@@ -32,7 +32,7 @@ class Profile:
 
 def profile_from_claims(provider: Provider, claims: Mapping[str, object]) -> Profile:
     """Return the profile in the claims of a user; raises `ProviderError` without an identifier."""
-    identifier = _text(_value_at(claims, provider.identifier_key))
+    identifier = _exact_text(_value_at(claims, provider.identifier_key))
     if identifier is None or len(identifier) > MAX_IDENTIFIER_LENGTH:
         raise ProviderError(f'there is no identifier at "{provider.identifier_key}" of the profile')
     email = _text(_value_at(claims, provider.email_key))
@@ -61,13 +61,19 @@ def _value_at(claims: Mapping[str, object], path: str) -> object:
 
 
 def _text(value: object) -> str | None:
+    """Return a text for people to read, without spaces around it."""
+    text = _exact_text(value)
+    return text.strip() if text else None
+
+
+def _exact_text(value: object) -> str | None:
+    """Return a text that is compared: "ada" and "ada " are two users, and two groups."""
     # Some providers count their users.
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
         return None
-    text = value.strip()
-    return text if text and _UNSTORABLE.search(text) is None else None
+    return value if value.strip() and _UNSTORABLE.search(value) is None else None
 
 
 def _name(claims: Mapping[str, object], path: str) -> str | None:
@@ -79,6 +85,6 @@ def _groups(value: object) -> Iterator[str]:
     """Yield the groups of a claim: texts, or one text for a single group."""
     groups = value if isinstance(value, list) else [value]
     for group in groups[:MAX_GROUPS]:
-        text = _text(group)
+        text = _exact_text(group)
         if text is not None:
             yield text

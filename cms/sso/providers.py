@@ -79,6 +79,14 @@ def check_provider(provider: Provider, config: Config, store: Store, secret: str
         client.check()
 
 
+def reach_provider(provider: Provider, config: Config, store: Store, secret: str) -> None:
+    """Ask a provider for what it tells everybody; raises `ProviderError`."""
+    if provider.driver == LDAP:
+        check_provider(provider, config, store, secret)
+    else:
+        _client(provider, config, store, secret).reach()
+
+
 def _directory(provider: Provider) -> Directory:
     try:
         from cms.sso.ldap import DirectoryClient

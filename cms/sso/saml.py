@@ -33,12 +33,15 @@ from cms.database.statements import statement
 from cms.errors import Refused
 from cms.providers import Provider
 from cms.sso.client import BegunLogin, ConfirmedUser
-from cms.sso.failure import ProviderError, login_refused
+from cms.sso.failure import ProviderError, login_refused, provider_failed
 from cms.sso.login_state import LoginState, not_begun
 from cms.sso.profile import Profile, profile_from_claims
+from cms.sso.saml_security import check_security
 from cms.store.store import Store
 
 MAX_MESSAGE_BYTES = 1 << 20
+MAX_REQUEST_ID = 200
+"""Those of this service are far shorter."""
 CLOCK_SKEW = timedelta(seconds=Constants.ALLOWED_CLOCK_DRIFT)
 SESSION_LIFE = timedelta(days=365)
 """For the address that ends a session at the provider; the session may end long before."""
@@ -53,6 +56,7 @@ _REFUSALS = (
     TypeError,
     LookupError,
     AttributeError,
+    OverflowError,
 )
 """What the libraries raise for a message that a stranger has written."""
 
@@ -101,25 +105,29 @@ class SamlClient:
         """Check an answer and keep what it says for the browser that began the login.
 
         Raises `Refused` INVALID_CREDENTIALS, also for an answer that came before, whichever machine
-        took it.
+        took it, and SERVICE_UNAVAILABLE for one that does not say who the user is.
         """
         try:
             answer = self._checked_answer(message)
             subject = _subject_of(answer, self.addresses)
             claims = _claims_of(answer)
             assertion = str(answer.get_assertion_id())
+            expires = subject.expires + CLOCK_SKEW
+            profile = profile_from_claims(self._provider, claims)
+        except ProviderError as error:
+            raise provider_failed(self._provider, error) from None
         except _REFUSALS as error:
-            # The text of the libraries names elements and times, never values of the user.
+            # The text of the libraries names elements and times, and the message of the status,
+            # which anybody may have written: so only its beginning is logged.
             reason = str(error)[:200] or type(error).__name__
             raise login_refused(self._provider, reason) from None
-        profile = profile_from_claims(self._provider, claims)
         kept = {**asdict(profile), "logout": _logout_subject(answer)}
         values = (
             self._provider.name,
             assertion,
             subject.request,
             jsontext.dumps(kept).decode(),
-            subject.expires + CLOCK_SKEW,
+            expires,
         )
         if not self._store.database.fetch_primary(statement("keep_saml_answer"), values):
             raise login_refused(self._provider, "the answer was sent before")
@@ -144,20 +152,25 @@ class SamlClient:
     def check(self) -> None:
         """Nothing can be asked of an identity provider: browsers carry all messages."""
 
+    def reach(self) -> None:
+        """Nothing can be asked, as for `check`."""
+
     # Single logout
 
     def logout_request_url(self, token: str) -> str:
         """Return where a browser ends the session at the provider, for the token of a session."""
         try:
             subject = tokens.read_signed(
-                _LOGOUT, token, secret=self._secret, required=("name", "format", "index")
+                _LOGOUT, token, secret=self._secret, required=("provider", "name")
             )
         except Refused:
             raise not_begun() from None
+        if subject["provider"] != self._provider.name:
+            raise not_begun()
         url = self._exchange(self.addresses.logout).logout(
             name_id=subject["name"],
-            session_index=subject["index"],
-            name_id_format=subject["format"],
+            session_index=subject.get("index"),
+            name_id_format=subject.get("format"),
         )
         return str(url)
 
@@ -175,20 +188,34 @@ class SamlClient:
             url = exchange.process_slo(keep_local_session=True)
             name = None
             if "SAMLRequest" in parameters and not exchange.get_errors():
-                key = self._settings.get_sp_key()
-                name = OneLogin_Saml2_Logout_Request.get_nameid(
-                    exchange.get_last_request_xml(), key
-                )
+                name = self._logged_out_name(exchange.get_last_request_xml())
         except _REFUSALS as error:
             raise login_refused(self._provider, str(error)[:200]) from None
         if exchange.get_errors():
             raise login_refused(self._provider, ", ".join(exchange.get_errors())[:200])
         return name, url
 
+    def _logged_out_name(self, message: str) -> str:
+        """Return the NameID of a request of logout whose signature has been checked.
+
+        Raises ValueError for a request to another address, or of another time: whoever has seen one
+        could send it again for ever.
+        """
+        request = OneLogin_Saml2_XML.to_etree(message)
+        if request.get("Destination") != self.addresses.logout:
+            raise ValueError("the request of logout is for another address")
+        if abs(datetime.now(UTC) - _time(request.get("IssueInstant"))) > CLOCK_SKEW:
+            raise ValueError("the request of logout is not of now")
+        if self._provider.identifier_key != NAME_ID:
+            raise ValueError("the users are not known by the NameID, which a logout names")
+        key = self._settings.get_sp_key()
+        return str(OneLogin_Saml2_Logout_Request.get_nameid(message, key))
+
     def _logout_url(self, subject: Mapping[str, Any]) -> str | None:
         if not self._settings.get_idp_slo_url():
             return None
-        token = tokens.sign(_LOGOUT, subject, secret=self._secret, life=SESSION_LIFE)
+        claims = {**subject, "provider": self._provider.name}
+        token = tokens.sign(_LOGOUT, claims, secret=self._secret, life=SESSION_LIFE)
         return f"{self.addresses.logout}?session={token}"
 
     # The toolkit
@@ -201,7 +228,11 @@ class SamlClient:
     def _checked_answer(self, message: str) -> OneLogin_Saml2_Response:
         if len(message) > MAX_MESSAGE_BYTES:
             raise ValueError("the answer is too long")
+        # First of all: the constructor decrypts.
+        check_security(OneLogin_Saml2_XML.to_etree(base64.b64decode(message)))
         answer = OneLogin_Saml2_Response(self._settings, message)
+        if answer.decrypted_document is not None:
+            check_security(answer.decrypted_document)
         answer.is_valid(_request_at(self.addresses.answers, {}), raise_exceptions=True)
         return answer
 
@@ -217,7 +248,8 @@ def _toolkit_settings(provider: Provider, addresses: ServiceAddresses) -> Mappin
     except _REFUSALS as error:
         variable = provider.variable_name("idp_metadata")
         raise ProviderError(f"{variable} is no metadata ({type(error).__name__})") from None
-    if "singleSignOnService" not in idp or not ("x509cert" in idp or "x509certMulti" in idp):
+    has_certificate = "x509cert" in idp or idp.get("x509certMulti", {}).get("signing")
+    if "singleSignOnService" not in idp or not has_certificate:
         variable = provider.variable_name("idp_metadata")
         raise ProviderError(f"{variable} has no certificate, or names no address by HTTP-Redirect")
     _check_keys(provider)
@@ -246,6 +278,8 @@ def _toolkit_settings(provider: Provider, addresses: ServiceAddresses) -> Mappin
             "wantAttributeStatement": False,
             "requestedAuthnContext": False,
             "rejectDeprecatedAlgorithm": True,
+            # Some providers send an attribute once for each value.
+            "allowRepeatAttributeName": True,
             "signatureAlgorithm": Constants.RSA_SHA256,
             "digestAlgorithm": Constants.SHA256,
         },
@@ -294,7 +328,7 @@ def _request_at(address: str, parameters: Mapping[str, str]) -> Mapping[str, Any
 def _subject_of(answer: OneLogin_Saml2_Response, addresses: ServiceAddresses) -> _Subject:
     """Return what the one confirmed subject says; raises ValueError for what must not be missing."""
     request = answer.get_in_response_to()
-    if not request:
+    if not request or len(request) > MAX_REQUEST_ID:
         raise ValueError("nobody has asked for the answer")
     if not answer.get_audiences():
         raise ValueError("the assertion names no audience")

@@ -85,9 +85,10 @@ WHERE sessions.id = $1::uuid
 
 -- name: advance_structure
 -- Moves the counter of structure. The lock on its row lets one change of structure run at a time; with the commit every
--- process learns of the change.
+-- process learns of the change. Returns all counters.
 UPDATE system_version
-SET structure = structure + 1;
+SET structure = structure + 1
+RETURNING structure, access, flows;
 
 -- name: advance_structure_from
 -- Moves the counter if it still is $1 and nobody else is about to move it: then this is not needed.

@@ -8,6 +8,7 @@ well are those at oidc-provider, in the other files.
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
+import trustme
 from joserfc import jws
 from joserfc.jwk import ECKey, OctKey, RSAKey
 from joserfc.jws import JWSRegistry
@@ -172,13 +174,18 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def running_forger() -> Iterator[Forger]:
-    """Run a provider that a test lets answer wrongly."""
+def running_forger(authority: trustme.CA | None = None) -> Iterator[Forger]:
+    """Run a provider that a test lets answer wrongly; with `authority` it speaks TLS."""
     forger = Forger()
     handler = type("ForgersHandler", (Handler,), {"forger": forger})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     forger.issuer = f"http://127.0.0.1:{server.server_port}"
+    if authority is not None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        forger.issuer = f"https://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

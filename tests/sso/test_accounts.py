@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 
 from tests.active_flows import make_flow, step
@@ -237,3 +239,54 @@ def test_an_address_that_another_user_has_is_not_taken_over(
     assert site.log_in(Browser(), "openid", "alice").status_code == 200
     user = the_user(site)
     assert (user["email"], user["first_name"]) == ("alice@example.com", "Regina")
+
+
+def test_what_an_administrator_changes_during_a_login_stays(
+    site: Site, provider: RunningProvider, browser: Browser
+) -> None:
+    with_openid(site, provider, sync_user_info="true")
+    assert site.log_in(browser, "openid", "alice").status_code == 200
+    user = the_user(site)["id"]
+    with_accounts(provider, alice={"given_name": "Regina"})
+    again = Browser()
+    answer = site.answer_url(again, "openid", "alice")
+    role = site.role("Guests")
+    with (
+        psycopg.connect(site.config.database_url or "") as connection,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        # The login has read the user, and waits here for its turn to write.
+        connection.execute(b"SELECT pg_advisory_xact_lock(hashtextextended('system_users', 0))")
+        login = thread.submit(again.get, answer)
+        await_waiting_lock(connection)
+        site.rows("UPDATE system_users SET role = %s::uuid WHERE id = %s::uuid", role, user)
+        connection.commit()
+        assert login.result().status_code == 200
+    assert (the_user(site)["first_name"], the_user(site)["role"]) == ("Regina", role)
+
+
+def await_waiting_lock(connection: psycopg.Connection) -> None:
+    """Wait until somebody waits for a lock that only a transaction gives back."""
+    waiting = b"SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    for _ in range(100):
+        if connection.execute(waiting).fetchone() is not None:
+            return
+        time.sleep(0.1)
+    raise AssertionError("nobody waits")
+
+
+def test_a_flow_changes_the_capitals_of_an_address_at_each_login(
+    site: Site, provider: RunningProvider, browser: Browser
+) -> None:
+    with_openid(site, provider, sync_user_info="true")
+    code = """module.exports = async (data) => {
+        const payload = {...data.$trigger.payload};
+        if (payload.email) payload.email = payload.email.toLowerCase();
+        return payload;
+    }"""
+    options = {"type": "filter", "scope": ["users.create", "users.update"], "return": "$last"}
+    make_flow(site.admin, "event", options, [step("lower", "exec", {"code": code})])
+    with_accounts(provider, alice={"email": "Alice@Example.com"})
+    for visitor in (browser, Browser()):
+        assert site.log_in(visitor, "openid", "alice").status_code == 200
+        assert the_user(site)["email"] == "alice@example.com"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 import requests
+import trustme
 
+from cms import outgoing
 from cms.sso import transport
-from tests.sso.forger import Forger, Handler, Raw
+from tests.sso.forger import Forger, Handler, Raw, running_forger
 from tests.sso.site import APP_URL, Browser, Site, codes_of, reason_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
@@ -165,6 +168,25 @@ def test_a_discovery_document_that_is_wrong(
     assert_unavailable(site, log_in(site, forger))
 
 
+@pytest.mark.parametrize("name", ["token_endpoint", "userinfo_endpoint", "jwks_uri"])
+def test_a_document_that_came_over_tls_leads_to_no_plain_http(
+    site: Site, forger: Forger, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else listens on this machine would get requests of the provider's choice."""
+    authority = trustme.CA()
+    trusting = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
+    monkeypatch.setattr(outgoing, "_default_ssl_context", lambda: trusting)
+    plain = forger.issuer
+    with running_forger(authority) as encrypted:
+        site.configure({"openid": encrypted.settings("openid")})
+        assert Browser().get(site.login_url("openid")).status_code == 302
+        encrypted.document = {name: f"{plain}/elsewhere"}
+        site.restart(site.config)
+        assert_unavailable(site, Browser().get(site.login_url("openid")))
+        site.configure({"openid": encrypted.settings("openid", allow_insecure="true")})
+        assert Browser().get(site.login_url("openid")).status_code == 302
+
+
 @pytest.mark.parametrize(
     "token",
     [
@@ -249,6 +271,28 @@ def test_identifiers_that_cannot_be_stored(site: Site, forger: Forger, sub: str)
     assert_unavailable(site, log_in(site, forger))
 
 
+def test_identifiers_are_compared_as_they_are(site: Site, forger: Forger) -> None:
+    forger.document = {"userinfo_endpoint": None}
+    identifiers = ["alice", " alice", "alice ", "alice\u00a0", "Alice"]
+    for sub in identifiers:
+        forger.claims = {"sub": sub}
+        assert log_in(site, forger).status_code == 200
+    assert {user["external_identifier"] for user in site.users()} == set(identifiers)
+
+
+def test_groups_are_compared_as_they_are(site: Site, forger: Forger) -> None:
+    role = site.role("Admins")
+    mapping = json.dumps({"admins": role})
+    site.configure({"openid": forger.settings("openid", role_mapping=mapping)})
+    for groups in (" admins", ["admins "], ["Admins"], [["admins"]], {"admins": 1}, "admins,x"):
+        forger.profile = {"sub": "alice", "groups": groups}
+        assert log_in(site, forger).status_code == 200
+        assert site.users()[0]["role"] is None
+    forger.profile = {"sub": "alice", "groups": ["x", "admins"]}
+    assert log_in(site, forger).status_code == 200
+    assert site.users()[0]["role"] == role
+
+
 @pytest.mark.parametrize("sub", ["bob", None, 5, ["alice"], "Alice", "alice "])
 def test_the_profile_of_another_user(site: Site, forger: Forger, sub: object) -> None:
     forger.profile = {"sub": sub, "email": "alice@example.com"}
@@ -297,6 +341,20 @@ def test_the_word_does_not_count_for_another_key(site: Site, forger: Forger) -> 
     forger.profile = {"sub": "alice", **VERIFIED, "upn": "boss@example.com"}
     assert codes_of(log_in(site, forger)) == ["INVALID_CREDENTIALS"]
     assert site.users() == []
+
+
+def test_an_address_that_identifies_users_is_verified_at_each_login(
+    site: Site, forger: Forger
+) -> None:
+    options = {"require_verified_email": "true", "identifier_key": "email"}
+    site.configure({"openid": forger.settings("openid", **options)})
+    forger.profile = {"sub": "alice", **VERIFIED}
+    assert log_in(site, forger).status_code == 200
+    # Somebody else writes her address into a profile of the same provider.
+    forger.claims = {"sub": "mallory"}
+    for word in (False, None):
+        forger.profile = {"sub": "mallory", **VERIFIED, "email_verified": word}
+        assert codes_of(log_in(site, forger)) == ["INVALID_CREDENTIALS"]
 
 
 # Down

@@ -27,6 +27,13 @@ OAUTH2 = {
     "AUTH_GITHUB_PROFILE_URL": "https://git.example.com/user",
 }
 
+LDAP = {
+    "AUTH_PROVIDERS": "ldap",
+    "AUTH_LDAP_DRIVER": "ldap",
+    "AUTH_LDAP_CLIENT_URL": "ldaps://ldap.example.com",
+    "AUTH_LDAP_USER_DN": "dc=example,dc=com",
+}
+
 
 def load_with(tmp_path: Path, *base: dict[str, str], **more: str) -> Config:
     environ: dict[str, str] = {}
@@ -173,3 +180,33 @@ def test_names_are_taken_in_small_letters_too(tmp_path: Path) -> None:
     for name, value in OPENID.items():
         settings[name.replace("KEYCLOAK", "keycloak")] = value
     assert provider_of(tmp_path, settings).client_id == "cms"
+
+
+@pytest.mark.parametrize(
+    "url", ["https://[::1", "https://[", "https://:443/", "https://a:99999/", "https://a:b/"]
+)
+def test_an_address_without_host_or_port_is_told_by_name(tmp_path: Path, url: str) -> None:
+    told = problems(tmp_path, OPENID, AUTH_KEYCLOAK_ISSUER_URL=url)
+    assert told[0].startswith("AUTH_KEYCLOAK_ISSUER_URL takes an address")
+
+
+@pytest.mark.parametrize("url", ["ldap://[::1", "ldap://:389", "ldap://a:99999", "ldaps://a:b"])
+def test_a_directory_without_host_or_port_is_told_by_name(tmp_path: Path, url: str) -> None:
+    told = problems(tmp_path, LDAP, AUTH_LDAP_CLIENT_URL=url)
+    assert told[0].startswith("AUTH_LDAP_CLIENT_URL takes an address")
+
+
+@pytest.mark.parametrize("url", ["ldap://[::1]:389", "ldaps://a:636/", "ldap://a"])
+def test_addresses_of_directories(tmp_path: Path, url: str) -> None:
+    assert provider_of(tmp_path, LDAP, AUTH_LDAP_CLIENT_URL=url).client_url == url
+
+
+def test_an_authority_that_is_no_certificate_is_told_by_name(tmp_path: Path) -> None:
+    told = problems(tmp_path, LDAP, AUTH_LDAP_CLIENT_CA="rubbish")
+    assert told[0].startswith("AUTH_LDAP_CLIENT_CA takes certificates as PEM")
+
+
+@pytest.mark.parametrize("name", ["state", "nonce", "redirect_uri", "response_type", "client_id"])
+def test_parameters_of_the_service_itself_are_no_settings(tmp_path: Path, name: str) -> None:
+    told = problems(tmp_path, OPENID, AUTH_KEYCLOAK_PARAMS=f'{{"{name}": "x"}}')
+    assert told[0].startswith("AUTH_KEYCLOAK_PARAMS takes JSON")

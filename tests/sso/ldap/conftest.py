@@ -41,6 +41,7 @@ def stage_settings(
     }
     for name in ("LDAP", "TLS", "STRANGE", "CLOSED", "DOWN"):
         variables |= {
+            "RATE_LIMITER_ENABLED": "false",
             f"AUTH_{name}_DRIVER": "ldap",
             f"AUTH_{name}_CLIENT_URL": directory.url,
             f"AUTH_{name}_BIND_DN": SERVICE,

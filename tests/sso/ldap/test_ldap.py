@@ -312,6 +312,41 @@ def test_a_server_that_says_nothing_is_not_waited_for(
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\0" * 64,
+        b"\xff" * 64,
+        b"\x30\x80" * 2_000,
+        bytes.fromhex("3003020101"),
+        # An operation, and a result, that there is not.
+        bytes.fromhex("300c0201017f070a010004000400"),
+        bytes.fromhex("300d02010161080a0203e704000400"),
+        # The tag of another type.
+        bytes.fromhex("e20c02010161070a010022000400"),
+    ],
+)
+def test_a_server_that_speaks_something_else(
+    stage_settings: Config, answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cms.sso.ldap.Deadline", partial(Deadline, 1.0))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def send_answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4_096)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=send_answer)
+        thread.start()
+        url = f"ldap://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(ProviderError):
+            authenticate(provider_of(stage_settings, client_url=url))
+        thread.join()
+
+
+@pytest.mark.parametrize(
     ("option", "value", "message"),
     [
         ("bind_password", "wrong", "BIND_DN"),

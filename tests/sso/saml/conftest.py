@@ -46,6 +46,7 @@ def stage_settings(
     }
     for name in ("CAMPUS", "PLAIN"):
         variables |= {
+            "RATE_LIMITER_ENABLED": "false",
             f"AUTH_{name}_DRIVER": "saml",
             f"AUTH_{name}_IDP_metadata": provider.metadata,
             f"AUTH_{name}_ALLOW_PUBLIC_REGISTRATION": "true",

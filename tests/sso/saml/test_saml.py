@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -105,6 +106,21 @@ def test_an_encrypted_assertion_is_read(login: Login, own_keys: KeyPair) -> None
     assert answer.status == 200, answer
 
 
+def test_an_encrypted_assertion_that_nobody_has_signed_is_refused(
+    stage: Stage, login: Login, own_keys: KeyPair
+) -> None:
+    """Whoever reads the metadata can encrypt for this service."""
+    answer = login(
+        user("refused"),
+        signAssertion=False,
+        encryptionCert=own_keys.certificate,
+        encryptionPublicKey=public_key_of(own_keys),
+        encryptionAlgorithm="http://www.w3.org/2009/xmlenc11#aes256-gcm",
+    )
+    assert outcome(answer) == REFUSED
+    assert users_named(stage, "refused") == 0
+
+
 def public_key_of(keys: KeyPair) -> str:
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
@@ -194,6 +210,17 @@ def test_an_answer_that_is_not_for_this_login_is_refused(
 ) -> None:
     assert outcome(login(user("refused"), **saml)) == REFUSED
     assert users_named(stage, "refused") == 0
+
+
+def test_an_answer_that_counts_until_the_end_of_time_is_refused(stage: Stage, login: Login) -> None:
+    left = datetime(9999, 12, 31, 23, 59, tzinfo=UTC) - datetime.now(UTC)
+    assert outcome(login(user("refused"), lifetimeInSeconds=int(left.total_seconds()))) == REFUSED
+
+
+def test_an_answer_that_does_not_say_who_the_user_is_is_the_fault_of_the_provider(
+    login: Login,
+) -> None:
+    assert outcome(login(user("x" * 1_001))) == (503, ["SERVICE_UNAVAILABLE"])
 
 
 def test_an_answer_signed_with_another_key_is_refused(

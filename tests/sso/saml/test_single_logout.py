@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
+from base64 import b64decode, b64encode
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
 import pytest
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from lxml import etree
 
 from tests.client import Answer
 from tests.people import OWN_ORIGIN
@@ -41,6 +50,14 @@ def test_a_logout_says_where_the_session_at_the_provider_ends(
     assert "Signature=" in answer.headers["location"]
 
 
+def test_a_logout_goes_to_the_provider_of_its_session_only(stage: Stage, login: Login) -> None:
+    cookie = logged_in(login, "lena").cookies["cms_session_token"].value
+    session = {"Cookie": f"cms_session_token={cookie}", "Origin": OWN_ORIGIN}
+    url = stage.anonymous.send("POST", "/auth/logout", **session).data["logout_url"]
+    elsewhere = url.removeprefix(PUBLIC).replace("/campus/", "/plain/")
+    assert outcome(stage.anonymous.get(elsewhere)) == REFUSED
+
+
 def test_a_logout_of_a_made_up_session_is_refused(stage: Stage) -> None:
     assert outcome(stage.anonymous.get("/auth/login/campus/slo?session=x.y.z")) == REFUSED
     assert outcome(stage.anonymous.get("/auth/login/campus/slo")) == REFUSED
@@ -59,6 +76,46 @@ def test_the_providers_own_logout_ends_the_sessions_of_its_user(
     assert answer.status == 302, answer
     assert answer.headers["location"].startswith(f"{provider.address}/slo?SAMLResponse=")
     assert stage.anonymous.send("GET", "/users/me", **session).status == 401
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"Destination": f"{BASE}/slo2"},
+        {"Destination": None},
+        {"IssueInstant": "2020-01-01T00:00:00Z"},
+        {"IssueInstant": "9999-12-31T23:59:59Z"},
+        {"NotOnOrAfter": "2020-01-01T00:00:00Z"},
+    ],
+)
+def test_a_logout_for_another_address_or_time_is_refused(
+    stage: Stage, login: Login, provider: IdentityProvider, change: dict[str, str | None]
+) -> None:
+    cookie = logged_in(login, "otto").cookies["cms_session_token"].value
+    session = {"Cookie": f"cms_session_token={cookie}"}
+    assert outcome(stage.anonymous.get(changed_request(provider, "otto", change))) == REFUSED
+    assert stage.anonymous.send("GET", "/users/me", **session).status == 200
+    unchanged = changed_request(provider, "otto", {})
+    assert stage.anonymous.get(unchanged).status == 302
+    assert stage.anonymous.send("GET", "/users/me", **session).status == 401
+
+
+def changed_request(provider: IdentityProvider, name: str, change: dict[str, str | None]) -> str:
+    """A request of logout with other attributes, signed by the provider after the change."""
+    query = dict(parse_qsl(urlsplit(logout_request(provider, name)).query))
+    message = etree.fromstring(zlib.decompress(b64decode(query["SAMLRequest"]), -15))
+    for attribute, value in change.items():
+        if value is None:
+            del message.attrib[attribute]
+        else:
+            message.set(attribute, value)
+    packer = zlib.compressobj(wbits=-15)
+    packed = packer.compress(etree.tostring(message)) + packer.flush()
+    signed = urlencode({"SAMLRequest": b64encode(packed).decode(), "SigAlg": query["SigAlg"]})
+    key = load_pem_private_key(provider.keys.key.encode(), None)
+    assert isinstance(key, RSAPrivateKey)
+    signature = b64encode(key.sign(signed.encode(), PKCS1v15(), SHA256())).decode()
+    return f"/auth/login/campus/slo?{signed}&{urlencode({'Signature': signature})}"
 
 
 def logout_request(provider: IdentityProvider, name: str, *, signs: bool = True) -> str:
