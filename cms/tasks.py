@@ -50,6 +50,7 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
             wait=timedelta(seconds=10),
             max_wait=timedelta(hours=1),
             max_concurrent=config.flows_concurrency,
+            poll=timedelta(seconds=0.25),
         ),
         Task("maintain", maintain, attempts=5, wait=timedelta(minutes=5), cron="17 3 * * *"),
     )

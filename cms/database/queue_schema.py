@@ -1,13 +1,19 @@
-"""The tables and functions of the queue, from the schema and migrations of procrastinate."""
+"""The tables and functions of the queue, from the schema and migrations of procrastinate.
+
+What this service changes in them (sql/queue) comes after these, and again after each newer one, which
+may have made the same objects anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+
+from cms.database.statements import sql_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +31,33 @@ def missing_migrations(applied: Collection[str]) -> tuple[QueueMigration, ...]:
     Raises ValueError when the tables are of a newer version of the package.
     """
     # Their names begin with the version that brought them: sorted, they are in their order.
-    files = {path.stem: path for path in sorted((_folder() / "migrations").glob("*.sql"))}
+    files = _files(_folder() / "migrations")
+    # The name of a change says after which migration it was made.
+    last = list(files)[-1]
+    changes = {f"{last} {name}": path for name, path in _files(sql_folder() / "queue").items()}
     if not applied:
         # The schema of a version holds all of its migrations.
         name = f"procrastinate {version('procrastinate')}"
-        return (QueueMigration(name, _text(_folder() / "schema.sql"), tuple(files)),)
+        schema = QueueMigration(name, _text(_folder() / "schema.sql"), tuple(files))
+        return (schema, *_missing(changes, applied))
     # An older package must not work on tables that it does not know.
-    if newer := sorted(set(applied) - files.keys()):
+    if newer := sorted({name.split()[0] for name in applied} - files.keys()):
         raise ValueError(
             f"The queue was migrated by a newer version of procrastinate ({newer[-1]}). "
             "Install the newer version again."
         )
-    missing = []
+    return tuple(_missing({**files, **changes}, applied))
+
+
+def _missing(files: Mapping[str, Path], applied: Collection[str]) -> Iterator[QueueMigration]:
     for name, path in files.items():
         if name not in applied:
-            missing.append(QueueMigration(f"procrastinate {name}", _text(path), (name,)))
-    return tuple(missing)
+            yield QueueMigration(f"procrastinate {name}", _text(path), (name,))
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """Return the files of a folder by their names, in the order of these."""
+    return {path.stem: path for path in sorted(folder.glob("*.sql"))}
 
 
 @cache

@@ -38,7 +38,8 @@ class Task:
     after `wait`, then after twice that, and so on up to `max_wait`. At the times of `cron`, in UTC,
     one job with an empty payload is queued, however many machines run. `max_concurrent` is how many
     jobs of the task a worker runs at a time, beside those of other tasks; without it the task
-    shares `WORKER_CONCURRENCY` with others.
+    shares `WORKER_CONCURRENCY` with others. Workers are notified of new jobs, but look for those of
+    a task with `poll` that often (sql/queue).
     """
 
     name: str
@@ -48,6 +49,7 @@ class Task:
     max_wait: timedelta = timedelta(hours=1)
     cron: str | None = None
     max_concurrent: int | None = None
+    poll: timedelta | None = None
 
     def pause(self, error: BaseException, attempt: int) -> timedelta | None:
         """Return how long to wait after a failed attempt, or None when it was the last one."""

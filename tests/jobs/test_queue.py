@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 from cms.database.connections import standalone_transaction
@@ -67,6 +68,20 @@ def test_many_jobs_are_put_in_the_queue_with_one_statement_and_run_in_their_orde
         defer_all(transaction.execute, "note", [])
     queue.drain(noting(done), worker_concurrency=1)
     assert [job.payload["number"] for job in done] == list(range(100))
+
+
+def test_workers_are_notified_of_all_jobs_but_those_that_they_look_for(
+    queue: QueueDatabase,
+) -> None:
+    tasks = tasks_of(queue.config, queue.database)
+    with psycopg.connect(queue.dsn, autocommit=True) as listener:
+        for task in tasks:
+            listener.execute(f'LISTEN "procrastinate_queue_v1#{task.name}"'.encode())
+        for task in tasks:
+            queue.put(task.name)
+        notified = {note.channel.partition("#")[2] for note in listener.notifies(timeout=0.2)}
+    assert notified == {task.name for task in tasks if task.poll is None}
+    assert [task.name for task in tasks if task.poll] == ["flow"]
 
 
 def test_jobs_run_where_statements_may_not_be_prepared(queue: QueueDatabase) -> None:

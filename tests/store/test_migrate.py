@@ -6,7 +6,6 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,12 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from cms.database.migrate import MigrationError, check_server, migrate, pending
+from cms.database.queue_schema import missing_migrations
 from cms.database.statements import sql_folder
 
 OWN_MIGRATIONS = sorted(path.stem for path in (sql_folder() / "migrations").glob("*.sql"))
-EVERYTHING = [*OWN_MIGRATIONS, f"procrastinate {version('procrastinate')}"]
+QUEUE_MIGRATIONS = [migration.name for migration in missing_migrations(())]
+EVERYTHING = [*OWN_MIGRATIONS, *QUEUE_MIGRATIONS]
 
 Write = Callable[..., Path]
 
@@ -262,6 +263,23 @@ def test_what_a_newer_version_of_the_queue_added_is_applied_later(empty_dsn: str
     assert rows(
         empty_dsn, "SELECT count(*) FROM pg_proc WHERE proname = 'procrastinate_fetch_job_v2'"
     ) == [(1,)]
+    assert migrate(empty_dsn) == []
+
+
+def test_what_the_service_changes_in_the_queue_is_changed_again_after_a_newer_version(
+    empty_dsn: str,
+) -> None:
+    migrate(empty_dsn)
+    with psycopg.connect(empty_dsn) as connection:
+        # As if all of that had been done before the last migration of the package.
+        connection.execute(
+            "UPDATE system_queue SET name = '03.00.00_01_pre_cancel_notification changes' "
+            "WHERE name LIKE '% %'"
+        )
+        last = connection.execute("SELECT max(name) FROM system_queue").fetchone()
+    assert last
+    assert migrate(empty_dsn) == QUEUE_MIGRATIONS[1:]
+    assert QUEUE_MIGRATIONS[1:] == [f"procrastinate {last[0]} flows_without_notifications"]
     assert migrate(empty_dsn) == []
 
 
