@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -108,6 +108,20 @@ def concat(*fragments: Fragment | str) -> Fragment:
 
 def commas(fragments: Iterable[Fragment]) -> Fragment:
     return join(", ", fragments)
+
+
+def clause(keyword: str, fragments: Sequence[Fragment], *, separator: str = ", ") -> Fragment:
+    """Return the fragments behind a keyword such as ` WHERE `, or EMPTY where there are none."""
+    if not fragments:
+        return EMPTY
+    return concat(keyword, join(separator, fragments))
+
+
+def optional(sql: str, *, when: object) -> Fragment:
+    """Return SQL of this code base if `when` holds, else EMPTY."""
+    if not when:
+        return EMPTY
+    return text(sql)
 
 
 def fill(template: str, *operands: Fragment) -> Fragment:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,8 @@ MAX_WORKERS = 12
 
 RELEASE_FOLDERS = {Path(__file__).parent / name for name in ("smoke", "web", "store/embedded")}
 
+RECURSION_LIMIT = sys.getrecursionlimit()
+
 _numbers = itertools.count()
 
 register_profiles()  # before the option that chooses one is looked at
@@ -70,6 +73,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.parent in RELEASE_FOLDERS:
             item.add_marker("release")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_runtest_setup() -> None:
+    """Begin each test with the interpreter's own limit: properties may leave a higher one."""
+    sys.setrecursionlimit(RECURSION_LIMIT)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -176,9 +184,14 @@ def dsn(make_database: Callable[..., str], template: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """The default settings, in a folder of the suite's own."""
+    """The default settings without rate limits, in a folder of the suite's own."""
     folder = tmp_path_factory.mktemp("settings")
-    return load({"SECRET": "only-for-tests-" * 3, "LOG_LEVEL": "fatal"}, folder=Path(folder))
+    environ = {
+        "SECRET": "only-for-tests-" * 3,
+        "LOG_LEVEL": "fatal",
+        "RATE_LIMITER_ENABLED": "false",
+    }
+    return load(environ, folder=Path(folder))
 
 
 @pytest.fixture(scope="module")

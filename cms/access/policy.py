@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -38,6 +38,10 @@ class Grant:
     def covers(self, name: str) -> bool:
         """Tell whether the permission is for a field."""
         return name in self.fields or ALL_FIELDS in self.fields
+
+    def covers_all(self, names: Set[str]) -> bool:
+        """Tell whether the permission is for each of the fields."""
+        return ALL_FIELDS in self.fields or names <= self.fields
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,47 @@ def known_catalogue(policy: Policy, catalogue: Catalogue) -> Catalogue:
     """
     if policy.is_admin:
         return catalogue
-    if not policy.granted(COLLECTIONS, "read"):
+    if not may_read_structure(policy):
         raise forbidden()
+    return _permitted(policy, catalogue)
+
+
+def may_read_structure(policy: Policy) -> bool:
+    """Tell whether a caller may read the settings of collections and fields."""
+    return policy.is_admin or bool(policy.granted(COLLECTIONS, "read"))
+
+
+def described_catalogue(policy: Policy, catalogue: Catalogue) -> Catalogue:
+    """Return the part of the catalogue that a description of the service may show to a caller.
+
+    It has the fields that some permission is for. Their settings and choices are left out for a
+    caller who may not read the structure.
+    """
+    if policy.is_admin:
+        return catalogue
+    permitted = _permitted(policy, catalogue)
+    if may_read_structure(policy):
+        return permitted
+    collections: dict[str, Collection] = {}
+    for name, collection in permitted.collections.items():
+        collections[name] = _without_settings(collection)
+    return Catalogue.of(permitted.structure, collections, permitted.relations)
+
+
+def _without_settings(collection: Collection) -> Collection:
+    fields = {name: _without_choices(field) for name, field in collection.fields.items()}
+    # Answers show whether a collection has one item only: it is an object then, and no list.
+    meta = {"singleton": collection.is_singleton}
+    return replace(collection, fields=fields, meta=meta, comment=None)
+
+
+def _without_choices(field: Field) -> Field:
+    column = field.column and replace(field.column, choices=None, comment=None)
+    return replace(field, meta=None, column=column)
+
+
+def _permitted(policy: Policy, catalogue: Catalogue) -> Catalogue:
+    """Return the collections and fields that some permission is for, with redacted settings."""
     known: dict[str, Collection] = {}
     for name, collection in catalogue.collections.items():
         if has_permission_on(policy, name):

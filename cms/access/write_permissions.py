@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -54,6 +54,7 @@ class WritePermissions:
     catalogue: Catalogue
     _grants: dict[GrantKey, tuple[GuardedGrant, ...]] = field(default_factory=dict)
     _row_rules: dict[GrantKey, RowRules | None] = field(default_factory=dict)
+    _update_presets: dict[str, bool] = field(default_factory=dict)
     _rules_after: LRUCache[tuple[str, frozenset[str]], GuardedRule | None] = field(
         default_factory=lambda: LRUCache(MAX_RULES_AFTER)
     )
@@ -122,16 +123,25 @@ class WritePermissions:
         # A caller who may update but not read sees no row, and so cannot change one.
         return RowRules(before=(view.rule if view else NO_ROWS, any_rule(grants)))
 
+    def has_update_presets(self, collection: Collection) -> bool:
+        """Tell whether any permission has presets for changes.
+
+        Only the stored row tells which permissions apply, and so which presets a change gets.
+        """
+        name = collection.name
+        if name not in self._update_presets:
+            grants = self.policy.granted(name, "update")
+            self._update_presets[name] = any(grant.presets for grant in grants)
+        return self._update_presets[name]
+
     def is_unrestricted(self, collection: Collection, action: str) -> bool:
         """Tell whether every permission for the action is without a rule."""
         return all(grant.rule == UNRESTRICTED for grant in self.grants(collection, action))
 
 
-def grants_covering(
-    grants: Iterable[GuardedGrant], names: Iterable[str]
-) -> tuple[GuardedGrant, ...]:
+def grants_covering(grants: Iterable[GuardedGrant], names: Set[str]) -> tuple[GuardedGrant, ...]:
     """Return the grants that cover all the fields."""
-    return tuple(grant for grant in grants if all(grant.covers(name) for name in names))
+    return tuple(grant for grant in grants if grant.covers_all(names))
 
 
 def has_all_covered(grants: tuple[GuardedGrant, ...], names: Iterable[str]) -> bool:
@@ -145,7 +155,7 @@ def _is_covered(name: str, grants: Iterable[Grant]) -> bool:
 
 def rule_of_grants(grants: Iterable[GuardedGrant]) -> GuardedRule | None:
     """Return the rule that an item must fulfil after the write; None is no rule."""
-    return _unless_unrestricted(any_of(grant.rule for grant in grants))
+    return _unless_unrestricted(any_of([grant.rule for grant in grants]))
 
 
 def _rule_after(grants: tuple[GuardedGrant, ...], names: list[str]) -> GuardedRule | None:
@@ -154,7 +164,7 @@ def _rule_after(grants: tuple[GuardedGrant, ...], names: list[str]) -> GuardedRu
     # Each changed field needs a permission of its own, and the same row must fulfil all of them.
     rules_by_field: list[GuardedRule] = []
     for name in names:
-        rules_by_field.append(any_of(grant.rule for grant in grants_covering(grants, [name])))
+        rules_by_field.append(any_of(grant.rule for grant in grants_covering(grants, {name})))
     return _unless_unrestricted(all_of(rules_by_field))
 
 

@@ -41,22 +41,30 @@ class _TextStyle(NamedTuple):
 def draw_metric(panel: Panel, data: Data, picture: Picture) -> bytes:
     options = panel.options
     value = data["value"]
-    text = NO_DATA if value is None else value_text(value)
-    decimals = options.get("decimals")
-    if decimals is not None and number_of(value) is not None:
-        # As Decimal: a float would show other digits than were stored.
-        text = f"{Decimal(str(value)):,.{int(decimals)}f}"
-    if value is not None:
-        text = f"{options.get('prefix') or ''}{text}{options.get('suffix') or ''}"
+    if value is None:
+        text = NO_DATA
+        color = picture.theme.faint
+    else:
+        text = _metric_text(value, options)
+        color = picture.theme.accent
     width = len(text) * _CHARACTER_WIDTH
     # As large as the width allows: `width` is in units of the font's size.
     size = min(_MAX_METRIC_SIZE, 0.9 * picture.width / max(width, 1))
-    color = picture.theme.faint if value is None else picture.theme.accent
     svg = _svg(panel, picture)
     style = _TextStyle(size, color, "middle")
     # The y of SVG is the base line; a third of the size below the middle, the digits stand in it.
     _add_text(svg, text, style, x=picture.width / 2, y=picture.height / 2 + size / 3)
     return _bytes(svg)
+
+
+def _metric_text(value: object, options: Mapping[str, Any]) -> str:
+    """Return a value with the decimals, the prefix and the suffix of its panel."""
+    text = value_text(value)
+    decimals = options.get("decimals")
+    if decimals is not None and number_of(value) is not None:
+        # As Decimal: a float would show other digits than were stored.
+        text = f"{Decimal(str(value)):,.{int(decimals)}f}"
+    return f"{options.get('prefix') or ''}{text}{options.get('suffix') or ''}"
 
 
 def draw_list(panel: Panel, data: Data, picture: Picture) -> bytes:
@@ -72,7 +80,10 @@ def draw_list(panel: Panel, data: Data, picture: Picture) -> bytes:
 def draw_table(panel: Panel, data: Data, picture: Picture) -> bytes:
     items: Any = data["items"]
     names = panel.options.get("fields") or ["*"]
-    return _draw_rows(panel, _columns(names, items[0]) if items else [], items, picture)
+    columns: list[str] = []
+    if items:
+        columns = _columns(names, items[0])
+    return _draw_rows(panel, columns, items, picture)
 
 
 def _columns(names: Iterable[str], item: Mapping[str, Any]) -> list[str]:
@@ -145,7 +156,8 @@ def _add_table(
     characters = max(int(column_width / TEXT_SIZE / _CHARACTER_WIDTH) - 1, 1)
     y = _MARGIN + top * _LINE_HEIGHT
     for number, cells in enumerate(table):
-        color = picture.theme.faint if has_head and number == 0 else picture.theme.text
+        is_head = has_head and number == 0
+        color = picture.theme.faint if is_head else picture.theme.text
         for column, cell in enumerate(cells):
             x = _MARGIN + column * column_width
             _add_text(svg, cut(cell, characters), _TextStyle(TEXT_SIZE, color), x=x, y=y)

@@ -29,13 +29,14 @@ def sql_folder() -> Path:
 def statement(name: str) -> str:
     """Return the text of a statement, with `$1 …` as parameters; raises LookupError."""
     try:
-        return _statements()[name]
+        return all_statements()[name]
     except KeyError:
         raise LookupError(f"No statement in sql/queries is named {name!r}") from None
 
 
 @cache
-def _statements() -> Mapping[str, str]:
+def all_statements() -> Mapping[str, str]:
+    """Return the texts of all statements by their names."""
     return read_statements(sql_folder() / "queries")
 
 

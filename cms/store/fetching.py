@@ -5,7 +5,7 @@ Reads that may be too large get their parameters in cms/items/read/row_limits.py
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from cms.database.connections import Fetch, Row
 from cms.fragment import Fragment
@@ -13,6 +13,20 @@ from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.statement import Statement
 from cms.store.context import RequestContext
 from cms.store.counters import check_version
+from cms.store.snapshot import Snapshot
+from cms.store.store import Store
+
+
+def cached_statement(
+    store: Store, snapshot: Snapshot, key: Hashable, make_statement: Callable[[], Statement]
+) -> Statement:
+    """Return a finished statement from the cache of the snapshot, or make it; counts which."""
+    statement = snapshot.statements.get(key)
+    if statement:
+        store.database.metrics.count_plan_cache_hit()
+        return statement
+    store.database.metrics.count_plan_cache_miss()
+    return snapshot.statements.setdefault_with(key, make_statement)
 
 
 def fetch_fragment(fetch: Fetch, fragment: Fragment, bindings: Bindings) -> list[Row]:

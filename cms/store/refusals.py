@@ -1,12 +1,15 @@
-"""Refusals with an inquiry, completed with all other values that the database refuses."""
+"""Refusals by the database: with all other values that it refuses, or of every attempt."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from cms.database.connections import Row
-from cms.errors import MAX_PROBLEMS, STATUS, Problem, Refused
+from cms.database.error_mapping import Deadlock, Stale
+from cms.errors import MAX_PROBLEMS, STATUS, Problem, Refused, unavailable
 from cms.fragment import Fragment
+
+NOT_MIGRATED = "It is not migrated; run `cms migrate`"
 
 RunQuestion = Callable[[Fragment], list[Row]]
 """Runs a statement by itself, so that one that fails undoes nothing else."""
@@ -78,3 +81,13 @@ def _index(problem: Problem) -> int:
     # The index of an item in the body; a body with a single item has none.
     index = problem.extensions.get("index")
     return index if isinstance(index, int) else 0
+
+
+def refusal_of_stale(stale: Stale) -> Refused:
+    """Return SERVICE_UNAVAILABLE for an error of the database that remained after all attempts."""
+    if isinstance(stale, Deadlock):
+        return unavailable("database", "It is busy with other changes")
+    # The messages of a server may be in any language, but they all name the missing table.
+    if "system_" in str(stale):
+        return unavailable("database", NOT_MIGRATED)
+    return unavailable("database", "Its structure does not come to rest")

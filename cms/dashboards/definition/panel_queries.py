@@ -72,7 +72,7 @@ def _aggregate_metric(options: Options) -> PanelQuery:
 
     def data_of(items: Items) -> dict[str, object]:
         # There is no group, so an aggregate has one row at most.
-        return {"value": aggregate.value_in(items[0]) if items else None}
+        return _first_value(items, aggregate.value_in)
 
     return _query(options, {"aggregate": aggregate.param}, data_of)
 
@@ -81,17 +81,22 @@ def _row_metric(options: Options) -> PanelQuery:
     """Return the query of the value of the first or last row in the order of `sortField`."""
     field = options["field"]
     is_last = options["function"] == "last"
-    sort_field = options["sortField"]
-    params: Params = {
-        "fields": [field],
-        "sort": [f"-{sort_field}" if is_last else sort_field],
-        "limit": 1,
-    }
+    sort_field = _sort_term(options["sortField"], descending=is_last)
+    params: Params = {"fields": [field], "sort": [sort_field], "limit": 1}
 
     def data_of(items: Items) -> dict[str, object]:
-        return {"value": value_at(items[0], field) if items else None}
+        return _first_value(items, lambda item: value_at(item, field))
 
     return _query(options, params, data_of)
+
+
+def _first_value(
+    items: Items, value_of: Callable[[Mapping[str, Any]], object]
+) -> dict[str, object]:
+    """Return the data of a metric: the value of the first item, null where there is none."""
+    if not items:
+        return {"value": None}
+    return {"value": value_of(items[0])}
 
 
 def _list(options: Options) -> PanelQuery:
@@ -108,13 +113,19 @@ def display_text(
     return _TEMPLATE_FIELD.sub(lambda matched: as_text(value_at(item, matched[1])), template)
 
 
+def _sort_term(field: str, *, descending: bool) -> str:
+    if descending:
+        return f"-{field}"
+    return field
+
+
 def _rows(options: Options, fields: Sequence[str]) -> PanelQuery:
     params: Params = {"fields": list(fields), "limit": int(options.get("limit") or DEFAULT_ROWS)}
     sort_field = options.get("sortField")
     if sort_field:
-        is_ascending = options.get("sortDirection") == "asc"
+        descending = options.get("sortDirection") != "asc"
         # Without a direction the newest or largest come first, as a list of few rows shows them.
-        params["sort"] = [sort_field if is_ascending else f"-{sort_field}"]
+        params["sort"] = [_sort_term(sort_field, descending=descending)]
     return _query(options, params, lambda items: {"items": list(items)})
 
 
@@ -206,7 +217,9 @@ class _Aggregate(NamedTuple):
     def value_in(self, item: Mapping[str, Any]) -> object:
         # {"count": 3} counts rows, {"sum": {"price": 9}} has the field.
         value = item[self.function]
-        return value if self.field == _ALL_ROWS else value[self.field]
+        if self.field == _ALL_ROWS:
+            return value
+        return value[self.field]
 
 
 def value_at(item: Mapping[str, Any], path: str) -> object:
@@ -214,7 +227,9 @@ def value_at(item: Mapping[str, Any], path: str) -> object:
     value: object = item
     for step in path.split("."):
         name = parse_name(step).key
-        value = value.get(name) if isinstance(value, Mapping) else None
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
     return value
 
 
@@ -225,10 +240,9 @@ def _query(
     *filters: Mapping[str, object],
 ) -> PanelQuery:
     """Return a query with the filter of the panel beside those that its type needs."""
-    own = options.get("filter")
     # The panel's own filter comes beside the others in one `_and`, so that none can replace
     # another.
-    every = [own, *filters] if own else [*filters]
-    if every:
-        params["filter"] = {"_and": every}
+    conditions = [condition for condition in (options.get("filter"), *filters) if condition]
+    if conditions:
+        params["filter"] = {"_and": conditions}
     return PanelQuery(options["collection"], params, data_of)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from cms.access.guard import guard
 from cms.errors import STATUS, Refused, invalid_query
@@ -30,6 +30,7 @@ from cms.query.sql.statement import Statement, finish_statement
 from cms.schema.field_names import FieldName
 from cms.schema.model import Kind
 from cms.store.context import RequestContext
+from cms.store.fetching import cached_statement
 from cms.store.snapshot import PreparedRead
 from cms.store.store import Store
 
@@ -86,6 +87,11 @@ def prepare_read(
         nested_page,
         context.actor.policy,
     )
+    # The library's types forget that there may be none.
+    prepared = cast("PreparedRead | None", context.snapshot.prepared_reads.get(key))
+    if prepared is not None:
+        store.database.metrics.count_plan_cache_hit()
+        return prepared[0], shape.fill_gaps(prepared[1])
     try:
         statement, literals = context.snapshot.prepared_reads.setdefault_with(
             key, lambda: preparation.run(shape.params())
@@ -182,8 +188,11 @@ def statement_for(
     page = (nested_page or store.page).default_window
     # The guard puts the rules of the policy into the statement, so the policy is part of its key.
     cache_key = (collection, query, context.actor.policy, page)
-    return context.snapshot.statements.setdefault_with(
-        cache_key, partial(_planned, store, context, collection, query, page)
+    return cached_statement(
+        store,
+        context.snapshot,
+        cache_key,
+        partial(_planned, store, context, collection, query, page),
     )
 
 

@@ -185,7 +185,7 @@ class WriteAuthorizer:
         problems: Problems,
     ) -> ResolvedRow:
         """Return a change with the presets of the permissions whose validation it passes."""
-        has_presets = self.completer.has_update_presets(collection)
+        has_presets = self.permissions.has_update_presets(collection)
         # The usual case is left early: a call may have ten thousand rows.
         if not has_presets and not any(grant.validation for grant in grants):
             return row

@@ -170,7 +170,7 @@ class RowCompleter:
             self._validator.rules_of(collection),
             self._auto_filling_of_kinds(collection, len(parsed.rows), len(stored.keys)),
             is_admin=self._permissions.policy.is_admin,
-            has_update_presets=self.has_update_presets(collection),
+            has_update_presets=self._permissions.has_update_presets(collection),
             points_to_key=self._points_to_key(parsed),
         )
 
@@ -249,14 +249,6 @@ class RowCompleter:
             row_problems += self._validator.field_problems(rules, collection, row)
         add_row_problems(row_problems, row, problems)
         return row
-
-    def has_update_presets(self, collection: Collection) -> bool:
-        """Tell whether any permission of the caller has presets for changes.
-
-        Only the stored row tells which permissions apply, and so which presets a change gets.
-        """
-        grants = self._permissions.policy.granted(collection.name, "update")
-        return any(grant.presets for grant in grants)
 
     def passing_grants(
         self, grants: tuple[GuardedGrant, ...], row: ResolvedRow

@@ -15,7 +15,7 @@ from cms.query.language.ast import Query, RowOutput
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.statement import Statement
 from cms.store.context import RequestContext
-from cms.store.fetching import fetch_statement
+from cms.store.fetching import cached_statement, fetch_statement
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
 
@@ -125,8 +125,11 @@ class Executor:
         Its arguments are the author of the write, for the history, and then `values`.
         """
         # Kept with the snapshot: a change of structure may change what is printed.
-        cached = self.context.snapshot.statements.setdefault_with(
-            cache_key, lambda: number_parameters(make_fragment())
+        cached = cached_statement(
+            self.store,
+            self.context.snapshot,
+            cache_key,
+            lambda: number_parameters(make_fragment()),
         )
         literals = [*self.client.author(self.context.actor.user), *values]
         return self.transaction.execute(

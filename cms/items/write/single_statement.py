@@ -40,7 +40,7 @@ from cms.query.sql.select import top_outputs
 from cms.query.sql.statement import Statement
 from cms.query.sql.write import SingleStatement
 from cms.schema.model import Collection, Kind
-from cms.store.fetching import fetch_current
+from cms.store.fetching import cached_statement, fetch_current
 
 _NEEDS_TRANSACTION = Statement("", (), (), ())
 """Stands in the cache for the statement of a shape whose writes take a transaction."""
@@ -200,8 +200,8 @@ def _statement(call: WriteCall, shape: WriteShape) -> Statement:
         hash(shape.row_rules)
     except TypeError:  # a rule that compares with a geometry
         return _NEEDS_TRANSACTION
-    return call.context.snapshot.statements.setdefault_with(
-        key, lambda: _print_statement(call, shape)
+    return cached_statement(
+        call.store, call.context.snapshot, key, lambda: _print_statement(call, shape)
     )
 
 

@@ -197,8 +197,11 @@ class Query:
     aggregates: tuple[Aggregate, ...] = ()
     groups: tuple[FieldName, ...] = ()
     counts: tuple[str, ...] = ()
-    deep: tuple[DeepQuery, ...] = ()
-    """Queries of fields that only `*` names."""
+    deep: tuple[DeepQuery, ...] = field(default=(), hash=False)
+    """Queries of fields that only `*` names.
+
+    `checked_only` has them as well: a hash of both would take twice as long for each level.
+    """
     checked_only: tuple[Pick, ...] = ()
     """Names of `fields`, `deep` and `alias` that the answer does not show.
 

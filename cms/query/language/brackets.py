@@ -85,7 +85,9 @@ def _put(root: dict[str, object], keys: list[str], value: object) -> None:
     # A plain value and `a[]` may come under one name, in any order: the second of two values makes
     # a list of both.
     appends = len(keys) > 1 and not keys[-1]  # `a[]`
-    *outer, last = keys[:-1] if appends else keys
+    if appends:
+        keys = keys[:-1]
+    *outer, last = keys
     group = root
     for key in outer:
         inner = group.setdefault(key, {})

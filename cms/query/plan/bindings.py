@@ -38,13 +38,21 @@ def unchanged(value: object) -> object:
 def bind_values(values: Sequence[object], bindings: Bindings) -> list[object]:
     """Return the parameters of one request.
 
+    The literal of a slot without a placeholder is a parameter already: the service has made it.
     Raises `Refused` INVALID_QUERY with all literals of a wrong type.
     """
+    literals = bindings.literals
+    parameters: list[object] = []
     try:
-        return [
-            _value_of(value, bindings) if isinstance(value, Placeholder) else value
-            for value in values
-        ]
+        # One loop without a call for each value: a write has dozens of them.
+        for value in values:
+            if type(value) is Slot:
+                parameters.append(literals[value.index])
+            elif type(value) is Placeholder:
+                parameters.append(_value_of(value, bindings))
+            else:
+                parameters.append(value)
+        return parameters
     except Refused:
         # Only now all values are tried: a request without problems pays nothing for it.
         raise combined(_problems(values, bindings)) from None

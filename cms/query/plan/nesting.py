@@ -49,17 +49,20 @@ class ListLevel:
 def list_levels(plan: ReadPlan, *, single: bool = False) -> ListLevel | None:
     """Return the lists of a read, None where its items hold no list; `single` reads one item."""
     inner_lists = tuple(_levels(plan.outputs, counted=False))
+    if not inner_lists:
+        return None
     page = Page(1) if single else plan.page
-    return _level((), page, inner_lists) if inner_lists else None
+    return _level((), page, inner_lists)
 
 
-def nested_rows(level: ListLevel, literals: Sequence[object], *, top: int | None = None) -> float:
+def nested_rows(level: ListLevel, literals: Sequence[object], *, top: float | None = None) -> float:
     """Return how many rows the innermost lists of one request may hold.
 
     `top` is the number of its items, if that is known.
     """
-    items = _size(level, literals) if top is None else top
-    return _times(items, _rows_below(level, literals))
+    if top is None:
+        top = _size(level, literals)
+    return _times(top, _rows_below(level, literals))
 
 
 def columns_of(level: ListLevel) -> set[ColumnKey]:
@@ -77,7 +80,9 @@ def heaviest_rows(
         # The longest list that PostgreSQL's statistics know of: how many rows point to one and the
         # same item. An unknown column counts as pointing to each item once.
         length = longest.get(inner.column, 1.0) if inner.column else 1.0
-        rows_below = heaviest_rows(inner, literals, longest) if inner.inner_lists else 1
+        rows_below: float = 1
+        if inner.inner_lists:
+            rows_below = heaviest_rows(inner, literals, longest)
         total += min(_size(inner, literals), length) * rows_below
     return total
 
@@ -128,14 +133,13 @@ def _level(
     inner_lists: tuple[ListLevel, ...],
     column: ColumnKey | None = None,
 ) -> ListLevel:
-    limit = page.limit.operand if page and page.limit else None
-    return ListLevel(
-        path,
-        page.row_limit if page else None,
-        limit.index if isinstance(limit, Slot) else None,
-        inner_lists,
-        column,
-    )
+    row_limit = None
+    limit_index = None
+    if page:
+        row_limit = page.row_limit
+        if page.limit and isinstance(page.limit.operand, Slot):
+            limit_index = page.limit.operand.index
+    return ListLevel(path, row_limit, limit_index, inner_lists, column)
 
 
 def _column_of(step: LinkStep) -> ColumnKey:
@@ -148,7 +152,9 @@ def _size(level: ListLevel, literals: Sequence[object] | None) -> float:
     limit: object = level.row_limit
     if literals is not None and level.limit is not None:
         limit = literals[level.limit]
-    return limit if isinstance(limit, int) else math.inf
+    if isinstance(limit, int):
+        return limit
+    return math.inf
 
 
 def _rows_below(level: ListLevel, literals: Sequence[object] | None) -> float:
@@ -165,4 +171,6 @@ def _rows_below(level: ListLevel, literals: Sequence[object] | None) -> float:
 
 def _times(count: float, factor: float) -> float:
     # Infinity times zero is no number.
-    return count * factor if count and factor else 0
+    if count == 0 or factor == 0:
+        return 0
+    return count * factor

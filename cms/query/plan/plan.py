@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cms.errors import invalid_query
-from cms.query.language.ast import RowOutput, Window
+from cms.query.language.ast import RowOutput, Slot, Window
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.checks import search_matches, typed_test, value_of
 from cms.query.plan.conditions import predicate_of
@@ -141,9 +141,15 @@ def _page(window: Window | None) -> Page | None:
         return None
     # The statement casts text to bigint; a limit of -1 was turned into None by the parser, and
     # LIMIT NULL is no limit.
-    limit = Placeholder(window.limit, _digits, "limit") if window.limit else None
-    offset = Placeholder(window.offset, _digits, "offset") if window.offset else None
+    limit = _window_placeholder(window.limit, "limit")
+    offset = _window_placeholder(window.offset, "offset")
     return Page(window.row_limit, limit, offset)
+
+
+def _window_placeholder(slot: Slot | None, parameter: str) -> Placeholder | None:
+    if slot is None:
+        return None
+    return Placeholder(slot, _digits, parameter)
 
 
 def _digits(value: object) -> object:

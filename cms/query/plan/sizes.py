@@ -99,12 +99,15 @@ def _bytes(output: Output) -> float:
         return _sum(output.embeds)
     if isinstance(output, ValueOutput):
         return _value(output.value)
-    rows = _rows(output.plan.page) if output.step.link.to_many else 1
-    return _row(output.plan) * rows
+    if not output.step.link.to_many:
+        return _row(output.plan)
+    return _row(output.plan) * _rows(output.plan.page)
 
 
 def _rows(page: Page | None) -> float:
-    return page.row_limit if page and page.row_limit else math.inf
+    if page is None or not page.row_limit:
+        return math.inf
+    return page.row_limit
 
 
 def _value(value: Value) -> float:
@@ -117,4 +120,6 @@ def _value(value: Value) -> float:
         return SHORT_VALUE + (column.precision or MAX_DIGITS)
     if value.type.size is ValueSize.SHORT:
         return SHORT_VALUE
-    return 4 * column.max_length if column and column.max_length else LONG_VALUE
+    if column and column.max_length:
+        return 4 * column.max_length
+    return LONG_VALUE

@@ -7,7 +7,6 @@ from functools import lru_cache
 
 from cms.fragment import Fragment, commas, fill, param
 from cms.query.language.ast import Slot
-from cms.query.plan.bindings import Placeholder, unchanged
 from cms.schema.model import Field
 
 FlowsByVerb = tuple[tuple[str, tuple[str, ...]], ...]
@@ -88,6 +87,6 @@ def key_cast(key: Field) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _slot(index: int) -> Placeholder:
-    """Return one placeholder for a literal, however often it is printed."""
-    return Placeholder(Slot(index), unchanged, "")
+def _slot(index: int) -> Slot:
+    """Return the slot of a literal: the same object however often it is printed."""
+    return Slot(index)

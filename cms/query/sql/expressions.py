@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import assert_never
 
-from cms.fragment import EMPTY, Fragment, concat, fill, join, name, param, quoted, text
+from cms.fragment import EMPTY, Fragment, concat, fill, join, name, optional, param, quoted, text
 from cms.query.language.ast import Constant
 from cms.query.language.operators import OperandKind
 from cms.query.plan.bindings import Placeholder, unchanged
@@ -277,7 +277,7 @@ def exists(condition: Exists, level: int) -> Fragment:
     table = concat(name(condition.step.link.target), f" AS {alias(level + 1)}")
     shape = "{0}EXISTS (SELECT FROM {1} WHERE {2} AND {3}{4})"
     # PostgreSQL neither hashes nor joins a sub-select with an OFFSET: it runs for each row.
-    fence = text(" OFFSET 0") if condition.per_row else EMPTY
+    fence = optional(" OFFSET 0", when=condition.per_row)
     return fill(
         shape,
         text("NOT " if condition.negated else ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
+from cms.fragment import Fragment, commas, fill, name, optional, param
 from cms.query.plan.resolved import Predicate
 from cms.query.sql.arguments import key_cast
 from cms.query.sql.arrays import array
@@ -31,7 +31,7 @@ def check_rows(
         name(collection.name),
         name(key.name),
         param(list(keys), f"{key_cast(key)}[]"),
-        text(" FOR UPDATE") if lock else EMPTY,
+        optional(" FOR UPDATE", when=lock),
     )
 
 

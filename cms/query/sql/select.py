@@ -6,7 +6,19 @@ import json
 from collections.abc import Sequence
 from typing import assert_never
 
-from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, param, text
+from cms.fragment import (
+    EMPTY,
+    Fragment,
+    clause,
+    commas,
+    concat,
+    fill,
+    join,
+    name,
+    optional,
+    param,
+    text,
+)
 from cms.query.plan.resolved import (
     AggregateValue,
     Embed,
@@ -82,12 +94,14 @@ def where(plan: ReadPlan, level: int, linked: Fragment = EMPTY) -> Fragment:
 
 def conditions(*fragments: Fragment) -> Fragment:
     parts = [part for part in fragments if part not in (EMPTY, TRUE)]
-    return concat(" WHERE ", join(" AND ", parts)) if parts else EMPTY
+    return clause(" WHERE ", parts, separator=" AND ")
 
 
 def rows_up_to_limit(page: Page | None) -> Fragment:
     """Print the limit that the page lies within, one of the parser's round numbers."""
-    return text(f" LIMIT {page.row_limit}") if page and page.row_limit else EMPTY
+    if page is None or not page.row_limit:
+        return EMPTY
+    return text(f" LIMIT {page.row_limit}")
 
 
 def window(page: Page | None) -> Fragment:
@@ -207,7 +221,7 @@ def as_object(paths: Sequence[tuple[str, ...]], columns: Sequence[int] | None = 
 
 def order_by(order: tuple[Order, ...], level: int) -> Fragment:
     terms = [fill("{0}{1}", sorted_value(term, level), direction(term)) for term in order]
-    return concat(" ORDER BY ", commas(terms)) if terms else EMPTY
+    return clause(" ORDER BY ", terms)
 
 
 def sorted_value(term: Order, level: int) -> Fragment:
@@ -225,7 +239,7 @@ def sorted_value(term: Order, level: int) -> Fragment:
 
 
 def direction(term: Order | AggregateValue) -> Fragment:
-    return text(" DESC") if term.descending else EMPTY
+    return optional(" DESC", when=term.descending)
 
 
 # Groups
@@ -238,7 +252,7 @@ def group_outputs(plan: ReadPlan, grouping: Grouping, level: int) -> list[Fragme
 
 def grouping_tail(grouping: Grouping, level: int) -> Fragment:
     values = [expression(group.value, level) for group in grouping.groups]
-    group_by = concat(" GROUP BY ", commas(values)) if values else EMPTY
+    group_by = clause(" GROUP BY ", values)
     terms = []
     for term in grouping.order:
         if isinstance(term, AggregateValue):
@@ -246,7 +260,7 @@ def grouping_tail(grouping: Grouping, level: int) -> Fragment:
         else:
             value = expression(term.value, level)
         terms.append(fill("{0}{1}", value, direction(term)))
-    return group_by + (concat(" ORDER BY ", commas(terms)) if terms else EMPTY)
+    return group_by + clause(" ORDER BY ", terms)
 
 
 _AGGREGATES = {

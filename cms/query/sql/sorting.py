@@ -62,8 +62,7 @@ def move(
     # Moved from 2 to 5, the items at 3, 4 and 5 go up by one place (- 1); from 5 to 2, those at 2,
     # 3 and 4 go down (+ 1).
     down = int(source) < int(target)
-    low = source if down else target
-    high = target if down else source
+    low, high = sorted((source, target), key=int)
     old = fill(
         "SELECT t0.{1} AS k, t0.{2} AS w0, CASE WHEN t0.{1} = {3} THEN {4} ELSE t0.{2} {5} END AS "
         "position FROM {0} AS t0"

@@ -18,7 +18,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, param, text
+from cms.fragment import (
+    EMPTY,
+    Fragment,
+    clause,
+    commas,
+    concat,
+    fill,
+    join,
+    name,
+    optional,
+    param,
+    text,
+)
 from cms.query.sql.arguments import ArgumentSlots, array_type, key_cast
 from cms.query.sql.write_events import event_columns, event_steps
 from cms.query.sql.write_history import (
@@ -83,7 +95,7 @@ def insert(
         fill(" ({0})", commas(names)) if names else EMPTY,
         commas(cells),
         _source(columns, arguments),
-        concat(" WHERE ", join(" AND ", conditions)) if conditions else EMPTY,
+        clause(" WHERE ", conditions, separator=" AND "),
         _returning(collection, single_statement, event_columns(collection, arguments, None)),
     )
     return _statement(
@@ -263,8 +275,8 @@ def _single_answer(single_statement: SingleStatement) -> Fragment:
     columns = text("NULL")
     if single_statement.outputs:
         columns = commas(text(f"rows.c{n}") for n in range(len(single_statement.outputs)))
-    shown = text(", rows.shown") if single_statement.shown else EMPTY
-    seen = text(", (SELECT old.seen FROM old)") if single_statement.before else EMPTY
+    shown = optional(", rows.shown", when=single_statement.shown)
+    seen = optional(", (SELECT old.seen FROM old)", when=single_statement.before)
     # The counters come in any case, and so there is a row even where none was written.
     shape = (
         "SELECT {0}, v.structure, v.access, v.flows, rows.found{1}{2} FROM v LEFT JOIN rows ON TRUE"
@@ -303,7 +315,9 @@ def _rule_results(single_statement: SingleStatement | None) -> Fragment:
 
 
 def _allowed(single_statement: SingleStatement | None) -> Fragment:
-    return text(" AND old.writable") if single_statement and single_statement.before else EMPTY
+    if single_statement is None:
+        return EMPTY
+    return optional(" AND old.writable", when=single_statement.before)
 
 
 def _version_conditions(single_statement: SingleStatement | None) -> list[Fragment]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cms.fragment import EMPTY, Fragment, commas, concat, fill, name, param, quoted, text
+from cms.fragment import Fragment, commas, concat, fill, name, optional, param, quoted, text
 from cms.schema.model import Collection, Field
 from cms.schema.system import system_table
 
@@ -64,9 +64,9 @@ def history_steps(
     collection_name = param(collection.name, "text")
     yield Step("activities", fill(_INSERT_ACTIVITY, action, author, collection_name))
     if history.delta and collection.accountability == "all":
-        condition = text(f" WHERE {history.only_when}" if history.only_when else "")
-        parent_column = text(", parent") if history.nested else EMPTY
-        parent = text(", rows.parent") if history.nested else EMPTY
+        condition = optional(f" WHERE {history.only_when}", when=history.only_when)
+        parent_column = optional(", parent", when=history.nested)
+        parent = optional(", rows.parent", when=history.nested)
         delta = text(history.delta)
         query = fill(_INSERT_REVISION, collection_name, delta, parent_column, parent, condition)
         yield Step("revisions", query)

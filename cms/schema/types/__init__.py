@@ -39,7 +39,12 @@ def parse_nothing(value: object) -> str:
 
 
 ALIAS = FieldType(
-    name="alias", parse=parse_nothing, cast="", markers=ALIAS_SPECIALS, can_change=False
+    name="alias",
+    parse=parse_nothing,
+    cast="",
+    json_schema={},
+    markers=ALIAS_SPECIALS,
+    can_change=False,
 )
 """A field without a column: a list of related items, or a mere part of a form."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 Parse = Callable[[object], str]
@@ -122,6 +123,9 @@ def same_text(literal: str) -> object:
     return literal
 
 
+JSON_TEXT: Mapping[str, object] = MappingProxyType({"type": "string"})
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FieldType:
     """One field type. Attributes that end in `_sql` are templates of SQL, over `{0}`."""
@@ -151,6 +155,8 @@ class FieldType:
     """The functions of a field by their names."""
     search: Search = Search.NONE
     size: ValueSize = ValueSize.SHORT
+    json_schema: Mapping[str, object] = field(default_factory=lambda: JSON_TEXT)
+    """The JSON Schema of the values in answers, apart from null."""
 
     # Parameters: each travels as text and is cast inside the statement
 

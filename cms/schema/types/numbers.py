@@ -193,8 +193,14 @@ _NUMBER_TRAITS = frozenset(
     }
 )
 _NUMBER_MARKERS = frozenset({"cast-boolean"})
+_JSON_NUMBER = {"type": "number"}
 # JSON has no NaN and no infinity: their difference with themselves is not 0, and they become null.
 _FINITE = "CASE WHEN {0} - {0} = 0 THEN to_json({0}) END"
+
+
+def _whole_numbers_below(limit: int) -> dict[str, object]:
+    return {"type": "integer", "minimum": -limit, "maximum": limit - 1}
+
 
 BIG_INTEGER = FieldType(
     name="bigInteger",
@@ -211,6 +217,7 @@ BIG_INTEGER = FieldType(
     base_types=("int8",),
     markers=_NUMBER_MARKERS,
     column_sql="bigint",
+    json_schema=_whole_numbers_below(2**63),
     is_whole_number=True,
     can_be_key=True,
 )
@@ -224,11 +231,16 @@ INTEGER = replace(
     # The sum of 32-bit numbers is no numeric.
     sum_sql="to_json(trim_scale({0}::numeric))",
     base_types=("int4",),
+    json_schema=_whole_numbers_below(2**31),
     column_sql="integer",
 )
 # Clients know no smaller type than integer; the range and the index are those of the column.
 SMALL_INTEGER = replace(
-    INTEGER, range_test=integer_range(2**15), index_cast="smallint", base_types=("int2",)
+    INTEGER,
+    range_test=integer_range(2**15),
+    index_cast="smallint",
+    base_types=("int2",),
+    json_schema=_whole_numbers_below(2**15),
 )
 FLOAT = FieldType(
     name="float",
@@ -240,6 +252,7 @@ FLOAT = FieldType(
     search=Search.EQUAL,
     cast="double precision",
     json_sql=_FINITE,
+    json_schema=_JSON_NUMBER,
     sum_sql=_FINITE,
     base_types=("float8",),
     markers=_NUMBER_MARKERS,
@@ -267,6 +280,7 @@ DECIMAL = FieldType(
     size=ValueSize.DIGITS,
     cast="numeric",
     json_sql=_FINITE,
+    json_schema=_JSON_NUMBER,
     sum_sql="CASE WHEN {0} - {0} = 0 THEN to_json(trim_scale({0})) END",
     base_types=("numeric",),
     markers=_NUMBER_MARKERS,
@@ -281,6 +295,7 @@ BOOLEAN = FieldType(
     comparable=comparing(parse_boolean, _is_true),
     read_default=comparing(parse_boolean, _is_true),
     cast="boolean",
+    json_schema={"type": "boolean"},
     base_types=("bool",),
     marker="cast-boolean",
     markers=_NUMBER_MARKERS,

@@ -68,6 +68,7 @@ JSON = FieldType(
     array_cast="text",
     write_sql="{0}::{1}",
     json_sql="{0}::json",
+    json_schema={},
     base_types=("json", "jsonb"),
     marker="cast-json",
     markers=frozenset({"cast-json"}),
@@ -82,6 +83,7 @@ LIST = replace(
     JSON,
     traits=JSON.traits | {Trait.PARTS},
     value_sql="to_json({0})",
+    json_schema={"type": "array"},
     is_kept_in_history=False,
     base_types=(),
 )
@@ -94,6 +96,7 @@ BINARY = FieldType(
     cast="bytea",
     # encode() breaks lines after 76 characters, and JSON readers of base64 may refuse that.
     json_sql="translate(encode({0}, 'base64'), E'\\n', '')",
+    json_schema={"type": "string", "contentEncoding": "base64"},
     base_types=("bytea",),
     is_kept_in_history=False,
     has_list_elements=False,
@@ -110,6 +113,7 @@ GEOMETRY = FieldType(
     write_sql="ST_GeomFromGeoJSON({0})",
     text_sql="ST_GeomFromGeoJSON({0})",
     json_sql="ST_AsGeoJSON({0})::json",
+    json_schema={"type": "object", "description": "A geometry of GeoJSON."},
     base_types=("geometry",),
     marker="geometry",
     markers=frozenset({"geometry"}),

@@ -12,6 +12,7 @@ from typing import cast
 from cms import passwords
 from cms.digits import check_numbers
 from cms.schema.types.field_type import (
+    JSON_TEXT,
     Cell,
     FastPath,
     FieldFunction,
@@ -139,6 +140,7 @@ UUID = FieldType(
     search=Search.EQUAL,
     cast="uuid",
     json_sql="{0}::text",
+    json_schema={"type": "string", "format": "uuid"},
     key_pattern="^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$",
     base_types=("uuid",),
     markers=_ID_MARKERS,
@@ -157,6 +159,7 @@ CSV = FieldType(
     size=ValueSize.LONG,
     cast="text",
     json_sql="to_json(string_to_array({0}, ','))",
+    json_schema={"type": "array", "items": JSON_TEXT},
     marker="cast-csv",
     marked_types=TEXT_TYPES,
     markers=TEXT_MARKERS,
