@@ -24,6 +24,8 @@ log = logging.getLogger("cms.store")
 
 MAX_STATEMENTS = 2_000
 MAX_ACTORS = 5_000
+MAX_DOCUMENT_BYTES = 16_000_000
+"""Bytes of the cached descriptions of a snapshot for its callers."""
 MAX_STATEMENT_CHARACTERS = 8_000_000
 """Characters of all cached statements: one with many relations is as long as hundreds of others."""
 
@@ -70,6 +72,13 @@ def _read_cache() -> LRUCache[Hashable, PreparedRead]:
     return LRUCache(MAX_STATEMENT_CHARACTERS, getsizeof=lambda _, read: _statement_weight(read[0]))
 
 
+def _document_cache() -> LRUCache[Hashable, bytes]:
+    # One that is longer than the cache weighs as much as all of it, or it would not be taken.
+    return LRUCache(
+        MAX_DOCUMENT_BYTES, getsizeof=lambda _, document: min(len(document), MAX_DOCUMENT_BYTES)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The catalogue at one version of the counters, with caches of all that depends on it.
@@ -92,6 +101,8 @@ class Snapshot:
     """PostgreSQL's estimates for reads that could nest many rows."""
     derived: LRUCache[Hashable, Any] = field(default_factory=lambda: LRUCache(MAX_STATEMENTS))
     """What writes derive from the fields of a collection: rules, automatic fields, parsers."""
+    documents: LRUCache[Hashable, bytes] = field(default_factory=_document_cache)
+    """What describes the service to callers: OpenAPI, types of clients."""
 
 
 class Snapshots:
@@ -133,12 +144,25 @@ class Snapshots:
             if before is not None and before is not stale:
                 return before
             current = self._with_same_structure(before) or self._load()
-            self._current = current
-            _warn_about_reserved_tables(current, before)
-            # Prepared statements of the former structure are hardly used again.
-            if before and before.version.structure != current.version.structure:
-                self._on_structure_change()
+            self._replace(before, current)
             return current
+
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Take a snapshot that a transaction has loaded after its last change of structure.
+
+        It must be committed by now, and have locked the counters: they stand for what it has loaded.
+        """
+        with self._lock:
+            before = self._current
+            if before is None or before.version.structure < snapshot.version.structure:
+                self._replace(before, snapshot)
+
+    def _replace(self, before: Snapshot | None, current: Snapshot) -> None:
+        self._current = current
+        _warn_about_reserved_tables(current, before)
+        # Prepared statements of the former structure are hardly used again.
+        if before and before.version.structure != current.version.structure:
+            self._on_structure_change()
 
     def _load(self) -> Snapshot:
         # One statement, so that the counters and all lists are of the same moment.
@@ -171,6 +195,7 @@ class Snapshots:
             policies=before.policies,
             prepared_reads=before.prepared_reads,
             estimates=before.estimates,
+            documents=before.documents,
         )
 
 
@@ -187,8 +212,21 @@ def _warn_about_reserved_tables(current: Snapshot, before: Snapshot | None) -> N
 
 def load_snapshot(transaction: Transaction) -> Snapshot:
     """Return a snapshot as a transaction sees the database, its own changes included."""
-    # Never kept for the process: the transaction may still be rolled back.
+    # Not kept for the process yet: the transaction may still be rolled back.
     return _snapshot(transaction.execute(statement("load_catalogue"))[0])
+
+
+def snapshot_at(transaction: Transaction, version: Version, *, before: Snapshot | None) -> Snapshot:
+    """Return the snapshot of a transaction that has only moved the counter of structure so far.
+
+    To load the structure takes long. It is that of `before` if all counters were, and if no other
+    program has changed it since.
+    """
+    if before is not None and before.version == version._replace(structure=version.structure - 1):
+        ((_, fingerprint),) = transaction.execute(statement("find_fingerprint"))
+        if fingerprint == before.fingerprint:
+            return Snapshot(version, before.catalogue, fingerprint, before.events)
+    return load_snapshot(transaction)
 
 
 def _snapshot(row: Row) -> Snapshot:

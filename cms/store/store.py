@@ -16,6 +16,7 @@ from cms.database.error_mapping import Deadlock, Stale, UnexpectedError
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_payload, unavailable
 from cms.query.language.parse import PageSizes
+from cms.schema.model import Version
 from cms.store.actors import actor_of, admit, find_actor
 from cms.store.attempts import (
     ATTEMPTS,
@@ -38,7 +39,7 @@ from cms.store.idempotency import (
 from cms.store.identity import Identity
 from cms.store.payload_filter import PayloadFilter, no_filter
 from cms.store.refusals import with_inquiry
-from cms.store.snapshot import Snapshot, Snapshots, load_snapshot
+from cms.store.snapshot import Snapshot, Snapshots, snapshot_at
 from cms.store.write_plan import TransactionWork, WritePlan, transaction_plan
 
 T = TypeVar("T")
@@ -283,7 +284,7 @@ class Store:
                         stored = find_stored_answer(transaction, identity.name, idempotency)
                         if stored:
                             return cast(T, stored.answer)
-                    context = _lock_structure(transaction, identity)
+                    context = _lock_structure(transaction, identity, before=self._primary.loaded)
                     in_context = partial(work, transaction, context)
                     return run_idempotently(transaction, identity.name, idempotency, in_context)
             except Deadlock:
@@ -292,6 +293,10 @@ class Store:
                 # Under the lock the structure is current: the change itself names what is missing.
                 raise invalid_payload(f"The database refuses it: {conflict}") from None
         raise unavailable("database", "It is busy with the items of this collection")
+
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Go on with the structure that a change of it has left, once that is committed."""
+        self._primary.adopt(snapshot)
 
     def run_unversioned_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
         """Do a read whose statements do not select the counters, and compare these after it."""
@@ -371,13 +376,15 @@ def require_admin(actor: Actor) -> None:
         raise forbidden()
 
 
-def _lock_structure(transaction: Transaction, identity: Identity) -> RequestContext:
+def _lock_structure(
+    transaction: Transaction, identity: Identity, *, before: Snapshot | None
+) -> RequestContext:
     """Take the lock that orders changes of structure, and return the context of one."""
-    transaction.execute(statement("advance_structure"))
+    version = Version(*transaction.execute(statement("advance_structure"))[0])
     # Not from the cache of a snapshot, whose rights may be older than the lock.
     rows = transaction.execute(statement("find_actor"), identity.caller)
     # At READ COMMITTED, statements after the lock see what the change before has committed.
-    snapshot = load_snapshot(transaction)
+    snapshot = snapshot_at(transaction, version, before=before)
     actor = admit(actor_of(snapshot, identity, rows), identity)
     # Once more, now that rights cannot change any more.
     require_admin(actor)

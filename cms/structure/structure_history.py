@@ -143,11 +143,12 @@ def change_structure(
     idempotency: Idempotency | None = None,
 ) -> T:
     """Change the structure as `Store.run_structure_change` does, and record the changes."""
-    make_and_record = partial(_make_and_record, change, identity.client)
+    make_and_record = partial(_make_and_record, store, change, identity.client)
     return store.run_structure_change(identity, make_and_record, idempotency=idempotency)
 
 
 def _make_and_record(
+    store: Store,
     change: StructureChange[T],
     client: ClientInfo,
     transaction: Transaction,
@@ -166,7 +167,10 @@ def _make_and_record(
     renamed = _rename_in_history(transaction, named)
     # The snapshot of the context is older than the change, and so still has all records.
     before = _records(old_catalogue, renamed) | stored
-    catalogue = load_snapshot(transaction).catalogue
+    snapshot = load_snapshot(transaction)
+    catalogue = snapshot.catalogue
+    # First of all steps: others change the structure again.
+    transaction.after_commit.insert(0, lambda _: store.adopt(snapshot))
     after = _records(catalogue, {})
     after |= _deferred_indexes(transaction, catalogue)
     after |= _permissions(transaction, catalogue)

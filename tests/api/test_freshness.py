@@ -136,6 +136,28 @@ def test_a_column_dropped_behind_the_services_back_is_found_by_the_statement_tha
     assert api.get("/items/things").data == [{"id": 1}]
 
 
+def test_a_process_goes_on_with_the_structure_that_its_own_change_has_left(
+    api: Client, other: Client
+) -> None:
+    api.post("/collections", TABLE)
+    left = api.app.store.snapshots.loaded
+    assert left is not None
+    assert "things" in left.catalogue.collections
+    assert api.get("/items/things").data == []
+    assert api.app.store.snapshots.loaded is left
+    other.post("/fields/things", {"field": "more", "type": "string"})
+    assert api.post("/items/things", {"more": "x"}).data["more"] == "x"
+
+
+def test_a_change_of_structure_that_is_refused_leaves_the_structure_of_before(api: Client) -> None:
+    api.post("/collections", TABLE)
+    before = api.app.store.snapshots.loaded
+    fields = [{"field": "one", "type": "string"}, {"field": "name", "type": "string"}]
+    assert api.post("/collections", {**TABLE, "fields": fields}).status == 400
+    assert api.post("/fields/things", {"field": "name", "type": "string"}).status == 400
+    assert api.app.store.snapshots.loaded is before
+
+
 @pytest.mark.release
 def test_a_change_of_structure_leaves_no_statement_of_the_one_before(
     make_client: Callable[..., Client], admin_token: str
