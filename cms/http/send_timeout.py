@@ -13,6 +13,7 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 log = logging.getLogger("cms")
@@ -21,8 +22,13 @@ log = logging.getLogger("cms")
 CHUNK_BYTES = 2**18
 """A client must take this many bytes within SEND_TIMEOUT."""
 
+SHORT_BYTES = 2**14
+"""Up to here an answer is sent by one call of the kernel, which has a limit of its own."""
+
 # `struct linger` with l_onoff 1 and l_linger 0: close() sends a reset and drops what is not sent
 # yet.
+_TIME_OUTS = (TimeoutError, BlockingIOError)
+"""What a send raises that took too long: by the limit of Python, by that of the kernel."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -56,7 +62,7 @@ class TimedBody:
     def close(self) -> None:
         """Release the body; the server calls this at the end, also after an error."""
         # The server closes the body while the exception is handled, so that sys.exc_info() has it.
-        timed_out = self._is_sending and isinstance(sys.exc_info()[1], TimeoutError)
+        timed_out = self._is_sending and isinstance(sys.exc_info()[1], _TIME_OUTS)
         close = getattr(self._body, "close", None)
         try:
             if close is not None:
@@ -90,6 +96,21 @@ def with_send_timeout(
     # In tests and under other servers there is none.
     if connection is None or not environ.get("SERVER_PROTOCOL", "").startswith("HTTP/1"):
         return body  # the streams of HTTP/2 share one socket
-    # For this answer only: gunicorn sets its own timeout again for the next request.
-    connection.settimeout(seconds)
+    if _is_short(body) and type(connection) is socket.socket:  # not one of TLS
+        # With a limit of Python each send first waits for the socket, and lets another thread have
+        # the interpreter meanwhile.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(seconds))
+    else:
+        # For this answer only: gunicorn sets its own timeout again for the next request.
+        connection.settimeout(seconds)
     return TimedBody(body, environ)
+
+
+def _is_short(body: Iterable[bytes]) -> bool:
+    return isinstance(body, list) and sum(map(len, body)) <= SHORT_BYTES
+
+
+@lru_cache(maxsize=1)  # a process has one limit
+def _timeval(seconds: float) -> bytes:
+    """Return a duration as the kernel's `struct timeval`."""
+    return struct.pack("ll", *divmod(int(seconds * 1_000_000), 1_000_000))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -73,6 +74,21 @@ def test_a_client_that_takes_nothing_is_left(
     while client.recv(2**20):  # what it had been sent, and then the end
         pass
     assert getattr(long, "closed", True)
+
+
+def test_a_client_that_takes_no_short_answer_is_left(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    server, client = pair
+    server.setblocking(False)
+    with suppress(BlockingIOError):
+        while True:  # answers before this one, which the client has not read either
+            server.send(b"x" * 10_000)
+    server.setblocking(True)
+    with pytest.raises(BrokenPipeError):
+        serve([b"short"], server)
+    while client.recv(2**20):
+        pass
 
 
 def test_a_fault_of_the_body_is_no_fault_of_the_client(
