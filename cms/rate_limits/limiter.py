@@ -1,0 +1,91 @@
+"""Counts the requests of clients and their attempts to log in, within the limits of the settings.
+
+Requests are counted by address. Attempts to log in have limits of their own, by address and by
+account.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from functools import lru_cache
+from ipaddress import AddressValueError, IPv6Address
+
+from cms.config import Config
+from cms.rate_limits.counters import Counters
+from cms.rate_limits.shared_memory_storage import SharedMemoryStorage
+from cms.rate_limits.shared_table import KEY_BYTES, process_table
+from cms.rate_limits.windows import Limit, Usage
+
+MAX_CACHED_KEYS = 4_096
+
+_NETWORK_BYTES = 8  # 64 bits, which is what one customer of a provider has
+
+
+class RateLimiter:
+    """Counts requests; whether one that exceeds a limit is refused is for the caller to decide.
+
+    Keys are digests with the secret of the service: services that share counters do not mix, and
+    the counters hold nobody's address.
+    """
+
+    def __init__(self, counters: Counters, config: Config, secret: str) -> None:
+        self._counters = counters
+        self._request_limits = (
+            Limit(config.rate_limiter_per_second, 1),
+            Limit(config.rate_limiter_per_minute, 60),
+        )
+        self._login_limits = (Limit(config.rate_limiter_logins_per_address, 60),)
+        self._account_limits = (Limit(config.rate_limiter_logins_per_account, 60),)
+        self._seal = hmac.digest(secret.encode(), b"rate limits", "sha256")
+        self._cached_key = lru_cache(MAX_CACHED_KEYS)(self._key)
+
+    def count_request(self, address: str) -> Usage:
+        """Count a request of an address."""
+        return self._counters.acquire(self._cached_key("requests", address), self._request_limits)
+
+    def count_login(self, address: str) -> Usage:
+        """Count an attempt to log in, or a call that is as critical, of an address."""
+        return self._counters.acquire(self._cached_key("logins", address), self._login_limits)
+
+    def count_account(self, account: str) -> Usage:
+        """Count an attempt to log in to an account, whether there is such an account or not."""
+        # Not from the cache: anybody could send texts of any length.
+        key = self._digest("account", account.strip().casefold())
+        return self._counters.acquire(key, self._account_limits)
+
+    def _key(self, purpose: str, address: str) -> bytes:
+        return self._digest(purpose, _network_of(address))
+
+    def _digest(self, purpose: str, name: str) -> bytes:
+        text = f"{purpose} {name}".encode(errors="surrogatepass")
+        return hashlib.blake2b(text, digest_size=KEY_BYTES, key=self._seal).digest()
+
+
+def rate_limiter(config: Config, secret: str) -> RateLimiter | None:
+    """Return the limiter of the settings, or None where they turn it off."""
+    if not config.rate_limiter_enabled:
+        return None
+    return RateLimiter(_counters(config), config, secret)
+
+
+def _counters(config: Config) -> Counters:
+    local = SharedMemoryStorage(process_table())
+    if config.redis is None:
+        return local
+    # Only here: its library is an extra.
+    from cms.rate_limits.fallback import FallbackCounters
+    from cms.rate_limits.redis_counters import RedisCounters
+
+    return FallbackCounters(RedisCounters(config.redis), local)
+
+
+def _network_of(address: str) -> str:
+    """Return what counts as one client: an address of IPv4, or a network of 64 bits of IPv6.
+
+    Anything else, as behind a Unix socket, is returned as it is.
+    """
+    try:
+        return IPv6Address(address).packed[:_NETWORK_BYTES].hex()
+    except AddressValueError:
+        return address

@@ -1,0 +1,83 @@
+"""Counters in Redis, for several machines: its storage of the library `limits`, and a script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from limits.storage import RedisStorage
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from cms.rate_limits.counters import CountersLost
+from cms.rate_limits.windows import Limit, Usage, Window, acquire
+
+TIMEOUT_SECONDS = 0.25
+"""How long a request may wait for Redis."""
+
+PREFIX = "cms:limits"
+
+# All windows of a request are counted in one step, as the arithmetic of `windows.acquire` does it.
+# KEYS are the windows; ARGV has the amount and the milliseconds of each. The answer has the count
+# before the request and the milliseconds to the end of each.
+_SCRIPT = b"""
+local counts = {}
+local passes = true
+for index, key in ipairs(KEYS) do
+    counts[index] = tonumber(redis.call('GET', key) or '0')
+    if counts[index] >= tonumber(ARGV[2 * index - 1]) then
+        passes = false
+    end
+end
+local answer = {}
+for index, key in ipairs(KEYS) do
+    if passes or counts[index] == tonumber(ARGV[2 * index - 1]) then
+        redis.call('INCR', key)
+        if counts[index] == 0 then
+            redis.call('PEXPIRE', key, ARGV[2 * index])
+        end
+    end
+    answer[2 * index - 1] = counts[index]
+    answer[2 * index] = redis.call('PTTL', key)
+end
+return answer
+"""
+
+
+class RedisCounters:
+    """Counts requests of all machines; connects with the first of them."""
+
+    def __init__(self, address: str) -> None:
+        self._storage = RedisStorage(
+            address,
+            socket_timeout=TIMEOUT_SECONDS,
+            socket_connect_timeout=TIMEOUT_SECONDS,
+            # Once more and at once: Redis may have closed an idle connection.
+            retry=Retry(NoBackoff(), 1),  # type: ignore[arg-type]  # passed on to redis
+        )
+        self._errors = self._storage.base_exceptions
+        self._count = self._storage.get_connection().register_script(_SCRIPT)
+
+    def acquire(self, key: bytes, limits: Sequence[Limit]) -> Usage:
+        """Count a request in a window for each of the limits; raises `CountersLost`."""
+        # The braces put all keys of a client on one server of a cluster.
+        keys = [f"{PREFIX}:{{{key.hex()}}}:{limit.seconds}" for limit in limits]
+        arguments: list[int] = []
+        for limit in limits:
+            arguments += [limit.amount, limit.seconds * 1000]
+        try:
+            answer = self._count(keys, arguments)
+        except self._errors as error:
+            raise CountersLost(f"Redis does not answer: {error}") from error
+        windows = []
+        for count, milliseconds in zip(answer[::2], answer[1::2], strict=True):
+            # In the last millisecond 0 are left. A window that has not begun has a negative number.
+            seconds = max(milliseconds, 1) / 1000 if count else 0.0
+            windows.append(Window(count, seconds))
+        return acquire(windows, limits, now=0.0)[1]
+
+    def ping(self) -> None:
+        """Ask Redis for a sign of life; raises `CountersLost`."""
+        try:
+            self._storage.get_connection().ping()
+        except self._errors as error:
+            raise CountersLost(f"Redis does not answer: {error}") from error

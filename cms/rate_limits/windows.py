@@ -1,0 +1,112 @@
+"""Windows of time in which so many requests pass: their arithmetic, without a clock or memory.
+
+A window begins with the first request that passes after the end of the last one. Within a window
+nothing is refilled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Limit(NamedTuple):
+    """How many requests pass in a window of so many seconds."""
+
+    amount: int
+    seconds: int
+
+
+class Window(NamedTuple):
+    """A window: the requests that were counted in it, and its end in seconds of a clock.
+
+    One refused request is counted as well: the first, so that it can be told from later ones.
+    """
+
+    requests: int
+    end: float
+
+
+NEVER = Window(0, 0.0)
+"""The window of somebody who has sent no request yet."""
+
+
+class Usage(NamedTuple):
+    """What is left after a request, of the window with the fewest requests left.
+
+    Among windows with as few, that of the latest end is meant. `seconds_left` is the time to its
+    end. `is_first_refusal` is true for the first request that a window refuses.
+    """
+
+    passed: bool
+    limit: int
+    remaining: int
+    seconds_left: float
+    is_first_refusal: bool = False
+
+    @property
+    def retry_after(self) -> int:
+        """The whole seconds after which a request passes again."""
+        return max(1, math.ceil(self.seconds_left))
+
+
+def acquire(
+    windows: Sequence[Window], limits: Sequence[Limit], now: float
+) -> tuple[tuple[Window, ...], Usage]:
+    """Count a request at the time `now`, and return the changed windows and what is left.
+
+    There is a window for each limit. A request passes if every window has room; one that does not
+    pass takes no room from any, and begins none.
+    """
+    current = [_current(window, limit, now) for window, limit in zip(windows, limits, strict=True)]
+    tightest = _tightest(current, limits)
+    window = current[tightest]
+    amount = limits[tightest].amount
+    if window.requests >= amount:
+        return _refuse(windows, current, limits, Usage(False, amount, 0, window.end - now))
+    changed = [Window(requests + 1, end) for requests, end in current]
+    return tuple(changed), Usage(True, amount, amount - window.requests - 1, window.end - now)
+
+
+def _current(window: Window, limit: Limit, now: float) -> Window:
+    # An end that is further away than the window is long was written by another clock.
+    if now < window.end <= now + limit.seconds:
+        return window
+    return Window(0, now + limit.seconds)
+
+
+def _tightest(windows: Sequence[Window], limits: Sequence[Limit]) -> int:
+    """Return the index of the window with the fewest requests left, and of the latest end."""
+    tightest = 0
+    for index in range(1, len(windows)):
+        fewest = max(0, limits[tightest].amount - windows[tightest].requests)
+        remaining = max(0, limits[index].amount - windows[index].requests)
+        is_later = windows[index].end > windows[tightest].end
+        if remaining < fewest or (remaining == fewest and is_later):
+            tightest = index
+    return tightest
+
+
+def _refuse(
+    stored: Sequence[Window], current: Sequence[Window], limits: Sequence[Limit], usage: Usage
+) -> tuple[tuple[Window, ...], Usage]:
+    """Return the windows with a mark in those that refuse for the first time."""
+    is_first = False
+    changed = []
+    for before, window, limit in zip(stored, current, limits, strict=True):
+        if window.requests == limit.amount:
+            is_first = True
+            changed.append(Window(window.requests + 1, window.end))
+        else:
+            changed.append(before)
+    return tuple(changed), usage._replace(is_first_refusal=is_first)
+
+
+def tighter(usage: Usage, other: Usage) -> Usage:
+    """Return of two usages the one that leaves less: a refusal first, then fewer requests."""
+    if usage.passed != other.passed:
+        return other if usage.passed else usage
+    if usage.remaining != other.remaining:
+        return min(usage, other, key=lambda either: either.remaining)
+    return max(usage, other, key=lambda either: either.seconds_left)
