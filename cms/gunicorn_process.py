@@ -15,6 +15,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 
 from cms.config import Config, ConfigError, load
+from cms.rate_limits.shared_table import process_table
 from cms.text_shapes import url_host
 from cms.web.starting import remember_arbiter
 
@@ -34,6 +35,7 @@ def gunicorn_settings(config: Config) -> dict[str, object]:
         "workers": config.web_concurrency,
         "threads": config.web_threads,
         "worker_class": WORKERS[config.web_worker],
+        "pre_fork": _share_counters,
         "post_fork": remember_arbiter,
         "keepalive": 5,
         "worker_connections": 10_000,
@@ -47,6 +49,14 @@ def gunicorn_settings(config: Config) -> dict[str, object]:
         "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,
         "control_socket_disable": True,  # it would run threads in the process that forks
     }
+
+
+def _share_counters(_arbiter: Any, _worker: Any) -> None:
+    """Make the counters of rate limits before the first worker is forked, so that all share them.
+
+    They stay when gunicorn replaces its workers.
+    """
+    process_table()
 
 
 class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn has no types

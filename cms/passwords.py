@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 
@@ -38,14 +36,22 @@ MAX_HASHES_PER_CALL = 100
 _hashes_left: ContextVar[list[int] | None] = ContextVar("left", default=None)
 
 
-@contextmanager
-def limited_hashing(max_hashes: int = MAX_HASHES_PER_CALL) -> Iterator[None]:
-    """Allow so many hashes inside this context."""
-    token = _hashes_left.set([max_hashes])
-    try:
-        yield
-    finally:
-        _hashes_left.reset(token)
+class limited_hashing:
+    """Allows so many hashes inside this context.
+
+    A class, because a generator with `contextmanager` takes longer, and every write runs in it.
+    """
+
+    __slots__ = ("_max_hashes", "_token")
+
+    def __init__(self, max_hashes: int = MAX_HASHES_PER_CALL) -> None:
+        self._max_hashes = max_hashes
+
+    def __enter__(self) -> None:
+        self._token = _hashes_left.set([self._max_hashes])
+
+    def __exit__(self, *_: object) -> None:
+        _hashes_left.reset(self._token)
 
 
 def hashed(password: str) -> str:

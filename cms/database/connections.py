@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,12 +23,14 @@ from cms.database.session_setup import (
     session_options,
     with_address_options,
 )
+from cms.database.statement_meter import StatementMeter
 from cms.database.statements import statement
 from cms.database.stopwatch import Stopwatch
 from cms.database.wire import Call, Chunking, Connection, Epoch
 from cms.database.wire import Row as Row
 from cms.errors import unavailable
 from cms.fragment import Fragment
+from cms.metrics.metrics import Metrics
 
 _BORROW_SECONDS = 5.0
 """How long a request waits for a connection of a pool before it is answered 503."""
@@ -143,6 +146,9 @@ class Database:
         self._size = config.database_pool_size
         self._timeout = config.db_statement_timeout
         self._prepare = config.database_prepare
+        self.metrics = Metrics(config.data_dir / "metrics")
+        """What this process counts, its statements among them."""
+        self.meter = StatementMeter(self.metrics)
         self._lock = threading.Lock()
         self._epoch = Epoch()
         self._pools: _Pools | None = None
@@ -159,12 +165,12 @@ class Database:
         self, text: str, values: Sequence[object], *, chunking: Chunking | None = None
     ) -> list[Row]:
         """Run one reading statement, planned for its values where a plan for any would be poor."""
-        with mapped_errors(), _borrow(self._open().read) as connection:
+        with mapped_errors(), self._borrowed(self._open().read) as connection:
             return connection.wire.read(text, values, prepare=False, chunking=chunking)
 
     def fetch_all(self, calls: Sequence[Call]) -> list[list[Row] | Exception]:
         """Run reading statements in one round trip; return the rows of each, or its error."""
-        with mapped_errors(), _borrow(self._open().read) as connection:
+        with mapped_errors(), self._borrowed(self._open().read) as connection:
             results = connection.wire.run_all(calls, prepare=self._prepare)
         answers: list[list[Row] | Exception] = []
         for result in results:
@@ -181,7 +187,7 @@ class Database:
     def run_primary(self, fragment: Fragment) -> list[Row]:
         """Run one statement on the primary, unprepared because it will hardly come again."""
         text, values = fragment.numbered()
-        with mapped_errors(), _borrow(self._open().write) as connection:
+        with mapped_errors(), self._borrowed(self._open().write) as connection:
             return connection.wire.run(text, values, prepare=False)
 
     def stream(self, text: str, values: Sequence[object], *, rows: int) -> Iterator[list[Row]]:
@@ -193,11 +199,12 @@ class Database:
         with (
             mapped_errors(),
             self._stream_slot(),
-            _borrow(self._open().stream) as connection,
+            self._borrowed(self._open().stream) as connection,
             connection.transaction(),  # a cursor of the server lives in a transaction
             psycopg.RawServerCursor(connection, "stream") as cursor,
         ):
-            cursor.execute(text, values, binary=True)
+            with self.meter.measured(text):
+                cursor.execute(text, values, binary=True)
             while batch := cursor.fetchmany(rows):
                 yield batch
 
@@ -219,7 +226,7 @@ class Database:
         values: Sequence[object],
         chunking: Chunking | None = None,
     ) -> list[Row]:
-        with mapped_errors(), _borrow(pool) as connection:
+        with mapped_errors(), self._borrowed(pool) as connection:
             try:
                 return connection.wire.read(text, values, prepare=self._prepare, chunking=chunking)
             except psycopg.errors.FeatureNotSupported:
@@ -230,7 +237,12 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Commit what the block does, or nothing if it raises; then call `after_commit`."""
-        with mapped_errors(), _borrow(self._open().write) as connection, connection.transaction():
+        with (
+            mapped_errors(),
+            self._borrowed(self._open().write) as connection,
+            # A COMMIT is none of the statements, but its time is theirs: it waits for the disk.
+            self.meter.transaction(connection.transaction()),
+        ):
             transaction = Transaction(connection, self._prepare)
             yield transaction
         # The connection is back in its pool: such a step may need one itself.
@@ -249,7 +261,7 @@ class Database:
                 options=with_address_options(self._write_dsn, "-c statement_timeout=0"),
             ) as connection,
         ):
-            configure(connection, epoch=self._epoch)
+            configure(connection, epoch=self._epoch, meter=self.meter)
             yield Transaction(connection, prepare=False)
 
     def discard_prepared(self) -> None:
@@ -265,6 +277,10 @@ class Database:
         if pools:
             for pool in pools.all:
                 pool.close()
+        self.metrics.close()
+
+    def _borrowed(self, pool: ConnectionPool[Connection]) -> _borrow:
+        return _borrow(pool, self.metrics)
 
     def _open(self) -> _Pools:
         # Looked at without the lock first, which every statement would have to take otherwise.
@@ -291,7 +307,7 @@ class Database:
             max_size=size,
             timeout=_BORROW_SECONDS,
             kwargs={**CONNECTION_ARGUMENTS, "options": with_address_options(dsn, options)},
-            configure=partial(configure, epoch=self._epoch),
+            configure=partial(configure, epoch=self._epoch, meter=self.meter),
             reconnect_timeout=_RECONNECT_SECONDS,
             reconnect_failed=_retry_for_waiting,
             open=True,
@@ -314,12 +330,22 @@ class _borrow:
     A class, because a generator with `contextmanager` takes longer, and every statement borrows.
     """
 
-    __slots__ = ("_connection", "_pool")
+    __slots__ = ("_connection", "_metrics", "_pool")
 
-    def __init__(self, pool: ConnectionPool[Connection]) -> None:
+    def __init__(self, pool: ConnectionPool[Connection], metrics: Metrics) -> None:
         self._pool = pool
+        self._metrics = metrics
 
     def __enter__(self) -> Connection:
+        began = time.perf_counter()
+        try:
+            self._connection = self._working_connection()
+        finally:
+            # Those that waited in vain have waited longest.
+            self._metrics.count_pool_wait(time.perf_counter() - began)
+        return self._connection
+
+    def _working_connection(self) -> Connection:
         connection = self._pool.getconn()
         # A restart of the server ends all connections of a pool: the next one may be dead as well.
         while connection.wire.is_closed_by_server():
@@ -327,7 +353,6 @@ class _borrow:
             # A pool counts a connection as lent until it is back, even one to throw away.
             self._pool.putconn(connection)
             connection = self._pool.getconn()
-        self._connection = connection
         return connection
 
     def __exit__(self, *_: object) -> None:
@@ -345,5 +370,5 @@ def standalone_transaction(dsn: str) -> Iterator[Transaction]:
         Connection.connect(dsn, **CONNECTION_ARGUMENTS) as connection,
         connection.transaction(),  # statements that go straight to libpq begin none by themselves
     ):
-        configure(connection, epoch=Epoch())
+        configure(connection, epoch=Epoch(), meter=StatementMeter())
         yield Transaction(connection, prepare=False)

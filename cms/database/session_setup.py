@@ -16,6 +16,7 @@ from psycopg.pq import Format
 from cms import jsontext
 from cms.config import Config
 from cms.database.library_pool import LibraryPool
+from cms.database.statement_meter import StatementMeter
 from cms.database.wire import Connection, Epoch, Wire
 from cms.errors import unavailable
 
@@ -52,14 +53,14 @@ class _RawJsonbLoader(Loader):
         return jsontext.raw_json(bytes(data)[1:])
 
 
-def configure(connection: Connection, *, epoch: Epoch) -> None:
+def configure(connection: Connection, *, epoch: Epoch, meter: StatementMeter) -> None:
     """Give a new connection its `Wire` and the loaders of JSON."""
     # After a DROP or a ROLLBACK psycopg deallocates all statements, ours included, if it prepares
     # any itself.
     connection.prepare_threshold = None
     connection.adapters.register_loader("json", _RawJsonLoader)
     connection.adapters.register_loader("jsonb", _RawJsonbLoader)
-    connection.wire = Wire(connection, epoch)
+    connection.wire = Wire(connection, epoch, meter)
 
 
 def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:

@@ -20,9 +20,10 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format, Transact
 from psycopg.pq.abc import PGconn, PGresult
 
 from cms import jsontext
+from cms.database.parameters import parameter_texts
+from cms.database.statement_meter import StatementMeter
 from cms.errors import Refused, answer_too_large
 from cms.memory import note_memory_use
-from cms.query.sql.arrays import array
 
 MAX_PREPARED_STATEMENTS = 500
 """For each connection."""
@@ -89,8 +90,9 @@ class Wire:
     used longest ago.
     """
 
-    def __init__(self, connection: Connection, epoch: Epoch) -> None:
+    def __init__(self, connection: Connection, epoch: Epoch, meter: StatementMeter) -> None:
         self._connection = connection
+        self._meter = meter
         self._reader = Transformer(connection)
         self._poll = select.poll()
         self._poll.register(connection.fileno(), select.POLLIN)
@@ -120,7 +122,24 @@ class Wire:
 
         `while_waiting` is called while PostgreSQL works.
         """
-        parameters: list[Any] = [_text(value) for value in values]
+        with self._meter.measured(text):
+            result = self._result(text, values, prepare=prepare, while_waiting=while_waiting)
+            if result.status == ExecStatus.COMMAND_OK:
+                return []
+            if result.status != ExecStatus.TUPLES_OK:
+                raise self._failure(result)
+        self._reader.set_pgresult(result)
+        return self._reader.load_rows(0, result.ntuples, tuple)
+
+    def _result(
+        self,
+        text: str,
+        values: Sequence[object],
+        *,
+        prepare: bool,
+        while_waiting: Callable[[], None] | None,
+    ) -> PGresult:
+        parameters = parameter_texts(values)
         pgconn = self._connection.pgconn
         name = self._name(text) if prepare else None
         # Only a call with something to do meanwhile is sent without waiting: libpq's own waiting
@@ -130,17 +149,10 @@ class Wire:
                 pgconn.send_query_prepared(name, parameters, None, Format.BINARY)
             else:
                 pgconn.send_query_params(text.encode(), parameters, None, None, Format.BINARY)
-            result = self._result_after(while_waiting)
-        elif name:
-            result = pgconn.exec_prepared(name, parameters, None, Format.BINARY)
-        else:
-            result = pgconn.exec_params(text.encode(), parameters, None, None, Format.BINARY)
-        if result.status == ExecStatus.TUPLES_OK:
-            self._reader.set_pgresult(result)
-            return self._reader.load_rows(0, result.ntuples, tuple)
-        if result.status != ExecStatus.COMMAND_OK:
-            raise self._failure(result)
-        return []
+            return self._result_after(while_waiting)
+        if name:
+            return pgconn.exec_prepared(name, parameters, None, Format.BINARY)
+        return pgconn.exec_params(text.encode(), parameters, None, None, Format.BINARY)
 
     def read(
         self,
@@ -153,13 +165,20 @@ class Wire:
         """Run a statement and return its rows, taken in portions where they may be too many."""
         if chunking is None:
             return self.run(text, values, prepare=prepare)
-        return self._run_in_chunks(text, values, chunking, prepare=prepare)
+        with self._meter.measured(text):
+            return self._run_in_chunks(text, values, chunking, prepare=prepare)
 
     def run_all(self, calls: Sequence[Call], *, prepare: bool) -> list[list[Row] | psycopg.Error]:
         """Run statements in one round trip; return the rows of each, or its error.
 
         Each statement is a transaction of its own: an error leaves the others as they are.
         """
+        with self._meter.measured(*(call.text for call in calls)):
+            return self._run_pipeline(calls, prepare=prepare)
+
+    def _run_pipeline(
+        self, calls: Sequence[Call], *, prepare: bool
+    ) -> list[list[Row] | psycopg.Error]:
         # A pipeline cannot wait for a statement to be prepared.
         names: list[bytes | None] = [None] * len(calls)
         if prepare:
@@ -181,7 +200,7 @@ class Wire:
                 pgconn.exit_pipeline_mode()
 
     def _send(self, call: Call, name: bytes | None) -> None:
-        parameters: list[Any] = [_text(value) for value in call.values]
+        parameters = parameter_texts(call.values)
         pgconn = self._connection.pgconn
         if name:
             pgconn.send_query_prepared(name, parameters, None, Format.BINARY)
@@ -215,7 +234,7 @@ class Wire:
 
         PostgreSQL is then told to stop.
         """
-        parameters: list[Any] = [_text(value) for value in values]
+        parameters = parameter_texts(values)
         pgconn = self._connection.pgconn
         if prepare:
             pgconn.send_query_prepared(self._name(text), parameters, None, Format.BINARY)
@@ -354,24 +373,3 @@ def _set_chunk_rows(pgconn: PGconn, rows: int) -> None:
         pgconn.set_chunked_rows_mode(rows)
     else:
         pgconn.set_single_row_mode()
-
-
-def _text(value: object) -> bytes | None:
-    """Return a parameter as PostgreSQL's input functions read it; every statement casts its own."""
-    match value:
-        case None:
-            return None
-        case str():
-            return value.encode()
-        case bool():  # before int, of which it is a kind
-            return b"true" if value else b"false"
-        case int():
-            return b"%d" % value
-        case bytes():
-            return b"\\x" + value.hex().encode()
-        case list() | tuple():
-            # The elements as text, too: the statement casts the whole array.
-            texts = [None if item is None else str(item) for item in value]
-            return array(texts).encode()
-        case _:
-            return str(value).encode()

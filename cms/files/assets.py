@@ -98,7 +98,7 @@ class Assets:
     def __init__(self, store: Store, storages: Storages, config: Config) -> None:
         self._store = store
         self._storages = storages
-        self._image_pool = ImagePool(config)
+        self._image_pool = ImagePool(config, store.database.metrics)
         self._max_side = config.assets_transform_image_max_dimension
         # Two: a request that began before a change may still be under way.
         self._settings: LRUCache[Version, _AssetSettings] = LRUCache(2)

@@ -14,6 +14,7 @@ from cms.config import Config
 from cms.errors import unavailable
 from cms.files.image_job import RenderAnswer, RenderJob
 from cms.machine_slots import AllSlotsTaken, MachineSlots
+from cms.metrics.metrics import Metrics
 from cms.transforms.steps import illegal_transform
 from cms.transforms.transform import ImageLimits, Transform
 
@@ -32,7 +33,7 @@ log = logging.getLogger("cms")
 class ImagePool:
     """The child processes of one process, started when they are needed; `close` ends them."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, metrics: Metrics) -> None:
         max_concurrent = config.assets_transform_max_concurrent
         self._slots = MachineSlots(config.data_dir / "transforms", max_concurrent)
         self._limits = ImageLimits(
@@ -44,6 +45,7 @@ class ImagePool:
         # endless loop ends only the child.
         self._children = ChildProcesses("cms.files.image_worker", str(MAX_MEMORY))
         self._failures = _RecentFailures()
+        self._metrics = metrics
 
     def render(self, source: Path, target: Path, transform: Transform, *, name: str) -> str:
         """Write the transformed image to `target` and return its format.
@@ -62,6 +64,7 @@ class ImagePool:
         if answer.reason:
             self._failures.add(name, answer.reason)
             raise illegal_transform(answer.reason)
+        self._metrics.count_transform()
         return answer.format
 
     def close(self) -> None:

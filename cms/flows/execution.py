@@ -133,6 +133,7 @@ def execute(
     for variable in services.config.flows_env.values():
         run.secrets.add(variable)
     run.secrets.collect(cause.data)
+    services.store.database.metrics.count_flow_run()
     return Execution(program, cause, run, run_program(program, run), began)
 
 

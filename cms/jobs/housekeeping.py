@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cms.database.connections import Database, Transaction
 from cms.database.statements import statement
@@ -25,6 +26,13 @@ class QueueState:
     due: int
     failed: int
     workers: int
+
+
+class QueueDepth(NamedTuple):
+    """The jobs that could run now, and the seconds since the first of them could."""
+
+    jobs: int
+    oldest_seconds: float
 
 
 def requeue_stalled(database: Database) -> None:
@@ -62,3 +70,7 @@ def delete_finished(database: Database) -> None:
 def queue_state(transaction: Transaction) -> QueueState:
     rows = transaction.execute(statement("count_jobs"), (str(WORKER_TIMEOUT_SECONDS),))
     return QueueState(*rows[0])
+
+
+def queue_depth(database: Database) -> QueueDepth:
+    return QueueDepth(*database.fetch(statement("find_queue_depth"))[0])

@@ -79,10 +79,14 @@ def drain(config: Config, database: Database, tasks: Iterable[Task]) -> None:
 
 
 class _Group(NamedTuple):
-    """Names of tasks, and how many of their jobs a worker runs at a time."""
+    """Names of tasks, how many of their jobs a worker runs at a time, how often it looks for any.
+
+    Without `poll_seconds` it is notified of new ones.
+    """
 
     tasks: tuple[str, ...]
     max_jobs: int
+    poll_seconds: float | None = None
 
 
 def _groups_of(tasks: Iterable[Task], max_jobs: int) -> list[_Group]:
@@ -95,7 +99,8 @@ def _groups_of(tasks: Iterable[Task], max_jobs: int) -> list[_Group]:
         if task.max_concurrent is None:
             others.append(task.name)
         else:
-            groups.append(_Group((task.name,), task.max_concurrent))
+            poll_seconds = task.poll.total_seconds() if task.poll else None
+            groups.append(_Group((task.name,), task.max_concurrent, poll_seconds))
     return [_Group(tuple(others), max_jobs), *groups] if others else groups
 
 
@@ -214,8 +219,8 @@ class Worker:
             queues=list(group.tasks),
             concurrency=group.max_jobs,
             wait=wait,
-            fetch_job_polling_interval=self._poll_seconds,
-            listen_notify=self._is_listening and wait,
+            fetch_job_polling_interval=group.poll_seconds or self._poll_seconds,
+            listen_notify=self._is_listening and wait and group.poll_seconds is None,
             delete_jobs="successful",
             install_signal_handlers=False,
             update_heartbeat_interval=HEARTBEAT_SECONDS,

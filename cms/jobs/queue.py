@@ -16,6 +16,7 @@ from cms import jsontext
 from cms.config import Config
 from cms.database.session_setup import pool_arguments
 from cms.jobs.task import Job, JobError, Task
+from cms.tracing import job_span
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,8 @@ def _register(app: App, task: Task) -> None:
 def _run(task: Task, job: Job) -> None:
     began = time.perf_counter()
     try:
-        task.run(job)
+        with job_span(task.name, number=job.id, attempt=job.attempt):
+            task.run(job)
     except Exception as error:
         _log_failure(task, job, error)
         raise

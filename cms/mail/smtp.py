@@ -34,11 +34,25 @@ def deliver(
     A mail that the server took for some recipients only counts as sent: the others are logged.
     """
     with _mapped_errors(), _smtp_connection(config) as server:
-        if config.email_smtp_user and config.email_smtp_password:
-            server.login(config.email_smtp_user, config.email_smtp_password)
+        _log_in(server, config)
         refusals = server.send_message(message, sender, list(recipients))
     if refusals:
         log.error("the mail server took a mail, but not for %s", _reasons(refusals))
+
+
+def probe(config: Config) -> None:
+    """Ask the mail server whether it would take a mail, without one; raises `JobError`."""
+    with _mapped_errors(), _smtp_connection(config) as server:
+        _log_in(server, config)
+        server.ehlo_or_helo_if_needed()
+        code, answer = server.noop()
+        if code != 250:
+            raise smtplib.SMTPResponseException(code, answer)
+
+
+def _log_in(server: smtplib.SMTP, config: Config) -> None:
+    if config.email_smtp_user and config.email_smtp_password:
+        server.login(config.email_smtp_user, config.email_smtp_password)
 
 
 @contextmanager

@@ -60,3 +60,16 @@ SELECT
         SELECT count(*) FROM procrastinate_workers
         WHERE last_heartbeat > now() - make_interval(secs => $1::double precision)
     ) AS workers;
+
+-- name: find_queue_depth
+-- The number of jobs that are due, and how many seconds ago the first of them became due.
+SELECT
+    count(DISTINCT job.id) AS jobs,
+    coalesce(
+        extract(EPOCH FROM now() - min(coalesce(job.scheduled_at, event.at))),
+        0
+    )::double precision AS oldest_seconds
+FROM procrastinate_jobs AS job
+LEFT JOIN procrastinate_events AS event ON event.job_id = job.id AND event.type = 'deferred'
+WHERE job.status = 'todo'
+  AND coalesce(job.scheduled_at <= now(), TRUE);

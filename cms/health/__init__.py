@@ -1,0 +1,1 @@
+"""The health of the service and of all that it needs."""

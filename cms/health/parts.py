@@ -1,0 +1,107 @@
+"""The parts that are checked: each with the function that asks it, and how fast it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+from uuid import uuid4
+
+from cms.config import Config
+from cms.database.connections import Database
+from cms.database.statements import statement
+from cms.files.storage import Storage, Storages
+from cms.health.check import Check, Finding
+from cms.jobs.housekeeping import queue_depth, queue_state
+from cms.mail.smtp import probe
+from cms.providers import LDAP, OPENID, Provider
+from cms.secret_file import secret_of
+from cms.sso.providers import reach_provider
+from cms.store.store import Store
+
+DATABASE_MS = 150
+QUEUE_MS = 150
+STORAGE_MS = 750
+MAIL_MS = 750
+PROVIDER_MS = 1500
+REDIS_MS = 50
+
+_PROBE = b"a health check"
+
+
+class Part(NamedTuple):
+    """A check, the name of its part, and which one it is where there are several."""
+
+    name: str
+    which: str | None
+    check: Check
+
+
+def database_check(store: Store) -> Check:
+    """Return the check of the database, without which nothing else can be served."""
+    return Check(partial(_check_database, store.database), DATABASE_MS)
+
+
+def other_parts(config: Config, store: Store, storages: Storages) -> Iterator[Part]:
+    """Yield the other parts that the settings name."""
+    yield Part("queue", None, Check(partial(_check_queue, store.database), QUEUE_MS))
+    for storage in storages.values():
+        yield Part("storage", storage.name, Check(partial(check_storage, storage), STORAGE_MS))
+    if config.email_transport == "smtp":
+        yield Part("mail", None, Check(partial(_check_mail, config), MAIL_MS))
+    if config.redis and config.rate_limiter_enabled:
+        yield Part("redis", None, Check(partial(_check_redis, config.redis), REDIS_MS))
+    for provider in config.providers:
+        # The others have nothing that could be asked without a login.
+        if provider.driver in (OPENID, LDAP):
+            check = Check(partial(_check_provider, provider, config, store), PROVIDER_MS)
+            yield Part("providers", provider.name, check)
+
+
+def _check_database(database: Database) -> Finding:
+    # The smallest statement that needs the tables of the service, and so a migrated database.
+    database.fetch(statement("find_version"))
+    return Finding()
+
+
+def _check_queue(database: Database) -> Finding:
+    with database.transaction() as transaction:
+        state = queue_state(transaction)
+    depth = queue_depth(database)
+    facts = {
+        "jobs": depth.jobs,
+        "oldest_seconds": round(depth.oldest_seconds, 1),
+        "failed": state.failed,
+        "workers": state.workers,
+    }
+    warning = None if state.workers or not depth.jobs else "Jobs wait and no worker runs"
+    return Finding(facts, warning)
+
+
+def check_storage(storage: Storage) -> Finding:
+    # A name like those of contents: `cms maintain` removes it if this process is killed.
+    path = f"{uuid4()}.tmp"
+    storage.put(path, [_PROBE])
+    try:
+        content = b"".join(storage.get(path))
+    finally:
+        storage.delete([path])
+    return Finding(warning=None if content == _PROBE else "It returns other bytes than it was sent")
+
+
+def _check_mail(config: Config) -> Finding:
+    probe(config)
+    return Finding()
+
+
+def _check_redis(address: str) -> Finding:
+    # Only here: its library is an extra.
+    from cms.rate_limits.redis_counters import RedisCounters
+
+    RedisCounters(address).ping()
+    return Finding()
+
+
+def _check_provider(provider: Provider, config: Config, store: Store) -> Finding:
+    reach_provider(provider, config, store, secret_of(config))
+    return Finding()

@@ -1,0 +1,100 @@
+"""What a process counts: one method for each event."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from threading import Lock
+from weakref import WeakSet
+
+from cms.metrics.families import (
+    FLOW_RUNS,
+    PLAN_CACHE_HITS,
+    PLAN_CACHE_MISSES,
+    POOL_WAIT,
+    REQUEST_DURATION,
+    REQUESTS,
+    STATEMENTS,
+    TRANSFORMS,
+)
+from cms.metrics.process_values import ProcessValues
+
+log = logging.getLogger("cms")
+
+
+class Metrics:
+    """The metrics of one process, whose files are opened at the first event, or by `open`.
+
+    Both come after the fork: processes must not share their files. An event takes about a
+    microsecond.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = Lock()
+        self._values: ProcessValues | None = None
+        _instances.add(self)
+
+    def open(self) -> ProcessValues:
+        """Return the values of this process, which from now on is among the running ones."""
+        with self._lock:
+            if self._values is None:
+                self._values = self._open()
+            return self._values
+
+    def count_request(self, method: str, route: str, status: str, seconds: float) -> None:
+        """Count an answered request; `route` is the template of its path."""
+        values = self._values or self.open()
+        values.add(REQUESTS, (method, route, status))
+        values.observe(REQUEST_DURATION, seconds, (method, route))
+
+    def count_statement(self) -> None:
+        (self._values or self.open()).add(STATEMENTS)
+
+    def count_pool_wait(self, seconds: float) -> None:
+        (self._values or self.open()).observe(POOL_WAIT, seconds)
+
+    def count_plan_cache_hit(self) -> None:
+        (self._values or self.open()).add(PLAN_CACHE_HITS)
+
+    def count_plan_cache_miss(self) -> None:
+        (self._values or self.open()).add(PLAN_CACHE_MISSES)
+
+    def count_transform(self) -> None:
+        (self._values or self.open()).add(TRANSFORMS)
+
+    def count_flow_run(self) -> None:
+        (self._values or self.open()).add(FLOW_RUNS)
+
+    def close(self) -> None:
+        """Leave the files to the next process; a later event opens them again."""
+        with self._lock:
+            values = self._values
+            self._values = None
+        if values is not None:
+            values.close()
+
+    def _open(self) -> ProcessValues:
+        try:
+            return ProcessValues.in_folder(self.folder)
+        except OSError as error:
+            # Requests must not fail for their numbers.
+            log.warning("metrics are those of one process only: %s", error)
+            return ProcessValues.private()
+
+    def _forget(self) -> None:
+        self._lock = Lock()
+        self._values = None
+
+
+_instances: WeakSet[Metrics] = WeakSet()
+
+
+def _forget_after_fork() -> None:
+    # A child of a process that has counted already: these files are its parent's.
+    for metrics in _instances:
+        metrics._forget()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,34 @@
+"""The settings that anybody may see, and for administrators the versions."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from cms.database.statements import statement
+from cms.store.context import RequestContext
+from cms.store.identity import Identity
+from cms.store.store import Store
+
+
+def info(store: Store, identity: Identity) -> dict[str, object]:
+    """Return the public part of the settings; for administrators the versions as well."""
+    return store.run_unversioned_read(identity, _info)
+
+
+def _info(context: RequestContext) -> dict[str, object]:
+    rows = context.fetch(statement("find_project"), ())
+    name, descriptor, color, language, server = rows[0]
+    project = {
+        "project_name": name,
+        "project_descriptor": descriptor,
+        "project_color": color,
+        "default_language": language,
+    }
+    if not context.actor.policy.is_admin:
+        return {"project": project}
+    answer = {"project": project, "version": version("cms"), "database": server}
+    # Tables that are no collections, because their names are the service's own.
+    reserved_tables = context.snapshot.catalogue.reserved_tables
+    if reserved_tables:
+        answer["reserved_tables"] = list(reserved_tables)
+    return answer
