@@ -101,13 +101,11 @@ def maintain() -> None:
 
 @cms.command()
 def config() -> None:
-    """Print the settings in effect, with secrets masked, and what is not built yet."""
+    """Print the settings in effect, with secrets masked."""
     from cms.config import effective
-    from cms.not_implemented import UNBUILT
 
     for name, value in effective(current_config()):
         click.echo(f"{name}={value}")
-    click.echo(f"# Not built yet, and refused: {', '.join(UNBUILT)}")
 
 
 @cms.command()
@@ -272,6 +270,23 @@ def export(
     # `address` holds the options URL and TOKEN.
     with service(current_config(), url=address["url"], token=address["token"]) as running:
         export_file(running, collection, file, params=params)
+
+
+@cms.command()
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+@click.option("--language", type=click.Choice(["typescript", "python"]), required=True)
+@URL
+@TOKEN
+def types(file: str, language: str, url: str | None, token: str | None) -> None:
+    """Write the types of the running service's collections for programs in a language.
+
+    They are written to standard output, or into a file.
+    """
+    from cms.cli.service import service
+    from cms.cli.types import write_types
+
+    with service(current_config(), url=url, token=token) as running:
+        write_types(running, file, language=language)
 
 
 @cms.group()

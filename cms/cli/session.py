@@ -131,6 +131,6 @@ def is_expected(error: Exception) -> bool:
 def sentence_of(error: Exception) -> str:
     """Return the sentence to print for an expected error."""
     from cms.database.error_mapping import Stale
-    from cms.store.health import refusal_of_stale
+    from cms.store.refusals import refusal_of_stale
 
     return str(refusal_of_stale(error) if isinstance(error, Stale) else error)

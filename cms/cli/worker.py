@@ -11,6 +11,7 @@ from cms.database.connections import Database
 from cms.http.logs import start_logging
 from cms.jobs.job_worker import run_until_stopped
 from cms.tasks import tasks_of, tickers_of
+from cms.tracing import start_tracing, stop_tracing
 
 
 def run_worker(config: Config, *, line: int | None = None) -> None:
@@ -26,6 +27,8 @@ def run_worker(config: Config, *, line: int | None = None) -> None:
         worker_config = replace(config, database_url=dsn, database_pool_size=max_jobs + 2)
         start_logging(worker_config)
         database = Database(worker_config)
+        database.metrics.open()
+        start_tracing(os.environ)
         # Beside the web server the message of `cms serve` is enough.
         if line is None:
             say("The worker waits for jobs (Ctrl-C stops it).")
@@ -38,6 +41,7 @@ def run_worker(config: Config, *, line: int | None = None) -> None:
         )
         if has_finished:
             database.close()
+    stop_tracing()
     if not has_finished:
         # Python would wait for the threads of jobs that were returned to the queue.
         os._exit(0)

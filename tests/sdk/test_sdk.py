@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,30 +20,12 @@ CALLS = HERE / "calls.mjs"
 PARTS = re.findall(r"^  async (\w+)\(\) \{$", CALLS.read_text(), re.MULTILINE)
 PACKAGES = ("sdk-of-directus-10", "sdk-of-directus-11")
 
-INSTALL_SECONDS = 120
 CALL_SECONDS = 120
 EMAIL = "admin@example.com"
 PASSWORD = "correct horse battery staple"
 
 Outcomes = Mapping[str, str | None]
 """What went wrong with each part, None where nothing did."""
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both versions of the SDK."""
-    if not (shutil.which("node") and shutil.which("npm")):
-        pytest.skip("node and npm are needed")
-    folder = tmp_path_factory.mktemp("sdk")
-    for name in ("package.json", "package-lock.json", "calls.mjs"):
-        shutil.copy(HERE / name, folder)
-    words = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    done = subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
-    )
-    if done.returncode:
-        pytest.skip(f"the SDK cannot be installed: {done.stderr}")
-    return folder
 
 
 @contextmanager

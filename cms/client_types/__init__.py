@@ -1,0 +1,1 @@
+"""Types of the collections in the languages of clients: TypeScript and Python."""

@@ -1,0 +1,114 @@
+"""The collections as clients read them, from which types are printed in each language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from cms.openapi.collection_schemas import (
+    VisibleCollections,
+    is_list,
+    targets_of,
+    value_schema,
+)
+from cms.openapi.json_schemas import JsonSchema
+from cms.schema.model import Catalogue, Collection
+from cms.schema.names import NAME
+
+
+@dataclass(frozen=True, slots=True)
+class ClientField:
+    """A field: the schema of its own values, and the collections whose rows it may hold.
+
+    `schema` is that of one key where the field is a list of rows.
+    """
+
+    name: str
+    schema: JsonSchema
+    targets: tuple[str, ...]
+    is_list: bool
+    is_nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCollection:
+    name: str
+    is_singleton: bool
+    fields: tuple[ClientField, ...]
+
+
+def client_collections(visible: VisibleCollections) -> list[ClientCollection]:
+    """Return the collections that the caller may read, with the fields that it may read."""
+    collections: list[ClientCollection] = []
+    for collection in visible.catalogue.collections.values():
+        if visible.has_component(collection, "read"):
+            fields = tuple(_client_fields(visible, collection))
+            collections.append(ClientCollection(collection.name, collection.is_singleton, fields))
+    return collections
+
+
+def _client_fields(visible: VisibleCollections, collection: Collection) -> Iterable[ClientField]:
+    # One permission may show a field in other rows than another does: it is null in the rest.
+    has_masks = len(visible.grants(collection.name, "read")) > 1
+    for field in visible.fields(collection, "read"):
+        names = targets_of(visible.catalogue, field)
+        targets = tuple(name for name in names if _is_readable(visible, name))
+        if is_list(visible.catalogue, field):
+            key = _key_schema(visible.whole, names[0])
+            yield ClientField(field.name, key, targets, is_list=True, is_nullable=False)
+        elif field.column is not None:
+            is_nullable = field.column.is_nullable or has_masks
+            yield ClientField(
+                field.name, value_schema(field), targets, is_list=False, is_nullable=is_nullable
+            )
+
+
+def _is_readable(visible: VisibleCollections, name: str) -> bool:
+    collection = visible.catalogue.collections.get(name)
+    return collection is not None and visible.has_component(collection, "read")
+
+
+def _key_schema(catalogue: Catalogue, name: str) -> JsonSchema:
+    collection = catalogue.collections[name]
+    # Without a key of one column rows are listed by nothing that is known here.
+    return value_schema(collection.key) if collection.primary_key else {}
+
+
+def type_names(
+    collections: Iterable[ClientCollection], reserved: frozenset[str]
+) -> Mapping[str, str]:
+    """Return the name of the type of each collection: `blog_posts` is `BlogPosts`.
+
+    No two are equal, and none is one of the `reserved` names of a language.
+    """
+    names: dict[str, str] = {}
+    taken = set(reserved)
+    for collection in sorted((item.name for item in collections), key=_naming_order):
+        name = _unused(_type_name(collection), taken)
+        names[collection] = name
+        taken.add(name)
+    return names
+
+
+def _naming_order(collection: str) -> tuple[bool, bool, str]:
+    # `blog_posts` is `BlogPosts`, also where there are tables `BlogPosts` and `blog-posts`.
+    return NAME.fullmatch(collection) is None, not collection.islower(), collection
+
+
+def _type_name(collection: str) -> str:
+    words = "".join(_or_blank(character) for character in collection).split()
+    name = "".join(word[0].upper() + word[1:] for word in words)
+    return name if name.isidentifier() else f"Type{name}"
+
+
+def _or_blank(character: str) -> str:
+    return character if f"a{character}".isidentifier() and character != "_" else " "
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    candidate = name
+    number = 2
+    while candidate in taken:
+        candidate = f"{name}{number}"
+        number += 1
+    return candidate

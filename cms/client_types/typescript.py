@@ -1,0 +1,73 @@
+"""Types in TypeScript, with the `Schema` that the JavaScript SDK of Directus takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from cms.client_types.client_model import ClientCollection, ClientField, type_names
+from cms.openapi.json_schemas import JsonSchema
+
+_HEAD = "// The collections of the service, as `cms types --language typescript` prints them.\n"
+_RESERVED = frozenset({"Schema", "Record"})
+"""Names that the printed text itself uses."""
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_TYPES: Mapping[object, str] = {
+    "string": "string",
+    "integer": "number",
+    "number": "number",
+    "boolean": "boolean",
+    "array": "unknown[]",
+    "object": "Record<string, unknown>",
+}
+
+
+def print_typescript(collections: list[ClientCollection]) -> str:
+    """Return a module that exports an interface for each collection, and `Schema` of them all."""
+    names = type_names(collections, _RESERVED)
+    interfaces = [_interface(collection, names) for collection in collections]
+    return "\n".join([_HEAD, *interfaces, _schema(collections, names)])
+
+
+def _schema(collections: list[ClientCollection], names: Mapping[str, str]) -> str:
+    lines = ["export interface Schema {"]
+    for collection in collections:
+        # The SDK tells a singleton by a type that is no array.
+        brackets = "" if collection.is_singleton else "[]"
+        lines.append(f"  {_member(collection.name)}: {names[collection.name]}{brackets};")
+    return "\n".join([*lines, "}\n"])
+
+
+def _interface(collection: ClientCollection, names: Mapping[str, str]) -> str:
+    lines = [f"export interface {names[collection.name]} {{"]
+    for field in collection.fields:
+        lines.append(f"  {_member(field.name)}: {_field_type(field, names)};")
+    return "\n".join([*lines, "}\n"])
+
+
+def _field_type(field: ClientField, names: Mapping[str, str]) -> str:
+    brackets = "[]" if field.is_list else ""
+    own = _value_type(field.schema)
+    # Anything that is unknown already may be a row, and null as well.
+    if own == "unknown":
+        return f"unknown{brackets}"
+    types = [f"{own}{brackets}", *(f"{names[name]}{brackets}" for name in field.targets)]
+    if field.is_nullable:
+        types.append("null")
+    return " | ".join(types)
+
+
+def _value_type(schema: JsonSchema) -> str:
+    choices = schema.get("enum")
+    if isinstance(choices, list):
+        return " | ".join(map(json.dumps, choices))
+    items = schema.get("items")
+    if isinstance(items, Mapping):
+        return f"{_value_type(items)}[]"
+    return _TYPES.get(schema.get("type"), "unknown")
+
+
+def _member(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)

@@ -1,0 +1,219 @@
+"""The schemas of the rows of collections, as one caller reads and writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cms.access.policy import FULL_GRANT, Policy, StoredGrant
+from cms.access.visible_structure import described_catalogue
+from cms.openapi.json_schemas import (
+    ANYTHING,
+    KEY,
+    OBJECT,
+    TEXT,
+    JsonSchema,
+    any_of,
+    array_of,
+    component_part,
+    described,
+    nullable,
+    object_of,
+    reference,
+)
+from cms.openapi.operation import Need
+from cms.openapi.row_operations import Rows, RowSchemas
+from cms.schema.auto_fields import auto_fields_of
+from cms.schema.model import Catalogue, Collection, Field, Kind
+from cms.schema.system import FILES, FOLDERS
+from cms.schema.types.field_type import JSON_TEXT
+
+ROW = "Row"
+"""The component that stands for the rows of any collection."""
+
+_ANY_ROW = reference(ROW)
+_PREFIXES: Mapping[str, str] = {"read": "Item", "create": "NewItem", "update": "ItemChange"}
+"""What the names of components begin with, by the permission that their rows need."""
+
+_LIST_CHANGE = described(
+    object_of(
+        optional={"create": array_of(OBJECT), "update": array_of(OBJECT), "delete": array_of(KEY)}
+    ),
+    "What changes in the list.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleCollections:
+    """What a caller may know of the collections; `catalogue` has the described part only.
+
+    `whole` is the catalogue with all that exists, which no answer may show.
+    """
+
+    policy: Policy
+    whole: Catalogue
+    catalogue: Catalogue
+
+    @classmethod
+    def of(cls, policy: Policy, catalogue: Catalogue) -> VisibleCollections:
+        return cls(policy, catalogue, described_catalogue(policy, catalogue))
+
+    def allows(self, need: Need) -> bool:
+        """Tell whether the caller has some permission for an action on a collection."""
+        return bool(self.grants(need.collection, need.action))
+
+    def grants(self, name: str, action: str) -> tuple[StoredGrant, ...]:
+        return (FULL_GRANT,) if self.policy.is_admin else self.policy.granted(name, action)
+
+    def fields(self, collection: Collection, action: str) -> list[Field]:
+        """Return the fields of a described collection that an action is permitted for."""
+        grants = self.grants(collection.name, action)
+        fields: list[Field] = []
+        for name, field in collection.fields.items():
+            if any(grant.covers(name) for grant in grants):
+                fields.append(field)
+        return fields
+
+    def schema(self, name: str, action: str) -> JsonSchema:
+        """Return the reference to the schema of rows of a collection; nothing for a hidden one."""
+        collection = self.catalogue.collections.get(name)
+        if collection is None or not self.has_component(collection, action):
+            return _ANY_ROW
+        return reference(_component(name, action))
+
+    def has_component(self, collection: Collection, action: str) -> bool:
+        if collection.kind is Kind.FOLDER or not self.grants(collection.name, action):
+            return False
+        # Files and folders have calls of their own, by which they are written.
+        is_sent = collection.is_writable or collection.name in (FILES, FOLDERS)
+        return action == "read" or is_sent
+
+    def rows(self, name: str, title: str) -> Rows:
+        """Return the rows of a collection as operations describe them."""
+        schemas = RowSchemas(*(self.schema(name, action) for action in _PREFIXES))
+        return Rows(title, schemas, name)
+
+
+def _component(name: str, action: str) -> str:
+    return f"{_PREFIXES[action]}.{component_part(name)}"
+
+
+def row_components(visible: VisibleCollections) -> dict[str, JsonSchema]:
+    """Return the schemas of the rows of all collections by the names of their components."""
+    components: dict[str, JsonSchema] = {ROW: described(OBJECT, "A row with its fields.")}
+    for name, collection in visible.catalogue.collections.items():
+        if visible.has_component(collection, "read"):
+            components[_component(name, "read")] = _item(visible, collection)
+        if visible.has_component(collection, "create"):
+            components[_component(name, "create")] = _new_item(visible, collection)
+        if visible.has_component(collection, "update"):
+            components[_component(name, "update")] = _sent(visible, collection, "update")
+    return components
+
+
+# Rows as they are answered
+
+
+def _item(visible: VisibleCollections, collection: Collection) -> JsonSchema:
+    """Return the schema of a row that is read; `fields` decides which members there are."""
+    members: dict[str, JsonSchema] = {}
+    for field in visible.fields(collection, "read"):
+        # Null also stands for a value that the caller may not read in this row.
+        members[field.name] = _with_note(nullable(_answered(visible, field)), field)
+    return _with_comment(object_of(optional=members), collection)
+
+
+def _answered(visible: VisibleCollections, field: Field) -> JsonSchema:
+    targets = [visible.schema(name, "read") for name in targets_of(visible.catalogue, field)]
+    if is_list(visible.catalogue, field):
+        return array_of(any_of(KEY, *targets) if targets else ANYTHING)
+    own = value_schema(field)
+    # The key by itself, or the row that it is of where `fields` asks for more.
+    return any_of(own, *targets) if targets and own else own
+
+
+def value_schema(field: Field) -> JsonSchema:
+    """Return the schema of a value of the field itself, whatever it is related to."""
+    if field.is_secret:
+        return described(TEXT, "A mask where there is a value; the value is never shown.")
+    if field.choices:
+        return {"type": "string", "enum": list(field.choices)}
+    schema = field.type.json_schema
+    max_length = field.column and field.column.max_length
+    # The length of a column says nothing of values that are not its text, such as lists.
+    if schema is JSON_TEXT and max_length:
+        return {**schema, "maxLength": max_length}
+    return schema
+
+
+# Rows as they are sent
+
+
+def _new_item(visible: VisibleCollections, collection: Collection) -> JsonSchema:
+    sent = dict(_sent(visible, collection, "create"))
+    required = _required(visible, collection)
+    if required:
+        sent["required"] = required
+    return sent
+
+
+def _required(visible: VisibleCollections, collection: Collection) -> list[str]:
+    """Return the fields that a new row must name: nothing else fills them."""
+    presets: set[str] = set()
+    for grant in visible.grants(collection.name, "create"):
+        presets |= set(grant.presets)
+    # Of the whole collection: the described part of it may lack its key.
+    auto_fields = auto_fields_of(visible.whole.collections[collection.name], new=True)
+    automatic = {field.name for field, _ in auto_fields.automatic}
+    filled = {*presets, *automatic, *auto_fields.uuids, *auto_fields.archive_defaults}
+    needed = {field.name for field in auto_fields.required} - filled
+    return [field.name for field in visible.fields(collection, "create") if field.name in needed]
+
+
+def _sent(visible: VisibleCollections, collection: Collection, action: str) -> JsonSchema:
+    members: dict[str, JsonSchema] = {}
+    for field in visible.fields(collection, action):
+        if field.column is None or not field.column.is_generated:
+            members[field.name] = _with_note(_sent_value(visible, field), field)
+    return _with_comment(object_of(optional=members), collection)
+
+
+def _sent_value(visible: VisibleCollections, field: Field) -> JsonSchema:
+    if is_list(visible.catalogue, field):
+        return nullable(any_of(array_of(any_of(KEY, OBJECT)), _LIST_CHANGE))
+    # A secret takes any text; only answers have a mask in its place.
+    own = TEXT if field.is_secret else value_schema(field)
+    if own and targets_of(visible.catalogue, field):
+        own = any_of(own, described(OBJECT, "A row to create, or to change if it has its key."))
+    may_be_null = field.column is None or field.column.is_nullable
+    return nullable(own) if may_be_null else own
+
+
+# Relations
+
+
+def targets_of(catalogue: Catalogue, field: Field) -> list[str]:
+    """Return the collections that a field leads to, as far as the catalogue has them."""
+    key = field.collection, field.name
+    relation = catalogue.by_many.get(key)
+    if relation is None:
+        reverse = catalogue.by_one.get(key)
+        return [reverse.many_collection] if reverse else []
+    if relation.one_collection:
+        return [relation.one_collection]
+    return list(relation.one_allowed_collections or ())
+
+
+def is_list(catalogue: Catalogue, field: Field) -> bool:
+    """Tell whether a field is a list of rows that point to its own row."""
+    return (field.collection, field.name) in catalogue.by_one
+
+
+def _with_note(schema: JsonSchema, field: Field) -> JsonSchema:
+    note = field.meta.get("note") if field.meta else None
+    return described(schema, note) if isinstance(note, str) and note else schema
+
+
+def _with_comment(schema: JsonSchema, collection: Collection) -> JsonSchema:
+    note = collection.meta.get("note") if collection.meta else collection.comment
+    return described(schema, note) if isinstance(note, str) and note else schema

@@ -1,0 +1,164 @@
+"""The routes of items, files, comments, flows and dashboards that are no plain rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from cms.openapi.json_schemas import KEY, OBJECT, TEXT, any_of, array_of, object_of, texts
+from cms.openapi.operation import (
+    JSON,
+    NO_CONTENT,
+    NOT_MODIFIED,
+    Answer,
+    Body,
+    Need,
+    Operation,
+    PathItem,
+    data,
+    read,
+    write,
+)
+from cms.openapi.query_parameters import LIST, ONE
+from cms.openapi.row_operations import RowSchemas
+from cms.schema.system import FILES, FLOW_RUNS
+
+_BINARY = {"type": "string", "format": "binary"}
+_ANY = "*/*"
+_SVG = "image/svg+xml"
+
+_REVISIONS = read(
+    "List the revisions of an item",
+    data(array_of(OBJECT)),
+    NOT_MODIFIED,
+    parameters=(*LIST, "If-None-Match"),
+)
+_REVISION = read(
+    "Read an item as a revision holds it",
+    data(OBJECT),
+    NOT_MODIFIED,
+    parameters=(*ONE, "If-None-Match"),
+)
+
+_COMMENT = write(
+    "Comment on an item",
+    object_of({"collection": TEXT, "item": KEY, "comment": TEXT}),
+    data(OBJECT),
+    NO_CONTENT,
+    parameters=("fields", "Idempotency-Key"),
+)
+_CHANGE_COMMENT = write(
+    "Change a comment",
+    texts("comment"),
+    data(OBJECT),
+    NO_CONTENT,
+    parameters=("fields", "If-Match"),
+)
+_DELETE_COMMENT = write("Delete a comment", parameters=("If-Match",))
+
+_ASSET = Operation(
+    summary="Read the content of a file",
+    answers=(
+        Answer("The content, transformed if parameters ask for that.", {_ANY: _BINARY}),
+        Answer("A part of the content.", {_ANY: _BINARY}, status=206),
+        Answer("What the client has is current.", status=304),
+    ),
+    parameters=(
+        "key",
+        "transforms",
+        "fit",
+        "image_width",
+        "image_height",
+        "image_format",
+        "quality",
+        "download",
+        "Range",
+        "If-None-Match",
+    ),
+    errors=frozenset({400, 401, 403, 404, 416}),
+)
+
+_PANEL = read(
+    "Read what a panel shows",
+    Answer("The data, or a picture of them.", {JSON: object_of({"data": {}}), _SVG: TEXT}),
+    parameters=("format", "theme", "width", "height"),
+)
+_TRIGGERED = (
+    Answer("What the flow returns.", {JSON: {}}),
+    Answer("The flow returns nothing.", status=204),
+)
+
+
+def _trigger(method: str) -> Operation:
+    body = None if method == "GET" else Body({JSON: {}}, is_required=False)
+    return Operation(
+        summary=f"Run a flow with {method}",
+        answers=_TRIGGERED,
+        body=body,
+        # A flow answers any of them by an operation of its own.
+        errors=frozenset({400, 401, 403, 404, 405, 408, 412, 413, 415, 422}),
+    )
+
+
+CONTENT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
+    {
+        "/items/{collection}/{key}/revisions": {"get": _REVISIONS},
+        "/items/{collection}/{key}/revisions/{revision}": {"get": _REVISION},
+        "/activity/comment": {"post": _COMMENT},
+        "/activity/comment/{key}": {"patch": _CHANGE_COMMENT, "delete": _DELETE_COMMENT},
+        "/comments": {"post": _COMMENT},
+        "/comments/{key}": {"patch": _CHANGE_COMMENT, "delete": _DELETE_COMMENT},
+        "/assets/{key}": {"get": _ASSET},
+        "/assets/{key}/{name}": {"get": _ASSET},
+        "/flows/trigger/{key}": {
+            method.lower(): _trigger(method) for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        },
+        "/flows/runs/{key}/retry": {
+            "post": write("Run a failed run again", need=Need(FLOW_RUNS, "read"))
+        },
+        "/dashboards/{key}/data": {
+            "get": read("Read what the panels of a dashboard show", data({}))
+        },
+        "/panels/{key}/data": {"get": _PANEL},
+    }
+)
+
+
+def file_routes(files: RowSchemas) -> Mapping[str, PathItem]:
+    """Return the routes by which contents of files come, as a form or in JSON."""
+    form = object_of(optional={"file": _BINARY})
+    in_json = object_of(optional={"data": TEXT})
+    written = data(any_of(files.item, array_of(files.item)), "What was written.")
+    create = Need(FILES, "create")
+    return {
+        "/files": {
+            "post": write(
+                "Upload files",
+                Body({"multipart/form-data": form, JSON: in_json}),
+                written,
+                NO_CONTENT,
+                parameters=(*ONE, "Idempotency-Key"),
+                need=create,
+            )
+        },
+        "/files/{key}": {
+            "patch": write(
+                "Change a file, or replace its content by a form",
+                Body({JSON: files.change, "multipart/form-data": form}),
+                written,
+                NO_CONTENT,
+                parameters=(*ONE, "If-Match"),
+                need=Need(FILES, "update"),
+            )
+        },
+        "/files/import": {
+            "post": write(
+                "Fetch a file from an address",
+                object_of({"url": TEXT}, {"data": OBJECT}),
+                written,
+                NO_CONTENT,
+                parameters=(*ONE, "Idempotency-Key"),
+                need=create,
+            )
+        },
+    }

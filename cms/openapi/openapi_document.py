@@ -1,0 +1,170 @@
+"""The document of OpenAPI 3.1 for one caller."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from typing import NamedTuple
+
+from cms.openapi.collection_schemas import VisibleCollections, row_components
+from cms.openapi.error_responses import (
+    ERRORS,
+    documented_errors,
+    error_responses,
+    error_schema,
+    response_name,
+)
+from cms.openapi.json_schemas import TEXT, JsonSchema, component_part
+from cms.openapi.operation import Answer, Operation
+from cms.openapi.query_parameters import PARAMETERS, PATH_PARAMETERS, filter_schemas
+from cms.openapi.route_table import routes_of
+from cms.openapi.structure_routes import RECORD_SCHEMAS
+
+Json = dict[str, object]
+
+OPENAPI_VERSION = "3.1.0"
+
+_EXTENSION_METHODS = {"search": "x-search"}
+"""Methods that OpenAPI 3.1 has no place for, with the extension that describes them."""
+
+_DESCRIPTION = (
+    "What this caller may use. Lists are also read by the method SEARCH, with their parameters "
+    "under `query` in the body: `x-search`. Files of the parameter `export` are streamed."
+)
+
+
+class Served(NamedTuple):
+    """An application: the templates of its paths, what stands before them, its session cookie."""
+
+    templates: frozenset[str]
+    prefix: str
+    session_cookie: str
+
+
+def openapi_document(visible: VisibleCollections, served: Served) -> Json:
+    """Return the description of an application for a caller."""
+    paths: Json = {}
+    for path, operations in routes_of(visible, served.templates).items():
+        paths[path] = _path_item(path, operations)
+    security_schemes = _security_schemes(served.session_cookie)
+    return {
+        "openapi": OPENAPI_VERSION,
+        "info": {"title": "CMS", "version": version("cms"), "description": _DESCRIPTION},
+        "servers": [{"url": served.prefix or "/"}],
+        # Nobody has to be somebody: without credentials the Public role calls.
+        "security": [{}, *({name: []} for name in security_schemes)],
+        "paths": paths,
+        "components": {
+            "schemas": {
+                ERRORS: error_schema(),
+                **RECORD_SCHEMAS,
+                **filter_schemas(),
+                **row_components(visible),
+            },
+            "parameters": PARAMETERS,
+            "responses": error_responses(),
+            "securitySchemes": security_schemes,
+        },
+    }
+
+
+def _security_schemes(session_cookie: str) -> Json:
+    return {
+        "token": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "An access token of a login, or a static token.",
+        },
+        "session": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": session_cookie,
+            "description": "The cookie of a login with the mode `session`.",
+        },
+    }
+
+
+# Operations
+
+
+def _path_item(path: str, operations: Mapping[str, Operation]) -> Json:
+    item: Json = {}
+    parameters = [_path_parameter(name) for name in _names_in(path)]
+    if parameters:
+        item["parameters"] = parameters
+    for method, operation in operations.items():
+        key = _EXTENSION_METHODS.get(method, method)
+        item[key] = _operation(path, method, operation)
+    return item
+
+
+def _names_in(path: str) -> Iterator[str]:
+    return (match[1] for match in re.finditer(r"{(\w+)}", path))
+
+
+def _path_parameter(name: str) -> Json:
+    schema = {**TEXT, "minLength": 1}
+    description = PATH_PARAMETERS[name]
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": description,
+        "schema": schema,
+    }
+
+
+def _operation(path: str, method: str, operation: Operation) -> Json:
+    printed: Json = {
+        "tags": [path.split("/")[1]],
+        "summary": operation.summary,
+        "operationId": _operation_id(path, method),
+        "responses": _responses(operation),
+    }
+    if operation.parameters:
+        printed["parameters"] = [
+            {"$ref": f"#/components/parameters/{name}"} for name in operation.parameters
+        ]
+    if operation.body:
+        printed["requestBody"] = {
+            "required": operation.body.is_required,
+            "content": _content(operation.body.content),
+        }
+    return printed
+
+
+def _operation_id(path: str, method: str) -> str:
+    # A dollar sign, so that `/items/{collection}` is not a collection of the name `collection`.
+    names = [
+        f"${part[1:-1]}" if part.startswith("{") else component_part(part)
+        for part in path.strip("/").split("/")
+    ]
+    return ".".join([method, *names])
+
+
+def _responses(operation: Operation) -> Json:
+    responses: Json = {}
+    for answer in operation.answers:
+        responses[str(answer.status)] = _response(answer)
+    for status in documented_errors(operation.errors):
+        # An operation may answer such a status in a form of its own.
+        error = {"$ref": f"#/components/responses/{response_name(status)}"}
+        responses.setdefault(str(status), error)
+    return responses
+
+
+def _response(answer: Answer) -> Json:
+    response: Json = {"description": answer.description}
+    if answer.content:
+        response["content"] = _content(answer.content)
+    if answer.headers:
+        headers: Json = {}
+        for header in answer.headers:
+            headers[header.name] = {"description": header.description, "schema": TEXT}
+        response["headers"] = headers
+    return response
+
+
+def _content(content: Mapping[str, JsonSchema]) -> Json:
+    return {media_type: {"schema": schema} for media_type, schema in content.items()}

@@ -1,0 +1,119 @@
+"""Operations of the service as values: what a route takes, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cms.openapi.json_schemas import JsonSchema, object_of
+
+JSON = "application/json"
+
+READ_ERRORS = frozenset({400, 401, 403, 404})
+WRITE_ERRORS = READ_ERRORS | {408, 412, 413, 415, 422}
+ANY_ERRORS = frozenset({429, 431, 500, 503})
+"""The statuses that every operation may answer, whatever it does."""
+
+
+class Need(NamedTuple):
+    """The permission without which a caller is not shown an operation."""
+
+    collection: str
+    action: str
+
+
+class Header(NamedTuple):
+    name: str
+    description: str
+
+
+ETAG = Header("ETag", "The version of the answer, for If-None-Match and If-Match.")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that is no error: its content by media types, none for an empty one."""
+
+    description: str
+    content: Mapping[str, JsonSchema] = field(default_factory=dict)
+    status: int = 200
+    headers: tuple[Header, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    content: Mapping[str, JsonSchema]
+    is_required: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What one method of a route does.
+
+    `parameters` are names of `cms.openapi.parameters`. An operation of administrators is not shown
+    to anybody else, one with `need` to nobody without the permission.
+    """
+
+    summary: str
+    answers: tuple[Answer, ...]
+    body: Body | None = None
+    parameters: tuple[str, ...] = ()
+    errors: frozenset[int] = READ_ERRORS
+    is_for_admins: bool = False
+    need: Need | None = None
+    description: str = ""
+
+
+PathItem = Mapping[str, Operation]
+"""The operations of a route by their methods in small letters; `search` for SEARCH and QUERY."""
+
+NO_CONTENT = Answer("Done; there is nothing to show.", status=204)
+NOT_MODIFIED = Answer("What the client has is current.", status=304, headers=(ETAG,))
+
+
+def data(schema: JsonSchema, description: str = "The answer.") -> Answer:
+    """Return an answer in the common form, `{"data": …}`."""
+    return Answer(description, {JSON: object_of({"data": schema})})
+
+
+def json_body(schema: JsonSchema, *, is_required: bool = True) -> Body:
+    return Body({JSON: schema}, is_required)
+
+
+def read(
+    summary: str,
+    *answers: Answer,
+    parameters: tuple[str, ...] = (),
+    is_for_admins: bool = False,
+    need: Need | None = None,
+) -> Operation:
+    """Return an operation that changes nothing."""
+    return Operation(
+        summary=summary,
+        answers=answers,
+        parameters=parameters,
+        is_for_admins=is_for_admins,
+        need=need,
+    )
+
+
+def write(
+    summary: str,
+    body: Body | JsonSchema | None = None,
+    *answers: Answer,
+    parameters: tuple[str, ...] = (),
+    is_for_admins: bool = False,
+    need: Need | None = None,
+) -> Operation:
+    """Return an operation that changes something; without answers it answers 204."""
+    sent = body if body is None or isinstance(body, Body) else json_body(body)
+    return Operation(
+        summary=summary,
+        answers=answers or (NO_CONTENT,),
+        body=sent,
+        parameters=parameters,
+        errors=WRITE_ERRORS,
+        is_for_admins=is_for_admins,
+        need=need,
+    )

@@ -1,0 +1,107 @@
+"""Every route of the service with its operations, as one caller may use them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Names
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from cms.openapi.account_routes import ACCOUNT_ROUTES
+from cms.openapi.collection_schemas import ROW, VisibleCollections
+from cms.openapi.content_routes import CONTENT_ROUTES, file_routes
+from cms.openapi.json_schemas import reference
+from cms.openapi.operation import Operation, PathItem
+from cms.openapi.row_operations import Rows, RowSchemas, list_operations, row_operations
+from cms.openapi.service_routes import SERVICE_ROUTES
+from cms.openapi.structure_routes import STRUCTURE_ROUTES
+from cms.openapi.system_routes import ANY_LIST, ANY_ROW, ROW_ROUTES, RowRoute
+from cms.schema.model import Collection, Kind
+from cms.schema.system import FILES, is_system
+
+Routes = dict[str, dict[str, Operation]]
+"""Operations by path and by method in small letters."""
+
+_ROW = reference(ROW)
+_ANY_ROWS = Rows("items of a collection", RowSchemas(_ROW, _ROW, _ROW), None)
+_ITEMS = "/items/{collection}"
+_ITEM = "/items/{collection}/{key}"
+
+
+def routes_of(visible: VisibleCollections, templates: Names[str]) -> Routes:
+    """Return the routes of an application that a caller may use.
+
+    `templates` are the paths that the application serves; those of each collection come after them.
+    """
+    routes: Routes = {}
+    for path, operations in _all_routes(visible).items():
+        permitted = _permitted(operations, visible)
+        if path in templates and permitted:
+            routes[path] = permitted
+    return routes | _collection_routes(visible)
+
+
+def _all_routes(visible: VisibleCollections) -> Routes:
+    routes: Routes = {}
+    files = visible.rows(FILES, "files").schemas
+    items: Mapping[str, PathItem] = {
+        _ITEMS: list_operations(_ANY_ROWS, ANY_LIST),
+        _ITEM: row_operations(_ANY_ROWS, ANY_ROW),
+    }
+    tables = (SERVICE_ROUTES, items, STRUCTURE_ROUTES, ACCOUNT_ROUTES, CONTENT_ROUTES)
+    for table in (*tables, file_routes(files)):
+        for path, operations in table.items():
+            routes.setdefault(path, {}).update(operations)
+    for route in ROW_ROUTES:
+        routes.setdefault(route.path, {}).update(_row_route(route, visible))
+    return routes
+
+
+def _row_route(route: RowRoute, visible: VisibleCollections) -> PathItem:
+    title = route.path.strip("/").partition("/")[0]
+    if not route.is_permitted_by_rows:
+        return route.operations(_ANY_ROWS, route.methods)
+    return route.operations(visible.rows(route.collection, title), route.methods)
+
+
+def _permitted(operations: PathItem, visible: VisibleCollections) -> dict[str, Operation]:
+    permitted: dict[str, Operation] = {}
+    for method, operation in operations.items():
+        if _may_see(operation, visible):
+            permitted[method] = operation
+    return permitted
+
+
+def _may_see(operation: Operation, visible: VisibleCollections) -> bool:
+    if operation.is_for_admins and not visible.policy.is_admin:
+        return False
+    return operation.need is None or visible.allows(operation.need)
+
+
+# The routes of each collection: those of any collection once more, with its own schemas
+
+
+def _collection_routes(visible: VisibleCollections) -> Routes:
+    routes: Routes = {}
+    for name, collection in visible.catalogue.collections.items():
+        if is_system(name) or collection.kind is Kind.FOLDER:
+            continue
+        path = _ITEMS.format(collection=quote(name, safe=""))
+        for own_path, operations in _own_routes(path, collection, visible).items():
+            permitted = _permitted(operations, visible)
+            if permitted:
+                routes[own_path] = permitted
+    return routes
+
+
+def _own_routes(
+    path: str, collection: Collection, visible: VisibleCollections
+) -> Mapping[str, PathItem]:
+    rows = visible.rows(collection.name, collection.name)
+    if collection.is_singleton:
+        return {path: row_operations(rows, "get search patch")}
+    if not collection.is_writable:
+        return {path: list_operations(rows, "get search")}
+    return {
+        path: list_operations(rows, ANY_LIST),
+        f"{path}/{{key}}": row_operations(rows, ANY_ROW),
+    }

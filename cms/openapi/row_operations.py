@@ -1,0 +1,174 @@
+"""What can be done with the rows of a collection, wherever their route is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from cms.items.transfer.formats import FORMATS
+from cms.openapi.json_schemas import (
+    INTEGER,
+    KEY,
+    OBJECT,
+    TEXT,
+    JsonSchema,
+    any_of,
+    array_of,
+    object_of,
+)
+from cms.openapi.operation import (
+    ETAG,
+    JSON,
+    NO_CONTENT,
+    NOT_MODIFIED,
+    Answer,
+    Need,
+    Operation,
+    data,
+    json_body,
+    read,
+    write,
+)
+from cms.openapi.query_parameters import LIST, ONE
+
+
+@dataclass(frozen=True, slots=True)
+class RowSchemas:
+    """The schemas of the rows of a collection: as they are answered, as they are sent."""
+
+    item: JsonSchema
+    new_item: JsonSchema
+    change: JsonSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a collection under their title; `name` is None for those of any collection."""
+
+    title: str
+    schemas: RowSchemas
+    name: str | None
+
+    def need(self, action: str) -> Need | None:
+        return Need(self.name, action) if self.name else None
+
+
+_COUNTS = object_of(optional={"total_count": INTEGER, "filter_count": INTEGER})
+
+
+def _list_answer(item: JsonSchema) -> Answer:
+    # Aggregates are rows of another kind; a singleton is one row.
+    listed = array_of(any_of(item, OBJECT))
+    # A file in JSON is a list without anything around it.
+    envelope = object_of({"data": any_of(listed, item)}, {"meta": _COUNTS})
+    content: dict[str, JsonSchema] = {}
+    for file_format in FORMATS.values():
+        content[file_format.media_type.partition(";")[0]] = TEXT
+    content[JSON] = any_of(envelope, listed)
+    return Answer("The rows, or a file of them.", content, headers=(ETAG,))
+
+
+def _written(schema: JsonSchema) -> tuple[Answer, ...]:
+    unseen = replace(NO_CONTENT, description="Done; the caller may not read what was written.")
+    return data(schema, "What was written."), unseen
+
+
+def _one_or_several(item: JsonSchema) -> JsonSchema:
+    return any_of(item, array_of(item))
+
+
+def list_rows(rows: Rows) -> Operation:
+    answer = _list_answer(rows.schemas.item)
+    return read(
+        f"List {rows.title}",
+        answer,
+        NOT_MODIFIED,
+        parameters=(*LIST, "If-None-Match"),
+        need=rows.need("read"),
+    )
+
+
+def search_rows(rows: Rows) -> Operation:
+    body = json_body(object_of(optional={"query": OBJECT}), is_required=False)
+    answer = _list_answer(rows.schemas.item)
+    summary = f"List {rows.title}, with the parameters in the body"
+    return replace(write(summary, body, answer), need=rows.need("read"))
+
+
+def create_rows(rows: Rows) -> Operation:
+    return write(
+        f"Create {rows.title}",
+        _one_or_several(rows.schemas.new_item),
+        *_written(_one_or_several(rows.schemas.item)),
+        parameters=(*ONE, "Idempotency-Key"),
+        need=rows.need("create"),
+    )
+
+
+def change_rows(rows: Rows) -> Operation:
+    selected = object_of({"data": rows.schemas.change}, {"keys": array_of(KEY), "query": OBJECT})
+    body = any_of(array_of(rows.schemas.change), selected, rows.schemas.change)
+    return write(
+        f"Change several {rows.title}",
+        body,
+        *_written(_one_or_several(rows.schemas.item)),
+        parameters=(*ONE, "If-Match"),
+        need=rows.need("update"),
+    )
+
+
+def delete_rows(rows: Rows) -> Operation:
+    selected = object_of(optional={"keys": array_of(KEY), "query": OBJECT})
+    return write(
+        f"Delete several {rows.title}", any_of(array_of(KEY), selected), need=rows.need("delete")
+    )
+
+
+def read_row(rows: Rows) -> Operation:
+    answer = replace(data(rows.schemas.item, "The row."), headers=(ETAG,))
+    return read(
+        f"Read one of {rows.title}",
+        answer,
+        NOT_MODIFIED,
+        parameters=(*ONE, "If-None-Match"),
+        need=rows.need("read"),
+    )
+
+
+def change_row(rows: Rows) -> Operation:
+    return write(
+        f"Change one of {rows.title}",
+        rows.schemas.change,
+        *_written(rows.schemas.item),
+        parameters=(*ONE, "If-Match"),
+        need=rows.need("update"),
+    )
+
+
+def delete_row(rows: Rows) -> Operation:
+    return write(f"Delete one of {rows.title}", parameters=("If-Match",), need=rows.need("delete"))
+
+
+_LIST_METHODS: Mapping[str, Callable[[Rows], Operation]] = MappingProxyType(
+    {
+        "get": list_rows,
+        "search": search_rows,
+        "post": create_rows,
+        "patch": change_rows,
+        "delete": delete_rows,
+    }
+)
+_ROW_METHODS: Mapping[str, Callable[[Rows], Operation]] = MappingProxyType(
+    {"get": read_row, "search": search_rows, "patch": change_row, "delete": delete_row}
+)
+
+
+def list_operations(rows: Rows, methods: str) -> dict[str, Operation]:
+    """Return the operations of a route of several rows, for methods with blanks between them."""
+    return {method: _LIST_METHODS[method](rows) for method in methods.split()}
+
+
+def row_operations(rows: Rows, methods: str) -> dict[str, Operation]:
+    """Return the operations of a route of one row."""
+    return {method: _ROW_METHODS[method](rows) for method in methods.split()}

@@ -1,0 +1,134 @@
+"""The routes of the service itself, and those that serve several collections at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from cms.openapi.json_schemas import (
+    FLAG,
+    INTEGER,
+    KEY,
+    OBJECT,
+    TEXT,
+    array_of,
+    nullable,
+    object_of,
+    one_of_texts,
+    texts,
+)
+from cms.openapi.operation import (
+    ETAG,
+    JSON,
+    NO_CONTENT,
+    NOT_MODIFIED,
+    Answer,
+    Body,
+    PathItem,
+    data,
+    read,
+    write,
+)
+
+_BINARY = {"type": "string", "format": "binary"}
+_STATE = data(object_of({"status": one_of_texts(("ok", "error"))}), "The state of the service.")
+_FAULT = Answer("It cannot serve.", _STATE.content, status=503)
+_BATCH = array_of(
+    object_of(
+        {"method": TEXT, "collection": TEXT},
+        {"id": TEXT, "key": {}, "keys": {}, "data": {}, "query": OBJECT},
+    )
+)
+
+SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
+    {
+        "/server/ping": {"get": read("Tell that it runs", Answer("pong", {"text/plain": TEXT}))},
+        "/server/health": {"get": read("Tell whether it can serve", _STATE, _FAULT)},
+        "/server/info": {
+            "get": read("Describe the project", data(OBJECT, "Its public information."))
+        },
+        "/server/specs/oas": {
+            "get": read(
+                "Describe the service as OpenAPI",
+                Answer("This document, for the caller.", {JSON: OBJECT}, headers=(ETAG,)),
+                NOT_MODIFIED,
+                parameters=("If-None-Match",),
+            )
+        },
+        "/server/specs/types": {
+            "get": read(
+                "Describe the collections as types of a language",
+                Answer("The types, for the caller.", {"text/plain": TEXT}, headers=(ETAG,)),
+                NOT_MODIFIED,
+                parameters=("language", "If-None-Match"),
+            )
+        },
+        "/metrics": {
+            "get": read(
+                "Tell metrics to Prometheus",
+                Answer("The metrics.", {"text/plain": TEXT}),
+                is_for_admins=True,
+            )
+        },
+        "/utils/explain": {
+            "get": read(
+                "Explain the statement of a read",
+                data(OBJECT),
+                parameters=("path", "user"),
+                is_for_admins=True,
+            )
+        },
+        "/utils/cache/clear": {
+            "post": write("Load the structure anew in every process", is_for_admins=True)
+        },
+        "/utils/hash/generate": {"post": write("Hash a text", texts("string"), data(TEXT))},
+        "/utils/hash/verify": {
+            "post": write("Compare a text with a hash", texts("string", "hash"), data(FLAG))
+        },
+        "/utils/random/string": {
+            "get": read("Make a random text", data(TEXT), parameters=("length",))
+        },
+        "/utils/sort/{collection}": {
+            "post": write(
+                "Move an item to the position of another", object_of({"item": KEY, "to": KEY})
+            )
+        },
+        "/utils/revert/{revision}": {
+            "post": write(
+                "Give an item the values of a revision",
+                None,
+                data(OBJECT),
+                NO_CONTENT,
+                parameters=("Idempotency-Key",),
+            )
+        },
+        "/utils/export/{collection}": {
+            "post": write(
+                "Export items into a new file",
+                object_of({"format": TEXT}, {"query": nullable(OBJECT), "file": nullable(OBJECT)}),
+            )
+        },
+        "/utils/import/{collection}": {
+            "post": write(
+                "Import items from a file",
+                Body(
+                    {
+                        "text/csv": TEXT,
+                        JSON: array_of(OBJECT),
+                        "application/x-ndjson": TEXT,
+                        "multipart/form-data": object_of({"file": _BINARY}),
+                    }
+                ),
+                data(object_of(optional={"created": INTEGER, "updated": INTEGER})),
+            )
+        },
+        "/batch": {
+            "post": write(
+                "Run several operations, all of them or none",
+                _BATCH,
+                data(array_of({})),
+                parameters=("Idempotency-Key",),
+            )
+        },
+    }
+)

@@ -1,0 +1,120 @@
+"""/server/specs/types: types of the collections for programs, as the caller sees them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from textwrap import dedent
+from typing import get_type_hints
+
+import pytest
+from mypy import api as mypy
+
+from tests.client import Client
+from tests.members import may, member
+from tests.sdk.test_typescript import make_collections
+from tests.things import Stage
+
+PYTHON = "/server/specs/types?language=python"
+TYPESCRIPT = "/server/specs/types?language=typescript"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collections(stage: Stage) -> None:
+    make_collections(stage)
+
+
+def types(client: Client, path: str) -> str:
+    answer = client.get(path)
+    assert answer.status == 200, answer
+    return answer.text
+
+
+@pytest.mark.parametrize("query", ["", "?language=", "?language=cobol", "?language=Python"])
+def test_a_language_that_is_missing_or_unknown_is_refused(stage: Stage, query: str) -> None:
+    answer = stage.admin.get(f"/server/specs/types{query}")
+    assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
+
+
+def test_typescript_has_an_interface_for_each_collection(stage: Stage) -> None:
+    printed = types(stage.admin, TYPESCRIPT)
+    assert interface(printed, "BlogPosts") == {
+        "id: number",
+        "title: string | null",
+        "class: string | null",
+        "tags: string[] | null",
+        "score: number | null",
+        "data: unknown",
+        "author: number | Authors | null",
+        "editor: string | SystemUsers | null",
+        "comments: number[] | Comments[]",
+        'mood: "glad" | "sad" | null',
+        '"a b": string | null',
+    }
+    schema = interface(printed, "Schema")
+    assert {"blog_posts: BlogPosts[]", "front: Front", '"1st": Type1st[]'} <= schema
+    assert {'"blog-posts": BlogPosts2[]', "schema: Schema2[]"} <= schema
+
+
+def interface(printed: str, name: str) -> set[str]:
+    body = printed.split(f"export interface {name} {{\n")[1].split("}\n")[0]
+    return {line.strip().removesuffix(";") for line in body.splitlines()}
+
+
+def test_python_passes_mypy_and_types_rows(stage: Stage, tmp_path: Path) -> None:
+    Path(tmp_path, "content.py").write_text(types(stage.admin, PYTHON))
+    right = """
+        from content import Authors, BlogPosts, Front, None2, Type1st
+
+        author: Authors = {"name": "Ada"}
+        post: BlogPosts = {"id": 1, "class": "x", "author": author, "comments": [1, 2], "a b": None}
+        title: str | None = post["title"]
+        tags: list[str] | None = post["tags"]
+        empty: None2 = {"import": True}
+        first: Type1st = {"id": 1}
+        front: Front = {}
+    """
+    assert problems(tmp_path, right) == []
+    wrong = """
+        from content import BlogPosts
+
+        post: BlogPosts = {"id": "x"}
+        other: BlogPosts = {"nothing": 1}
+        moody: BlogPosts = {"mood": "angry"}
+        post["title"].upper()
+    """
+    assert len(problems(tmp_path, wrong)) == 4
+
+
+def problems(folder: Path, program: str) -> list[str]:
+    file = folder / "program.py"
+    file.write_text(dedent(program))
+    options = ["--strict", "--no-incremental", "--config-file=", "--no-error-summary"]
+    cache = f"--cache-dir={folder}/cache"
+    output, errors, _ = mypy.run([*options, cache, str(folder / "content.py"), str(file)])
+    assert errors == ""
+    return [line for line in output.splitlines() if ": error: " in line]
+
+
+def test_python_is_run_without_a_fault(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "printed_content.py").write_text(types(stage.admin, PYTHON))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    content = import_module("printed_content")
+    assert {"id", "title", "class", "a b"} <= set(get_type_hints(content.BlogPosts))
+    assert set(get_type_hints(content.BlogPosts2)) == {"id", "__x", "int"}
+
+
+@pytest.mark.parametrize("path", [PYTHON, TYPESCRIPT])
+def test_types_show_what_the_caller_may_read_and_nothing_else(stage: Stage, path: str) -> None:
+    assert "BlogPosts" not in types(stage.anonymous, path)
+    caller = member(stage, may("blog_posts", "id", "author"), may("comments", action="create"))
+    printed = types(caller, path)
+    assert "BlogPosts" in printed
+    for hidden in ("title", "Authors", "Comments", "SystemUsers", "Front", "mood"):
+        assert hidden not in printed, hidden
+
+
+def test_a_secret_is_a_text(stage: Stage) -> None:
+    assert "password: string | null" in interface(types(stage.admin, TYPESCRIPT), "SystemUsers")
