@@ -21,6 +21,8 @@ from cms.files.library import Library
 from cms.flows.calls import FlowCalls
 from cms.flows.filters import FlowPayloadFilter
 from cms.flows.run import Services
+from cms.health.health import Health
+from cms.health.parts import database_check, other_parts
 from cms.http import (
     accounts,
     assets,
@@ -35,10 +37,12 @@ from cms.http import (
     history,
     imports,
     items,
+    monitoring,
     rights,
     schema,
     server,
     shares,
+    specs,
     structure,
 )
 from cms.http.cookies import Cookies
@@ -49,11 +53,13 @@ from cms.http.media import JsonHandler
 from cms.http.middleware import Authentication, RequestTracing, SystemCollectionGuard
 from cms.http.origins import Origins
 from cms.http.paths import Router
+from cms.http.rate_limit import RateLimit
 from cms.http.request import Request
 from cms.http.request_body import close_if_unread, request_body
 from cms.http.send_timeout import with_send_timeout
 from cms.memory import limit_arenas
 from cms.providers import SAML
+from cms.rate_limits.limiter import rate_limiter
 from cms.schema.system import (
     ACTIVITY,
     DASHBOARDS,
@@ -74,6 +80,7 @@ from cms.schema.system import (
 )
 from cms.sso.providers import Providers
 from cms.store.store import Store
+from cms.tracing import start_tracing
 from cms.wait_slots import WaitSlots
 
 
@@ -91,6 +98,7 @@ class App(falcon.App[Request, falcon.Response]):
         super().__init__(middleware=middleware, request_type=Request, router=Router())
         self.store = store
         self._send_seconds = send_seconds
+        self._templates: set[str] = set()
         self.close_hooks = [*close_hooks, store.close]
 
     def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -112,7 +120,12 @@ class App(falcon.App[Request, falcon.Response]):
         """
         if hasattr(resource, "on_get") and not hasattr(resource, "on_head"):
             resource.on_head = resource.on_get
+        self._templates.add(uri_template)
         super().add_route(uri_template, resource, **options)
+
+    def templates(self) -> frozenset[str]:
+        """Return the templates of all paths."""
+        return frozenset(self._templates)
 
 
 def create_app(config: Config) -> App:
@@ -137,7 +150,7 @@ def create_app(config: Config) -> App:
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
     app.add_error_handler(Refused, errors.on_refused)
     app.add_error_handler(Stale, errors.on_stale)
-    _add_server(app)
+    _add_server(app, config, library)
     wait_slots = WaitSlots(config.web_threads)
     external = _external_logins(app, config, issuer, wait_slots)
     app.close_hooks.append(external.providers.close)
@@ -160,9 +173,15 @@ def create_app(config: Config) -> App:
 
 
 def _middleware(config: Config, store: Store, issuer: Issuer) -> list[object]:
-    """Return the middleware in its order: a preflight is answered before anybody is identified."""
+    """Return the middleware in its order.
+
+    Requests are counted first of all. A preflight is answered before anybody is identified.
+    """
+    limiter = rate_limiter(config, issuer.secret)
+    limits = [RateLimit(limiter, trusted_proxies=config.ip_trust_proxy)] if limiter else []
     return [
-        RequestTracing(),
+        RequestTracing(store),
+        *limits,
         *cors_middleware(config),
         Authentication(
             issuer.secret,
@@ -173,11 +192,16 @@ def _middleware(config: Config, store: Store, issuer: Issuer) -> list[object]:
     ]
 
 
-def _add_server(app: App) -> None:
+def _add_server(app: App, config: Config, library: Library) -> None:
     store = app.store
     app.add_route("/server/ping", server.PingResource())
-    app.add_route("/server/health", server.HealthResource(store))
+    parts = other_parts(config, store, library.contents.storages)
+    health = Health(database_check(store), parts)
+    app.add_route("/server/health", monitoring.HealthResource(store, health))
     app.add_route("/server/info", server.InfoResource(store))
+    app.add_route("/server/specs/oas", specs.OpenApiResource(store, app.templates))
+    app.add_route("/server/specs/types", specs.TypesResource(store))
+    app.add_route("/metrics", monitoring.MetricsResource(store, config))
     app.add_route("/utils/explain", server.ExplainResource(store))
     app.add_route("/utils/cache/clear", server.ClearCacheResource(store))
     app.add_route("/utils/hash/generate", hashes.GenerateHashResource(store))
@@ -343,6 +367,8 @@ def create_wsgi() -> App:
     start_logging(config)
     limit_arenas()
     app = create_app(config)
+    app.store.database.metrics.open()
+    start_tracing(os.environ)
     gc.collect()
     # Objects that stay for good are not searched again whenever a request makes many objects.
     gc.freeze()

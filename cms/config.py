@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from zoneinfo import ZoneInfo
 
 from cms import dotenv
 from cms.locations import Location, missing_options, options_of, with_absolute_root
-from cms.not_implemented import unbuilt
 from cms.providers import (
     Provider,
     in_capitals,
@@ -72,6 +72,12 @@ class Config:
     cors_credentials: bool
     cors_max_age: int
     ip_trust_proxy: int
+    redis: str | None = field(repr=False)
+    rate_limiter_enabled: bool
+    rate_limiter_per_second: int
+    rate_limiter_per_minute: int
+    rate_limiter_logins_per_address: int
+    rate_limiter_logins_per_account: int
     password_reset_ttl: timedelta
     password_reset_url_allow_list: tuple[str, ...]
     user_invite_ttl: timedelta
@@ -112,6 +118,7 @@ class Config:
     send_timeout: timedelta
     log_level: str
     log_style: str
+    metrics_token: str | None = field(repr=False)
     web_concurrency: int
     web_threads: int
     web_cpu_affinity: str
@@ -146,8 +153,6 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     values: dict[str, Any] = {}
     for setting in SETTINGS:
         values[setting.name.lower()] = _value(setting, sources, folder=folder, problems=problems)
-    for source in sources:
-        problems.extend(unbuilt(source))
     locations = []
     for name in values["storage_locations"] or ():
         locations.append(_read_location(name, sources, folder, problems))
@@ -218,6 +223,8 @@ def _show(setting: Setting, value: object) -> str:
 def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
     if values["database_read_url"] and not values["database_url"]:
         yield "DATABASE_READ_URL needs DATABASE_URL: the embedded server has no replica."
+    if values["redis"] and find_spec("redis") is None:
+        yield "REDIS needs the extra redis: pip install 'cms[redis]'."
     if values["email_transport"] == "smtp" and not values["email_smtp_host"]:
         yield "EMAIL_TRANSPORT=smtp needs EMAIL_SMTP_HOST: the name of the mail server."
     if bool(values["email_smtp_user"]) != bool(values["email_smtp_password"]):

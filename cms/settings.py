@@ -233,6 +233,10 @@ DATABASE = SettingType(
     "a PostgreSQL address such as postgresql://user:password@host:5432/name",
     matched(r"(?s)postgres(ql)?://.+|\s*\w+\s*=.+"),
 )
+REDIS_ADDRESS = SettingType(
+    "an address such as redis://:password@host:6379/0, rediss://… or redis+unix:///its/socket",
+    matched(r"rediss?://\S+|redis\+unix:///\S+"),
+)
 FOLDER = SettingType("a folder", _folder)
 BOOLEAN = SettingType("true or false", _boolean, lambda value: "true" if value else "false")
 SIZE = _size(2**31)
@@ -436,6 +440,38 @@ SETTINGS: tuple[Setting, ...] = (
         "as the outermost of so many proxies wrote it",
         "false",
     ),
+    Setting(
+        "REDIS",
+        REDIS_ADDRESS,
+        "the Redis in which several machines count requests together",
+        unset="each machine counts for itself",
+        mask=mask_password,
+    ),
+    Setting("RATE_LIMITER_ENABLED", BOOLEAN, "whether requests are limited", "true"),
+    Setting(
+        "RATE_LIMITER_PER_SECOND",
+        _integer(1, 1_000_000),
+        "requests that pass from one address in a second",
+        "100",
+    ),
+    Setting(
+        "RATE_LIMITER_PER_MINUTE",
+        _integer(1, 60_000_000),
+        "requests that pass from one address in a minute",
+        "1000",
+    ),
+    Setting(
+        "RATE_LIMITER_LOGINS_PER_ADDRESS",
+        _integer(1, 1_000_000),
+        "logins, registrations and password requests that pass from one address in a minute",
+        "30",
+    ),
+    Setting(
+        "RATE_LIMITER_LOGINS_PER_ACCOUNT",
+        _integer(1, 1_000_000),
+        "those that pass for one account in a minute, whatever address they come from",
+        "10",
+    ),
     Setting("PASSWORD_RESET_TTL", LIFETIME, "how long the link of a password reset is good", "1d"),
     Setting(
         "PASSWORD_RESET_URL_ALLOW_LIST",
@@ -586,6 +622,13 @@ SETTINGS: tuple[Setting, ...] = (
         "info",
     ),
     Setting("LOG_STYLE", choice("pretty", "json"), "how a line of the log looks", "pretty"),
+    Setting(
+        "METRICS_TOKEN",
+        TEXT,
+        "lets who sends it as bearer read /metrics",
+        unset="administrators only",
+        mask=mask_all,
+    ),
     Setting(
         "WEB_CONCURRENCY",
         _integer(1, 512),

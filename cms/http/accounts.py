@@ -39,9 +39,9 @@ class ResetRequestResource(_MailLinkResource):
         """
         payload = read_json_object(request)
         url = optional_text(payload, self._link.url_field)
-        password_reset.request_reset(
-            self._store, self._link, email=required_text(payload, "email"), url=url
-        )
+        email = required_text(payload, "email")
+        request.context.count_account(email)
+        password_reset.request_reset(self._store, self._link, email=email, url=url)
         response.status = falcon.HTTP_204
 
 
@@ -94,6 +94,7 @@ class RegisterResource(_MailLinkResource):
             optional_text(payload, "last_name"),
             optional_text(payload, self._link.url_field),
         )
+        request.context.count_account(form.email)
         registration.register(
             self._store,
             self._link,

@@ -72,6 +72,7 @@ class LoginResource:
             required_text(payload, "password"),
             optional_text(payload, "otp"),
         )
+        request.context.count_account(credentials.email)
         # The mode decides where the tokens go: into the body, or into cookies.
         mode = mode_of(payload) or Mode.JSON
         issued = login(

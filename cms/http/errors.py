@@ -12,7 +12,7 @@ import falcon
 from cms import jsontext
 from cms.database.error_mapping import Stale
 from cms.errors import STATUS, Problem, Refused
-from cms.store.health import refusal_of_stale
+from cms.store.refusals import refusal_of_stale
 
 log = logging.getLogger("cms")
 

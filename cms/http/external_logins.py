@@ -68,6 +68,7 @@ class ExternalLogins:
             required_text(payload, "password"),
             optional_text(payload, "otp"),
         )
+        request.context.count_account(credentials.identifier)
         with self.asking(directory.provider):
             return directory_login.log_in(
                 self.store,
@@ -144,6 +145,7 @@ class ExternalLoginResource:
             raise not_begun()
         secret = self._logins.issuer.secret
         pending = PendingFactor.read(cookie[0], provider=known.name, secret=secret)
+        request.context.count_account(pending.user)
         account = pending_account(self._logins.store, known, pending.user)
         if account is None:
             raise not_begun()

@@ -14,20 +14,25 @@ from cachebox import LRUCache
 from cms.access.endpoints import require_not_system
 from cms.auth.tokens import claims_of, session_of
 from cms.errors import invalid_token
+from cms.http.administrators import is_administrator
 from cms.http.cookies import session_cookie
 from cms.http.errors import with_search
 from cms.http.logs import log_request, logs_requests
 from cms.http.origins import SAFE_METHODS, Origins
-from cms.http.request import client_of
+from cms.http.request import client_of, method_label
 from cms.passwords import digest
 from cms.schema.system import is_system
 from cms.store.identity import ANONYMOUS, Identity
 from cms.store.store import Store
+from cms.tracing import process as tracing
 
 MAX_CACHED_TOKENS = 5_000
 
 _ITEM_PATHS = ("/items/", "/utils/")
 """Beginnings of the paths in which `{collection}` must not be a system collection."""
+
+NO_ROUTE = "none"
+"""The route, in metrics, of requests that reach none: unknown paths, and preflights of CORS."""
 
 # As proxies and tracing tools make them: UUIDs, hexadecimal digits, words with dots and colons.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
@@ -132,13 +137,23 @@ class SystemCollectionGuard:
 
 
 class RequestTracing:
-    """Gives a request its id, its answer the common headers, and the log a line."""
+    """Gives a request its id, its answer the common headers, and the log a line; counts it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._metrics = store.database.metrics
+        self._meter = store.database.meter
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
         client_id = request.get_header("X-Request-Id")
         # Any other text could forge a line of the log, or a header.
         if client_id and _REQUEST_ID.fullmatch(client_id):
             request.context.id = client_id
+        if tracing.active is not None:
+            request.context.span = tracing.active.begin_request(request.env)
+        # Only for who asks: others pay for the look at the header alone.
+        if request.env.get("HTTP_X_SERVER_TIMING") == "1":
+            request.context.statement_seconds = self._meter.seconds
 
     def process_response(
         self,
@@ -156,13 +171,35 @@ class RequestTracing:
             response.set_header("Vary", "Origin")
         if request.method == "OPTIONS" and (allowed := response.get_header("Allow")):
             response.set_header("Allow", with_search(allowed))
-        if logs_requests():
+        seconds = time.perf_counter() - request.context.began
+        if request.context.statement_seconds is not None:
+            self._set_server_timing(request, response, seconds)
+        status = response.status_code
+        route = request.uri_template or NO_ROUTE
+        method = method_label(request)
+        self._metrics.count_request(method, route, str(status), seconds)
+        if request.context.span is not None:
+            request.context.span.end(method=method, route=route, status=status)
+        # What exceeds a limit has a line of its own, once for each window.
+        if logs_requests() and not request.context.is_over_limit:
             log_request(
                 {
                     "request": request.context.id,
                     "method": request.context.method,
                     "path": request.path,
-                    "status": response.status_code,
-                    "ms": round((time.perf_counter() - request.context.began) * 1000, 2),
+                    "status": status,
+                    "ms": round(seconds * 1000, 2),
                 }
             )
+
+    def _set_server_timing(
+        self, request: falcon.Request, response: falcon.Response, seconds: float
+    ) -> None:
+        """Tell an administrator the time of the statements and of the whole request."""
+        began = request.context.statement_seconds
+        # Before the next statement, which asks who calls.
+        statement_seconds = self._meter.seconds - began
+        # A database that does not answer need not be asked again.
+        if response.status_code != 503 and is_administrator(self._store, request):
+            durations = f"db;dur={statement_seconds * 1000:.2f}, total;dur={seconds * 1000:.2f}"
+            response.set_header("Server-Timing", durations)

@@ -11,7 +11,10 @@ from typing import Any
 import falcon
 
 from cms.access.ip_addresses import address
+from cms.metrics.families import OTHER_METHOD
+from cms.rate_limits.windows import Usage
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
+from cms.tracing import RequestSpan
 
 # SEARCH means the same as the newer QUERY, and only QUERY is known to Falcon.
 _ALIASES: Mapping[str, str] = MappingProxyType({"SEARCH": "QUERY"})
@@ -26,10 +29,24 @@ class RequestState:
 
     `method` is the method that the client sent, `digest` the digest of a body that was read. `seal`
     is the key of digests that are stored: a body may hold a password, which nobody must be able to
-    guess from them.
+    guess from them. `usage` is what is left of the rate limits, None where there are none. `span`
+    is that of its trace, where there is one. `statement_seconds` is the time that statements of the
+    thread had taken before the request, where `Server-Timing` is asked for.
     """
 
-    __slots__ = ("_find_client", "_find_identity", "began", "digest", "id", "method", "seal")
+    __slots__ = (
+        "_count_account",
+        "_find_client",
+        "_find_identity",
+        "began",
+        "digest",
+        "id",
+        "method",
+        "seal",
+        "span",
+        "statement_seconds",
+        "usage",
+    )
 
     def __init__(self) -> None:
         # Not a secret, so the fast generator will do; Python seeds it anew after a fork.
@@ -38,8 +55,30 @@ class RequestState:
         self.method = ""
         self.digest = b""
         self.seal = b""
+        self.span: RequestSpan | None = None
+        self.statement_seconds: float | None = None
         self._find_identity: Callable[[], Identity] | None = None
         self._find_client: Callable[[], ClientInfo] | None = None
+        self.usage: Usage | None = None
+        self._count_account: Callable[[str], None] | None = None
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Whether a rate limit has been exceeded."""
+        return self.usage is not None and not self.usage.passed
+
+    def count_accounts_with(self, count_account: Callable[[str], None]) -> None:
+        """Set the function that counts an attempt to log in to an account."""
+        self._count_account = count_account
+
+    def count_account(self, account: str) -> None:
+        """Count an attempt to log in to an account; raises `Refused` REQUESTS_EXCEEDED.
+
+        A resource calls this as soon as it has read which account is meant, and before it finds out
+        whether there is one.
+        """
+        if self._count_account:
+            self._count_account(account)
 
     def identify_with(
         self, find_identity: Callable[[], Identity], find_client: Callable[[], ClientInfo]
@@ -78,14 +117,21 @@ class Request(falcon.Request):
             self.method = _ALIASES.get(self.method, _UNSUPPORTED)
 
 
+def method_label(request: falcon.Request) -> str:
+    """Return the method for metrics: clients can make up any number of others."""
+    return OTHER_METHOD if request.method == _UNSUPPORTED else str(request.context.method)
+
+
 def client_of(request: falcon.Request, *, trusted_proxies: int = 0) -> ClientInfo:
     """Return where a request came from, as far as the trusted proxies before the service say."""
     return ClientInfo(
-        _ip(request, trusted_proxies), request.user_agent, request.get_header("Origin")
+        client_address(request, trusted_proxies=trusted_proxies),
+        request.user_agent,
+        request.get_header("Origin"),
     )
 
 
-def _ip(request: falcon.Request, trusted_proxies: int) -> str:
+def client_address(request: falcon.Request, *, trusted_proxies: int) -> str:
     """Return the address that the outermost trusted proxy saw, else that of the connection.
 
     Entries of X-Forwarded-For further to the left can be written by anybody.

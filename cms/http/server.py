@@ -1,4 +1,4 @@
-"""/server and /utils: liveness, health, information, explanations, and the cache."""
+"""/server and /utils: liveness, information, explanations, and the cache."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from urllib.parse import parse_qs
 
 import falcon
 
-from cms.errors import Refused
-from cms.http.errors import RETRY_AFTER_SECONDS
 from cms.http.media import idempotency_key_of, send
 from cms.items.read.explain import explain
-from cms.store.health import health, info, public_health
-from cms.store.store import Store, require_admin
+from cms.store.project_info import info
+from cms.store.store import Store
 
 
 class PingResource:
@@ -19,38 +17,6 @@ class PingResource:
         """Answer without touching the database."""
         response.content_type = falcon.MEDIA_TEXT
         response.text = "pong"
-
-
-class HealthResource:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Answer 200 when requests can be served, else 503 with the reason.
-
-        Administrators see each part of a healthy service.
-        """
-        report = health(self._store)
-        if report["status"] != "ok":
-            # Without a database nobody is recognised as an administrator, and to try would take as
-            # long again.
-            response.status = falcon.HTTP_503
-            response.set_header("Retry-After", RETRY_AFTER_SECONDS)
-            report = public_health(report)
-        elif not self._is_admin(request):
-            report = public_health(report)
-        send(response, report)
-
-    def _is_admin(self, request: falcon.Request) -> bool:
-        try:
-            identity = request.context.identity
-            # Most calls come from load balancers, which need no lookup of who calls.
-            if identity.is_anonymous:
-                return False
-            self._store.run_unversioned_read(identity, lambda context: require_admin(context.actor))
-        except Refused:
-            return False
-        return True
 
 
 class InfoResource:

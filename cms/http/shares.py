@@ -36,6 +36,7 @@ class ShareLoginResource:
         credentials = ShareCredentials(
             required_text(payload, "share"), optional_text(payload, "password")
         )
+        request.context.count_account(credentials.share)
         mode = mode_of(payload) or Mode.JSON
         issued = shares.login(
             self._store, self._issuer, credentials, mode=mode, client=request.context.client

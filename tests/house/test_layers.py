@@ -29,11 +29,14 @@ LAYERS = (
     "items.transfer",
     "structure",
     "schema_sync",
+    "openapi",
+    "client_types",
     "files",
     "auth",
     "sso",
     "flows",
     "dashboards",
+    "health",
     "http",
     "top",
 )
@@ -86,6 +89,8 @@ def test_only_the_database_knows_psycopg_and_only_http_knows_falcon() -> None:
         "falcon": {"http", "top"},
         "httptools": {"web"},
         "uvloop": {"web"},
+        "opentelemetry": {"base"},
+        "prometheus_client": {"base"},
     }
     violations = [
         f"{module} imports {name}"

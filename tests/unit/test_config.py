@@ -444,3 +444,27 @@ def test_flows_read_only_the_variables_that_are_named(tmp_path: Path) -> None:
     config = load(environ, folder=tmp_path)
     assert config.flows_env == {"KEY": "a=b", "LATER": "from the file"}
     assert "a=b" not in repr(config)
+
+
+def test_variables_of_others_are_passed_over(tmp_path: Path) -> None:
+    others = (
+        "AUTH_TOKEN",
+        "AUTH_GITHUB_ID",
+        "REDIS_URL",
+        "REDIS_PORT",
+        "FLOWS",
+        "METRICS",
+        "SECRETS",
+        "PORTS",
+    )
+    assert load(dict.fromkeys(others, "1"), folder=tmp_path) == load({}, folder=tmp_path)
+
+
+def test_redis_needs_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = "redis://:hunter2@127.0.0.1:6379/0"
+    assert dict(effective(load({"REDIS": address}, folder=tmp_path)))["REDIS"] == (
+        f"redis://:{MASK}@127.0.0.1:6379/0"
+    )
+    monkeypatch.setattr("cms.config.find_spec", lambda name: None)
+    sentence = "REDIS needs the extra redis: pip install 'cms[redis]'."
+    assert problems_of({"REDIS": address}, tmp_path) == (sentence,)
