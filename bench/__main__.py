@@ -21,6 +21,7 @@ from bench import (
     flows,
     growth,
     importing,
+    limiting,
     searching,
     uploading,
     workers,
@@ -146,6 +147,10 @@ def _measure(
         _announce("Assets and uploads")
         asset_result = run.assets()
         uploaded = uploading.measure(service, stage.folder, token=token, times=3 if quick else 5)
+        _announce("Rate limits")
+        limited = limiting.measure(
+            stage, run.servers.floor, _limit_cases(), tokens=tokens, length=length
+        )
         _announce("Slow clients and overload")
         slow = crowds.slow(service, tokens)
         overloaded = crowds.overloaded(service, tokens)
@@ -163,6 +168,7 @@ def _measure(
         transforms=asset_result.first,
         uploading=uploaded,
         workers=compared,
+        limits=limited,
         flows=flow_result,
         crowds=slow,
         overloads=overloaded,
@@ -191,6 +197,11 @@ def _worker_cases() -> list[Case]:
     """Return the cases whose time is not mostly that of the database and of JSON."""
     long_reads = ("1,000 rows", "group and count")
     return [case for case in (*READS, *WRITES) if case.rows == 1 and case.name not in long_reads]
+
+
+def _limit_cases() -> list[Case]:
+    """Return the shortest read and the shortest write, of which counting is the largest part."""
+    return [case for case in (*READS, *WRITES) if case.name in ("one item by key", "update one")]
 
 
 def _parse_arguments() -> Namespace:

@@ -13,9 +13,11 @@ from bench.bulk import Bulk
 from bench.crowds import TARGET, Crowd, Overload
 from bench.flows import MAX_P99, MIN_RUNS, WAITING, FlowResult
 from bench.growth import Depth, Size
+from bench.limiting import LimitComparison, limit_lines
 from bench.load import CONNECTIONS, Round
 from bench.rounds import Result
 from bench.searching import Search
+from bench.tables import row, rule, verdict
 from bench.uploading import Uploading
 from bench.workers import WorkerComparison
 
@@ -52,6 +54,7 @@ class Report:
     transforms: float
     uploading: Uploading
     workers: list[WorkerComparison]
+    limits: list[LimitComparison]
     crowds: list[Crowd]
     overloads: list[Overload]
     flows: FlowResult
@@ -175,7 +178,7 @@ def flow_table(flows: FlowResult) -> str:
 
 def table(report: Report) -> str:
     """Return the report as Markdown that also reads well in a terminal."""
-    parts = (_cases, _workers, _flow_part, _crowds, _overloads, _promises, _sizes, _depths)
+    parts = (_cases, _workers, _limits, _flow_part, _crowds, _overloads, _promises, _sizes, _depths)
     return "\n\n".join("\n".join(part(report)) for part in parts)
 
 
@@ -198,20 +201,20 @@ def _cases(report: Report) -> Iterator[str]:
         "target",
         "",
     )
-    yield _row(heads)
-    yield _rule(len(heads))
+    yield row(heads)
+    yield rule(len(heads))
     for result in report.results:
-        verdict = _verdict(kept=result.ratio >= result.case.target)
+        word = verdict(kept=result.ratio >= result.case.target)
         figures = (*_figures(result.floor), *_figures(result.service))
-        yield _row(
-            (result.case.name, *figures, f"{result.ratio:.2f}", f"{result.case.target}", verdict)
+        yield row(
+            (result.case.name, *figures, f"{result.ratio:.2f}", f"{result.case.target}", word)
         )
     yield ""
     yield "The floor of writes leaves an activity and a revision, as the service does."
 
 
 def _workers(report: Report) -> Iterator[str]:
-    yield _row(
+    yield row(
         (
             "one process of the service",
             "gthread's floor/s",
@@ -225,7 +228,7 @@ def _workers(report: Report) -> Iterator[str]:
             "",
         )
     )
-    yield _rule(10)
+    yield rule(10)
     for compared in report.workers:
         event = compared.event
         gthread = compared.gthread
@@ -237,10 +240,12 @@ def _workers(report: Report) -> Iterator[str]:
             f"{event.rate:,.0f}",
             f"{event.p99:.2f}",
         )
-        verdict = _verdict(kept=compared.ratio >= compared.target)
-        yield _row(
-            (compared.name, *figures, f"{compared.ratio:.2f}", f"{compared.target}", verdict)
-        )
+        word = verdict(kept=compared.ratio >= compared.target)
+        yield row((compared.name, *figures, f"{compared.ratio:.2f}", f"{compared.target}", word))
+
+
+def _limits(report: Report) -> Iterator[str]:
+    return limit_lines(report.limits)
 
 
 def _flow_part(report: Report) -> Iterator[str]:
@@ -248,8 +253,8 @@ def _flow_part(report: Report) -> Iterator[str]:
 
 
 def _flows(flows: FlowResult) -> Iterator[str]:
-    yield _row(("flows", "/s", "p99 ms", "against/s", "p99 ms", "ratio", "target", ""))
-    yield _rule(8)
+    yield row(("flows", "/s", "p99 ms", "against/s", "p99 ms", "ratio", "target", ""))
+    yield rule(8)
     for compared in flows.comparisons:
         figures = (
             f"{compared.flow.rate:,.0f}",
@@ -257,37 +262,35 @@ def _flows(flows: FlowResult) -> Iterator[str]:
             f"{compared.other.rate:,.0f}",
             f"{compared.other.p99:.2f}",
         )
-        verdict = _verdict(kept=compared.ratio >= compared.target)
-        yield _row(
-            (compared.name, *figures, f"{compared.ratio:.2f}", f"{compared.target}", verdict)
-        )
+        word = verdict(kept=compared.ratio >= compared.target)
+        yield row((compared.name, *figures, f"{compared.ratio:.2f}", f"{compared.target}", word))
 
 
 def _crowds(report: Report) -> Iterator[str]:
-    yield _row(("clients that stop; p99 of others beside them", "ping", "25 rows", "target", ""))
-    yield _rule(5)
+    yield row(("clients that stop; p99 of others beside them", "ping", "25 rows", "target", ""))
+    yield rule(5)
     for crowd in report.crowds:
-        verdict = _verdict(kept=max(crowd.ping, crowd.items) <= TARGET)
-        yield _row(
+        word = verdict(kept=max(crowd.ping, crowd.items) <= TARGET)
+        yield row(
             (
                 crowd.name,
                 f"{crowd.ping:.1f} times",
                 f"{crowd.items:.1f} times",
                 f"{TARGET:.0f} times",
-                verdict,
+                word,
             )
         )
 
 
 def _overloads(report: Report) -> Iterator[str]:
-    yield _row(
+    yield row(
         ("connections that ask for 25 rows", "200/s", "p50 ms", "p99 ms", "503/s", "8 after it/s")
     )
-    yield _rule(6)
+    yield rule(6)
     for overload in report.overloads:
         under_load = overload.under_load
         figures = (*_figures(under_load), f"{under_load.refused:,.0f}", f"{overload.after:,.0f}")
-        yield _row((f"{overload.connections:,}", *figures))
+        yield row((f"{overload.connections:,}", *figures))
 
 
 def _promises(report: Report) -> Iterator[str]:
@@ -295,44 +298,29 @@ def _promises(report: Report) -> Iterator[str]:
 
 
 def _promise_table(promises: Iterable[Promise]) -> Iterator[str]:
-    yield _row(("what", "target", "measured", ""))
-    yield _rule(4)
+    yield row(("what", "target", "measured", ""))
+    yield rule(4)
     for line in promises:
-        yield _row((line.name, line.target, line.measured, _verdict(kept=line.kept)))
+        yield row((line.name, line.target, line.measured, verdict(kept=line.kept)))
 
 
 def _sizes(report: Report) -> Iterator[str]:
-    yield _row(("rows in the collection", "one item, ms", "a sorted page, ms"))
-    yield _rule(3)
+    yield row(("rows in the collection", "one item, ms", "a sorted page, ms"))
+    yield rule(3)
     for size in report.sizes:
-        yield _row((f"{size.rows:,}", f"{size.item:.2f}", f"{size.page:.2f}"))
+        yield row((f"{size.rows:,}", f"{size.item:.2f}", f"{size.page:.2f}"))
 
 
 def _depths(report: Report) -> Iterator[str]:
-    yield _row(("levels opened", "items in the answer", "ms", "µs an item"))
-    yield _rule(4)
+    yield row(("levels opened", "items in the answer", "ms", "µs an item"))
+    yield rule(4)
     for depth in report.depths:
         each = depth.took * 1000 / depth.items
-        yield _row((str(depth.depth), f"{depth.items:,}", f"{depth.took:.2f}", f"{each:.1f}"))
+        yield row((str(depth.depth), f"{depth.items:,}", f"{depth.took:.2f}", f"{each:.1f}"))
 
 
 def _figures(measured: Round) -> tuple[str, str, str]:
     return f"{measured.rate:,.0f}", f"{measured.p50:.2f}", f"{measured.p99:.2f}"
-
-
-def _verdict(*, kept: bool | None) -> str:
-    if kept is None:
-        return ""
-    return "kept" if kept else "missed"
-
-
-def _row(cells: tuple[str, ...]) -> str:
-    first, *figures = cells
-    return f"| {first:<72} | " + " | ".join(f"{cell:>10}" for cell in figures) + " |"
-
-
-def _rule(columns: int) -> str:
-    return "|" + "|".join([":---", *["---:"] * (columns - 1)]) + "|"
 
 
 def as_data(report: Report) -> dict[str, Any]:
@@ -360,6 +348,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "transforms": report.transforms,
         "uploading": asdict(report.uploading),
         "workers": [asdict(compared) for compared in report.workers],
+        "limits": [asdict(compared) for compared in report.limits],
         "crowds": [asdict(crowd) for crowd in report.crowds],
         "flows": asdict(report.flows),
         "overloads": [asdict(overload) for overload in report.overloads],

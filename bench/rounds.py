@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -71,6 +72,37 @@ def median_round(rounds: list[Round]) -> Round:
         median(measured.p50 for measured in rounds),
         median(measured.p99 for measured in rounds),
     )
+
+
+FLOOR = "floor"
+
+
+def in_turns(
+    case: Case, servers: Mapping[str, RunningServer], *, tokens: Tokens, length: Length
+) -> dict[str, list[Round]]:
+    """Measure a case on several servers in turns, and return the rounds of each.
+
+    All are the service but `FLOOR`.
+    """
+    token = tokens.member if case.member else tokens.admin
+    rounds: dict[str, list[Round]] = {kind: [] for kind in servers}
+    for number in range(length.rounds + 1):
+        order = list(servers)
+        if number % 2 == 0:
+            order.reverse()
+        for kind in order:
+            server = "floor" if kind == FLOOR else "service"
+            requests = case.requests(server, token, seed=number)
+            measured = run(servers[kind].address, requests, seconds=length.seconds)
+            if number:  # the first round warms up
+                rounds[kind].append(measured)
+    return rounds
+
+
+def median_ratio(rounds: list[Round], against: list[Round]) -> float:
+    """Return the median of the rates' ratios, pair by pair."""
+    pairs = zip(rounds, against, strict=True)
+    return median(measured.rate / other.rate for measured, other in pairs)
 
 
 def _pair(

@@ -61,12 +61,19 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the settings: the defaults, but for a body of 10,000 items and a run of an hour."""
+    """Return the settings: the defaults, but for a body of 10,000 items and a run of an hour.
+
+    Requests are counted, and none is refused.
+    """
     return {
         "DATA_DIR": str(folder),
         "WEB_CONCURRENCY": WORKERS,
         "MAX_PAYLOAD_SIZE": "64mb",
         "ACCESS_TOKEN_TTL": "2h",
+        "RATE_LIMITER_PER_SECOND": "1000000",
+        "RATE_LIMITER_PER_MINUTE": "60000000",
+        "RATE_LIMITER_LOGINS_PER_ADDRESS": "1000000",
+        "RATE_LIMITER_LOGINS_PER_ACCOUNT": "1000000",
         "ADMIN_EMAIL": EMAIL,
         "ADMIN_PASSWORD": PASSWORD,
     }

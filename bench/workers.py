@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from statistics import median
 
 from bench.cases import Case
-from bench.load import Round, run
-from bench.rounds import Length, Tokens, median_round
+from bench.load import Round
+from bench.rounds import FLOOR, Length, Tokens, in_turns, median_ratio, median_round
 from bench.serving import RunningServer, serving
 from bench.stage import BenchEnvironment
 from cms.gunicorn_process import WORKERS
 
 TIMES = {"one item by key": 2.5, "25 rows of 4 columns": 2.5, "asset derivative": 2.5}
-FLOOR = "floor"
 OTHER_TIMES = 1.5
 """How many times as fast the event worker should be: for these cases, and for all others."""
 
@@ -71,26 +69,12 @@ def _serving(
 def _compare_workers(
     case: Case, servers: dict[str, RunningServer], tokens: Tokens, length: Length
 ) -> WorkerComparison:
-    token = tokens.member if case.member else tokens.admin
-    rounds: dict[str, list[Round]] = {kind: [] for kind in servers}
-    for number in range(length.rounds + 1):
-        order = list(servers) if number % 2 else list(reversed(servers))
-        for kind in order:
-            server = "floor" if kind == FLOOR else "service"
-            requests = case.requests(server, token, seed=number)
-            measured = run(servers[kind].address, requests, seconds=length.seconds)
-            if number:  # the first round warms up
-                rounds[kind].append(measured)
+    rounds = in_turns(case, servers, tokens=tokens, length=length)
     return WorkerComparison(
         case.name,
         median_round(rounds["event"]),
         median_round(rounds["gthread"]),
         median_round(rounds[FLOOR]),
-        _median_ratio(rounds["event"], rounds["gthread"]),
-        _median_ratio(rounds["gthread"], rounds[FLOOR]),
+        median_ratio(rounds["event"], rounds["gthread"]),
+        median_ratio(rounds["gthread"], rounds[FLOOR]),
     )
-
-
-def _median_ratio(rounds: list[Round], against: list[Round]) -> float:
-    pairs = zip(rounds, against, strict=True)
-    return median(measured.rate / other.rate for measured, other in pairs)

@@ -22,8 +22,13 @@ def end_connections(dsn: str) -> None:
             "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
         # Without a time to wait it only sends a signal, and who asks next may still be answered.
-        ended = connection.execute(f"SELECT pg_terminate_backend(pid, 60000) {others}").fetchall()
-    assert all(gone for (gone,) in ended)
+        ended = connection.execute(f"SELECT pid, pg_terminate_backend(pid, 60000) {others}")
+        # Those that had ended by themselves cannot be ended.
+        unended = [pid for pid, gone in ended if not gone]
+        left = connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE pid = ANY (%s)", [unended]
+        )
+        assert not left.fetchall()
 
 
 def drop_database(dsn: str) -> None:

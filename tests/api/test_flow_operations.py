@@ -74,14 +74,14 @@ def test_other_requests_go_on_beside_a_script_without_a_bound(
     flow = script(admin, f"module.exports = () => {{ {statement} }}")
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(admin.post, f"/flows/trigger/{flow}", {})
-        longest = 0.0
+        answered = 0
         while not running.done():
-            start = time.monotonic()
             assert pages.get().status == 200
-            longest = max(longest, time.monotonic() - start)
+            answered += 1
         answer = running.result()
     assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
-    assert longest < 1
+    # One that had to wait for the script would be the only one.
+    assert answered > 5
 
 
 DEEP = json.loads("[" * 300 + "]" * 300)

@@ -105,6 +105,14 @@ def test_a_process_that_reads_from_a_replica_finds_them_too(
         assert counter(dsn) == before + 1
 
 
+def test_a_change_of_structure_begins_with_what_they_have_left(api: Client, dsn: str) -> None:
+    assert api.get("/collections/made").status == 404
+    run(dsn, "CREATE TABLE made (id serial PRIMARY KEY, word text)")
+    assert api.post("/fields/made", {"field": "more", "type": "string"}).status == 200
+    run(dsn, "ALTER TABLE made DROP COLUMN more")
+    assert api.post("/fields/made", {"field": "more", "type": "string"}).status == 200
+
+
 @pytest.mark.usefixtures("checking_always")
 def test_what_changes_no_structure_moves_no_counter(api: Client, dsn: str) -> None:
     run(dsn, "CREATE TABLE made (id serial PRIMARY KEY, word text)")

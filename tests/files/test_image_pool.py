@@ -20,6 +20,7 @@ from cms.errors import Refused
 from cms.files import image_pool as pools
 from cms.files.image_job import RenderAnswer, RenderJob
 from cms.files.image_pool import ImagePool
+from cms.metrics.metrics import Metrics
 from cms.transforms.steps import Blur, Resize
 from cms.transforms.transform import Transform
 from tests.files.pictures import decoded, quarters
@@ -38,7 +39,7 @@ def make(settings: Config, tmp_path: Path) -> Iterator[Make]:
 
     def make(**changes: object) -> ImagePool:
         config = replace(settings, data_dir=tmp_path, **changes)  # type: ignore[arg-type]
-        pools.append(ImagePool(config))
+        pools.append(ImagePool(config, Metrics(config.data_dir / "metrics")))
         return pools[-1]
 
     yield make
@@ -186,9 +187,11 @@ from dataclasses import replace
 from pathlib import Path
 from cms.config import load
 from cms.files.image_pool import ImagePool
+from cms.metrics.metrics import Metrics
 from tests.files.test_image_pool import do
 folder = Path(sys.argv[1])
-do(ImagePool(load({"DATA_DIR": str(folder)}, folder=folder)), folder / "in", "a")
+config = load({"DATA_DIR": str(folder)}, folder=folder)
+do(ImagePool(config, Metrics(folder / "metrics")), folder / "in", "a")
 print("ready", flush=True)
 time.sleep(60)
 """

@@ -13,6 +13,7 @@ import requests
 
 from cms.errors import Refused
 from cms.files.storage import PART_BYTES, Storage, Storages
+from cms.health.parts import check_storage
 from cms.locations import Location
 
 BIG = os.urandom(PART_BYTES) * 2 + b"end"
@@ -139,3 +140,8 @@ def test_locations_are_found_by_name_and_the_first_is_the_default(tmp_path: Path
     assert (list(storages), storages.default.name, storages["a"].name) == (["b", "a"], "b", "a")
     with pytest.raises(Refused, match="no such storage location"):
         storages.requested("c")
+
+
+def test_a_health_check_leaves_nothing_behind(storage: Storage) -> None:
+    assert check_storage(storage).warning is None
+    assert list(storage.list()) == []

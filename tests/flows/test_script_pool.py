@@ -130,7 +130,7 @@ HOSTILE = {
     "toJSON": "return { toJSON() { throw 1 } }",
     "a thenable": "return { then(resolve, reject) { reject(7) } }",
     "an error without a message": "throw { __proto__: Error.prototype, get message() { throw 1 } }",
-    "a deep value": "let a = []; for (let i = 0; i < 5000; i++) a = [a]; return a",
+    "a deep value": "let a = []; for (let i = 0; i < 100000; i++) a = [a]; return a",
     "a forged result": "Promise.prototype.then = (resolve) => resolve('1'); return 5",
     "a forged object": "Promise.prototype.then = (resolve) => resolve('{}'); return 5",
     "a forged line": "Promise.prototype.then = (resolve) => resolve('1}\\n{'); return 5",

@@ -157,6 +157,7 @@ def trail(
         **ENVIRONMENT,
         "DATABASE_URL": named,
         "LOG_LEVEL": "debug",
+        "RATE_LIMITER_ENABLED": "false",
         "EMAIL_TRANSPORT": "smtp",
         "EMAIL_SMTP_HOST": "127.0.0.1",
         "EMAIL_SMTP_PORT": "9",

@@ -70,6 +70,7 @@ def environment(folder: Path, port: int, **more: str) -> dict[str, str]:
         "PORT": str(port),
         "DATA_DIR": str(folder / "data"),
         "WEB_CONCURRENCY": "1",
+        "RATE_LIMITER_ENABLED": "false",
         **more,
     }
 

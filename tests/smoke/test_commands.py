@@ -214,7 +214,6 @@ def test_config_prints_what_is_in_effect_and_no_secret(folder: Path) -> None:
     )
     assert result.returncode == 0
     assert "WEB_THREADS=9\n" in result.stdout
-    assert "# Not built yet, and refused: REDIS, " in result.stdout
     assert "hunter2" not in result.stdout
 
 
@@ -230,14 +229,15 @@ def test_wrong_settings_are_all_told_by_every_command(folder: Path) -> None:
 @pytest.mark.parametrize(
     "words", [("serve",), ("worker",), ("bootstrap",), ("user", "token", *USER)]
 )
-def test_a_setting_that_is_not_safe_or_not_built_stops_every_command(
+def test_settings_that_are_not_safe_or_cannot_be_read_stop_every_command(
     folder: Path, words: tuple[str, ...]
 ) -> None:
-    refused = command(folder, *words, SECRET="y" * 31, REDIS="redis://127.0.0.1")
+    refused = command(folder, *words, SECRET="y" * 31, REDIS="127.0.0.1")
     assert refused.returncode == 1
     assert refused.stdout.splitlines() == [
         "Error: SECRET takes a text of 32 characters or more.",
-        "REDIS is not built yet (rate limits shared by several machines): remove it.",
+        "REDIS takes an address such as redis://:password@host:6379/0, rediss://… or "
+        "redis+unix:///its/socket.",
     ]
 
 

@@ -71,9 +71,13 @@ def running() -> Iterator[ServiceAndServer]:
 
 def make_site(dsn: str, folder: Path, token: str) -> Shared:
     """Make the collections, and what all writers share."""
-    app = create_app(
-        load({"SECRET": SECRET, "DATABASE_URL": dsn, "LOG_LEVEL": "fatal"}, folder=folder)
-    )
+    environ = {
+        "SECRET": SECRET,
+        "DATABASE_URL": dsn,
+        "LOG_LEVEL": "fatal",
+        "RATE_LIMITER_ENABLED": "false",
+    }
+    app = create_app(load(environ, folder=folder))
     admin = Client(app, token)
     make_relations(admin)
     posts = [post["id"] for post in Table(admin, "posts").add({"title": "new"}, {"title": "new"})]

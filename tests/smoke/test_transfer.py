@@ -146,6 +146,23 @@ def test_a_snapshot_of_the_structure_is_a_file(shop: TransferService, tmp_path: 
     assert written.read_text() == former
 
 
+def test_types_are_a_file(shop: TransferService, tmp_path: Path) -> None:
+    for language, line in (
+        ("typescript", "  things: Things[];"),
+        ("python", "class Things(TypedDict, total=False):"),
+    ):
+        file = tmp_path / f"types.{language}"
+        assert shop.run("types", str(file), "--language", language).returncode == 0
+        assert line in file.read_text().splitlines()
+        printed = shop.run("types", "--language", language)
+        assert printed.stdout == file.read_text()
+    assert shop.run("types").returncode == 2
+    assert shop.run("types", "--language", "cobol").returncode == 2
+    former = file.read_text()
+    refused = shop.run("types", str(file), "--language", "python", "--token", "nobody")
+    assert (refused.returncode, file.read_text()) == (1, former)
+
+
 @pytest.mark.parametrize("words", [("demo",), ("export", "things")])
 def test_a_command_with_another_secret_than_the_service_says_so(
     shop: TransferService, words: tuple[str, ...]
