@@ -162,6 +162,7 @@ OF_THE_ITEM = {
     "/users",
     "/permissions/me",
     "/permissions/me/{collection}/{key}",
+    "/server/specs/oas",
 }
 CALLS_OF_ANYBODY = {
     "/auth/login",
@@ -221,6 +222,15 @@ def test_names_of_rights_are_those_of_the_item(guest: Client) -> None:
     assert rights.keys() == {*VISIBLE, "system_files", "system_users", "system_settings"}
     for by_action in rights.values():
         assert {name for name, can in by_action.items() if can["access"] != "none"} == {"read"}
+
+
+def test_the_document_of_openapi_describes_what_the_share_shows(guest: Client) -> None:
+    document = guest.get("/server/specs/oas").body
+    described = {path.split("/")[2] for path in document["paths"] if path.startswith("/items/")}
+    assert described - {"{collection}"} == set(VISIBLE)
+    types = guest.get("/server/specs/types", language="typescript").text
+    assert "notes" not in types
+    assert "articles" in types
 
 
 def test_a_cookie_of_a_share_shows_no_more(mag: Magazine) -> None:
