@@ -54,6 +54,8 @@ class Transaction:
     """The time and bytes that a batch in it may use."""
     filter_time: Stopwatch = field(default_factory=Stopwatch)
     """The time that filter flows take in it."""
+    known: dict[str, object] = field(default_factory=dict)
+    """What has been loaded since the last statement that may have changed something."""
 
     def run(self, fragment: Fragment) -> list[Row]:
         """Run a statement and return its rows, none when it has no result."""
@@ -63,8 +65,11 @@ class Transaction:
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Undo what the block does if it raises; the rest of the transaction stays."""
-        with mapped_errors(), self.connection.transaction():
-            yield
+        try:
+            with mapped_errors(), self.connection.transaction():
+                yield
+        finally:
+            self.known.clear()
 
     def execute_ddl(self, fragment: Fragment) -> None:
         """Run a statement of DDL, which takes no parameters: libpq quotes the values instead."""
@@ -73,6 +78,7 @@ class Transaction:
         # A fragment has one part more than values: each value stands between two parts.
         for part, value in zip(fragment.parts, [*quoted, ""], strict=True):
             text += part + value
+        self.known.clear()
         with mapped_errors(with_values=False):
             self.connection.execute(text)
 
@@ -84,18 +90,21 @@ class Transaction:
         while_waiting: Callable[[], None] | None = None,
     ) -> list[Row]:
         """Run a statement and return its rows; `while_waiting` is called while PostgreSQL works."""
+        self.known.clear()
         with mapped_errors():
             self._limit_time()
             return self.connection.wire.run(
                 text, values, prepare=self.prepare, while_waiting=while_waiting
             )
 
-    def read(self, text: str, values: Sequence[object], *, chunking: Chunking | None) -> list[Row]:
+    def read(
+        self, text: str, values: Sequence[object] = (), *, chunking: Chunking | None = None
+    ) -> list[Row]:
         """Run a reading statement and return its rows, in portions where they may be too large."""
-        if chunking is None:
-            return self.execute(text, values)
         with mapped_errors():
             self._limit_time()
+            if chunking is None:
+                return self.connection.wire.run(text, values, prepare=self.prepare)
             return self.connection.wire.read(text, values, prepare=self.prepare, chunking=chunking)
 
     def _limit_time(self) -> None:

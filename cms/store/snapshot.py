@@ -212,8 +212,13 @@ def _warn_about_reserved_tables(current: Snapshot, before: Snapshot | None) -> N
 
 def load_snapshot(transaction: Transaction) -> Snapshot:
     """Return a snapshot as a transaction sees the database, its own changes included."""
+    known = transaction.known.get("snapshot")
+    if isinstance(known, Snapshot):
+        return known
     # Not kept for the process yet: the transaction may still be rolled back.
-    return _snapshot(transaction.execute(statement("load_catalogue"))[0])
+    snapshot = _snapshot(transaction.read(statement("load_catalogue"))[0])
+    transaction.known["snapshot"] = snapshot
+    return snapshot
 
 
 def snapshot_at(transaction: Transaction, version: Version, *, before: Snapshot | None) -> Snapshot:

@@ -141,7 +141,7 @@ def update_search_indexes(
             # No index helps with a value that is searched in its text form.
             if field.is_searchable and not field.type.is_text_form:
                 searched[field.name] = field
-    rows = transaction.execute(statement("search_indexes"), (collection.name,))
+    rows = transaction.read(statement("search_indexes"), (collection.name,))
     # Names of indexes by their columns.
     present: dict[str, str] = dict(rows)
     # An index that serves no search any more would only slow down writes.
@@ -158,7 +158,7 @@ def update_search_indexes(
 
 def drop_search_index(transaction: Transaction, field: Field) -> None:
     """Drop the index for searches for parts of words in a field, where there is one."""
-    for column, index in transaction.execute(statement("search_indexes"), (field.collection,)):
+    for column, index in transaction.read(statement("search_indexes"), (field.collection,)):
         if column == field.name:
             transaction.execute_ddl(ddl.drop_index(index))
 

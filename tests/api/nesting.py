@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import pytest
-
-from cms.database.connections import Transaction
 from cms.schema.system import ENDPOINTS
 from tests.client import Client
 from tests.things import Json, field, make_collections
@@ -71,18 +66,3 @@ def count(admin: Client, collection: str) -> int:
     path = ENDPOINTS.get(collection, f"/items/{collection}")
     count: int = admin.get(f"{path}?aggregate[count]=*").data[0]["count"]
     return count
-
-
-@contextmanager
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Yield the statements that transactions run, as they run them."""
-    seen: list[str] = []
-    execute: Callable[..., Any] = Transaction.execute
-
-    def spy(self: Transaction, text: str, values: Any = (), **options: Any) -> Any:
-        seen.append(text)
-        return execute(self, text, values, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Transaction, "execute", spy)
-        yield seen

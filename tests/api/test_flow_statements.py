@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from cms.config import Config
-from cms.database.wire import Wire
 from tests.active_flows import make_flow, runs, step, work
 from tests.client import Client
+from tests.statements import counted
 from tests.things import Stage
 
 MAX_CALL = 3
@@ -21,21 +19,6 @@ OF_RUN = 2
 """Its beginning and its end; procrastinate's own are on a connection apart."""
 OF_WORKER = 10
 """What a worker loads once for all its runs."""
-
-
-@contextmanager
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Yield the statements of all connections of the service, as they run."""
-    seen: list[str] = []
-    run: Callable[..., Any] = Wire.run
-
-    def spy(self: Wire, text: str, *values: Any, **options: Any) -> Any:
-        seen.append(text)
-        return run(self, text, *values, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Wire, "run", spy)
-        yield seen
 
 
 def transforms(number: int) -> list[dict[str, Any]]:

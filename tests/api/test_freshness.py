@@ -15,6 +15,7 @@ from cms.database.connections import Database, Transaction
 from cms.database.statements import statement
 from tests.active_flows import make_flow, runs, step
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
+from tests.statements import counted
 
 TABLE = {"collection": "things", "schema": {}, "fields": [{"field": "name", "type": "string"}]}
 
@@ -147,6 +148,28 @@ def test_a_process_goes_on_with_the_structure_that_its_own_change_has_left(
     assert api.app.store.snapshots.loaded is left
     other.post("/fields/things", {"field": "more", "type": "string"})
     assert api.post("/items/things", {"more": "x"}).data["more"] == "x"
+
+
+def test_a_change_of_structure_loads_the_structure_once(
+    api: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.get("/collections")
+    author = {"field": "author", "type": "integer"}
+    relation = {"collection": "things", "field": "author", "related_collection": "system_users"}
+    changes: list[tuple[str, str, object]] = [
+        ("POST", "/collections", TABLE),
+        ("POST", "/fields/things", {"field": "more", "type": "string"}),
+        ("PATCH", "/fields/things/more", {"schema": {"max_length": 20}}),
+        ("POST", "/fields/things", {**author, "type": "uuid"}),
+        ("POST", "/relations", relation),
+        ("PATCH", "/collections/things", {"meta": {"searchable": False}}),
+        ("DELETE", "/fields/things/more", None),
+        ("DELETE", "/collections/things", None),
+    ]
+    for method, path, payload in changes:
+        with counted(monkeypatch) as statements:
+            assert api.send(method, path, payload).status in (200, 204), path
+        assert statements.count(statement("load_catalogue")) == 1, (method, path)
 
 
 def test_a_change_of_structure_that_is_refused_leaves_the_structure_of_before(api: Client) -> None:

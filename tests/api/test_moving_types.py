@@ -20,8 +20,8 @@ import pytest
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.store.snapshot import Snapshot, Snapshots
-from tests.api.nesting import counted
 from tests.client import Answer, Client
+from tests.statements import counted_in_transactions
 from tests.things import field
 
 pytestmark = pytest.mark.release
@@ -265,7 +265,7 @@ def test_an_import_that_the_structure_overtakes_does_not_try_every_row(
     work = upload(b"x,name\n" + b"2026-01-01,a\n" * 1_000)
     assert work(clients[0]).status == 200
     refuse_meanwhile(monkeypatch, dsn, "23514")
-    with counted(monkeypatch) as statements:
+    with counted_in_transactions(monkeypatch) as statements:
         assert work(clients[0]).data == {"created": 1_000, "updated": 0}
     assert len(statements) < 30
 

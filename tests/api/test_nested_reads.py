@@ -14,7 +14,7 @@ import pytest
 from cms.config import Config
 from tests.client import Answer, Client
 from tests.members import may, member
-from tests.sql.compiler import counted
+from tests.statements import counted
 from tests.things import Json, Stage, field, staged
 
 COLLECTIONS = {

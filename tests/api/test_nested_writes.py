@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.nesting import count, counted, item
+from tests.api.nesting import count, item
 from tests.client import Client
+from tests.statements import counted_in_transactions
 from tests.things import Json, Stage
 
 pytestmark = pytest.mark.usefixtures("nested_collections")
@@ -384,15 +385,15 @@ def test_a_thousand_tags_are_a_handful_of_statements(
             "author": {"name": f"many {number}"},
         }
 
-    with counted(monkeypatch) as few:
+    with counted_in_transactions(monkeypatch) as few:
         admin.post("/items/posts?fields=id", sent(2))
-    with counted(monkeypatch) as many:
+    with counted_in_transactions(monkeypatch) as many:
         post_key = admin.post("/items/posts?fields=id", sent(1000)).data["id"]
     assert len(many) == len(few) <= 7
     rows = item(admin, f"posts/{post_key}", "tags.id&deep[tags][_limit]=-1")["tags"]
     assert len(rows) == 1000
     renamed = [{"id": row["id"], "tags_id": {"name": "again"}} for row in rows[:900]]
-    with counted(monkeypatch) as changes:
+    with counted_in_transactions(monkeypatch) as changes:
         admin.patch(f"/items/posts/{post_key}?fields=id", {"tags": renamed})
     assert len(changes) <= 11
     assert len(item(admin, f"posts/{post_key}", "tags.id&deep[tags][_limit]=-1")["tags"]) == 900

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from cms.items.write import single_statement
-from tests.api.nesting import counted
 from tests.client import Answer, Client
 from tests.members import Json, may, member
+from tests.statements import counted_in_transactions
 from tests.things import Stage, Table, field, table
 
 DRAFT: Json = {"status": {"_eq": "draft"}}
@@ -216,7 +216,7 @@ def test_single_writes_under_rules_are_one_statement(
     caller = member(tables.stage, *RIGHTS[named](tables.posts.name))
     path = tables.posts.path
     tables.fresh()
-    with counted(monkeypatch) as seen:
+    with counted_in_transactions(monkeypatch) as seen:
         assert caller.post(
             path, {"title": "new", "status": "draft", "author": 1, "note": "m"}
         ).status in (200, 204)
@@ -234,7 +234,7 @@ def test_the_deletion_of_what_nothing_points_to_is_one_statement(
         may(tables.notes.name, action="delete", permissions=rule),
     )
     tables.fresh()
-    with counted(monkeypatch) as seen:
+    with counted_in_transactions(monkeypatch) as seen:
         assert caller.delete(f"{tables.notes.path}/1").status == 204
     assert seen == []
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cms.database.connections import Database, Row
-from tests.api.nesting import counted
 from tests.client import Answer, Client
 from tests.members import may, member
+from tests.statements import counted_in_transactions
 from tests.things import Stage, Table, field, table
 
 MINE = {"status": {"_eq": "draft"}}
@@ -354,7 +354,7 @@ def test_rules_are_tried_on_all_items_at_once(blog: Blog, monkeypatch: pytest.Mo
     )
     counts = []
     for number in (2, 100):
-        with counted(monkeypatch) as seen:
+        with counted_in_transactions(monkeypatch) as seen:
             items = [{"status": "draft"}, {"status": "draft", "title": "t"}] * number
             created = caller.post(posts.path, items).data
             assert (

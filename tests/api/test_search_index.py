@@ -6,7 +6,7 @@ import pytest
 
 from cms.structure import indexes
 from tests.client import Client
-from tests.sql.compiler import counted
+from tests.statements import counted
 from tests.things import Stage, Table, field, table
 
 SEARCH_INDEXES = (

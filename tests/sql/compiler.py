@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +11,13 @@ import pytest
 from cms.access.guard import guard
 from cms.access.policy import Policy
 from cms.database.connections import Row
-from cms.database.wire import Chunking, Wire
 from cms.query.language.parse import PageSizes, parse_query_string
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.plan import plan
 from cms.query.sql.statement import Statement, finish_statement
 from cms.schema.model import Catalogue
 from cms.store.snapshot import Snapshots
+from tests.statements import counted
 from tests.things import Stage
 
 USER = "3d6f0a52-3b1e-4d6e-9f6e-0a2b6c1d9e77"
@@ -57,35 +55,6 @@ def compiler_of(stage: Stage) -> Compiler:
             return connection.execute(text.encode()).fetchall()
 
     return Compiler(Snapshots(fetch).current().catalogue, stage.dsn)
-
-
-@contextmanager
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Yield the statements that are sent to the database, by whatever connection."""
-    statements: list[str] = []
-    run = Wire.run
-    read = Wire.read
-
-    def spy(wire: Wire, text: str, values: Sequence[object], *, prepare: bool) -> list[Row]:
-        statements.append(text)
-        return run(wire, text, values, prepare=prepare)
-
-    def spy_read(
-        wire: Wire,
-        text: str,
-        values: Sequence[object],
-        *,
-        prepare: bool,
-        chunking: Chunking | None = None,
-    ) -> list[Row]:
-        if chunking:  # others come by `run`
-            statements.append(text)
-        return read(wire, text, values, prepare=prepare, chunking=chunking)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Wire, "run", spy)
-        patch.setattr(Wire, "read", spy_read)
-        yield statements
 
 
 def assert_one_statement(stage: Stage, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
