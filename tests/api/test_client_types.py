@@ -61,6 +61,7 @@ def interface(printed: str, name: str) -> set[str]:
     return {line.strip().removesuffix(";") for line in body.splitlines()}
 
 
+@pytest.mark.release
 def test_python_passes_mypy_and_types_rows(stage: Stage, tmp_path: Path) -> None:
     Path(tmp_path, "content.py").write_text(types(stage.admin, PYTHON))
     right = """

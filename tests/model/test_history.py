@@ -31,6 +31,8 @@ from tests.model.test_rights import give
 from tests.model.visible_history import Record, seen
 from tests.things import Stage
 
+pytestmark = pytest.mark.slow
+
 SCHEMAS = 4
 WRITES_FOR_EACH = 6
 ROLES_FOR_EACH = 3

@@ -15,6 +15,8 @@ import pytest
 from tests.model import test_reads as reads
 from tests.things import Json, Stage
 
+pytestmark = pytest.mark.slow
+
 SHAPES = 4
 DELETIONS_FOR_EACH = 6
 TABLES = 5

@@ -41,6 +41,8 @@ from tests.model.rights_generate import (
 from tests.model.shape import Row, Shape, Tables
 from tests.things import Stage
 
+pytestmark = pytest.mark.slow
+
 ROLES_FOR_EACH = 25
 QUERIES_FOR_EACH = 4
 roles_for_each = settings(

@@ -22,6 +22,8 @@ from tests.model.test_reads import cases_for_each
 from tests.model.writes import OK, Row, Tables, WriteGrant, WriteModel
 from tests.things import Stage, field
 
+pytestmark = pytest.mark.slow
+
 CASES = 200
 CALLS = 2
 cases = settings_of(

@@ -25,6 +25,8 @@ from tests.smoke.pinging import ANSWERED, ping
 from tests.smoke.running import TIMEOUT_SECONDS, environment, free_port, serving
 from tests.web.wire import Wire
 
+pytestmark = [pytest.mark.slow, pytest.mark.release]
+
 CONNECTIONS = 30
 SHARE = 10  # of 300 requests
 ATTEMPTS = 10
@@ -137,17 +139,8 @@ class ParallelClients:
             return ask_on(wire, self._address, SHARE)
 
 
-@pytest.mark.parametrize(
-    ("kind", "workers"),
-    [
-        ("event", 2),
-        pytest.param("event", 1, marks=pytest.mark.release),
-        pytest.param("event", 4, marks=pytest.mark.release),
-        pytest.param("gthread", 1, marks=pytest.mark.release),
-        pytest.param("gthread", 2, marks=pytest.mark.release),
-        pytest.param("gthread", 4, marks=pytest.mark.release),
-    ],
-)
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["event", "gthread"])
 def test_of_300_parallel_requests_exactly_100_pass(kind: str, workers: int) -> None:
     with server(kind, workers) as running:
         # The first requests of a worker take longer.
@@ -156,7 +149,6 @@ def test_of_300_parallel_requests_exactly_100_pass(kind: str, workers: int) -> N
         assert outcomes_of_300(running) == {200: 100, 429: 200}
 
 
-@pytest.mark.release
 def test_of_requests_over_a_minute_exactly_1000_pass() -> None:
     with server("event", 2, RATE_LIMITER_PER_SECOND="100000") as running:
         with ThreadPoolExecutor(8) as threads:
@@ -167,7 +159,6 @@ def test_of_requests_over_a_minute_exactly_1000_pass() -> None:
         assert statuses == {200: 1000, 429: 600}
 
 
-@pytest.mark.release
 @pytest.mark.parametrize("kind", ["event", "gthread"])
 def test_counts_outlive_killed_and_replaced_workers(kind: str) -> None:
     with server(kind, 2, RATE_LIMITER_PER_MINUTE="4") as running:
@@ -183,7 +174,6 @@ def test_counts_outlive_killed_and_replaced_workers(kind: str) -> None:
         assert running.ask("198.51.100.2", 1) == [200]
 
 
-@pytest.mark.release
 def test_a_gunicorn_that_takes_over_counts_anew() -> None:
     with server("event", 1, RATE_LIMITER_PER_MINUTE="2") as running:
         assert running.ask("198.51.100.1", 3) == [200, 200, 429]
@@ -210,7 +200,6 @@ def await_others(running: Server, earlier: set[int]) -> None:
     await_workers(running, len(earlier))
 
 
-@pytest.mark.release
 def test_workers_that_are_killed_under_load_block_nobody() -> None:
     limits = {"RATE_LIMITER_PER_SECOND": "1000000", "RATE_LIMITER_PER_MINUTE": "60000000"}
     with server("event", 2, **limits) as running:
@@ -238,7 +227,6 @@ def test_workers_that_are_killed_under_load_block_nobody() -> None:
         assert running.ask("198.51.100.1", 5) == [200] * 5
 
 
-@pytest.mark.release
 def test_cms_serve_shares_its_counters(tmp_path: Path) -> None:
     limits = {"RATE_LIMITER_ENABLED": "true", "RATE_LIMITER_PER_MINUTE": "20"}
     with serving(tmp_path, WEB_CONCURRENCY="2", IP_TRUST_PROXY="1", **limits) as service:

@@ -124,6 +124,7 @@ def test_a_process_that_is_killed_while_it_counts_blocks_nobody(
     assert [usage.remaining for usage in usages] == [10**6 - 2]
 
 
+@pytest.mark.release
 def test_processes_that_are_killed_lose_no_count_of_others(storage: SharedMemoryStorage) -> None:
     workers = 4
     acknowledged = memoryview(mmap.mmap(-1, workers * 8)).cast("Q")
