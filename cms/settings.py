@@ -180,6 +180,19 @@ def _comma_separated(parse_part: Callable[[str], str]) -> Callable[[str], tuple[
     return lambda text: tuple(parse_part(part.strip()) for part in text.split(",") if part.strip())
 
 
+def _names(pattern: str) -> Callable[[str], tuple[str, ...]]:
+    """Return what parses names that match a pattern; raises ValueError for one that comes twice."""
+    parse = _comma_separated(matched(pattern))
+
+    def parse_names(text: str) -> tuple[str, ...]:
+        names = parse(text)
+        if len(set(names)) < len(names):
+            raise ValueError
+        return names
+
+    return parse_names
+
+
 def _origin(text: str) -> str:
     if text in ("*", "null") or urlsplit(_web_address(text)).path:
         raise ValueError
@@ -276,13 +289,13 @@ MEDIA_TYPES = SettingType(
     ",".join,
 )
 LOCATIONS = SettingType(
-    "names such as local,s3: small letters, digits and _, first the default",
-    _comma_separated(matched(r"[a-z][a-z0-9_]{0,62}")),
+    "names such as local,s3, each once: small letters, digits and _, first the default",
+    _names(r"[a-z][a-z0-9_]{0,62}"),
     ",".join,
 )
 PROVIDERS = SettingType(
-    "names such as keycloak,google: small letters, digits and _",
-    _comma_separated(matched(r"(?!default$)[a-z][a-z0-9_]{0,62}")),
+    "names such as keycloak,google, each once: small letters, digits and _",
+    _names(r"(?!default$)[a-z][a-z0-9_]{0,62}"),
     ",".join,
 )
 DRIVER = choice("local", "s3", "gcs", "azure")

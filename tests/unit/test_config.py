@@ -125,6 +125,7 @@ def test_a_setting_takes(name: str, text: str, value: object, tmp_path: Path) ->
         ("MAX_PAYLOAD_SIZE", "3gb"),
         ("MAX_RELATIONAL_DEPTH", "101"),
         ("STORAGE_LOCATIONS", "local, my files"),
+        ("STORAGE_LOCATIONS", "local,s3,local"),
         ("FILES_MIME_TYPE_ALLOW_LIST", "image"),
         ("IMPORT_IP_DENY_LIST", "10.0.0.0/33"),
         ("FLOWS_REQUEST_ALLOW_LIST", "https://api.example.com"),

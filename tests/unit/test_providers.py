@@ -164,6 +164,14 @@ def test_one_name_may_begin_with_another(tmp_path: Path) -> None:
     assert [provider.client_id for provider in config.providers] == ["cms", "cms"]
 
 
+@pytest.mark.parametrize("names", ["keycloak,keycloak", "keycloak, other ,keycloak", "Keycloak"])
+def test_a_name_that_comes_twice_or_in_capitals_is_told_by_its_setting(
+    tmp_path: Path, names: str
+) -> None:
+    (problem,) = problems(tmp_path, OPENID, AUTH_PROVIDERS=names)
+    assert problem.startswith("AUTH_PROVIDERS takes names such as keycloak,google, each once")
+
+
 def test_secrets_come_from_files(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_text("from-a-file\n")
