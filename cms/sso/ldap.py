@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,9 @@ _ACCOUNT_DISABLED = 2
 _LOCKED_FOR_EVER = "000001010000Z"
 _LOCKS = ("nsAccountLock", "loginDisabled")
 """What other directories say of accounts that are locked; an entry without them is not."""
+_EXPIRY = "shadowExpire"
+"""The day since 1970 from which an account of Unix does not count any more; -1 is none."""
+_DAY_SECONDS = 86_400
 
 
 class Entry(NamedTuple):
@@ -51,6 +55,9 @@ class Entry(NamedTuple):
             return True
         # A lock that ends by itself is left to the bind: the attribute outlives it.
         if self.text("pwdAccountLockedTime") == _LOCKED_FOR_EVER:
+            return True
+        # OpenLDAP keeps this attribute for others to look at, and takes the password all the same.
+        if _is_past_day(self.text(_EXPIRY)):
             return True
         return any((self.text(name) or "").lower() == "true" for name in _LOCKS)
 
@@ -174,6 +181,7 @@ class DirectoryClient:
             "uid",
             "userAccountControl",
             "pwdAccountLockedTime",
+            _EXPIRY,
             *_LOCKS,
         )
         entries = self._search(connection, provider.user_dn, provider.user_scope, condition, names)
@@ -265,6 +273,11 @@ def _entry(found: Mapping[str, Any]) -> Entry:
     for name, values in found["raw_attributes"].items():
         attributes[name.lower()] = [value.decode("utf-8", "replace") for value in values]
     return Entry(found["dn"], attributes)
+
+
+def _is_past_day(day: str | None) -> bool:
+    """Tell whether a day since 1970 has come; -1, and what is no number, never do."""
+    return day is not None and day.isdecimal() and int(day) <= time.time() // _DAY_SECONDS
 
 
 def _name(entry: Entry, attribute: str) -> str | None:

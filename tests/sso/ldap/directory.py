@@ -31,7 +31,14 @@ include /etc/ldap/schema/inetorgperson.schema
 include /etc/ldap/schema/nis.schema
 attributetype ( 1.3.6.1.4.1.99999.1 NAME 'userAccountControl'
   EQUALITY integerMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 SINGLE-VALUE )
-objectclass ( 1.3.6.1.4.1.99999.2 NAME 'controlled' SUP top AUXILIARY MAY userAccountControl )
+attributetype ( 1.3.6.1.4.1.99999.3 NAME 'pwdAccountLockedTime'
+  EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 SINGLE-VALUE )
+attributetype ( 1.3.6.1.4.1.99999.4 NAME 'nsAccountLock'
+  EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 SINGLE-VALUE )
+attributetype ( 1.3.6.1.4.1.99999.5 NAME 'loginDisabled'
+  EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 SINGLE-VALUE )
+objectclass ( 1.3.6.1.4.1.99999.2 NAME 'controlled' SUP top AUXILIARY
+  MAY ( userAccountControl $ pwdAccountLockedTime $ nsAccountLock $ loginDisabled ) )
 modulepath /usr/lib/ldap
 moduleload back_mdb
 pidfile {folder}/pid
@@ -78,6 +85,25 @@ def group_dn(name: str) -> str:
     return f"cn={name},{GROUPS}"
 
 
+LOCKED = {
+    "removed": ["userAccountControl: 514"],
+    "locked": ["pwdAccountLockedTime: 000001010000Z"],
+    "nslocked": ["nsAccountLock: TRUE"],
+    "nologin": ["loginDisabled: true"],
+    "expired": ["objectClass: shadowAccount", "shadowExpire: 19000"],
+    "expired0": ["objectClass: shadowAccount", "shadowExpire: 0"],
+}
+"""Accounts whose password the directory takes, and that must not log in all the same."""
+NOT_LOCKED = {
+    "normal": ["userAccountControl: 512"],
+    "waited": ["pwdAccountLockedTime: 20200101000000Z"],
+    "nsfree": ["nsAccountLock: false"],
+    "login": ["loginDisabled: FALSE"],
+    "forever": ["objectClass: shadowAccount", "shadowExpire: -1"],
+    "hired": ["objectClass: shadowAccount", "shadowExpire: 99999"],
+    "shadow": ["objectClass: shadowAccount"],
+}
+
 ENTRIES = (
     f"""
 dn: {BASE}
@@ -99,12 +125,6 @@ objectClass: simpleSecurityObject
 objectClass: organizationalRole
 cn: service
 userPassword: {SERVICE_PASSWORD}
-
-dn: ou=elsewhere,{PEOPLE}
-objectClass: referral
-objectClass: extensibleObject
-ou: elsewhere
-ref: ldap://127.0.0.1:1/ou=people,dc=other
 """
     + "".join(
         person(name)
@@ -112,6 +132,9 @@ ref: ldap://127.0.0.1:1/ou=people,dc=other
     )
     + person("disabled", "userAccountControl: 514")
     + person("enabled", "userAccountControl: 512")
+    + "".join(person(name, *lines) for name, lines in LOCKED.items())
+    + "".join(person(name, *lines) for name, lines in NOT_LOCKED.items())
+    + person("special", "cn: Ada (R&D)* \\o/")
     + person("twin", "cn: double")
     + person("other", "cn: double")
     + person("nomail").replace("mail: nomail@example.org\n", "")
@@ -159,6 +182,11 @@ class Directory:
             self.process.kill()
             self.process.wait()
             self.process = None
+
+    def binds_of(self, dn: str) -> int:
+        """Return how often somebody has begun a session here."""
+        time.sleep(0.2)  # the log comes a little later than the answer
+        return self.log.count(f'BIND dn="{dn}" method')
 
     def change(self, ldif: str) -> None:
         """Change entries as the administrator does."""
