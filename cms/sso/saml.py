@@ -234,6 +234,9 @@ class SamlClient:
         if answer.decrypted_document is not None:
             check_security(answer.decrypted_document)
         answer.is_valid(_request_at(self.addresses.answers, {}), raise_exceptions=True)
+        # The toolkit takes every address that begins with this one.
+        if answer.document.get("Destination", self.addresses.answers) != self.addresses.answers:
+            raise ValueError("the answer is for another address")
         return answer
 
 

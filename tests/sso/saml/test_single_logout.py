@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from lxml import etree
 
 from tests.client import Answer
-from tests.people import OWN_ORIGIN
+from tests.people import OWN_ORIGIN, of_user
 from tests.sso.saml.identity_provider import (
     IdentityProvider,
 )
@@ -76,6 +76,9 @@ def test_the_providers_own_logout_ends_the_sessions_of_its_user(
     assert answer.status == 302, answer
     assert answer.headers["location"].startswith(f"{provider.address}/slo?SAMLResponse=")
     assert stage.anonymous.send("GET", "/users/me", **session).status == 401
+    identifier = of_user(stage, "olga@example.com", "id::text")
+    filters = {"filter[user][_eq]": identifier, "filter[action][_eq]": "logout"}
+    assert [row["comment"] for row in stage.admin.get("/activity", **filters).data] == ["campus"]
 
 
 @pytest.mark.parametrize(
