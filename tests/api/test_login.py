@@ -292,3 +292,27 @@ def test_the_first_unknown_address_takes_no_longer_than_the_next(config: Config)
     passwords._dummy_hash.cache_clear()
     create_app(config).close()
     assert passwords._dummy_hash.cache_info().currsize == 1
+
+
+def test_every_address_costs_one_comparison_of_hashes(
+    anonymous: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has an account here, or at a provider, is not told by the time of the answer."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            b"INSERT INTO system_users (email, provider, external_identifier)"
+            b" VALUES ('external@example.com', 'keycloak', 'external')"
+        )
+    compared: list[str] = []
+
+    class Counting:
+        def verify(self, stored: str, password: str) -> bool:
+            compared.append(stored)
+            return hasher.verify(stored, password)
+
+    hasher = passwords._HASHER
+    monkeypatch.setattr(passwords, "_HASHER", Counting())
+    for email in (ADMIN_EMAIL, "nobody@example.com", "external@example.com"):
+        answer = anonymous.post("/auth/login", {"email": email, "password": "x"})
+        assert answer.codes == ["INVALID_CREDENTIALS"]
+    assert [stored.split("$")[1:4] for stored in compared] == [compared[0].split("$")[1:4]] * 3

@@ -213,6 +213,31 @@ def test_a_role_that_does_not_exist_is_a_fault_of_the_settings(
     assert site.users() == []
 
 
+def test_claims_are_those_that_the_settings_name(
+    site: Site, provider: RunningProvider, browser: Browser
+) -> None:
+    site.restart(site.config)
+    role = site.role("Editors")
+    with_openid(
+        site,
+        provider,
+        identifier_key="groups.number",
+        email_key="groups.contact.mail",
+        first_name_key="family_name",
+        last_name_key="groups.family",
+        group_claim_name="groups.all",
+        role_mapping=f'{{"editors": "{role}"}}',
+    )
+    contact = {"mail": "alice@work.test"}
+    groups = {"number": 4711, "contact": contact, "family": "Smith", "all": ["editors"]}
+    with_accounts(provider, alice={"groups": groups})
+    assert site.log_in(browser, "openid", "alice").status_code == 200
+    user = the_user(site)
+    assert (user["external_identifier"], user["email"]) == ("4711", "alice@work.test")
+    assert (user["first_name"], user["last_name"]) == ("Liddell", "Smith")
+    assert user["role"] == role
+
+
 @pytest.mark.parametrize("sync", ["true", "false"])
 def test_names_and_address_are_taken_over_where_the_settings_say_so(
     site: Site, provider: RunningProvider, browser: Browser, sync: str

@@ -147,6 +147,26 @@ def test_everybody_sees_which_providers_there_are(site: Site, provider: RunningP
     assert (refused.status, refused.codes) == (403, ["INVALID_PROVIDER"])
 
 
+def test_without_logins_by_password_those_by_a_provider_go_on(
+    site: Site, provider: RunningProvider, browser: Browser
+) -> None:
+    settings = {"openid": provider.settings("openid", **MAKES_USERS)}
+    admin = {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}
+    site.configure(settings, AUTH_DISABLE_DEFAULT="false")
+    assert site.anonymous.get("/auth").body["disableDefault"] is False
+    assert site.anonymous.post("/auth/login", admin).status == 200
+    site.configure(settings, AUTH_DISABLE_DEFAULT="true")
+    for mode in ("json", "cookie", "session"):
+        refused = site.anonymous.post("/auth/login", {**admin, "mode": mode})
+        assert (refused.status, refused.codes) == (403, ["INVALID_PROVIDER"])
+    # Whether the password is right, or there is an account, nobody learns.
+    for wrong in ({**admin, "password": "x"}, {**admin, "email": "nobody@example.com"}):
+        assert site.anonymous.post("/auth/login", wrong).text == refused.text
+    assert site.rows("SELECT id FROM system_users WHERE failed_logins > 0") == []
+    assert site.log_in(browser, "openid", "alice").status_code == 200
+    assert browser.get(f"{site.url}/users/me").status_code == 200
+
+
 def test_two_providers_at_once_have_users_of_their_own(
     site: Site, provider: RunningProvider, browser: Browser
 ) -> None:

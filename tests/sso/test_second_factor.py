@@ -89,6 +89,36 @@ def test_a_login_by_the_provider_alone_does_not_forget_wrong_codes(
     assert the_user(site)["failed_logins"] == 1
 
 
+def test_a_role_that_asks_for_a_second_factor_asks_users_of_providers_too(
+    site: Site, provider: RunningProvider, browser: Browser
+) -> None:
+    site.restart(site.config)
+    role = site.role("Guarded", enforce_tfa=True)
+    permission = {"role": role, "collection": "system_users", "action": "read", "fields": ["*"]}
+    assert site.admin.post("/permissions", permission).status == 200
+    with_openid(site, provider, default_role_id=role)
+    assert site.log_in(browser, "openid", "alice").status_code == 200
+    # Until there is one, nothing can be done but to set it up, which takes no password here.
+    assert browser.get(f"{site.url}/users/me").status_code == 200
+    assert codes_of(browser.get(f"{site.url}/users")) == ["FORBIDDEN"]
+    secret = _post(site, browser, "generate", {}).json()["data"]["secret"]
+    totp = pyotp.TOTP(secret)
+    assert _post(site, browser, "enable", {"secret": secret, "otp": totp.now()}).status_code == 204
+    assert browser.get(f"{site.url}/users").status_code == 200
+    # From then on the provider alone opens no session.
+    site.rows("UPDATE system_users SET tfa_step = NULL")  # the code of this half minute is used
+    again = Browser()
+    assert codes_of(site.log_in(again, "openid", "alice")) == ["INVALID_OTP"]
+    assert again.get(f"{site.url}/users/me").status_code == 401
+    assert _send_code(site, again, totp.now()).status_code == 200
+    assert again.get(f"{site.url}/users").status_code == 200
+
+
+def _post(site: Site, browser: Browser, step: str, body: dict[str, str]) -> Any:
+    url = f"{site.url}/users/me/tfa/{step}"
+    return browser.post(url, json=body, headers={"Origin": site.url})
+
+
 # Who may not log in
 
 
