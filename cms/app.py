@@ -28,6 +28,7 @@ from cms.http import (
     assets,
     auth,
     dashboards,
+    docs,
     errors,
     external_logins,
     factors,
@@ -201,6 +202,9 @@ def _add_server(app: App, config: Config, library: Library) -> None:
     app.add_route("/server/info", server.InfoResource(store))
     app.add_route("/server/specs/oas", specs.OpenApiResource(store, app.templates))
     app.add_route("/server/specs/types", specs.TypesResource(store))
+    if config.openapi_docs:
+        app.add_route("/docs", docs.DocsResource())
+        app.add_route("/docs/{name}", docs.DocsFileResource())
     app.add_route("/metrics", monitoring.MetricsResource(store, config))
     app.add_route("/utils/explain", server.ExplainResource(store))
     app.add_route("/utils/cache/clear", server.ClearCacheResource(store))

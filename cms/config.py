@@ -119,6 +119,7 @@ class Config:
     log_level: str
     log_style: str
     metrics_token: str | None = field(repr=False)
+    openapi_docs: bool
     web_concurrency: int
     web_threads: int
     web_cpu_affinity: str

@@ -642,6 +642,7 @@ SETTINGS: tuple[Setting, ...] = (
         unset="administrators only",
         mask=mask_all,
     ),
+    Setting("OPENAPI_DOCS", BOOLEAN, "whether /docs shows what the service offers", "true"),
     Setting(
         "WEB_CONCURRENCY",
         _integer(1, 512),

@@ -175,7 +175,7 @@ PATH_PARAMETERS: Mapping[str, str] = MappingProxyType(
         "collection": "The name of a collection.",
         "field": "The name of a field.",
         "key": "The primary key of a row.",
-        "name": "The name under which a browser saves the file.",
+        "name": "The name of a file; of an asset, the one under which a browser saves it.",
         "provider": "The name of a login provider.",
         "revision": "The id of a revision.",
     }

@@ -62,10 +62,10 @@ def _list_answer(item: JsonSchema) -> Answer:
     listed = array_of(any_of(item, OBJECT))
     # A file in JSON is a list without anything around it.
     envelope = object_of({"data": any_of(listed, item)}, {"meta": _COUNTS})
-    content: dict[str, JsonSchema] = {}
+    # The usual one first: viewers show it until another one is chosen.
+    content: dict[str, JsonSchema] = {JSON: any_of(envelope, listed)}
     for file_format in FORMATS.values():
-        content[file_format.media_type.partition(";")[0]] = TEXT
-    content[JSON] = any_of(envelope, listed)
+        content.setdefault(file_format.media_type.partition(";")[0], TEXT)
     return Answer("The rows, or a file of them.", content, headers=(ETAG,))
 
 

@@ -63,6 +63,20 @@ SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
                 parameters=("language", "If-None-Match"),
             )
         },
+        "/docs": {
+            "get": read(
+                "Show this document as a page",
+                Answer("The page.", {"text/html": TEXT}),
+            )
+        },
+        "/docs/{name}": {
+            "get": read(
+                "Read a file that the page loads",
+                Answer("The file.", {"text/css": TEXT, "text/javascript": TEXT}, headers=(ETAG,)),
+                NOT_MODIFIED,
+                parameters=("If-None-Match",),
+            )
+        },
         "/metrics": {
             "get": read(
                 "Tell metrics to Prometheus",

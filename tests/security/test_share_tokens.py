@@ -152,6 +152,7 @@ KNOWN_TO_ALL = {
     "/server/info",
     "/auth",
     "/settings",
+    "/docs",
     "/shares/info/{key}",
 }
 """Routes that tell everybody something, and are read by a share as by anybody."""
