@@ -25,7 +25,7 @@ class OpenApiResource:
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         served = Served(self._templates(), request.root_path, SESSION_COOKIE)
         document = read_openapi(self._store, request.context.identity, served)
-        _send_text(request, response, document)
+        _send_text(request, response, document, falcon.MEDIA_JSON)
 
 
 class TypesResource:
@@ -40,11 +40,12 @@ class TypesResource:
             reason = f"language is one of {', '.join(LANGUAGES)}"
             raise invalid_query(reason, parameter="language")
         types = read_types(self._store, request.context.identity, language)
-        response.content_type = falcon.MEDIA_TEXT
-        _send_text(request, response, types)
+        _send_text(request, response, types, falcon.MEDIA_TEXT)
 
 
-def _send_text(request: falcon.Request, response: falcon.Response, text: bytes) -> None:
+def _send_text(
+    request: falcon.Request, response: falcon.Response, text: bytes, media_type: str
+) -> None:
     tag = etag_of(text)
     response.set_header("ETag", tag)
     # Another caller sees another document at the same address.
@@ -52,4 +53,6 @@ def _send_text(request: falcon.Request, response: falcon.Response, text: bytes) 
     if matches_etag(request.get_header("If-None-Match") or "", tag):
         response.status = falcon.HTTP_304
     else:
+        # An answer without content has no type of it either.
+        response.content_type = media_type
         response.data = text

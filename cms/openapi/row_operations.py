@@ -54,6 +54,7 @@ class Rows:
         return Need(self.name, action) if self.name else None
 
 
+_YAML = FORMATS["yaml"].media_type
 _COUNTS = object_of(optional={"total_count": INTEGER, "filter_count": INTEGER})
 
 
@@ -66,6 +67,8 @@ def _list_answer(item: JsonSchema) -> Answer:
     content: dict[str, JsonSchema] = {JSON: any_of(envelope, listed)}
     for file_format in FORMATS.values():
         content.setdefault(file_format.media_type.partition(";")[0], TEXT)
+    # Of YAML, as of JSON, a schema describes the values in it.
+    content[_YAML] = listed
     return Answer("The rows, or a file of them.", content, headers=(ETAG,))
 
 

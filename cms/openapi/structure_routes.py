@@ -91,7 +91,7 @@ def _delete(summary: str) -> Operation:
 
 _SNAPSHOT = read(
     "Read the structure as a document",
-    Answer("The document.", {JSON: OBJECT, _YAML: TEXT}),
+    Answer("The document.", {JSON: OBJECT, _YAML: OBJECT}),
     parameters=("include", "schema_export"),
     is_for_admins=True,
 )
@@ -100,7 +100,7 @@ _DIFF = write(
     Body(
         {
             JSON: OBJECT,
-            _YAML: TEXT,
+            _YAML: OBJECT,
             "multipart/form-data": object_of({"file": {"type": "string", "format": "binary"}}),
         }
     ),

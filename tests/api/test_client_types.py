@@ -119,3 +119,10 @@ def test_types_show_what_the_caller_may_read_and_nothing_else(stage: Stage, path
 
 def test_a_secret_is_a_text(stage: Stage) -> None:
     assert "password: string | null" in interface(types(stage.admin, TYPESCRIPT), "SystemUsers")
+
+
+def test_types_that_the_client_has_are_not_sent_again(stage: Stage) -> None:
+    tag = stage.admin.get(TYPESCRIPT).headers["etag"]
+    again = stage.admin.send("GET", TYPESCRIPT, **{"If-None-Match": tag})
+    assert (again.status, again.content) == (304, b"")
+    assert "content-type" not in again.headers
