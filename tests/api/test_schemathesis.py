@@ -25,7 +25,13 @@ RUN_SECONDS = 300  # on a busy machine; alone, a run takes a tenth
 EXAMPLES = 3
 """Calls of one operation: there are two hundred operations."""
 
-OPERATIONS = {"admin": 180, "member": 60}
+CALLS = {
+    # Schemathesis cannot turn the schema of filters around, to send what it does not permit.
+    "reads": ("--mode", "positive", "--include-method", "GET"),
+    "writes": ("--mode", "all", "--exclude-method", "GET"),
+}
+"""What is called; writes also with values that the document does not permit."""
+OPERATIONS = {"admin": 80, "member": 25}
 """How many operations are called at least."""
 
 CHECKS = (
@@ -155,11 +161,11 @@ def filled(url: str) -> dict[str, str]:
     return {"admin": token, "member": TOKEN_OF_THE_MEMBER}
 
 
-def command(library: Library, caller: str, report: Path) -> list[str]:
+def command(library: Library, caller: str, calls: str, report: Path) -> list[str]:
     return [
         *(sys.executable, "-m", "schemathesis.cli", "run", f"{library.url}/server/specs/oas"),
         *("--header", f"Authorization: Bearer {library.tokens[caller]}"),
-        *("--phases", "fuzzing", "--mode", "positive", "--max-examples", str(EXAMPLES)),
+        *("--phases", "fuzzing", "--max-examples", str(EXAMPLES), *CALLS[calls]),
         *("--generation-deterministic", "--no-shrink", "--continue-on-failure"),
         *("--checks", ",".join(CHECKS), "--warnings", "off", "--no-color"),
         *("--report-json-path", str(report)),
@@ -167,13 +173,14 @@ def command(library: Library, caller: str, report: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("caller", ["admin", "member"])
+@pytest.mark.parametrize("calls", CALLS)
+@pytest.mark.parametrize("caller", OPERATIONS)
 def test_every_answer_is_as_the_document_says(
-    library: Library, tmp_path: Path, caller: str
+    library: Library, tmp_path: Path, caller: str, calls: str
 ) -> None:
     report = tmp_path / "report.json"
     done = subprocess.run(
-        command(library, caller, report),
+        command(library, caller, calls, report),
         cwd=tmp_path,
         capture_output=True,
         text=True,
