@@ -49,6 +49,7 @@ from cms.http import (
 from cms.http.cookies import Cookies
 from cms.http.cors import cors_middleware
 from cms.http.external_logins import ExternalLogins
+from cms.http.host_identity import Identify
 from cms.http.logs import start_logging
 from cms.http.media import JsonHandler
 from cms.http.middleware import Authentication, RequestTracing, SystemCollectionGuard
@@ -60,7 +61,7 @@ from cms.http.request_body import close_if_unread, request_body
 from cms.http.send_timeout import with_send_timeout
 from cms.memory import limit_arenas
 from cms.providers import SAML
-from cms.rate_limits.limiter import rate_limiter
+from cms.rate_limits.limiter import RateLimiter, rate_limiter
 from cms.schema.system import (
     ACTIVITY,
     DASHBOARDS,
@@ -129,16 +130,20 @@ class App(falcon.App[Request, falcon.Response]):
         return frozenset(self._templates)
 
 
-def create_app(config: Config) -> App:
-    """Make the WSGI application; it connects to nothing before its first request."""
+def create_app(config: Config, identify: Identify | None = None) -> App:
+    """Make the WSGI application; it connects to nothing before its first request.
+
+    `identify` tells who is signed in to an application around this one (docs/embedding.md).
+    """
     store = Store(config)
     issuer = Issuer.from_config(config)
     links = MailLinks.from_config(config, issuer.secret)
     library = Library.from_config(store, config)
     asset_source = Assets(store, library.contents.storages, config)
+    limiter = rate_limiter(config, issuer.secret)
     app = App(
         store,
-        _middleware(config, store, issuer),
+        _middleware(config, store, issuer, limiter, identify),
         send_seconds=config.send_timeout.total_seconds(),
         close_hooks=[asset_source.close],
     )
@@ -155,6 +160,8 @@ def create_app(config: Config) -> App:
     wait_slots = WaitSlots(config.web_threads)
     external = _external_logins(app, config, issuer, wait_slots)
     app.close_hooks.append(external.providers.close)
+    if limiter is not None:
+        app.close_hooks.append(limiter.close)
     _add_logins(app, config, issuer, links, external)
     _add_external_logins(app, config, external)
     _add_people(app, links, issuer.secret)
@@ -173,21 +180,27 @@ def create_app(config: Config) -> App:
     return app
 
 
-def _middleware(config: Config, store: Store, issuer: Issuer) -> list[object]:
+def _middleware(
+    config: Config,
+    store: Store,
+    issuer: Issuer,
+    limiter: RateLimiter | None,
+    identify: Identify | None,
+) -> list[object]:
     """Return the middleware in its order.
 
     Requests are counted first of all. A preflight is answered before anybody is identified.
     """
-    limiter = rate_limiter(config, issuer.secret)
     limits = [RateLimit(limiter, trusted_proxies=config.ip_trust_proxy)] if limiter else []
     return [
-        RequestTracing(store),
+        RequestTracing(store, varies_by_cookie=identify is not None),
         *limits,
         *cors_middleware(config),
         Authentication(
             issuer.secret,
             origins=Origins.from_config(config),
             trusted_proxies=config.ip_trust_proxy,
+            identify=identify,
         ),
         SystemCollectionGuard(store),
     ]
@@ -342,6 +355,7 @@ def _add_files(app: App, library: Library) -> None:
 def _add_flows(app: App, config: Config, wait_slots: WaitSlots) -> None:
     store = app.store
     services = Services(store, config, wait_slots)
+    app.close_hooks.append(services.scripts.close)
     store.payload_filter = FlowPayloadFilter(services)
     calls = FlowCalls(services)
     _add_system_items(app, FLOWS, OPERATIONS)

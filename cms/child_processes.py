@@ -14,6 +14,7 @@ import select
 import subprocess
 import sys
 import threading
+from weakref import WeakSet
 
 from cms.processors import all_processors
 
@@ -65,6 +66,16 @@ class ChildProcess:
         # An empty line is the end of the output: the child has ended.
         return process.stdout.readline() or None
 
+    def forget(self) -> None:
+        """Leave the child to the process that has started it, from which this one was forked."""
+        process = self._process
+        assert process.stdin and process.stdout
+        # The pipes remain open in the other process.
+        process.stdin.close()
+        process.stdout.close()
+        # Otherwise it would be waited for here.
+        process.returncode = 0
+
     def end(self) -> int:
         """End the child, and return its exit status: 0 if it ended by itself, between jobs."""
         process = self._process
@@ -89,6 +100,7 @@ class ChildProcesses:
         self._lock = threading.Lock()
         # Otherwise the children would outlive a worker that ends.
         atexit.register(self.close)
+        _pools.add(self)
 
     def run(self, job: bytes, *, max_seconds: float) -> bytes:
         """Have a child do a job, and return the line that it answers.
@@ -117,11 +129,31 @@ class ChildProcesses:
         for process in idle:
             process.end()
 
+    def forget_children(self) -> None:
+        """Begin anew in a process that was just forked: the children are those of its parent."""
+        idle = self._idle
+        self._idle = []
+        # A thread of the parent may hold it.
+        self._lock = threading.Lock()
+        for process in idle:
+            process.forget()
+
     def _idle_or_new(self) -> ChildProcess:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
         return ChildProcess(self._module, *self._arguments)
+
+
+_pools: WeakSet[ChildProcesses] = WeakSet()
+
+
+def _forget_after_fork() -> None:
+    for pool in _pools:
+        pool.forget_children()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 def _environment() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import psycopg
 from psycopg import sql
@@ -142,7 +144,7 @@ def max_streams(size: int) -> int:
 class Database:
     """The pools of one process, opened at their first use.
 
-    The first use comes after the fork: processes must not share a connection.
+    Processes must not share a connection: a process that is forked later opens pools of its own.
     """
 
     def __init__(self, config: Config) -> None:
@@ -161,8 +163,10 @@ class Database:
         self._lock = threading.Lock()
         self._epoch = Epoch()
         self._pools: _Pools | None = None
+        self._pools_of_parent: _Pools | None = None
         # Beside the pool of streams, which has as many connections but would wait for a free one.
         self._streams = threading.BoundedSemaphore(max_streams(self._size))
+        _databases.add(self)
 
     def fetch(
         self, text: str, values: Sequence[object] = (), *, chunking: Chunking | None = None
@@ -288,6 +292,15 @@ class Database:
                 pool.close()
         self.metrics.close()
 
+    def forget_pools(self) -> None:
+        """Begin anew in a process that was just forked from one that has open pools."""
+        # Kept, as to close them would take the threads of the parent.
+        self._pools_of_parent = self._pools
+        self._pools = None
+        # A thread of the parent may hold either.
+        self._lock = threading.Lock()
+        self._streams = threading.BoundedSemaphore(max_streams(self._size))
+
     def _borrowed(self, pool: ConnectionPool[Connection]) -> _borrow:
         return _borrow(pool, self.metrics)
 
@@ -321,6 +334,17 @@ class Database:
             reconnect_failed=_retry_for_waiting,
             open=True,
         )
+
+
+_databases: WeakSet[Database] = WeakSet()
+
+
+def _forget_after_fork() -> None:
+    for database in _databases:
+        database.forget_pools()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 def _retry_for_waiting(pool: ConnectionPool[Any]) -> None:

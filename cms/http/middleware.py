@@ -17,6 +17,7 @@ from cms.errors import invalid_token
 from cms.http.administrators import is_administrator
 from cms.http.cookies import session_cookie
 from cms.http.errors import with_search
+from cms.http.host_identity import Identify, host_identity
 from cms.http.logs import log_request, logs_requests
 from cms.http.origins import SAFE_METHODS, Origins
 from cms.http.request import client_of, method_label
@@ -48,8 +49,16 @@ class _VerifiedToken(NamedTuple):
 class Authentication:
     """Finds out who calls from the headers alone; the store checks whether that user may act."""
 
-    def __init__(self, secret: str, *, origins: Origins, trusted_proxies: int = 0) -> None:
+    def __init__(
+        self,
+        secret: str,
+        *,
+        origins: Origins,
+        trusted_proxies: int = 0,
+        identify: Identify | None = None,
+    ) -> None:
         self._secret = secret
+        self._identify = identify
         # A key for one purpose, so that digests that are stored say nothing of the secret itself.
         self._seal = hmac.digest(secret.encode(), b"idempotency", "sha256")
         self._origins = origins
@@ -65,7 +74,7 @@ class Authentication:
         )
 
     def _identity(self, request: falcon.Request) -> Identity:
-        """Return the caller of the Authorization header, else of the session cookie.
+        """Return the caller of the Authorization header, else the one that the browser stands for.
 
         Raises `Refused`.
         """
@@ -73,20 +82,33 @@ class Authentication:
         token = token.strip()
         if kind.lower() != "bearer" or not token:
             # The header comes first: a browser sends its cookie along without being asked.
-            cookie = session_cookie(request)
-            return self._from_cookie(request, cookie) if cookie else ANONYMOUS
+            return self._from_browser(request)
         # Access tokens are JWTs of three parts; static tokens have no dots.
         if token.count(".") == 2:
             return self._from_access_token(token)
         return Identity(token=digest(token))
 
-    def _from_cookie(self, request: falcon.Request, cookie: str) -> Identity:
-        """Return the caller of a session cookie.
+    def _from_browser(self, request: falcon.Request) -> Identity:
+        """Return the user of the surrounding application, else the caller of the session cookie."""
+        if self._identify is not None:
+            identity = host_identity(self._identify, request.env)
+            if identity is not None:
+                # Most likely by a cookie as well, or by another thing that browsers send unasked.
+                self._require_own_page(request)
+                return identity
+        cookie = session_cookie(request)
+        return self._from_cookie(request, cookie) if cookie else ANONYMOUS
 
-        Browsers send cookies with requests of other sites as well, which must not change anything.
+    def _require_own_page(self, request: falcon.Request) -> None:
+        """Raise `Refused` FORBIDDEN for another site's request that might change something.
+
+        Browsers send cookies with such requests as well.
         """
         if request.context.method not in SAFE_METHODS:
             self._origins.require(request)
+
+    def _from_cookie(self, request: falcon.Request, cookie: str) -> Identity:
+        self._require_own_page(request)
         session = session_of(cookie)
         if session is None:
             raise invalid_token()
@@ -139,8 +161,9 @@ class SystemCollectionGuard:
 class RequestTracing:
     """Gives a request its id, its answer the common headers, and the log a line; counts it."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, varies_by_cookie: bool = False) -> None:
         self._store = store
+        self._varies_by_cookie = varies_by_cookie
         self._metrics = store.database.metrics
         self._meter = store.database.meter
 
@@ -167,8 +190,7 @@ class RequestTracing:
         if response.get_header("Cache-Control") is None or not succeeded:
             is_private = request.path.startswith("/auth")
             response.set_header("Cache-Control", "no-store" if is_private else "no-cache")
-        if response.get_header("Vary") is None:
-            response.set_header("Vary", "Origin")
+        self._set_vary(response)
         if request.method == "OPTIONS" and (allowed := response.get_header("Allow")):
             response.set_header("Allow", with_search(allowed))
         seconds = time.perf_counter() - request.context.began
@@ -191,6 +213,15 @@ class RequestTracing:
                     "ms": round(seconds * 1000, 2),
                 }
             )
+
+    def _set_vary(self, response: falcon.Response) -> None:
+        vary = response.get_header("Vary") or "Origin"
+        # Whoever signs in after another one, in the same browser, must not see what the browser has
+        # kept. What is public is the same for all.
+        is_public = (response.get_header("Cache-Control") or "").startswith("public")
+        if self._varies_by_cookie and not is_public and "Cookie" not in vary:
+            vary += ", Cookie"
+        response.set_header("Vary", vary)
 
     def _set_server_timing(
         self, request: falcon.Request, response: falcon.Response, seconds: float

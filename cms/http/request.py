@@ -38,6 +38,7 @@ class RequestState:
         "_count_account",
         "_find_client",
         "_find_identity",
+        "_identity",
         "began",
         "digest",
         "id",
@@ -58,6 +59,7 @@ class RequestState:
         self.span: RequestSpan | None = None
         self.statement_seconds: float | None = None
         self._find_identity: Callable[[], Identity] | None = None
+        self._identity: Identity | None = None
         self._find_client: Callable[[], ClientInfo] | None = None
         self.usage: Usage | None = None
         self._count_account: Callable[[str], None] | None = None
@@ -97,9 +99,14 @@ class RequestState:
         """Who calls; raises `Refused` INVALID_TOKEN.
 
         The identity is looked up when a resource asks for it: otherwise a client that sends an
-        expired token with every request could not log in again.
+        expired token with every request could not log in again. It is looked up once: the
+        application around the service may take long to answer.
         """
-        return self._find_identity().with_client(self.client) if self._find_identity else ANONYMOUS
+        if self._identity is None:
+            found = self._find_identity() if self._find_identity else ANONYMOUS
+            # Only now: whoever asks again after a refusal must not find an anonymous caller.
+            self._identity = found.with_client(self.client)
+        return self._identity
 
 
 class Request(falcon.Request):

@@ -11,9 +11,9 @@ import logging
 import socket
 import struct
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 log = logging.getLogger("cms")
@@ -25,6 +25,9 @@ CHUNK_BYTES = 2**18
 SHORT_BYTES = 2**14
 """Up to here an answer is sent by one call of the kernel, which has a limit of its own."""
 
+_SEND_LIMIT = (socket.SOL_SOCKET, socket.SO_SNDTIMEO)
+"""The option of the kernel's own limit; 0 seconds are none."""
+
 # `struct linger` with l_onoff 1 and l_linger 0: close() sends a reset and drops what is not sent
 # yet.
 _TIME_OUTS = (TimeoutError, BlockingIOError)
@@ -35,11 +38,17 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 class TimedBody:
     """The body of an answer in chunks, each of which the client must take in time."""
 
-    __slots__ = ("_body", "_environ", "_is_sending")
+    __slots__ = ("_body", "_environ", "_is_sending", "_lift_limit")
 
-    def __init__(self, body: Iterable[bytes], environ: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        body: Iterable[bytes],
+        environ: Mapping[str, Any],
+        lift_limit: Callable[[], None],
+    ) -> None:
         self._body = body
         self._environ = environ
+        self._lift_limit = lift_limit
         self._is_sending = False
 
     def __iter__(self) -> Iterator[bytes]:
@@ -70,6 +79,9 @@ class TimedBody:
         finally:
             if timed_out:
                 self._reset_connection()
+            # The next answer of the connection may be another application's.
+            with suppress(OSError):
+                self._lift_limit()
 
     def _reset_connection(self) -> None:
         """Close the connection at once, and drop what is still to be sent.
@@ -99,18 +111,18 @@ def with_send_timeout(
     if _is_short(body) and type(connection) is socket.socket:  # not one of TLS
         # With a limit of Python each send first waits for the socket, and lets another thread have
         # the interpreter meanwhile.
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(seconds))
-    else:
-        # For this answer only: gunicorn sets its own timeout again for the next request.
-        connection.settimeout(seconds)
-    return TimedBody(body, environ)
+        connection.setsockopt(*_SEND_LIMIT, _timeval(seconds))
+        return TimedBody(body, environ, partial(connection.setsockopt, *_SEND_LIMIT, _timeval(0)))
+    lift_limit = partial(connection.settimeout, connection.gettimeout())
+    connection.settimeout(seconds)
+    return TimedBody(body, environ, lift_limit)
 
 
 def _is_short(body: Iterable[bytes]) -> bool:
     return isinstance(body, list) and sum(map(len, body)) <= SHORT_BYTES
 
 
-@lru_cache(maxsize=1)  # a process has one limit
+@lru_cache(maxsize=8)  # an application has one limit
 def _timeval(seconds: float) -> bytes:
     """Return a duration as the kernel's `struct timeval`."""
     return struct.pack("ll", *divmod(int(seconds * 1_000_000), 1_000_000))

@@ -15,3 +15,6 @@ class CountersLost(Exception):
 class Counters(Protocol):
     def acquire(self, key: bytes, limits: Sequence[Limit]) -> Usage:
         """Count a request in a window for each of the limits; may raise `CountersLost`."""
+
+    def close(self) -> None:
+        """Close connections; a later request opens them again."""

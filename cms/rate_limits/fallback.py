@@ -45,6 +45,11 @@ class FallbackCounters:
                 return usage
         return self._local.acquire(key, limits)
 
+    def close(self) -> None:
+        """Close connections; a later request opens them again."""
+        self._shared.close()
+        self._local.close()
+
     def _may_ask(self) -> bool:
         """Tell whether to ask Redis; while it is lost, one request in `RETRY_SECONDS` tries."""
         if not self._is_lost:

@@ -26,7 +26,8 @@ class RateLimiter:
     """Counts requests; whether one that exceeds a limit is refused is for the caller to decide.
 
     Keys are digests with the secret of the service: services that share counters do not mix, and
-    the counters hold nobody's address.
+    the counters hold nobody's address. In one process, services on different databases do not mix
+    either. Machines that count together may write the address of their database differently.
     """
 
     def __init__(self, counters: Counters, config: Config, secret: str) -> None:
@@ -37,7 +38,8 @@ class RateLimiter:
         )
         self._login_limits = (Limit(config.rate_limiter_logins_per_address, 60),)
         self._account_limits = (Limit(config.rate_limiter_logins_per_account, 60),)
-        self._seal = hmac.digest(secret.encode(), b"rate limits", "sha256")
+        database = "" if config.redis else config.database_url or ""
+        self._seal = hmac.digest(secret.encode(), f"rate limits {database}".encode(), "sha256")
         self._cached_key = lru_cache(MAX_CACHED_KEYS)(self._key)
 
     def count_request(self, address: str) -> Usage:
@@ -53,6 +55,10 @@ class RateLimiter:
         # Not from the cache: anybody could send texts of any length.
         key = self._digest("account", account.strip().casefold())
         return self._counters.acquire(key, self._account_limits)
+
+    def close(self) -> None:
+        """Close connections; a later request opens them again."""
+        self._counters.close()
 
     def _key(self, purpose: str, address: str) -> bytes:
         return self._digest(purpose, _network_of(address))

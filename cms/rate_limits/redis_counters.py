@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from limits.storage import RedisStorage
 from redis.backoff import NoBackoff
@@ -74,6 +75,11 @@ class RedisCounters:
             seconds = max(milliseconds, 1) / 1000 if count else 0.0
             windows.append(Window(count, seconds))
         return acquire(windows, limits, now=0.0)[1]
+
+    def close(self) -> None:
+        """Close the connections to Redis; a later request opens them again."""
+        client: Any = self._storage.get_connection()
+        client.close()
 
     def ping(self) -> None:
         """Ask Redis for a sign of life; raises `CountersLost`."""

@@ -47,6 +47,9 @@ class SharedMemoryStorage(Storage):
 
         return self._table.change(key, count)
 
+    def close(self) -> None:
+        """Do nothing: the table is that of the process, and may have other users."""
+
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
         """Count so many requests in the window of a key, and return its count."""
 

@@ -33,6 +33,7 @@ class Identity(NamedTuple):
     is that of a share, which no user opened. `may_enrol`
     marks the few requests that are open to a user who still has to set up a second factor.
     A run of a flow may act with the rights of a `role`, or as the service itself, with all rights.
+    `email` is the address of a user who is signed in to the application around the service.
     """
 
     user: str | None = None
@@ -43,11 +44,20 @@ class Identity(NamedTuple):
     may_enrol: bool = False
     role: str | None = None
     is_service: bool = False
+    email: str | None = None
 
     def with_client(self, client: ClientInfo) -> Identity:
         """Return the identity with the client of one request."""
         # Not by `_replace`, which takes longer: every request comes here. No request names a role.
-        return Identity(self.user, self.token, self.session, self.cookie, client, self.may_enrol)
+        return Identity(
+            self.user,
+            self.token,
+            self.session,
+            self.cookie,
+            client,
+            self.may_enrol,
+            email=self.email,
+        )
 
     @property
     def name(self) -> str:
@@ -59,18 +69,19 @@ class Identity(NamedTuple):
             return "service"
         # The user comes first, so that a new session of the same user still finds its answers.
         credential = self.user or self.token or self.cookie or self.role or self.session
-        return credential or f"public at {self.client.ip}"
+        # No other name has an @.
+        return credential or self.email or f"public at {self.client.ip}"
 
     @property
     def is_anonymous(self) -> bool:
         """Whether no user is named, as by a request without credentials."""
         # A role names no user: a run of a flow that has one is nobody, with the rights of the role.
-        return not (self.user or self.token or self.session or self.cookie)
+        return not (self.user or self.token or self.session or self.cookie or self.email)
 
     @property
     def caller(self) -> tuple[str | None, ...]:
         """Who calls, wherever from: the parameters of the statement `find_actor`."""
-        return self.user, self.token, self.session, self.cookie, self.role
+        return self.user, self.token, self.session, self.cookie, self.role, self.email
 
 
 ANONYMOUS = Identity()

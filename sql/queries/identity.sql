@@ -1,8 +1,8 @@
 -- name: find_actor
 -- The caller with its rights, and the counters. $1 is the id of a user, $2 the digest of a static token, $3 and $4 are
--- a session and the digest of its cookie, $5 a role whose rights a run of a flow has. Without an active user the id is
--- NULL. Networks are those that the caller's roles are bound to; the last column tells whether the roles ask for a
--- second factor that the user does not have.
+-- a session and the digest of its cookie, $5 a role whose rights a run of a flow has, $6 an address that a surrounding
+-- application names. Without an active user the id is NULL. Networks are those that the caller's roles are bound to; the
+-- last column tells whether the roles ask for a second factor that the user does not have.
 -- An access token names its session, which must exist: a changed password deletes it. Because that changes system_users,
 -- it also moves the access counter, so that callers who were looked up before are looked up again.
 -- A logout keeps the session until its access token expires, and moves no counter: otherwise every process would load
@@ -21,6 +21,7 @@ WITH RECURSIVE caller AS (
               AND sessions.mode = 'session'
               AND sessions.expires > now()
         ))
+        OR lower(users.email) = lower($6::text)
     )
       AND users.status = 'active'
       AND (

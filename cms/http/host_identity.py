@@ -1,0 +1,41 @@
+"""The user who is signed in to the application around the service (docs/embedding.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cms.emails import is_email
+from cms.errors import invalid_token
+from cms.store.identity import Identity
+
+Identify = Callable[[dict[str, Any]], str | None]
+"""Returns the e-mail address of the user who is signed in, from the WSGI environment of a request.
+
+None stands for nobody. It must not read the body, which is the service's.
+"""
+
+
+class IdentifyFailed(Exception):
+    """The function of the surrounding application failed, which is no fault of the request."""
+
+
+def host_identity(identify: Identify, environ: dict[str, Any]) -> Identity | None:
+    """Return the user whom the surrounding application names; None where it names nobody.
+
+    Raises `Refused` INVALID_TOKEN for what cannot be the address of a user, and `IdentifyFailed`.
+    """
+    try:
+        email = identify(environ)
+    except Exception as error:
+        # Of one type, whatever it was: an error of a web framework would pass for a refusal, and
+        # some refusals stand for an anonymous caller.
+        raise IdentifyFailed("identify raised an exception") from error
+    if email is None:
+        return None
+    if not isinstance(email, str):
+        raise IdentifyFailed(f"identify returned {type(email).__name__}, not str or None")
+    # Nobody has such an address, and the database takes not every text.
+    if not is_email(email) or not email.isprintable():
+        raise invalid_token()
+    return Identity(email=email)
