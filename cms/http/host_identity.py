@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from io import BytesIO
 from typing import Any
 
 from cms.emails import is_email
@@ -12,7 +13,7 @@ from cms.store.identity import Identity
 Identify = Callable[[dict[str, Any]], str | None]
 """Returns the e-mail address of the user who is signed in, from the WSGI environment of a request.
 
-None stands for nobody. It must not read the body, which is the service's.
+None stands for nobody. The environment is a copy without a body, which is the service's to read.
 """
 
 
@@ -20,13 +21,13 @@ class IdentifyFailed(Exception):
     """The function of the surrounding application failed, which is no fault of the request."""
 
 
-def host_identity(identify: Identify, environ: dict[str, Any]) -> Identity | None:
+def host_identity(identify: Identify, environ: Mapping[str, Any]) -> Identity | None:
     """Return the user whom the surrounding application names; None where it names nobody.
 
     Raises `Refused` INVALID_TOKEN for what cannot be the address of a user, and `IdentifyFailed`.
     """
     try:
-        email = identify(environ)
+        email = identify(_without_body(environ))
     except Exception as error:
         # Of one type, whatever it was: an error of a web framework would pass for a refusal, and
         # some refusals stand for an anonymous caller.
@@ -39,3 +40,10 @@ def host_identity(identify: Identify, environ: dict[str, Any]) -> Identity | Non
     if not is_email(email) or not email.isprintable():
         raise invalid_token()
     return Identity(email=email)
+
+
+def _without_body(environ: Mapping[str, Any]) -> dict[str, Any]:
+    # Frameworks make a request of it, and some read a form without being asked.
+    copy = {**environ, "wsgi.input": BytesIO(), "CONTENT_LENGTH": "0"}
+    copy.pop("HTTP_TRANSFER_ENCODING", None)
+    return copy

@@ -324,3 +324,19 @@ def test_a_refused_user_is_not_somebody_else_when_it_is_asked_for_again(
     # An administrator would be told the times.
     answer = client.send("GET", "/server/info", **{"X-Server-Timing": "1"})
     assert "server-timing" not in answer.headers
+
+
+def test_the_application_cannot_take_the_body_of_a_request(
+    make_embedded: MakeEmbedded, writer: str, stage: Stage
+) -> None:
+    bodies: list[bytes] = []
+
+    def identify(environ: dict[str, Any]) -> str:
+        bodies.append(environ["wsgi.input"].read())
+        environ["PATH_INFO"] = "/elsewhere"
+        return writer
+
+    client = make_embedded(identify)
+    created = client.send("POST", "/items/pages", {"title": "whole"}, Origin=OWN_ORIGIN)
+    assert created.data["title"] == "whole"
+    assert bodies == [b""]
