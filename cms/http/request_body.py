@@ -119,4 +119,7 @@ def _with_connection_close(
         return headers
     if str(environ.get("SERVER_SOFTWARE", "")).startswith("WSGIServer"):
         return headers  # Python's own server fails on the header, and closes every connection
+    # Waitress fails on it as well, and has read the whole body before.
+    if "waitress.client_disconnected" in environ:
+        return headers
     return [*headers, ("Connection", "close")]

@@ -104,3 +104,20 @@ def test_other_servers_send_as_they_like(pair: tuple[socket.socket, socket.socke
     body = [b"x" * 10_000_000]
     assert with_send_timeout(body, {"SERVER_PROTOCOL": "HTTP/1.1"}, 1) is body
     assert with_send_timeout(body, environ(pair[0], "HTTP/2.0"), 1) is body
+
+
+@pytest.mark.parametrize("body", [[b"short"], [b"x" * 100_000], iter([b"streamed"])])
+def test_the_connection_has_its_own_limits_again_after_the_answer(
+    pair: tuple[socket.socket, socket.socket], body: Iterable[bytes]
+) -> None:
+    """The next answer may be that of another application in the same process."""
+    server, _ = pair
+    server.settimeout(7)
+    no_limit = server.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, 16)
+    sending = with_send_timeout(body, environ(server), 0.1)
+    limits = (server.gettimeout(), server.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, 16))
+    assert limits != (7, no_limit)
+    b"".join(sending)
+    sending.close()  # type: ignore[attr-defined]
+    assert server.gettimeout() == 7
+    assert server.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, 16) == no_limit
