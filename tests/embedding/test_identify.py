@@ -1,4 +1,4 @@
-"""`create_app(config, identify=…)`: users of the application around the service, and their rights.
+"""`create_app(config, identify=…)`: users of the application around it, and their rights.
 
 The application around it is a header here; those of real frameworks are in the other modules.
 """

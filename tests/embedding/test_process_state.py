@@ -60,7 +60,7 @@ PURE = {
     "cms.regex",
     "cms.web.head",
 }
-"""Modules that remember results of functions of their arguments alone, none of them a database's."""
+"""Modules that remember results of functions of their arguments alone, which know no database."""
 
 
 def use(config: Config) -> None:
