@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pytest
 import webtest
@@ -150,11 +152,15 @@ def test_each_has_its_own_prefix_and_function(copies: Copies, settings: Config) 
     apps = []
     for copy, user in zip(copies, (ADMIN_EMAIL, None), strict=True):
         config = replace(settings, database_url=copy.dsn, database_pool_size=2)
-        apps.append(create_app(config, identify=lambda environ, user=user: user))
-    mounts = {"/cms": apps[0], "/intranet": apps[1]}
+        apps.append(create_app(config, identify=partial(always, user)))
+    mounts: dict[str, Any] = {"/cms": apps[0], "/intranet": apps[1]}
     browser = webtest.TestApp(DispatcherMiddleware(Client(copies[0].admin.app).app, mounts))
     assert browser.get("/cms/users").status_int == 200
     assert browser.get("/intranet/users", status=403)
     assert browser.get("/users", status=403)
     for app in apps:
         app.close()
+
+
+def always(user: str | None, environ: dict[str, Any]) -> str | None:
+    return user
