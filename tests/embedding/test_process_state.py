@@ -223,7 +223,8 @@ def test_a_process_that_is_forked_later_has_connections_of_its_own(own_config: C
     email = "ada@example.com"
     accounts.create_user(own_config.database_url or "", email=email, password="x", role=None)
     client = Client(create_app(own_config, identify=lambda environ: email))
-    render(client.bearing(admin_token(own_config, own_config.database_url or "")))
+    admin = client.bearing(admin_token(own_config, own_config.database_url or ""))
+    run_script(admin)
     backends = {backend(client) for _ in range(3)}
     child = os.fork()
     if child == 0:
@@ -231,6 +232,8 @@ def test_a_process_that_is_forked_later_has_connections_of_its_own(own_config: C
         try:
             succeeded = not ({backend(client) for _ in range(3)} & backends)
             succeeded &= client.get("/users/me").status == 200
+            run_script(admin)
+            succeeded &= psutil.Process().children() != []  # not that of the parent
             client.close()
         finally:
             os._exit(0 if succeeded else 1)
@@ -238,6 +241,7 @@ def test_a_process_that_is_forked_later_has_connections_of_its_own(own_config: C
     assert os.waitstatus_to_exitcode(status) == 0
     # Those of this process go on.
     assert {backend(client) for _ in range(3)} & backends
+    run_script(admin)
     client.close()
 
 
