@@ -10,6 +10,7 @@ from uuid import UUID
 
 import click
 
+from cms.cli.backup_commands import backup, restore
 from cms.cli.session import current_config, is_expected, sentence_of
 
 EPILOG = """Settings come from the environment and from .env in the current folder.
@@ -97,6 +98,10 @@ def maintain() -> None:
     from cms.cli.setup import maintain
 
     maintain(current_config())
+
+
+cms.add_command(backup)
+cms.add_command(restore)
 
 
 @cms.command()

@@ -116,16 +116,16 @@ def announce(sentence: str) -> None:
 def is_expected(error: Exception) -> bool:
     """Tell whether an error is of the installation or the input, not of the program."""
     # Only here: `cms --help` must not wait for psycopg.
+    from cms.backup.error import BackupError
     from cms.config import ConfigError
+    from cms.database.bulk import BulkError
     from cms.database.error_mapping import Stale
     from cms.database.migrate import MigrationError
     from cms.embedded import EmbeddedError
     from cms.errors import Refused
 
-    return isinstance(
-        error,
-        ConfigError | Refused | EmbeddedError | MigrationError | NoDatabase | DatabaseLost | Stale,
-    )
+    own_errors = BackupError | BulkError | ConfigError | EmbeddedError | MigrationError
+    return isinstance(error, own_errors | Refused | NoDatabase | DatabaseLost | Stale)
 
 
 def sentence_of(error: Exception) -> str:

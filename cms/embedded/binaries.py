@@ -53,7 +53,7 @@ def find_binaries(postgres_bin: Path | None, *, data_version: int | None) -> Bin
         return _check_postgres_bin(postgres_bin, data_version)
     # All of them, so that the error can say which versions there are.
     candidates = []
-    for folder in _folders():
+    for folder in program_folders():
         binaries = inspect_binaries(folder)
         if binaries:
             candidates.append(binaries)
@@ -124,7 +124,8 @@ def _version_text(data_version: int | None) -> str:
     return f"{data_version} (the version of the data)"
 
 
-def _folders() -> Iterator[Path]:
+def program_folders() -> Iterator[Path]:
+    """Yield the folders that may hold PostgreSQL's programs, in the order of `find_binaries`."""
     if wheel := _wheel():
         yield wheel
     if program := shutil.which("postgres"):

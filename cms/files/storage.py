@@ -80,8 +80,10 @@ class Storage:
         """The folder of a location on this machine; None for any other location."""
         return Path(self._location.root) if self._location.driver == "local" else None
 
-    def put(self, path: str, chunks: Iterable[bytes]) -> PutResult:
+    def put(self, path: str, chunks: Iterable[bytes], *, part_bytes: int = PART_BYTES) -> PutResult:
         """Store a content under a path, replacing another one; at most a few parts are in memory.
+
+        A larger content than 10,000 parts of `part_bytes` is more than S3 takes.
 
         An exception that the chunks raise passes through, and then nothing of them is stored.
         """
@@ -96,7 +98,7 @@ class Storage:
                     path,
                     beginning,
                     use_multipart=True,
-                    chunk_size=PART_BYTES,
+                    chunk_size=part_bytes,
                     max_concurrency=MAX_CONCURRENT_PARTS,
                 )
             self._sync_to_disk(path)

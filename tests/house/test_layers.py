@@ -32,6 +32,7 @@ LAYERS = (
     "openapi",
     "client_types",
     "files",
+    "backup",
     "auth",
     "sso",
     "flows",

@@ -1,0 +1,3 @@
+"""Backups: the database and the files of a service as one archive, and back again."""
+
+from __future__ import annotations

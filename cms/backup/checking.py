@@ -1,0 +1,81 @@
+"""What an archive demands of the installation that it is to be restored into."""
+
+from __future__ import annotations
+
+from cms.backup.error import BackupError
+from cms.backup.manifest import Head
+from cms.database.bulk import count_rows, has_rows
+from cms.database.connections import Transaction
+from cms.database.migrate import read_migrations
+from cms.database.statements import sql_folder, statement
+from cms.files.storage import Storages
+
+# What migrations, `cms bootstrap` and `cms serve` write by themselves; a first login, too.
+_OWN_TABLES = frozenset(
+    {
+        "system_migrations",
+        "system_queue",
+        "system_version",
+        "system_settings",
+        "system_sessions",
+        "system_idempotency",
+        "system_flow_schedules",
+    }
+)
+_OWN_PREFIXES = ("system_activity", "system_revisions", "procrastinate_")
+_SINGLE_ROWS = frozenset({"system_users", "system_roles"})
+"""A bootstrapped service has one row in each: the first administrator with its role."""
+
+
+def check_archive(head: Head, transaction: Transaction, storages: Storages) -> None:
+    """Raise `BackupError` for an archive that this installation cannot take."""
+    ((schema, server, _has_service),) = transaction.execute(statement("describe_database"))
+    if schema != head.schema:
+        raise BackupError(
+            f"The archive is of the schema {head.schema}, and this database's is {schema}. "
+            "Name the schema in DATABASE_URL: docs/deployment.md tells how."
+        )
+    if server // 10_000 < head.server // 10_000:
+        raise BackupError(
+            f"The archive is of PostgreSQL {head.server // 10_000}; this server is older "
+            f"({server // 10_000}). Restore it into {head.server // 10_000} or newer."
+        )
+    _check_migrations(head)
+    absent = [name for name in head.storages if name not in storages]
+    if absent:
+        raise BackupError(
+            f"The archive has files in storage locations that are not set up here: "
+            f"{', '.join(absent)}. Name them in STORAGE_LOCATIONS."
+        )
+
+
+def _check_migrations(head: Head) -> None:
+    known = {
+        migration.name: migration.sha256
+        for migration in read_migrations(sql_folder() / "migrations")
+    }
+    for name, sha256 in head.migrations.items():
+        if known.get(name) != sha256:
+            raise BackupError(
+                f"The archive was made with the migration {name}, which this version does not "
+                "have. Restore it with the version that made it, or a newer one."
+            )
+
+
+def missing_extensions(head: Head, transaction: Transaction) -> list[str]:
+    """Return the extensions of the archive that this server does not have."""
+    available = {name for (name,) in transaction.execute(statement("list_available_extensions"))}
+    return [name for name in head.extensions if name not in available]
+
+
+def content_of(transaction: Transaction) -> str | None:
+    """Return what an installation holds beside what every new one does; None if nothing."""
+    for name, _size, _columns in transaction.execute(statement("list_backup_tables")):
+        if not name.startswith(("system_", "procrastinate_")):
+            return f"the table {name}"
+        if name in _SINGLE_ROWS and count_rows(transaction, name) > 1:
+            return f"more than one row in {name}"
+        is_own = name in _OWN_TABLES | _SINGLE_ROWS or name.startswith(_OWN_PREFIXES)
+        if not is_own and has_rows(transaction, name):
+            return f"rows in {name}"
+    return None

@@ -1,0 +1,243 @@
+"""A whole archive put back, in one transaction: structure, rows, files."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable
+from itertools import groupby
+
+from cms.backup.archive_format import Member, unpacked
+from cms.backup.checking import check_archive, content_of, missing_extensions
+from cms.backup.error import BackupError, DamagedArchive
+from cms.backup.manifest import (
+    AFTER,
+    BEFORE,
+    FILES,
+    LISTS,
+    SEQUENCES,
+    SUMMARY,
+    TABLES,
+    Head,
+    Table,
+    read_summary,
+)
+from cms.backup.places import Place
+from cms.backup.progress import Watcher
+from cms.backup.structure_dump import for_server
+from cms.backup.verifying import content_bytes, head_of, verified, watched
+from cms.database import bulk
+from cms.database.connections import Transaction
+from cms.database.statements import statement
+from cms.files.storage import Storages
+
+
+class Restoration:
+    """One archive that is put back into a database and its storage locations."""
+
+    def __init__(self, dsn: str, storages: Storages, *, place: Place, watcher: Watcher) -> None:
+        self._dsn = dsn
+        self._storages = storages
+        self._place = place
+        self._watcher = watcher
+
+    def run(self, *, replaces: bool) -> int:
+        """Put everything back, and return how many files have no content in the archive.
+
+        With `replaces`, also in place of what is there. Raises `BackupError`, `BulkError` and
+        `Refused`, and then nothing has changed.
+        """
+        head = head_of(self._place)
+        with bulk.bulk_transaction(self._dsn, reads_only=True) as transaction:
+            self._check(transaction, head, replaces=replaces)
+        # All of it before anything is changed, and again while it is put back.
+        missing = verified(self._place, self._watcher)
+        with bulk.bulk_transaction(self._dsn, reads_only=False) as transaction:
+            transaction.execute(statement("lock_migrations"))
+            self._check(transaction, head, replaces=replaces)
+            with _Contents(self._storages) as contents:
+                self._replace(transaction, head, contents)
+        return missing
+
+    def _check(self, transaction: Transaction, head: Head, *, replaces: bool) -> None:
+        check_archive(head, transaction, self._storages)
+        content = content_of(transaction)
+        if content and not replaces:
+            raise BackupError(
+                f"This installation is not empty: it has {content}. "
+                "With --force everything in it is replaced by what the archive holds."
+            )
+
+    def _replace(self, transaction: Transaction, head: Head, contents: _Contents) -> None:
+        for name in missing_extensions(head, transaction):
+            self._watcher.tell(
+                f"This server does not have the extension {name}, which the archive's had."
+            )
+        counters = _counters(transaction)
+        _empty_schema(transaction)
+        for name, schema in head.extensions.items():
+            if name not in missing_extensions(head, transaction):
+                bulk.create_extension(transaction, name, schema=schema)
+        self._watcher.begin("restoring", self._place.size())
+        members = unpacked(watched(self._place.read(), self._watcher))
+        _Pass(transaction, head, contents).run(members)
+        if counters:
+            transaction.execute(statement("pass_counters_of_version"), counters)
+
+
+class _Pass:
+    """One pass over the members of an archive, in their order, which puts each into its place."""
+
+    def __init__(self, transaction: Transaction, head: Head, contents: _Contents) -> None:
+        self._transaction = transaction
+        self._head = head
+        self._contents = contents
+        self._after = ""
+        self._rows = {table.name: 0 for table in head.tables}
+        self._is_complete = False
+
+    def run(self, members: Iterable[Member]) -> None:
+        """Raise `DamagedArchive` for an archive that does not hold what it says."""
+        for (folder, name), group in groupby(members, key=_place_in_archive):
+            if folder == TABLES:
+                self._copy(self._table(name), group)
+                continue
+            for member in group:
+                self._take(folder, name, member)
+        if not self._is_complete:
+            raise DamagedArchive("its summary is missing")
+
+    def _take(self, folder: str, name: str, member: Member) -> None:
+        if folder == FILES:
+            self._contents.put(self._transaction, name, member)
+            return
+        if folder == LISTS:
+            self._contents.compare(json.loads(content_bytes(member)))
+            return
+        if member.name == BEFORE:
+            self._run(content_bytes(member).decode(), "The tables cannot be made")
+        elif member.name == AFTER:
+            # Keys, indexes and triggers come when the rows are there.
+            self._after = content_bytes(member).decode()
+        elif member.name == SEQUENCES:
+            self._finish_tables(json.loads(content_bytes(member)))
+        elif member.name == SUMMARY:
+            self._compare_rows(content_bytes(member))
+
+    def _table(self, number: str) -> Table:
+        try:
+            return self._head.tables[int(number) - 1]
+        except (ValueError, IndexError):
+            raise DamagedArchive("it holds rows of a table that it does not name") from None
+
+    def _copy(self, table: Table, members: Iterable[Member]) -> None:
+        pieces = (piece for member in members for piece in member.pieces)
+        self._rows[table.name] = bulk.copy_in(self._transaction, table.name, table.columns, pieces)
+
+    def _finish_tables(self, sequences: list[tuple[str, int, bool]]) -> None:
+        self._run(self._after, "The keys, indexes and triggers cannot be made")
+        for name, value, is_used in sequences:
+            values = (name, str(value), str(is_used).lower())
+            self._transaction.execute(statement("set_sequence"), values)
+        bulk.refresh_views(self._transaction, self._head.filled_views)
+        bulk.analyze(self._transaction, [table.name for table in self._head.tables])
+
+    def _run(self, script: str, purpose: str) -> None:
+        """Run statements of the structure, which leave the search path empty."""
+        ((path,),) = self._transaction.execute(statement("get_search_path"))
+        ((_schema, server, _),) = self._transaction.execute(statement("describe_database"))
+        bulk.run_script(self._transaction, for_server(script, server), purpose=purpose)
+        self._transaction.execute(statement("use_search_path"), (path,))
+
+    def _compare_rows(self, content: bytes) -> None:
+        if dict(read_summary(content).rows) != self._rows:
+            raise DamagedArchive("a table has another number of rows than it says")
+        self._is_complete = True
+
+
+class _Contents:
+    """The contents of files on their way into their locations.
+
+    If the block raises, those that were not there before are removed again. A process that is
+    killed leaves them; `cms maintain` removes contents that belong to no file.
+    """
+
+    def __init__(self, storages: Storages) -> None:
+        self._storages = storages
+        # On the disk: there may be millions. Closed where the block ends.
+        self._new = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
+        self._stored: dict[str, tuple[int, str]] = {}
+
+    def __enter__(self) -> _Contents:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._new:
+            if kind is not None:
+                self._remove_new()
+
+    def put(self, transaction: Transaction, key: str, member: Member) -> None:
+        """Store the content of the file with an id where its row says."""
+        rows = transaction.execute(statement("find_content_of_file"), (key,))
+        if not rows:
+            raise DamagedArchive("it holds a content of a file that it does not name")
+        ((location, path),) = rows
+        if path is None or ".." in path.split("/"):
+            raise DamagedArchive("it names a place outside of the storage locations")
+        storage = self._storages.existing(location)
+        # Every content has a path of its own: one that is there is the same, or else broken.
+        if not storage.exists(path):
+            self._new.write(json.dumps([location, path]) + "\n")
+        result = storage.put(path, member.pieces)
+        self._stored[key] = (result.size, result.sha256)
+
+    def compare(self, entries: list[dict[str, object]]) -> None:
+        """Compare what has been stored with a list of the archive."""
+        expected = {}
+        for entry in entries:
+            if not entry.get("missing"):
+                expected[entry["id"]] = (entry["size"], entry["sha256"])
+        if expected != self._stored:
+            raise DamagedArchive("a file has another content than it says")
+        self._stored.clear()
+
+    def _remove_new(self) -> None:
+        self._new.seek(0)
+        for line in self._new:
+            location, path = json.loads(line)
+            self._storages[location].delete([path])
+
+
+def _place_in_archive(member: Member) -> tuple[str, str]:
+    """Return the folder of a member, and the name of what it belongs to within that."""
+    folder, _, rest = member.name.partition("/")
+    return folder, rest.partition("/")[0]
+
+
+def _counters(transaction: Transaction) -> tuple[str, ...]:
+    """Return the counters of freshness of a service that may be running; none without one."""
+    ((_schema, _server, has_service),) = transaction.execute(statement("describe_database"))
+    if not has_service:
+        return ()
+    ((structure, access, flows),) = transaction.execute(statement("find_counters_of_version"))
+    return str(structure), str(access), str(flows)
+
+
+def _empty_schema(transaction: Transaction) -> None:
+    """Remove everything from the schema; raises `BackupError` if other schemas depend on it."""
+    others = _foreign_objects(transaction)
+    names = [name for name, *_ in transaction.execute(statement("list_backup_tables"))]
+    # All at once: a running service would come in between.
+    bulk.lock_alone(transaction, names)
+    for (drop,) in transaction.execute(statement("list_drops")):
+        bulk.run_script(transaction, drop, purpose="What is there cannot be removed")
+    lost = others - _foreign_objects(transaction)
+    if lost:
+        raise BackupError(
+            f"Other schemas of this database depend on what would be replaced: "
+            f"{', '.join(sorted(lost))}. Remove these first."
+        )
+
+
+def _foreign_objects(transaction: Transaction) -> set[str]:
+    return {name for (name,) in transaction.execute(statement("list_foreign_objects"))}

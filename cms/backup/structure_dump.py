@@ -1,0 +1,75 @@
+"""The structure of a database as SQL, which PostgreSQL's own program pg_dump writes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from cms.backup.error import BackupError
+from cms.database.bulk import address_without_password
+
+# What belongs to one server and not to the data: roles, tablespaces, replication.
+_LEFT_OUT = (
+    "--no-owner",
+    "--no-privileges",
+    "--no-tablespaces",
+    "--no-security-labels",
+    "--no-publications",
+    "--no-subscriptions",
+)
+
+
+def dump_structure(program: Path, dsn: str, *, schema: str, snapshot: str, section: str) -> str:
+    """Return the statements that make a schema's objects.
+
+    `section` is `pre-data` for what rows need, or `post-data` for keys, indexes and triggers.
+    `snapshot` is that of an open transaction. Raises `BackupError` with pg_dump's message.
+    """
+    address, password = address_without_password(dsn)
+    quoted_schema = schema.replace('"', '""')
+    command = [
+        str(program),
+        "--schema-only",
+        f"--section={section}",
+        f'--schema="{quoted_schema}"',
+        f"--snapshot={snapshot}",
+        "--encoding=UTF8",
+        "--no-password",
+        *_LEFT_OUT,
+        f"--dbname={address}",
+    ]
+    # Everybody can read a command line, but not an environment.
+    environment = {**os.environ, "LC_ALL": "C"}
+    if password is not None:
+        environment["PGPASSWORD"] = password
+    result = subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    if result.returncode:
+        reason = result.stderr.decode(errors="replace").strip()
+        raise BackupError(f"pg_dump cannot read the structure. {reason}")
+    return _plain_statements(result.stdout.decode())
+
+
+def _plain_statements(script: str) -> str:
+    """Return a script without the commands of psql, and without those for the schema itself."""
+    # Newer versions begin with `\\restrict WORD` and end with `\\unrestrict WORD`.
+    if match := re.search(r"^\\restrict (\S+)\n", script, re.MULTILINE):
+        script = script.replace(match[0], "", 1)
+        before, _, after = script.rpartition(f"\\unrestrict {match[1]}\n")
+        script = before + after
+    # The schema is there already, and may belong to somebody else.
+    script = re.sub(r"^CREATE SCHEMA .*;\n", "", script, count=1, flags=re.MULTILINE)
+    return re.sub(
+        r"^COMMENT ON SCHEMA .* IS '(?:[^']|'')*';\n", "", script, count=1, flags=re.MULTILINE
+    )
+
+
+def for_server(script: str, version: int) -> str:
+    """Return a script as a server of this version takes it; the number is 150004 for 15.4."""
+    if version >= 170000:
+        return script
+    # A setting of version 17, which a newer pg_dump sets for every server.
+    return script.replace("SET transaction_timeout = 0;\n", "", 1)

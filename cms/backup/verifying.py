@@ -1,0 +1,59 @@
+"""A pass over an archive that changes nothing: is it whole, and what does it lack?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+from cms.backup.archive_format import Member, unpacked
+from cms.backup.error import DamagedArchive
+from cms.backup.manifest import HEAD, LISTS, Head, read_head
+from cms.backup.places import Place
+from cms.backup.progress import Watcher
+
+
+def head_of(place: Place) -> Head:
+    """Return the head of an archive, whatever follows it."""
+    for member in unpacked(place.read()):
+        return _head(member)
+    raise DamagedArchive("it is empty")
+
+
+def verified(place: Place, watcher: Watcher) -> int:
+    """Read an archive to its end, and return how many files have no content in it.
+
+    Raises `DamagedArchive` if a byte is missing or another one.
+    """
+    missing = 0
+    watcher.begin("checking", place.size())
+    for member in unpacked(watched(place.read(), watcher)):
+        if member.name.startswith(f"{LISTS}/"):
+            missing += _tell_missing(json.loads(content_bytes(member)), watcher)
+    return missing
+
+
+def content_bytes(member: Member) -> bytes:
+    """Return the whole content of a member that describes others, and so is small."""
+    return b"".join(member.pieces)
+
+
+def watched(chunks: Iterable[bytes], watcher: Watcher) -> Iterator[bytes]:
+    for chunk in chunks:
+        watcher.advance(len(chunk))
+        yield chunk
+
+
+def _head(member: Member) -> Head:
+    if member.name != HEAD:
+        raise DamagedArchive(f"it does not begin with {HEAD}")
+    return read_head(content_bytes(member))
+
+
+def _tell_missing(entries: list[dict[str, object]], watcher: Watcher) -> int:
+    missing = [entry for entry in entries if entry.get("missing")]
+    for entry in missing:
+        watcher.tell(
+            f"The archive lacks the content of the file {entry['id']} ({entry['name']}), which "
+            "was lost before the backup."
+        )
+    return len(missing)

@@ -1,0 +1,232 @@
+"""A backup: the members of an archive, made as they are read.
+
+One transaction sees the structure, all rows and the list of files as they were at one moment. The
+contents of files follow when it has ended: they never change, but may be deleted meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from cms.backup.archive_format import Member, json_member, member_of
+from cms.backup.error import BackupError
+from cms.backup.manifest import (
+    AFTER,
+    BEFORE,
+    FILES,
+    FORMAT,
+    HEAD,
+    LISTS,
+    SEQUENCES,
+    SUMMARY,
+    TABLES,
+    Head,
+    Summary,
+    Table,
+)
+from cms.backup.progress import Watcher
+from cms.backup.structure_dump import dump_structure
+from cms.database.bulk import BulkError, bulk_transaction, copy_out, lock_for_reading
+from cms.database.connections import Transaction
+from cms.database.statements import statement
+from cms.files.storage import Storages
+from cms.files.stored_content import find_content
+
+PART_BYTES = 2**22
+"""The bytes of a part of a table, the largest thing that is held in memory."""
+
+FILES_PER_LIST = 1000
+
+_ATTEMPTS = 3
+
+
+class Digest(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+
+
+class Backup:
+    """One backup of a database and the files that its rows name."""
+
+    def __init__(
+        self,
+        dsn: str,
+        storages: Storages,
+        *,
+        find_program: Callable[[int], Path],
+        watcher: Watcher,
+    ) -> None:
+        """`find_program` returns pg_dump for a server of a major version."""
+        self._dsn = dsn
+        self._storages = storages
+        self._find_program = find_program
+        self._watcher = watcher
+        self._rows: dict[str, int] = {}
+        self._files = 0
+        self.missing = 0
+        """How many files had no content any more."""
+
+    def members(self) -> Iterator[Member]:
+        """Yield the members of the archive; raises `BackupError`, `BulkError` and `Refused`."""
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as files:
+            with _reading(self._dsn) as transaction:
+                size = _list_files(transaction, files)
+                yield from self._database_members(transaction)
+            files.seek(0)
+            self._watcher.begin("files", size)
+            yield from self._file_members(files)
+        yield json_member(SUMMARY, asdict(Summary(self._rows, self._files, self.missing)))
+
+    def _database_members(self, transaction: Transaction) -> Iterator[Member]:
+        head = _head(transaction)
+        yield json_member(HEAD, asdict(head))
+        yield from self._structure(transaction, head)
+        self._watcher.begin("tables", sum(table.size for table in head.tables))
+        for number, table in enumerate(head.tables, start=1):
+            yield from self._table_members(transaction, number, table)
+        # After the rows: a sequence that has moved on meanwhile is no harm, one behind them is.
+        yield json_member(SEQUENCES, transaction.execute(statement("list_sequence_values")))
+
+    def _structure(self, transaction: Transaction, head: Head) -> Iterator[Member]:
+        program = self._find_program(head.server // 10_000)
+        ((snapshot,),) = transaction.execute(statement("export_snapshot"))
+        for name, section in ((BEFORE, "pre-data"), (AFTER, "post-data")):
+            script = dump_structure(
+                program, self._dsn, schema=head.schema, snapshot=snapshot, section=section
+            )
+            yield member_of(name, script.encode())
+
+    def _table_members(
+        self, transaction: Transaction, number: int, table: Table
+    ) -> Iterator[Member]:
+        rows = 0
+        parts = _parts(copy_out(transaction, table.name, table.columns))
+        for part_number, part in enumerate(parts, start=1):
+            # Line breaks within values are escaped.
+            rows += part.count(b"\n")
+            yield member_of(f"{TABLES}/{number:05}/{part_number:07}", part)
+            self._watcher.advance(len(part))
+        self._rows[table.name] = rows
+
+    def _file_members(self, files: Iterable[str]) -> Iterator[Member]:
+        rows = map(json.loads, files)
+        number = 0
+        while batch := list(islice(rows, FILES_PER_LIST)):
+            number += 1
+            entries: list[dict[str, Any]] = []
+            for key, storage, path, name in batch:
+                entry = {"id": key, "storage": storage, "path": path, "name": name}
+                entries.append(entry)
+                yield from self._content(entry)
+            yield json_member(f"{LISTS}/{number:07}.json", entries)
+
+    def _content(self, entry: dict[str, Any]) -> Iterator[Member]:
+        """Yield the content of a file if there is one; `entry` gets its size and SHA-256."""
+        try:
+            content = find_content(self._storages.existing(entry["storage"]), entry["path"])
+            pieces = content.chunks(0, content.size)
+        except FileNotFoundError:
+            entry["missing"] = True
+            self.missing += 1
+            self._watcher.tell(
+                f"The file {entry['id']} ({entry['name']}) has lost its content: "
+                f"{entry['storage']}/{entry['path']} is not there."
+            )
+            return
+        digest = hashlib.sha256()
+        yield Member(f"{FILES}/{entry['id']}", content.size, self._watched(pieces, digest))
+        self._files += 1
+        entry["size"] = content.size
+        entry["sha256"] = digest.hexdigest()
+
+    def _watched(self, pieces: Iterable[bytes], digest: Digest) -> Iterator[bytes]:
+        for piece in pieces:
+            digest.update(piece)
+            self._watcher.advance(len(piece))
+            yield piece
+
+
+@contextmanager
+def _reading(dsn: str) -> Iterator[Transaction]:
+    """Open a transaction that sees one moment, in which no structure changes while it lasts."""
+    for _attempt in range(_ATTEMPTS):
+        with bulk_transaction(dsn, reads_only=True) as transaction:
+            _require_service(transaction)
+            names = _table_names(transaction)
+        with bulk_transaction(dsn, reads_only=True) as transaction:
+            try:
+                lock_for_reading(transaction, names)
+            except BulkError:
+                continue  # one of the tables has been dropped meanwhile
+            # Its first query: from here on it sees what was there when all tables were locked.
+            if _table_names(transaction) == names:
+                yield transaction
+                return
+    raise BackupError("The structure changes all the time. Back up when it rests.")
+
+
+def _require_service(transaction: Transaction) -> None:
+    ((schema, _server, has_service),) = transaction.execute(statement("describe_database"))
+    if not has_service:
+        raise BackupError(
+            f"There is no service in the schema {schema} of this database: nothing to back up."
+        )
+
+
+def _table_names(transaction: Transaction) -> list[str]:
+    return [name for name, _size, _columns in transaction.execute(statement("list_backup_tables"))]
+
+
+def _head(transaction: Transaction) -> Head:
+    ((schema, server, _has_service),) = transaction.execute(statement("describe_database"))
+    migrations = transaction.execute(statement("list_migrations"))
+    tables = transaction.execute(statement("list_backup_tables"))
+    return Head(
+        format=FORMAT,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        schema=schema,
+        server=server,
+        migrations={name: sha256 for _number, name, sha256 in migrations},
+        extensions=dict(transaction.execute(statement("list_extensions"))),
+        storages=_column(transaction, "list_storages_of_files"),
+        tables=tuple(Table(name, tuple(columns), size) for name, size, columns in tables),
+        filled_views=_column(transaction, "list_filled_views"),
+    )
+
+
+def _column(transaction: Transaction, name: str) -> tuple[str, ...]:
+    return tuple(value for (value,) in transaction.execute(statement(name)))
+
+
+def _list_files(transaction: Transaction, files: TextIO) -> int:
+    """Write the files that have a content, one a line, and return about how large they are.
+
+    Onto the disk, because there may be millions, and the transaction ends before they are read.
+    """
+    last = None
+    while page := transaction.execute(statement("list_files_with_content"), (last,)):
+        for row in page:
+            files.write(json.dumps(row) + "\n")
+        last = page[-1][0]
+    ((size,),) = transaction.execute(statement("sum_file_sizes"))
+    return int(size)
+
+
+def _parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes in parts of at most about `PART_BYTES`."""
+    part = bytearray()
+    for piece in pieces:
+        part += piece
+        if len(part) >= PART_BYTES:
+            yield bytes(part)
+            part.clear()
+    if part:
+        yield bytes(part)

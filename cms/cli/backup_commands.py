@@ -1,0 +1,33 @@
+"""The commands for backups, as `cms` shows them; each imports its code when it runs."""
+
+from __future__ import annotations
+
+import click
+
+from cms.cli.session import current_config
+
+
+@click.command()
+@click.argument("archive")
+def backup(archive: str) -> None:
+    """Write the database and all files into one archive: a file, or s3://BUCKET/KEY.
+
+    The service may run meanwhile. Files whose content is lost are named; the exit status is 3 then.
+    """
+    from cms.cli.backup import back_up
+
+    raise SystemExit(back_up(current_config(), archive))
+
+
+@click.command()
+@click.argument("archive")
+@click.option("--force", is_flag=True, help="Replace all that an installation holds.")
+def restore(archive: str, force: bool) -> None:  # noqa: FBT001
+    """Put an archive back into an empty installation, all of it or nothing.
+
+    A damaged archive changes nothing. Files that it has no content of are named; the exit status is
+    3 then.
+    """
+    from cms.cli.backup import restore
+
+    raise SystemExit(restore(current_config(), archive, replaces=force))

@@ -1,0 +1,187 @@
+"""Whole tables in and out of PostgreSQL, for backups: COPY in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import LiteralString
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from cms.database.connections import Transaction
+from cms.database.error_mapping import mapped_errors
+from cms.database.session_setup import CONNECTION_ARGUMENTS, configure, with_address_options
+from cms.database.statement_meter import StatementMeter
+from cms.database.wire import Connection, Epoch
+
+_SETTINGS = {
+    # Values as text must not depend on the server's settings: they are read by another one.
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    # A backup takes as long as it takes.
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    # An error rather than a backup without the rows that a policy hides.
+    "row_security": "off",
+}
+
+
+class BulkError(Exception):
+    """PostgreSQL refused to do something with whole tables; the text has no values of rows."""
+
+
+@contextmanager
+def bulk_transaction(dsn: str, *, reads_only: bool) -> Iterator[Transaction]:
+    """Open a connection for one transaction without limits of time.
+
+    One that only reads is REPEATABLE READ: all of its statements see the same rows.
+    """
+    options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+    with (
+        mapped_errors(),
+        Connection.connect(
+            dsn,
+            **CONNECTION_ARGUMENTS,
+            options=with_address_options(dsn, options),
+            client_encoding="utf8",
+        ) as connection,
+    ):
+        if reads_only:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+        with connection.transaction():
+            configure(connection, epoch=Epoch(), meter=StatementMeter())
+            yield Transaction(connection, prepare=False)
+
+
+def lock_for_reading(transaction: Transaction, tables: Sequence[str]) -> None:
+    """Keep others from changing tables; before any query, whose snapshot comes with it."""
+    if tables:
+        _run(
+            transaction,
+            "LOCK TABLE {} IN ACCESS SHARE MODE",
+            tables,
+            purpose="The tables cannot be locked",
+        )
+
+
+def copy_out(transaction: Transaction, table: str, columns: Sequence[str]) -> Iterator[bytes]:
+    """Yield the rows of a table as PostgreSQL's text format has them, a line for each."""
+    command = sql.SQL("COPY {} TO STDOUT").format(_table(table, columns))
+    with (
+        _plain_errors(f"The table {table} cannot be read"),
+        transaction.connection.cursor() as cursor,
+        cursor.copy(command) as copy,
+    ):
+        for data in copy:
+            yield bytes(data)
+
+
+def copy_in(
+    transaction: Transaction, table: str, columns: Sequence[str], pieces: Iterator[bytes]
+) -> int:
+    """Add rows in PostgreSQL's text format to a table, and return how many there were."""
+    command = sql.SQL("COPY {} FROM STDIN").format(_table(table, columns))
+    with (
+        _plain_errors(f"The table {table} cannot be written"),
+        transaction.connection.cursor() as cursor,
+    ):
+        with cursor.copy(command) as copy:
+            for piece in pieces:
+                copy.write(piece)
+        return cursor.rowcount
+
+
+def run_script(transaction: Transaction, script: str, *, purpose: str) -> None:
+    """Run statements that take no parameters; `purpose` begins the message of an error."""
+    with _plain_errors(purpose):
+        transaction.connection.execute(script.encode())
+
+
+def lock_alone(transaction: Transaction, tables: Sequence[str]) -> None:
+    """Keep everybody else from reading and writing tables."""
+    if tables:
+        _run(
+            transaction,
+            "LOCK TABLE {} IN ACCESS EXCLUSIVE MODE",
+            tables,
+            purpose="The tables cannot be locked",
+        )
+
+
+def create_extension(transaction: Transaction, name: str, *, schema: str) -> None:
+    """Install an extension where it is not installed."""
+    purpose = f"The extension {name} cannot be installed"
+    names = {"schema": sql.Identifier(schema), "name": sql.Identifier(name)}
+    with _plain_errors(purpose):
+        for command in (
+            "CREATE SCHEMA IF NOT EXISTS {schema}",
+            "CREATE EXTENSION IF NOT EXISTS {name} SCHEMA {schema}",
+        ):
+            transaction.connection.execute(sql.SQL(command).format(**names))
+
+
+def refresh_views(transaction: Transaction, views: Sequence[str]) -> None:
+    """Fill materialized views."""
+    for view in views:
+        purpose = f"The view {view} cannot be filled"
+        _run(transaction, "REFRESH MATERIALIZED VIEW {}", [view], purpose=purpose)
+
+
+def analyze(transaction: Transaction, tables: Sequence[str]) -> None:
+    """Let PostgreSQL look at new rows, by which it plans statements."""
+    if tables:
+        _run(transaction, "ANALYZE {}", tables, purpose="The tables cannot be analysed")
+
+
+def has_rows(transaction: Transaction, table: str) -> bool:
+    query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(table))
+    with mapped_errors():
+        return transaction.connection.execute(query).fetchone() == (True,)
+
+
+def count_rows(transaction: Transaction, table: str) -> int:
+    query = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table))
+    with mapped_errors():
+        row = transaction.connection.execute(query).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def address_without_password(dsn: str) -> tuple[str, str | None]:
+    """Return the address for a command line, which everybody can read, and its password."""
+    parameters = conninfo_to_dict(dsn)
+    password = parameters.pop("password", None)
+    return make_conninfo("", **parameters), password if password is None else str(password)
+
+
+def _run(
+    transaction: Transaction, command: LiteralString, names: Sequence[str], *, purpose: str
+) -> None:
+    """Run a command with names in the place of its braces."""
+    identifiers = sql.SQL(", ").join(map(sql.Identifier, names))
+    with _plain_errors(purpose):
+        transaction.connection.execute(sql.SQL(command).format(identifiers))
+
+
+def _table(table: str, columns: Sequence[str]) -> sql.Composed:
+    name = sql.Identifier(table)
+    if not columns:
+        return sql.Composed([name])
+    return sql.SQL("{} ({})").format(name, sql.SQL(", ").join(map(sql.Identifier, columns)))
+
+
+@contextmanager
+def _plain_errors(purpose: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        # Without the detail and the context, which quote rows.
+        reason = error.diag.message_primary or str(error)
+        raise BulkError(f"{purpose}: {reason}.") from None

@@ -1,0 +1,180 @@
+-- name: describe_database
+-- The schema of the service, the version of the server as a number, and whether the schema holds a service.
+SELECT
+    current_schema(),
+    current_setting('server_version_num')::integer,
+    to_regclass(format('%I.system_migrations', current_schema())) IS NOT NULL;
+
+-- name: export_snapshot
+-- The name by which another session sees exactly the rows that this transaction sees.
+SELECT pg_export_snapshot();
+
+-- name: list_backup_tables
+-- The tables of the schema that hold rows, with their sizes and the columns whose values are stored. Partitions are
+-- tables of their own here; their parents hold no rows. What an extension brings along is left out.
+SELECT
+    class.relname::text,
+    pg_table_size(class.oid),
+    ARRAY (
+        SELECT attname::text
+        FROM pg_attribute
+        WHERE attrelid = class.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+        ORDER BY attnum
+    )
+FROM pg_class AS class
+WHERE class.relnamespace = current_schema()::regnamespace
+  AND class.relkind = 'r'
+  AND class.relpersistence <> 't'
+  AND NOT EXISTS (
+    SELECT
+    FROM pg_depend
+    WHERE classid = 'pg_class'::regclass AND objid = class.oid AND deptype = 'e'
+  )
+ORDER BY class.relname;
+
+-- name: list_sequence_values
+-- Where each sequence of the schema stands, and whether that value has been given out.
+SELECT
+    sequencename::text,
+    coalesce(last_value, start_value),
+    last_value IS NOT NULL
+FROM pg_sequences
+WHERE schemaname = current_schema()
+ORDER BY sequencename;
+
+-- name: list_filled_views
+-- The materialized views that hold rows, those first on which others may depend.
+SELECT relname::text
+FROM pg_class
+WHERE relnamespace = current_schema()::regnamespace
+  AND relkind = 'm'
+  AND relispopulated
+ORDER BY oid;
+
+-- name: list_extensions
+-- The extensions of the database with their schemas; plpgsql is in every database.
+SELECT extname::text, extnamespace::regnamespace::text
+FROM pg_extension
+WHERE extname <> 'plpgsql'
+ORDER BY extname;
+
+-- name: list_storages_of_files
+-- The storage locations that files name.
+SELECT DISTINCT storage
+FROM system_files
+WHERE filename_disk IS NOT NULL
+ORDER BY storage;
+
+-- name: sum_file_sizes
+-- The bytes of all files, as far as their rows say.
+SELECT coalesce(sum(filesize), 0)::bigint
+FROM system_files;
+
+-- name: list_files_with_content
+-- A page of the files that have a content, behind an id.
+SELECT id::text, storage, filename_disk, filename_download
+FROM system_files
+WHERE filename_disk IS NOT NULL AND ($1::text IS NULL OR id > $1::text::uuid)
+ORDER BY id
+LIMIT 1000;
+
+-- name: find_content_of_file
+-- Where the content of a file belongs.
+SELECT storage, filename_disk
+FROM system_files
+WHERE id = $1::text::uuid;
+
+-- name: list_drops
+-- The statements that remove everything from the schema but what extensions have brought.
+WITH kept AS MATERIALIZED (
+    SELECT classid, objid
+    FROM pg_depend
+    WHERE deptype = 'e'
+),
+relations AS (
+    SELECT
+        CASE relkind
+            WHEN 'v' THEN 'VIEW'
+            WHEN 'm' THEN 'MATERIALIZED VIEW'
+            WHEN 'S' THEN 'SEQUENCE'
+            WHEN 'f' THEN 'FOREIGN TABLE'
+            WHEN 'c' THEN 'TYPE'
+            ELSE 'TABLE'
+        END AS kind,
+        format('%I.%I', current_schema(), relname) AS name
+    FROM pg_class
+    WHERE relnamespace = current_schema()::regnamespace
+      AND relkind IN ('r', 'p', 'v', 'm', 'S', 'f', 'c')
+      AND NOT relispartition
+      AND ('pg_class'::regclass, oid) NOT IN (SELECT classid, objid FROM kept)
+      -- The row type of an extension's own type.
+      AND (relkind <> 'c' OR ('pg_type'::regclass, reltype) NOT IN (SELECT classid, objid FROM kept))
+),
+routines AS (
+    SELECT
+        CASE prokind
+            WHEN 'a' THEN 'AGGREGATE'
+            ELSE 'ROUTINE'
+        END AS kind,
+        format('%I.%I(%s)', current_schema(), proname, pg_get_function_identity_arguments(oid)) AS name
+    FROM pg_proc
+    WHERE pronamespace = current_schema()::regnamespace
+      AND ('pg_proc'::regclass, oid) NOT IN (SELECT classid, objid FROM kept)
+),
+types AS (
+    SELECT 'TYPE' AS kind, format('%I.%I', current_schema(), typname) AS name
+    FROM pg_type
+    WHERE typnamespace = current_schema()::regnamespace
+      AND typtype IN ('e', 'd', 'r')
+      AND ('pg_type'::regclass, oid) NOT IN (SELECT classid, objid FROM kept)
+)
+SELECT format('DROP %s IF EXISTS %s CASCADE', kind, name)
+FROM (
+    SELECT 1 AS position, kind, name FROM relations
+    UNION ALL
+    SELECT 2, kind, name FROM routines
+    UNION ALL
+    SELECT 3, kind, name FROM types
+) AS objects
+ORDER BY position, name;
+
+-- name: list_foreign_objects
+-- Relations and constraints of other schemas, which removing this one's tables must not remove as well.
+SELECT format('%s.%s', relnamespace::regnamespace, relname)
+FROM pg_class
+WHERE relnamespace <> current_schema()::regnamespace
+  AND relkind IN ('r', 'p', 'v', 'm', 'f')
+  AND relpersistence <> 't'
+UNION ALL
+SELECT format('%s of %s', conname, conrelid::regclass)
+FROM pg_constraint
+WHERE connamespace <> current_schema()::regnamespace AND conrelid <> 0;
+
+-- name: find_counters_of_version
+-- The counters of freshness.
+SELECT structure, access, flows
+FROM system_version;
+
+-- name: pass_counters_of_version
+-- Moves the counters behind those of before: every process reads anew what it keeps in memory.
+UPDATE system_version
+SET structure = greatest(structure, $1::text::bigint) + 1,
+    access = greatest(access, $2::text::bigint) + 1,
+    flows = greatest(flows, $3::text::bigint) + 1;
+
+-- name: set_sequence
+-- Sets where a sequence of the schema stands.
+SELECT setval(format('%I.%I', current_schema(), $1::text)::regclass, $2::text::bigint, $3::text::boolean);
+
+-- name: use_search_path
+-- Sets the search path of the session again: structures that PostgreSQL has written out empty the search path.
+SELECT set_config('search_path', $1::text, false);
+
+-- name: get_search_path
+-- The search path of the session.
+SELECT current_setting('search_path');
+
+-- name: list_available_extensions
+-- The extensions that the server can bring.
+SELECT name::text
+FROM pg_available_extensions;
