@@ -130,7 +130,7 @@ def unpacked(chunks: Iterable[bytes]) -> Iterator[Member]:
 def _next_header(stream: _Stream) -> tarfile.TarInfo:
     try:
         info = tarfile.TarInfo.frombuf(stream.read(BLOCK), "utf-8", "strict")
-    except tarfile.HeaderError:
+    except (tarfile.HeaderError, UnicodeDecodeError):
         raise DamagedArchive("a member has no readable head") from None
     if not info.isreg() or info.size < 0:
         raise DamagedArchive("it holds something that is no file")
@@ -151,7 +151,7 @@ def _decompressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
         if decompressor.eof and chunk:
             raise DamagedArchive("something follows its end")
         rest = chunk
-        while rest:
+        while rest and not decompressor.eof:
             # A bound, for a few bytes may stand for very many.
             try:
                 piece = decompressor.decompress(rest, _PIECE)

@@ -78,4 +78,6 @@ def content_of(transaction: Transaction) -> str | None:
         is_own = name in _OWN_TABLES | _SINGLE_ROWS or name.startswith(_OWN_PREFIXES)
         if not is_own and has_rows(transaction, name):
             return f"rows in {name}"
+    for (name,) in transaction.execute(statement("list_backup_views")):
+        return f"the view {name}"
     return None

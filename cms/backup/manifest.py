@@ -96,11 +96,24 @@ def read_summary(content: bytes) -> Summary:
         raise DamagedArchive(f"{SUMMARY} lacks something") from None
 
 
-def _document(content: bytes) -> dict[str, Any]:
+def read_entries(content: bytes) -> list[dict[str, Any]]:
+    """Return a list of files; raises `DamagedArchive`."""
+    entries = read_json(content)
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise DamagedArchive("a list of files in it is not readable")
+    return entries
+
+
+def read_json(content: bytes) -> Any:
+    """Return what a description holds; raises `DamagedArchive`."""
     try:
-        document = json.loads(content)
+        return json.loads(content)
     except ValueError:
         raise DamagedArchive("a description in it is not readable") from None
+
+
+def _document(content: bytes) -> dict[str, Any]:
+    document = read_json(content)
     if not isinstance(document, dict):
         raise DamagedArchive("a description in it is not readable")
     return document

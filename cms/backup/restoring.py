@@ -20,6 +20,8 @@ from cms.backup.manifest import (
     TABLES,
     Head,
     Table,
+    read_entries,
+    read_json,
     read_summary,
 )
 from cms.backup.places import Place
@@ -112,7 +114,7 @@ class _Pass:
             self._contents.put(self._transaction, name, member)
             return
         if folder == LISTS:
-            self._contents.compare(json.loads(content_bytes(member)))
+            self._contents.compare(read_entries(content_bytes(member)))
             return
         if member.name == BEFORE:
             self._run(content_bytes(member).decode(), "The tables cannot be made")
@@ -120,7 +122,7 @@ class _Pass:
             # Keys, indexes and triggers come when the rows are there.
             self._after = content_bytes(member).decode()
         elif member.name == SEQUENCES:
-            self._finish_tables(json.loads(content_bytes(member)))
+            self._finish_tables(read_json(content_bytes(member)))
         elif member.name == SUMMARY:
             self._compare_rows(content_bytes(member))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from cms.backup.archive_format import Member, unpacked
 from cms.backup.error import DamagedArchive
-from cms.backup.manifest import HEAD, LISTS, Head, read_head
+from cms.backup.manifest import HEAD, LISTS, Head, read_entries, read_head
 from cms.backup.places import Place
 from cms.backup.progress import Watcher
 
@@ -28,7 +28,7 @@ def verified(place: Place, watcher: Watcher) -> int:
     watcher.begin("checking", place.size())
     for member in unpacked(watched(place.read(), watcher)):
         if member.name.startswith(f"{LISTS}/"):
-            missing += _tell_missing(json.loads(content_bytes(member)), watcher)
+            missing += _tell_missing(read_entries(content_bytes(member)), watcher)
     return missing
 
 
@@ -49,11 +49,11 @@ def _head(member: Member) -> Head:
     return read_head(content_bytes(member))
 
 
-def _tell_missing(entries: list[dict[str, object]], watcher: Watcher) -> int:
+def _tell_missing(entries: list[dict[str, Any]], watcher: Watcher) -> int:
     missing = [entry for entry in entries if entry.get("missing")]
     for entry in missing:
         watcher.tell(
-            f"The archive lacks the content of the file {entry['id']} ({entry['name']}), which "
+            f"The archive lacks the content of the file {entry.get('id')} ({entry.get('name')}), which "
             "was lost before the backup."
         )
     return len(missing)

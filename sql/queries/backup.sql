@@ -51,6 +51,19 @@ WHERE relnamespace = current_schema()::regnamespace
   AND relispopulated
 ORDER BY oid;
 
+-- name: list_backup_views
+-- The views and foreign tables of the schema, but those that an extension brings along.
+SELECT class.relname::text
+FROM pg_class AS class
+WHERE class.relnamespace = current_schema()::regnamespace
+  AND class.relkind IN ('v', 'm', 'f')
+  AND NOT EXISTS (
+    SELECT
+    FROM pg_depend
+    WHERE classid = 'pg_class'::regclass AND objid = class.oid AND deptype = 'e'
+  )
+ORDER BY class.relname;
+
 -- name: list_extensions
 -- The extensions of the database with their schemas; plpgsql is in every database.
 SELECT extname::text, extnamespace::regnamespace::text

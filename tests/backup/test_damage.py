@@ -1,0 +1,190 @@
+"""An archive that is cut off or changed is refused before it changes anything."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+
+from cms.backup.archive_format import Member, member_of, packed, unpacked
+from cms.backup.error import BackupError, DamagedArchive
+from cms.backup.places import FilePlace
+from cms.backup.verifying import verified
+from cms.database.bulk import BulkError
+from cms.errors import Refused
+from tests.backup.archives import Installation, Notes, rewrite
+from tests.backup.comparison import rows_of
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def is_refused(path: Path) -> bool:
+    try:
+        verified(FilePlace(path), Notes())
+    except DamagedArchive:
+        return True
+    return False
+
+
+def unpack(content: bytes) -> dict[str, bytes]:
+    return {member.name: b"".join(member.pieces) for member in unpacked([content])}
+
+
+@pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.5, 0.8, 0.999])
+def test_an_archive_that_is_cut_off_leaves_nothing_behind(
+    service: Installation, empty: Installation, archive: Path, part: float
+) -> None:
+    service.back_up(archive)
+    content = archive.read_bytes()
+    cut = write(archive.with_name("cut"), content[: int(len(content) * part)])
+    with pytest.raises(BackupError, match=r"damaged: .*Nothing has been changed"):
+        empty.restore(cut)
+    assert rows_of(empty.dsn) == {}
+    assert empty.contents() == {}
+
+
+def test_an_archive_is_refused_wherever_it_is_cut(service: Installation, archive: Path) -> None:
+    service.back_up(archive)
+    content = archive.read_bytes()
+    assert not is_refused(archive)
+    lengths = {len(content) - number for number in range(1, 20)}
+    lengths |= set(random.Random(1).sample(range(len(content)), 60))
+    for length in sorted(lengths):
+        assert is_refused(write(archive.with_name("cut"), content[:length])), length
+
+
+def test_an_archive_is_refused_wherever_a_byte_changes_anything(
+    service: Installation, archive: Path
+) -> None:
+    """Few bits of a compressed file mean nothing, as those for letters that never come."""
+    service.back_up(archive)
+    content = archive.read_bytes()
+    contents = unpack(content)
+    refused = 0
+    # Neither the time nor the system in gzip's own head is part of what is restored.
+    for place in random.Random(2).sample(range(10, len(content)), 80):
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << place % 8
+        if is_refused(write(archive.with_name("flipped"), bytes(flipped))):
+            refused += 1
+        else:
+            assert unpack(bytes(flipped)) == contents, place
+    assert refused >= 70
+
+
+def test_what_is_changed_within_the_compression_is_refused(
+    service: Installation, archive: Path
+) -> None:
+    """Somebody has unpacked the archive, changed it and packed it again: gzip's sum is right."""
+    service.back_up(archive)
+    tar = gzip.decompress(archive.read_bytes())
+    changed = tar.replace(b"Topic 7", b"Topic 8")
+    assert changed != tar
+    assert is_refused(write(archive.with_name("changed"), gzip.compress(changed)))
+    # Without a whole part of a table, and without the end.
+    place = tar.index(b"tables/")
+    assert is_refused(write(archive.with_name("cut"), gzip.compress(tar[:place])))
+    longer = write(archive.with_name("longer"), archive.read_bytes() + gzip.compress(b"more"))
+    assert is_refused(longer)
+    assert is_refused(write(archive.with_name("other"), gzip.compress(tar + b"more")))
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 5000, gzip.compress(b""), gzip.compress(b"text")])
+def test_what_is_no_archive_is_refused(empty: Installation, archive: Path, content: bytes) -> None:
+    with pytest.raises(BackupError, match="damaged"):
+        empty.restore(write(archive, content))
+    assert rows_of(empty.dsn) == {}
+
+
+def test_members_come_out_as_they_went_in() -> None:
+    contents = {"a": b"", "b/c": b"x" * 512, "d": bytes(range(256)) * 4097, "ä" * 40: b"y"}
+    chunks = packed(member_of(name, content) for name, content in contents.items())
+    assert unpack(b"".join(chunks)) == contents
+
+
+def test_a_member_of_another_size_than_it_said_fails() -> None:
+    with pytest.raises(BackupError, match="has 2 bytes instead of 3"):
+        list(packed([Member("file", 3, [b"ab"])]))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        (b"1\tTopic 0", b"x\tTopic 0", BulkError),
+        (b"\n2\tTopic 1\\n", b"", DamagedArchive),
+        (b"PRIMARY KEY (id)", b"PRIMARY KEY (nothing)", BulkError),
+        (b'"sha256": "', b'"sha256": "0', DamagedArchive),
+        (b"\tlocal\t", b"\tnowhere\t", Refused),
+        (b".txt\t", b"/../../x.txt\t", DamagedArchive),
+        (b'"name": "topics"', b'"name": "nothing"', BulkError),
+    ],
+)
+def test_a_restoration_that_fails_at_any_stage_leaves_nothing_behind(
+    service: Installation,
+    empty: Installation,
+    archive: Path,
+    old: bytes,
+    new: bytes,
+    error: type[Exception],
+) -> None:
+    service.back_up(archive)
+    rewrite(archive, {old: new})
+    with pytest.raises(error):
+        empty.restore(archive)
+    assert rows_of(empty.dsn) == {}
+    assert empty.contents() == {}
+
+
+def test_a_failed_restoration_keeps_what_was_there(
+    service: Installation, empty: Installation, dsn: str, archive: Path
+) -> None:
+    """Also a content that lies where one of the archive belongs."""
+    service.back_up(archive)
+    rewrite(archive, {b'"sha256": "': b'"sha256": "0'})
+    path, content = next(iter(service.contents().items()))
+    location, _, name = path.partition("/")
+    root = Path({one.name: one.root for one in empty.locations}[location])
+    root.mkdir(parents=True)
+    (root / name).write_bytes(content)
+    before = rows_of(dsn)
+    with pytest.raises(DamagedArchive):
+        Installation(dsn, empty.locations).restore(archive)
+    assert rows_of(dsn) == before
+    assert empty.contents() == {path: content}
+
+
+def test_an_error_of_a_restoration_quotes_no_row(
+    service: Installation, empty: Installation, archive: Path
+) -> None:
+    service.back_up(archive)
+    rewrite(archive, {b"2\tTopic 1\\n": b"1\tSECRET\\n"})
+    with pytest.raises(BulkError) as caught:
+        empty.restore(archive)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_backup_that_fails_leaves_no_file(service: Installation, archive: Path) -> None:
+    class Failing(Notes):
+        def advance(self, count: int) -> None:
+            raise OSError("the test")
+
+    with pytest.raises(OSError, match="the test"):
+        service.back_up(archive, watcher=Failing())
+    assert list(archive.parent.iterdir()) == []
+
+
+def test_two_backups_into_one_file_are_refused(service: Installation, archive: Path) -> None:
+    archive.with_name(f"{archive.name}.part").touch()
+    with pytest.raises(BackupError, match="another backup is under way"):
+        service.back_up(archive)
+
+
+def test_an_archive_without_a_service_is_not_made(empty: Installation, archive: Path) -> None:
+    with pytest.raises(BackupError, match="no service"):
+        empty.back_up(archive)
+    assert list(archive.parent.glob("*.gz*")) == []

@@ -1,0 +1,70 @@
+"""What a backup does not find is named, in the archive too, and does not end it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.backup.archives import Installation, Notes, members_of, rewrite
+from tests.backup.comparison import rows_of
+from tests.files.forms import FileService
+
+
+@pytest.fixture
+def lost(files: FileService, service: Installation) -> Iterator[dict[str, str]]:
+    """A file whose content somebody has removed from its folder."""
+    row = files.add(b"soon gone", "gone.txt")
+    (files.folder / "local" / row["filename_disk"]).unlink()
+    yield row
+    assert files.admin.delete(f"/files/{row['id']}").status == 204
+
+
+def test_a_file_without_content_is_named_and_all_others_are_restored(
+    service: Installation, empty: Installation, archive: Path, lost: dict[str, str]
+) -> None:
+    (sentence,) = service.back_up(archive).sentences
+    assert lost["id"] in sentence
+    assert "gone.txt" in sentence
+    members = members_of(archive)
+    entries = json.loads(members["lists/0000001.json"])
+    assert [entry["id"] for entry in entries if entry.get("missing")] == [lost["id"]]
+    assert json.loads(members["summary.json"])["missing"] == 1
+    (sentence,) = empty.restore(archive).sentences
+    assert lost["id"] in sentence
+    assert rows_of(empty.dsn) == rows_of(service.dsn)
+    assert empty.contents() == service.contents()
+    assert len(empty.contents()) == 3
+
+
+def test_a_file_that_is_deleted_while_the_backup_runs_is_named(
+    files: FileService, service: Installation, archive: Path
+) -> None:
+    row = files.add(b"soon gone", "gone.txt")
+
+    class Deleting(Notes):
+        """Deletes the file between the rows and the contents."""
+
+        def begin(self, stage: str, total: int | None) -> None:
+            super().begin(stage, total)
+            if stage == "files":
+                assert files.admin.delete(f"/files/{row['id']}").status == 204
+
+    notes = Deleting()
+    service.back_up(archive, watcher=notes)
+    (sentence,) = notes.sentences
+    assert row["id"] in sentence
+    # In the archive its row is still there: that is the moment that the archive is of.
+    assert row["id"].encode() in b"".join(members_of(archive).values())
+
+
+def test_an_extension_that_the_server_lacks_is_named(
+    service: Installation, empty: Installation, archive: Path
+) -> None:
+    service.back_up(archive)
+    rewrite(archive, {b'"extensions": {': b'"extensions": {"no_such_extension": "public",'})
+    (sentence,) = empty.restore(archive).sentences
+    assert "no_such_extension" in sentence
+    assert rows_of(empty.dsn) == rows_of(service.dsn)
