@@ -57,7 +57,7 @@ def test_memory_does_not_grow_with_tables_and_files(
     before = resident_bytes()
     notes = Measuring()
     large.back_up(archive, watcher=notes)
-    assert notes.stages["tables"] > LARGE
+    assert notes.stages["tables"] > 0.99 * LARGE
     assert notes.stages["files"] >= LARGE
     assert notes.most - before < BOUND
     notes = Measuring()
