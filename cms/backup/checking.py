@@ -40,7 +40,7 @@ def check_archive(head: Head, transaction: Transaction, storages: Storages) -> N
             f"The archive is of PostgreSQL {head.server // 10_000}; this server is older "
             f"({server // 10_000}). Restore it into {head.server // 10_000} or newer."
         )
-    _check_migrations(head)
+    check_migrations(head)
     absent = [name for name in head.storages if name not in storages]
     if absent:
         raise BackupError(
@@ -49,7 +49,8 @@ def check_archive(head: Head, transaction: Transaction, storages: Storages) -> N
         )
 
 
-def _check_migrations(head: Head) -> None:
+def check_migrations(head: Head) -> None:
+    """Raise `BackupError` for an archive of a version that this one does not know."""
     known = {
         migration.name: migration.sha256
         for migration in read_migrations(sql_folder() / "migrations")

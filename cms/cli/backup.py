@@ -18,6 +18,7 @@ from rich.progress import (
 )
 
 from cms.backup.archive_format import packed
+from cms.backup.collection_restoring import CollectionRestoration
 from cms.backup.places import place_of
 from cms.backup.restoring import Restoration
 from cms.backup.writing import Backup
@@ -61,6 +62,14 @@ def restore(config: Config, archive: str, *, replaces: bool) -> int:
     for name in applied:
         say(f"Applied {name}.")
     return _status_of_missing(missing)
+
+
+def restore_collection(config: Config, archive: str, *, collection: str) -> None:
+    """Put the rows of one collection back."""
+    place = place_of(archive, config)
+    with existing_database(config) as dsn, _progress() as bar:
+        merged = CollectionRestoration(dsn, place, bar, collection).run()
+    say(f"{collection}: {merged.created} created, {merged.replaced} replaced.")
 
 
 def _status_of_missing(missing: int) -> int:

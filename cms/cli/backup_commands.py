@@ -22,12 +22,18 @@ def backup(archive: str) -> None:
 @click.command()
 @click.argument("archive")
 @click.option("--force", is_flag=True, help="Replace all that an installation holds.")
-def restore(archive: str, force: bool) -> None:  # noqa: FBT001
+@click.option("--collection", metavar="NAME", help="The rows of this collection alone.")
+def restore(archive: str, force: bool, collection: str | None) -> None:  # noqa: FBT001
     """Put an archive back into an empty installation, all of it or nothing.
 
     A damaged archive changes nothing. Files that it has no content of are named; the exit status is
-    3 then.
+    3 then. With --collection its rows come back into an installation that goes on: rows with the
+    same key are replaced, all others stay.
     """
-    from cms.cli.backup import restore
+    from cms.cli.backup import restore, restore_collection
 
-    raise SystemExit(restore(current_config(), archive, replaces=force))
+    if collection is None:
+        raise SystemExit(restore(current_config(), archive, replaces=force))
+    if force:
+        raise click.UsageError("--force is for whole archives, not for one collection.")
+    restore_collection(current_config(), archive, collection=collection)

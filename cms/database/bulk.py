@@ -75,7 +75,7 @@ def copy_out(transaction: Transaction, table: str, columns: Sequence[str]) -> It
     """Yield the rows of a table as PostgreSQL's text format has them, a line for each."""
     command = sql.SQL("COPY {} TO STDOUT").format(_table(table, columns))
     with (
-        _plain_errors(f"The table {table} cannot be read"),
+        plain_errors(f"The table {table} cannot be read"),
         transaction.connection.cursor() as cursor,
         cursor.copy(command) as copy,
     ):
@@ -89,7 +89,7 @@ def copy_in(
     """Add rows in PostgreSQL's text format to a table, and return how many there were."""
     command = sql.SQL("COPY {} FROM STDIN").format(_table(table, columns))
     with (
-        _plain_errors(f"The table {table} cannot be written"),
+        plain_errors(f"The table {table} cannot be written"),
         transaction.connection.cursor() as cursor,
     ):
         with cursor.copy(command) as copy:
@@ -100,7 +100,7 @@ def copy_in(
 
 def run_script(transaction: Transaction, script: str, *, purpose: str) -> None:
     """Run statements that take no parameters; `purpose` begins the message of an error."""
-    with _plain_errors(purpose):
+    with plain_errors(purpose):
         transaction.connection.execute(script.encode())
 
 
@@ -119,7 +119,7 @@ def create_extension(transaction: Transaction, name: str, *, schema: str) -> Non
     """Install an extension where it is not installed."""
     purpose = f"The extension {name} cannot be installed"
     names = {"schema": sql.Identifier(schema), "name": sql.Identifier(name)}
-    with _plain_errors(purpose):
+    with plain_errors(purpose):
         for command in (
             "CREATE SCHEMA IF NOT EXISTS {schema}",
             "CREATE EXTENSION IF NOT EXISTS {name} SCHEMA {schema}",
@@ -166,7 +166,7 @@ def _run(
 ) -> None:
     """Run a command with names in the place of its braces."""
     identifiers = sql.SQL(", ").join(map(sql.Identifier, names))
-    with _plain_errors(purpose):
+    with plain_errors(purpose):
         transaction.connection.execute(sql.SQL(command).format(identifiers))
 
 
@@ -178,7 +178,7 @@ def _table(table: str, columns: Sequence[str]) -> sql.Composed:
 
 
 @contextmanager
-def _plain_errors(purpose: str) -> Iterator[None]:
+def plain_errors(purpose: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:

@@ -191,3 +191,55 @@ SELECT current_setting('search_path');
 -- The extensions that the server can bring.
 SELECT name::text
 FROM pg_available_extensions;
+
+-- name: list_key_columns
+-- The columns of a table's primary key, in order.
+SELECT attribute.attname::text
+FROM pg_index AS index
+CROSS JOIN LATERAL unnest(index.indkey::smallint[]) WITH ORDINALITY AS part (number, position)
+JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = part.number
+WHERE index.indrelid = to_regclass(format('%I.%I', current_schema(), $1::text)) AND index.indisprimary
+ORDER BY part.position;
+
+-- name: list_foreign_keys_of_table
+-- The foreign keys of a table: its columns, and the table and columns that they name.
+SELECT
+    con.conname::text,
+    ARRAY (
+        SELECT attname::text
+        FROM unnest(con.conkey) WITH ORDINALITY AS part (number, position)
+        JOIN pg_attribute ON attrelid = con.conrelid AND attnum = part.number
+        ORDER BY part.position
+    ),
+    target.relnamespace::regnamespace::text,
+    target.relname::text,
+    ARRAY (
+        SELECT attname::text
+        FROM unnest(con.confkey) WITH ORDINALITY AS part (number, position)
+        JOIN pg_attribute ON attrelid = con.confrelid AND attnum = part.number
+        ORDER BY part.position
+    )
+FROM pg_constraint AS con
+JOIN pg_class AS target ON target.oid = con.confrelid
+WHERE con.contype = 'f'
+  AND con.conparentid = 0
+  AND con.conrelid = to_regclass(format('%I.%I', current_schema(), $1::text))
+ORDER BY con.conname;
+
+-- name: list_columns_of_table
+-- The columns of a table of the schema that can be written; none where there is no such table.
+SELECT attname::text
+FROM pg_attribute
+WHERE attrelid = to_regclass(format('%I.%I', current_schema(), $1::text))
+  AND attnum > 0
+  AND NOT attisdropped
+  AND attgenerated = ''
+ORDER BY attnum;
+
+-- name: has_automatic_keys
+-- Whether a column takes its values from a sequence.
+SELECT system_sequence($1::text, $2::text) IS NOT NULL;
+
+-- name: pass_restored_keys
+-- Moves the sequence of a column behind a key.
+SELECT system_pass_keys($1::text, $2::text, ARRAY[$3::text::bigint]);

@@ -39,7 +39,8 @@ FACTS = {
     """,
     "types": """
         SELECT oid::regtype, typtype, typnotnull, typdefault,
-               ARRAY(SELECT enumlabel FROM pg_enum WHERE enumtypid = type.oid ORDER BY enumsortorder)
+               ARRAY(SELECT enumlabel FROM pg_enum WHERE enumtypid = type.oid
+                     ORDER BY enumsortorder)
         FROM pg_type AS type WHERE typnamespace = 'public'::regnamespace
     """,
     "comments": """

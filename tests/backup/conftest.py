@@ -45,7 +45,8 @@ HARD_TABLES = r"""
         (NULL, NULL, NULL, NULL, NULL, -0.0, 'NaN', NULL, 'null', NULL);
     CREATE TRIGGER shouts BEFORE INSERT OR UPDATE ON hard FOR EACH ROW EXECUTE FUNCTION shout();
     CREATE TABLE "Large.Letters/é" (" id" uuid PRIMARY KEY, "select" text UNIQUE);
-    INSERT INTO "Large.Letters/é" SELECT gen_random_uuid(), number FROM generate_series(1, 50) number;
+    INSERT INTO "Large.Letters/é"
+    SELECT gen_random_uuid(), number FROM generate_series(1, 50) number;
     CREATE TABLE days (day date, note text) PARTITION BY RANGE (day);
     CREATE TABLE days_2026 PARTITION OF days FOR VALUES FROM ('2026-01-01') TO ('2027-01-01');
     CREATE TABLE days_rest PARTITION OF days DEFAULT;

@@ -1,0 +1,138 @@
+"""Rows of a backup merged into a table that has rows: staged first, then compared, then written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from psycopg import sql
+
+from cms.database.bulk import copy_in, plain_errors
+from cms.database.connections import Row, Transaction
+
+STAGED = "restored_rows"
+"""The temporary table of the rows; PostgreSQL looks for temporary tables first."""
+
+_MAX_EXAMPLES = 5
+
+
+class Merged(NamedTuple):
+    """How many rows were new, and how many replaced one with the same key."""
+
+    created: int
+    replaced: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A foreign key: columns, and the table with the columns that they name."""
+
+    name: str
+    columns: tuple[str, ...]
+    target_schema: str
+    target: str
+    target_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """Rows whose foreign key names nothing: how many, and some of the values."""
+
+    count: int
+    examples: tuple[str, ...]
+
+
+def stage(
+    transaction: Transaction, table: str, columns: Sequence[str], pieces: Iterator[bytes]
+) -> int:
+    """Copy rows into a temporary table with the columns of `table`; returns their number."""
+    command = sql.SQL(
+        "CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA"
+    ).format(sql.Identifier(STAGED), _names(columns), sql.Identifier(table))
+    with plain_errors(f"The rows of {table} cannot be read"):
+        transaction.connection.execute(command)
+    return copy_in(transaction, STAGED, columns, pieces)
+
+
+def unmatched(transaction: Transaction, table: str, key: ForeignKey) -> Unmatched:
+    """Return the staged rows whose foreign key names a row that is neither stored nor staged."""
+    matches = [_match(key, sql.Identifier(key.target_schema, key.target))]
+    if key.target == table:
+        matches.append(_match(key, sql.Identifier(STAGED)))
+    query = sql.SQL(
+        "SELECT concat_ws(', ', {columns}), count(*) OVER () FROM {staged} AS staged "
+        "WHERE num_nulls({columns}) = 0 AND {conditions} GROUP BY {columns} ORDER BY 1 LIMIT {most}"
+    ).format(
+        columns=sql.SQL(", ").join(sql.Identifier("staged", name) for name in key.columns),
+        staged=sql.Identifier(STAGED),
+        conditions=sql.SQL(" AND ").join(matches),
+        most=sql.Literal(_MAX_EXAMPLES),
+    )
+    rows = _fetch(transaction, query)
+    if not rows:
+        return Unmatched(0, ())
+    return Unmatched(rows[0][1], tuple(row[0] for row in rows))
+
+
+def merge(
+    transaction: Transaction, table: str, columns: Sequence[str], keys: Sequence[str]
+) -> Merged:
+    """Write the staged rows: new ones are added, those with the key of a row replace its values."""
+    replaced = _fetch(
+        transaction,
+        sql.SQL("SELECT count(*) FROM {} JOIN {} USING ({})").format(
+            sql.Identifier(STAGED), sql.Identifier(table), _names(keys)
+        ),
+    )[0][0]
+    values = [
+        sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name))
+        for name in columns
+        if name not in keys
+    ]
+    outcome = sql.SQL("NOTHING")
+    if values:
+        outcome = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(values))
+    command = sql.SQL(
+        "INSERT INTO {table} ({columns}) OVERRIDING SYSTEM VALUE "
+        "SELECT {columns} FROM {staged} ON CONFLICT ({keys}) DO {outcome}"
+    ).format(
+        table=sql.Identifier(table),
+        columns=_names(columns),
+        staged=sql.Identifier(STAGED),
+        keys=_names(keys),
+        outcome=outcome,
+    )
+    staged = _fetch(transaction, sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(STAGED)))
+    with plain_errors(f"The rows of {table} cannot be written"):
+        transaction.connection.execute(command)
+    return Merged(staged[0][0] - replaced, replaced)
+
+
+def largest_staged(transaction: Transaction, column: str) -> int | None:
+    """Return the largest value of a column with whole numbers among the staged rows."""
+    query = sql.SQL("SELECT max({})::bigint FROM {}").format(
+        sql.Identifier(column), sql.Identifier(STAGED)
+    )
+    value: int | None = _fetch(transaction, query)[0][0]
+    return value
+
+
+def _match(key: ForeignKey, target: sql.Identifier) -> sql.Composed:
+    """Return the condition that no row of a table is the one that is named."""
+    pairs = [
+        sql.SQL("target.{} = staged.{}").format(sql.Identifier(theirs), sql.Identifier(ours))
+        for theirs, ours in zip(key.target_columns, key.columns, strict=True)
+    ]
+    return sql.SQL("NOT EXISTS (SELECT FROM {} AS target WHERE {})").format(
+        target, sql.SQL(" AND ").join(pairs)
+    )
+
+
+def _names(columns: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, columns))
+
+
+def _fetch(transaction: Transaction, query: sql.Composed) -> list[Row]:
+    with plain_errors("The rows of the archive cannot be compared"):
+        return transaction.connection.execute(query).fetchall()
