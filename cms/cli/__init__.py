@@ -10,7 +10,7 @@ from uuid import UUID
 
 import click
 
-from cms.cli.backup_commands import backup, restore
+from cms.cli.backup_commands import backup, restore, upgrade
 from cms.cli.session import current_config, is_expected, sentence_of
 
 EPILOG = """Settings come from the environment and from .env in the current folder.
@@ -102,6 +102,7 @@ def maintain() -> None:
 
 cms.add_command(backup)
 cms.add_command(restore)
+cms.add_command(upgrade)
 
 
 @cms.command()

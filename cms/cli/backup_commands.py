@@ -37,3 +37,14 @@ def restore(archive: str, force: bool, collection: str | None) -> None:  # noqa:
     if force:
         raise click.UsageError("--force is for whole archives, not for one collection.")
     restore_collection(current_config(), archive, collection=collection)
+
+
+@click.command()
+def upgrade() -> None:
+    """Upgrade the embedded server's data to the installed major version of PostgreSQL.
+
+    The service must not run. The old data stays beside the new, in a folder of another name.
+    """
+    from cms.cli.upgrade import upgrade_embedded
+
+    upgrade_embedded(current_config())

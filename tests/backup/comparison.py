@@ -25,7 +25,9 @@ FACTS = {
     """,
     "constraints": """
         SELECT conname, conrelid::regclass, pg_get_constraintdef(oid)
-        FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+        FROM pg_constraint
+        -- NOT NULL, which is among the columns, is a constraint since PostgreSQL 18.
+        WHERE connamespace = 'public'::regnamespace AND contype <> 'n'
     """,
     "indexes": "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'",
     "triggers": "SELECT pg_get_triggerdef(oid), tgenabled FROM pg_trigger WHERE NOT tgisinternal",

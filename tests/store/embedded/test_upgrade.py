@@ -1,0 +1,175 @@
+"""Data of an older PostgreSQL is copied into the installed one, and the old folder is kept."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cms.database.migrate import migrate
+from cms.embedded import EmbeddedError, binaries, start, upgrade, upgrading
+from cms.embedded.binaries import find_binaries, inspect_binaries
+from tests.backup.comparison import rows_of, structure_of
+from tests.backup.conftest import HARD_TABLES
+from tests.store.embedded.servers import FAST, temporary_folder
+
+
+def older_programs() -> Path | None:
+    """Return the programs of an older major version than that of new data."""
+    newest = find_binaries(None, data_version=None).major
+    for folder in sorted(binaries.DEBIAN_FOLDER.glob("*/bin")):
+        programs = inspect_binaries(folder)
+        if programs and programs.major < newest:
+            return folder
+    return None
+
+
+@pytest.fixture(scope="module")
+def older() -> Path:
+    programs = older_programs()
+    if programs is None:
+        pytest.skip("the Debian package postgresql is not installed, or as new as the wheel")
+    return programs
+
+
+@pytest.fixture(scope="module")
+def old_cluster(older: Path) -> Iterator[Path]:
+    """A data folder of the older version with a service and tables that are hard to copy."""
+    with temporary_folder() as folder:
+        with start(folder / "data", binaries=older, settings=FAST) as server:
+            migrate(server.dsn)
+            with psycopg.connect(server.dsn) as session:
+                session.execute(HARD_TABLES)
+        yield folder / "data" / "postgres"
+
+
+@pytest.fixture
+def data(folder: Path, old_cluster: Path) -> Path:
+    """A copy of that folder, for one test."""
+    (folder / "data").mkdir()
+    shutil.copytree(old_cluster, folder / "data" / "postgres")
+    owner = old_cluster.stat()
+    for path in [folder / "data" / "postgres", *(folder / "data" / "postgres").rglob("*")]:
+        shutil.chown(path, owner.st_uid, owner.st_gid)
+    return folder / "data"
+
+
+def version_in(cluster: Path) -> str:
+    return (cluster / "PG_VERSION").read_text().strip()
+
+
+def test_everything_is_in_the_new_version_and_the_old_folder_is_kept(
+    data: Path, older: Path
+) -> None:
+    with start(data, binaries=older, settings=FAST) as server:
+        structure = structure_of(server.dsn)
+        rows = rows_of(server.dsn)
+        assert str(server.version) == version_in(data / "postgres")
+    before = version_in(data / "postgres")
+    done = upgrade(data, binaries=None, announce=lambda _sentence: None)
+    assert done is not None
+    assert str(done.before) == before
+    assert str(done.after) == version_in(data / "postgres") != before
+    assert done.kept == data / f"postgres-{before}"
+    assert version_in(done.kept) == before
+    assert {path.name for path in data.iterdir()} == {"postgres", "postgres.run", done.kept.name}
+    with start(data, settings=FAST) as server:
+        assert server.version == done.after
+        assert rows_of(server.dsn) == rows
+        assert structure_of(server.dsn) == structure
+        assert migrate(server.dsn) == []
+    # The old data is still a database.
+    (data / "old").mkdir()
+    done.kept.rename(data / "old" / "postgres")
+    with start(data / "old", binaries=older, settings=FAST) as server:
+        assert rows_of(server.dsn) == rows
+
+
+def test_data_of_the_installed_version_stays_as_it_is(folder: Path) -> None:
+    with start(folder / "data", settings=FAST):
+        pass
+    names = {path.name for path in (folder / "data").iterdir()}
+    assert upgrade(folder / "data", binaries=None, announce=print) is None
+    assert {path.name for path in (folder / "data").iterdir()} == names
+
+
+def test_a_folder_without_data_is_refused(folder: Path) -> None:
+    with pytest.raises(EmbeddedError, match="nothing to upgrade"):
+        upgrade(folder / "nothing", binaries=None, announce=print)
+    assert not (folder / "nothing").exists()
+
+
+def test_data_in_use_is_refused(data: Path, older: Path) -> None:
+    with start(data, binaries=older, settings=FAST) as server:
+        with pytest.raises(EmbeddedError, match="Stop the service first"):
+            upgrade(data, binaries=None, announce=print)
+        assert len(rows_of(server.dsn)["hard"]) == 3
+
+
+def test_without_the_old_programs_nothing_changes(
+    data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binaries, "DEBIAN_FOLDER", folder / "none")
+    monkeypatch.setenv("PATH", "/bin")
+    version = version_in(data / "postgres")
+    with pytest.raises(EmbeddedError, match=rf"No PostgreSQL {version} \(the version of the data"):
+        upgrade(data, binaries=None, announce=print)
+    assert {path.name for path in data.iterdir()} == {"postgres", "postgres.run"}
+
+
+@pytest.mark.parametrize("program", ["pg_dump", "pg_restore"])
+def test_a_copy_that_fails_leaves_the_data_as_it_was(
+    data: Path, older: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    find = upgrading.find_program
+
+    def find_broken(name: str, *, postgres_bin: Path | None, major: int) -> Path:
+        if name == program:
+            return Path("/bin/false")
+        return find(name, postgres_bin=postgres_bin, major=major)
+
+    monkeypatch.setattr(upgrading, "find_program", find_broken)
+    with pytest.raises(EmbeddedError, match="is as it was"):
+        upgrade(data, binaries=None, announce=print)
+    assert {path.name for path in data.iterdir()} == {"postgres", "postgres.run"}
+    with start(data, binaries=older, settings=FAST) as server:
+        assert len(rows_of(server.dsn)["hard"]) == 3
+
+
+def test_what_others_have_put_into_the_server_is_named(data: Path, older: Path) -> None:
+    with (
+        start(data, binaries=older, settings=FAST) as server,
+        psycopg.connect(server.dsn, autocommit=True) as session,
+    ):
+        session.execute("CREATE DATABASE reports")
+        session.execute("CREATE ROLE reader")
+    told: list[str] = []
+    assert upgrade(data, binaries=None, announce=told.append)
+    assert "Not copied, and kept in the old folder: database reports, role reader." in told
+
+
+def test_a_start_after_an_upgrade_that_was_cut_off_makes_no_new_data(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    rename = Path.rename
+
+    def rename_once(self: Path, target: Path) -> Path:
+        if self.parent.name == "postgres.upgrade":
+            raise Killed
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename_once)
+    with pytest.raises(Killed):
+        upgrade(data, binaries=None, announce=print)
+    monkeypatch.undo()
+    with pytest.raises(EmbeddedError, match=r"cut off at its last step.*move .*postgres\.upgrade"):
+        start(data, settings=FAST)
+    (data / "postgres.upgrade" / "postgres").rename(data / "postgres")
+    with start(data, settings=FAST) as server:
+        assert len(rows_of(server.dsn)["hard"]) == 3
