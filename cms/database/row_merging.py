@@ -90,7 +90,7 @@ def merge(
         for name in columns
         if name not in keys
     ]
-    outcome = sql.SQL("NOTHING")
+    outcome: sql.Composable = sql.SQL("NOTHING")
     if values:
         outcome = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(values))
     command = sql.SQL(

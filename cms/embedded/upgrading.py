@@ -138,8 +138,14 @@ def _copy(old_dsn: str, new_dsn: str, new: Binaries) -> None:
     restore = find_program("pg_restore", postgres_bin=new.folder, major=new.major)
     # Roles are not copied; the service's is the superuser, whom every cluster has.
     options = ["--no-owner", "--no-privileges"]
-    read = [dump, "--format=custom", "--compress=0", f"--dbname={old_dsn}", *options]
-    write = [restore, "--exit-on-error", "--single-transaction", f"--dbname={new_dsn}", *options]
+    read = [str(dump), "--format=custom", "--compress=0", f"--dbname={old_dsn}", *options]
+    write = [
+        str(restore),
+        "--exit-on-error",
+        "--single-transaction",
+        f"--dbname={new_dsn}",
+        *options,
+    ]
     with tempfile.TemporaryFile() as errors:
         reader = subprocess.Popen(
             read,

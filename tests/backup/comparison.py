@@ -13,7 +13,8 @@ from psycopg import sql
 FACTS = {
     "columns": """
         SELECT attrelid::regclass, attname, format_type(atttypid, atttypmod), attnotnull,
-               attidentity, attgenerated, attcollation, pg_get_expr(adbin, adrelid)
+               -- Partitions have the identity of their table since PostgreSQL 17.
+               CASE WHEN NOT relispartition THEN attidentity END, attgenerated, attcollation, pg_get_expr(adbin, adrelid)
         FROM pg_attribute
         JOIN pg_class AS class ON class.oid = attrelid
         LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
@@ -73,6 +74,15 @@ def rows_of(dsn: str) -> dict[str, list[str]]:
             "AND relkind IN ('r', 'p', 'v', 'm')"
         ).fetchall()
         return {name: _rows(connection, name) for (name,) in names}
+
+
+def differences(one: dict[str, list[str]], other: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return the facts or rows that are in one of the two only, by their names."""
+    found = {}
+    for name in one.keys() | other.keys():
+        if one.get(name) != other.get(name):
+            found[name] = sorted(set(one.get(name, [])) ^ set(other.get(name, [])))
+    return found
 
 
 def _rows(connection: psycopg.Connection[Any], table: str) -> list[str]:
