@@ -14,7 +14,8 @@ FACTS = {
     "columns": """
         SELECT attrelid::regclass, attname, format_type(atttypid, atttypmod), attnotnull,
                -- Partitions have the identity of their table since PostgreSQL 17.
-               CASE WHEN NOT relispartition THEN attidentity END, attgenerated, attcollation, pg_get_expr(adbin, adrelid)
+               CASE WHEN NOT relispartition THEN attidentity END,
+               attgenerated, attcollation, pg_get_expr(adbin, adrelid)
         FROM pg_attribute
         JOIN pg_class AS class ON class.oid = attrelid
         LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
