@@ -54,6 +54,7 @@ class Config:
     admin_password: str | None = field(repr=False)
     database_url: str | None = field(repr=False)
     database_read_url: str | None = field(repr=False)
+    database_direct_url: str | None = field(repr=False)
     database_prepare: bool
     database_pool_size: int
     data_dir: Path
@@ -224,6 +225,8 @@ def _show(setting: Setting, value: object) -> str:
 def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
     if values["database_read_url"] and not values["database_url"]:
         yield "DATABASE_READ_URL needs DATABASE_URL: the embedded server has no replica."
+    if values["database_direct_url"] and not values["database_url"]:
+        yield "DATABASE_DIRECT_URL needs DATABASE_URL: there is no pooler to go past."
     if values["redis"] and find_spec("redis") is None:
         yield "REDIS needs the extra redis: pip install 'cms[redis]'."
     if values["email_transport"] == "smtp" and not values["email_smtp_host"]:

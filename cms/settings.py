@@ -372,6 +372,13 @@ SETTINGS: tuple[Setting, ...] = (
         mask=mask_password,
     ),
     Setting(
+        "DATABASE_DIRECT_URL",
+        DATABASE,
+        "the same database past a pooler: for the queue of a worker, and to build indexes",
+        unset="they use DATABASE_URL",
+        mask=mask_password,
+    ),
+    Setting(
         "DATABASE_PREPARE",
         BOOLEAN,
         "prepared statements; false behind PgBouncer in transaction mode",

@@ -14,8 +14,9 @@ from cms.cli.provider_findings import provider_findings, role_findings
 from cms.cli.session import NoDatabase, current_config, is_expected, running_database, sentence_of
 from cms.config import Config, ConfigError
 from cms.database.connections import max_streams, standalone_transaction
-from cms.database.diagnosis import ServerInfo, examine_server
+from cms.database.diagnosis import ServerInfo, different_settings, examine_server
 from cms.database.migrate import OLDEST_SERVER, MigrationError, pending
+from cms.database.session_setup import session_settings
 from cms.errors import Refused
 from cms.jobs.housekeeping import queue_state
 from cms.schema.dangling_settings import dangling_settings
@@ -122,6 +123,7 @@ def _database(dsn: str, config: Config) -> Iterator[Finding]:
     server = examine_server(dsn)
     yield _version(server)
     yield _encoding(server)
+    yield _session(dsn, config)
     migrations = _migrations(dsn)
     yield migrations
     # The statements of this version need its tables.
@@ -149,6 +151,19 @@ def _encoding(server: ServerInfo) -> Finding:
     return Finding(
         WRONG,
         f"encoding: {server.encoding}; make a database with ENCODING 'UTF8' TEMPLATE template0",
+    )
+
+
+def _session(dsn: str, config: Config) -> Finding:
+    # A pooler may leave out the options with which the service begins each session.
+    settings = session_settings(config.db_statement_timeout, read_only=False)
+    different = different_settings(dsn, settings)
+    if not different:
+        return Finding(OK, "session: it has the settings of the service")
+    return Finding(
+        WRONG,
+        f"session: a pooler leaves out {', '.join(different)}; "
+        "set them for the role, as docs/deployment.md says",
     )
 
 

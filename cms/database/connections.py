@@ -22,6 +22,7 @@ from cms.database.error_mapping import map_error, mapped_errors
 from cms.database.session_setup import (
     CONNECTION_ARGUMENTS,
     configure,
+    has_session,
     session_options,
     with_address_options,
 )
@@ -154,6 +155,9 @@ class Database:
             )
         self._write_dsn = config.database_url
         self._read_dsn = config.database_read_url or config.database_url
+        self.has_session = has_session(config)
+        """Whether `autocommit_connection` keeps its session, and is not behind a pooler."""
+        self._direct_dsn = config.database_direct_url or config.database_url
         self._size = config.database_pool_size
         self._timeout = config.db_statement_timeout
         self._prepare = config.database_prepare
@@ -265,13 +269,13 @@ class Database:
     @contextmanager
     def autocommit_connection(self) -> Iterator[Transaction]:
         """Open a connection for statements outside any transaction, without a statement timeout."""
-        # Not from a pool: building an index may take hours.
+        # Not from a pool: building an index may take hours. A pooler would leave the option out.
         with (
             mapped_errors(),
             Connection.connect(
-                self._write_dsn,
+                self._direct_dsn,
                 **CONNECTION_ARGUMENTS,
-                options=with_address_options(self._write_dsn, "-c statement_timeout=0"),
+                options=with_address_options(self._direct_dsn, "-c statement_timeout=0"),
             ) as connection,
         ):
             configure(connection, epoch=self._epoch, meter=self.meter)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import psycopg
 
-from cms.database.session_setup import CONNECT_SECONDS
+from cms.database.error_mapping import mapped_errors
+from cms.database.session_setup import CONNECT_SECONDS, with_address_options
 from cms.database.statements import statement
 from cms.errors import unavailable
 
@@ -50,3 +52,21 @@ def examine_server(dsn: str) -> ServerInfo:
         frozenset(available),
         is_accent_sensitive,
     )
+
+
+def different_settings(dsn: str, settings: Mapping[str, str]) -> list[str]:
+    """Return which settings a session does not have that asks for these; raises `Refused`."""
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    with (
+        mapped_errors(),
+        psycopg.connect(
+            dsn,
+            connect_timeout=CONNECT_SECONDS,
+            cursor_factory=psycopg.RawCursor,
+            options=with_address_options(dsn, options),
+        ) as connection,
+    ):
+        query = statement("find_session_settings").encode()
+        present = dict(connection.execute(query, [list(settings)]).fetchall())
+    # The style of dates is followed by the order of day and month, which ISO does not use.
+    return [name for name, value in settings.items() if present[name].split(",")[0] != value]

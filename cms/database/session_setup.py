@@ -63,9 +63,9 @@ def configure(connection: Connection, *, epoch: Epoch, meter: StatementMeter) ->
     connection.wire = Wire(connection, epoch, meter)
 
 
-def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:
-    """Return libpq's `options` for a session whose answers do not depend on server settings."""
-    settings = {
+def session_settings(statement_timeout: timedelta, *, read_only: bool) -> dict[str, str]:
+    """Return the settings of a session whose answers do not depend on those of the server."""
+    return {
         "timezone": "UTC",
         "datestyle": "ISO",
         "intervalstyle": "iso_8601",
@@ -76,6 +76,11 @@ def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:
         "statement_timeout": str(int(statement_timeout.total_seconds() * 1000)),
         "default_transaction_read_only": "on" if read_only else "off",
     }
+
+
+def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:
+    """Return libpq's `options` for the settings of a session."""
+    settings = session_settings(statement_timeout, read_only=read_only)
     return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
 
@@ -90,9 +95,17 @@ def with_address_options(dsn: str, options: str) -> str:
     return f"{address_options} {options}" if address_options else options
 
 
+def has_session(config: Config) -> bool:
+    """Tell whether the connections of `pool_arguments` keep a session, with what it listens to.
+
+    Behind a pooler that works by transactions they do not.
+    """
+    return config.database_prepare or config.database_direct_url is not None
+
+
 def pool_arguments(config: Config) -> dict[str, Any]:
     """Return the arguments of a pool that a library opens, with sessions like those for writes."""
-    dsn = config.database_url or ""
+    dsn = config.database_direct_url or config.database_url or ""
     options = session_options(config.db_statement_timeout, read_only=False)
     return {
         "conninfo": dsn,
@@ -100,7 +113,7 @@ def pool_arguments(config: Config) -> dict[str, Any]:
             "connect_timeout": CONNECT_SECONDS,
             "options": with_address_options(dsn, options),
             # The library runs its statements through psycopg, which prepares them itself.
-            "prepare_threshold": 5 if config.database_prepare else None,
+            "prepare_threshold": 5 if has_session(config) else None,
         },
         # Each of its statements is a transaction anyway: so it costs no BEGIN and no COMMIT.
         "configure": _set_autocommit,

@@ -17,6 +17,7 @@ from procrastinate.worker import Worker as Fetcher
 from cms.config import Config
 from cms.database.connections import Database
 from cms.database.error_mapping import Stale, mapped_errors
+from cms.database.session_setup import has_session
 from cms.errors import Refused
 from cms.jobs.housekeeping import (
     HEARTBEAT_SECONDS,
@@ -122,7 +123,7 @@ class Worker:
         self._tickers = tuple(tickers)
         self._groups = _groups_of(self._tasks, config.worker_concurrency)
         # A pooler that allows no prepared statements does not pass on notifications either.
-        self._is_listening = config.database_prepare
+        self._is_listening = has_session(config)
         self._poll_seconds = POLL_SECONDS if self._is_listening else POLL_SECONDS_WITHOUT_NOTIFY
         self._database = database
         self._fetchers: tuple[Fetcher, ...] = ()

@@ -82,6 +82,11 @@ def _index_build_lock(database: Database, table: str) -> Iterator[None]:
     concurrent build waits for older snapshots. For the same reason it is a lock of the session: a
     transaction has a snapshot, too.
     """
+    # Behind a pooler the lock would stay with a connection that others use. Without it, one of two
+    # builds may fail, which is reported.
+    if not database.has_session:
+        yield
+        return
     with database.autocommit_connection() as session:
         while not session.execute(statement("lock_index_build"), (table,))[0][0]:
             time.sleep(LOCK_RETRY_SECONDS)

@@ -18,6 +18,12 @@ SELECT system_make_partitions($1::integer);
 SELECT dropped, deleted
 FROM system_prune_history($1::interval);
 
+-- name: find_session_settings
+-- The values of the settings $1 in this session, in their base units.
+SELECT lower(name), setting
+FROM pg_settings
+WHERE lower(name) = ANY ($1::text[]);
+
 -- name: lift_time_limit
 -- The statements of the rest of this transaction may take as long as they need.
 SET LOCAL statement_timeout = 0;

@@ -76,7 +76,15 @@ def environment(folder: Path, port: int, **more: str) -> dict[str, str]:
 
 
 SET_OUTSIDE = frozenset(
-    {"DATABASE_URL", "DATABASE_READ_URL", "SECRET", "ADMIN_EMAIL", "ADMIN_PASSWORD", "HOST"}
+    {
+        "DATABASE_URL",
+        "DATABASE_READ_URL",
+        "DATABASE_DIRECT_URL",
+        "SECRET",
+        "ADMIN_EMAIL",
+        "ADMIN_PASSWORD",
+        "HOST",
+    }
 )
 
 

@@ -152,6 +152,14 @@ def test_behind_a_pooler_it_looks_for_jobs_and_listens_for_none(home: Home) -> N
         assert not listens(home.queue)
 
 
+def test_past_a_pooler_it_is_notified_as_without_one(home: Home) -> None:
+    settings = {"DATABASE_PREPARE": "false", "DATABASE_DIRECT_URL": home.queue.dsn}
+    with home.worker(**settings):
+        until(lambda: listens(home.queue))
+        home.post()
+        until(lambda: bool(home.inbox.mails))
+
+
 def test_a_job_that_was_running_when_its_worker_was_killed_runs_again(home: Home) -> None:
     with home.worker() as killed:
         home.post(hold=True)

@@ -203,9 +203,10 @@ def test_cookies_for_all_sites_need_tls(tmp_path: Path) -> None:
     assert config.session_cookie_secure
 
 
-def test_a_replica_needs_a_database_of_ones_own(tmp_path: Path) -> None:
-    (problem,) = problems_of({"DATABASE_READ_URL": "postgresql://replica/cms"}, tmp_path)
-    assert problem.startswith("DATABASE_READ_URL needs DATABASE_URL")
+@pytest.mark.parametrize("name", ["DATABASE_READ_URL", "DATABASE_DIRECT_URL"])
+def test_other_addresses_of_the_database_need_the_first_one(name: str, tmp_path: Path) -> None:
+    (problem,) = problems_of({name: "postgresql://replica/cms"}, tmp_path)
+    assert problem.startswith(f"{name} needs DATABASE_URL")
 
 
 @pytest.mark.parametrize(

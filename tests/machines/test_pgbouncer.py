@@ -1,0 +1,183 @@
+"""The service through a real PgBouncer in transaction mode, with fewer connections than clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.databases import drop_database
+from tests.files.images import picture
+from tests.machines.installation import Client, Installation, installation
+from tests.machines.load import load, make_notes
+from tests.machines.pgbouncer import pgbouncer, set_for_role
+from tests.smoke.running import TIMEOUT_SECONDS, command, new_folder
+
+pytestmark = [pytest.mark.release, pytest.mark.slow]
+
+ROWS = 3000
+
+
+@dataclass(frozen=True)
+class Pooled:
+    machines: Installation
+    admin: Client
+    dsn: str
+    address: str
+    folder: Path
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture(scope="module")
+def site(make_database: Callable[..., str], template: str) -> Iterator[Pooled]:
+    dsn = make_database(template)
+    set_for_role(dsn)
+    with new_folder() as folder, pgbouncer(folder, dsn) as address:
+        settings = {
+            "DATABASE_URL": address,
+            "DATABASE_DIRECT_URL": dsn,
+            "DATABASE_PREPARE": "false",
+        }
+        kinds = ("event", "gthread")
+        with installation(folder, address, settings, kinds=kinds, workers=1) as machines:
+            yield Pooled(machines, machines.first.login(), dsn, address, folder)
+    drop_database(dsn)
+
+
+def test_clients_read_and_write_in_parallel_without_a_failed_request(site: Pooled) -> None:
+    make_notes(site.admin)
+    second = site.admin.at(site.machines.web[1])
+    with load(site.admin) as outcomes, load(second) as others:
+        outcomes.await_more(200)
+        others.await_more(200)
+    assert outcomes.failed == {}
+    assert others.failed == {}
+    assert site.query("SELECT count(*) FROM notes") == [(outcomes.created + others.created,)]
+
+
+def test_values_have_the_same_text_as_without_it(site: Pooled) -> None:
+    types = {"moment": "timestamp", "day": "date", "span": "unknown", "number": "float"}
+    site.query(
+        "CREATE TABLE spans (id serial PRIMARY KEY, moment timestamptz, day date, span interval,"
+        " number float8);"
+        "INSERT INTO spans (moment, day, span, number)"
+        " VALUES ('2020-02-03 04:05:06+09', '2020-02-03', '1 day 2 hours', 0.1)"
+    )
+    site.admin.send("POST", "/utils/cache/clear")
+    (row,) = site.admin.data("GET", f"/items/spans?fields={','.join(types)}")
+    assert row == {
+        "moment": "2020-02-02T19:05:06.000Z",
+        "day": "2020-02-03",
+        "span": "P1DT2H",
+        "number": 0.1,
+    }
+
+
+def test_what_uses_a_connection_longer_works_as_well(site: Pooled) -> None:
+    fields = [{"field": "text", "type": "string"}]
+    table = {"collection": "rows", "schema": {}, "fields": fields}
+    site.admin.data("POST", "/collections", table)
+    content = "text\n" + "".join(f"row {number}\n" for number in range(ROWS))
+    headers = {"Content-Type": "text/csv"}
+    site.admin.send("POST", "/utils/import/rows", data=content, headers=headers)
+    # Exports read by a cursor, in a transaction.
+    exported = site.admin.send("GET", "/items/rows?export=csv&limit=-1&fields=text&sort=id")
+    assert exported.text.split() == content.split()
+    # Panels are read in one pipeline.
+    dashboard = site.admin.data("POST", "/dashboards", {"name": "All"})["id"]
+    for _ in range(3):
+        options = {"collection": "rows", "function": "count", "field": "*"}
+        panel = {"dashboard": dashboard, "type": "metric", "options": options}
+        panel |= {"position_x": 1, "position_y": 1, "width": 4, "height": 4}
+        site.admin.data("POST", "/panels", panel)
+    key = site.admin.send("POST", "/files", files={"file": ("a.png", picture("PNG"))}).json()
+    image = f"/assets/{key['data']['id']}?width=8"
+    with ThreadPoolExecutor(8) as threads:
+        sent = list(threads.map(lambda _: site.admin.send("GET", image).status_code, range(8)))
+    assert sent == [200] * 8
+    shown = site.admin.send("GET", f"/dashboards/{dashboard}/data")
+    assert shown.status_code == 200, shown.text
+
+
+def test_two_calls_with_one_key_write_once(site: Pooled) -> None:
+    site.admin.data("POST", "/collections", {"collection": "once", "schema": {}})
+    headers = {"Idempotency-Key": "the same"}
+
+    def create(_: int) -> int:
+        return site.admin.send("POST", "/items/once", json={}, headers=headers).status_code
+
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(create, range(16))) == {200}
+    assert site.query("SELECT count(*) FROM once") == [(1,)]
+
+
+def test_indexes_of_large_tables_are_built_and_leave_no_lock(site: Pooled) -> None:
+    site.query(
+        "CREATE TABLE large (id serial PRIMARY KEY, a text, b text);"
+        "INSERT INTO large (a, b) SELECT repeat(md5(n::text), 5), n FROM generate_series(1, 90000) n"
+    )
+    site.admin.send("POST", "/utils/cache/clear")
+
+    def index(field: str) -> int:
+        body = {"schema": {"is_indexed": True}}
+        return site.admin.send("PATCH", f"/fields/large/{field}", json=body).status_code
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(index, "ab")) == [200, 200]
+    indexes = "SELECT count(*) FROM pg_indexes WHERE tablename = 'large'"
+    assert site.query(indexes) == [(3,)]
+    assert site.query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)]
+
+
+def test_a_worker_does_the_jobs_of_web_servers(site: Pooled) -> None:
+    options = {"method": "GET", "async": True}
+    flow = site.admin.data(
+        "POST", "/flows", {"name": "H", "trigger": "webhook", "options": options}
+    )
+    for _ in range(10):
+        assert site.admin.send("GET", f"/flows/trigger/{flow['id']}").ok
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    done = f"SELECT count(*) FROM system_flow_runs WHERE flow = '{flow['id']}' AND state = 'done'"
+    while site.query(done) != [(10,)]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_commands_work_through_it(site: Pooled) -> None:
+    settings = {"DATABASE_URL": site.address, "DATABASE_PREPARE": "false"}
+    settings["SECRET"] = "only-for-tests-" * 3
+    for words in (["migrate"], ["maintain"], ["bootstrap"]):
+        done = command(site.folder, *words, **settings)
+        assert done.returncode == 0, done.stdout
+    report = command(site.folder, "doctor", **settings)
+    assert "session: it has the settings of the service" in report.stdout
+
+
+def test_the_doctor_says_which_settings_are_missing(site: Pooled) -> None:
+    name = site.address.rpartition("/")[2]
+    site.query(f"ALTER ROLE postgres IN DATABASE \"{name}\" SET timezone = 'Asia/Tokyo'")
+    try:
+        with psycopg.connect(site.dsn) as connection:
+            user = connection.info.user
+        assert user == "postgres"
+        with new_folder() as folder, pgbouncer(folder, site.dsn) as address:
+            report = command(folder, "doctor", DATABASE_URL=address, DATABASE_PREPARE="false")
+        assert "session: a pooler leaves out timezone; set them for the role" in report.stdout
+    finally:
+        set_for_role(site.dsn)
+
+
+def test_the_log_has_no_error(site: Pooled) -> None:
+    text = site.machines.log_text()
+    assert "Traceback" not in text
+    assert "prepared statement" not in text
