@@ -52,7 +52,12 @@ from cms.http.external_logins import ExternalLogins
 from cms.http.host_identity import Identify
 from cms.http.logs import start_logging
 from cms.http.media import JsonHandler
-from cms.http.middleware import Authentication, RequestTracing, SystemCollectionGuard
+from cms.http.middleware import (
+    Authentication,
+    NoteOfWriters,
+    RequestTracing,
+    SystemCollectionGuard,
+)
 from cms.http.origins import Origins
 from cms.http.paths import Router
 from cms.http.rate_limit import RateLimit
@@ -81,6 +86,7 @@ from cms.schema.system import (
     USERS,
 )
 from cms.sso.providers import Providers
+from cms.store.recent_writers import recent_writers
 from cms.store.store import Store
 from cms.tracing import start_tracing
 from cms.wait_slots import WaitSlots
@@ -135,8 +141,8 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
 
     `identify` tells who is signed in to an application around this one (docs/embedding.md).
     """
-    store = Store(config)
     issuer = Issuer.from_config(config)
+    store = Store(config, writers=recent_writers(config, issuer.secret))
     links = MailLinks.from_config(config, issuer.secret)
     library = Library.from_config(store, config)
     asset_source = Assets(store, library.contents.storages, config)
@@ -203,6 +209,7 @@ def _middleware(
             identify=identify,
         ),
         SystemCollectionGuard(store),
+        *([NoteOfWriters(store.writers)] if store.writers else []),
     ]
 
 

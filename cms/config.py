@@ -54,6 +54,7 @@ class Config:
     admin_password: str | None = field(repr=False)
     database_url: str | None = field(repr=False)
     database_read_url: str | None = field(repr=False)
+    database_read_lag: timedelta
     database_direct_url: str | None = field(repr=False)
     database_prepare: bool
     database_pool_size: int

@@ -372,6 +372,12 @@ SETTINGS: tuple[Setting, ...] = (
         mask=mask_password,
     ),
     Setting(
+        "DATABASE_READ_LAG",
+        _duration(timedelta(days=1)),
+        "how far the replica may lag behind: for so long who has written reads from the primary",
+        "10s",
+    ),
+    Setting(
         "DATABASE_DIRECT_URL",
         DATABASE,
         "the same database past a pooler: for the queue of a worker, and to build indexes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from cms.access.policy import Policy
@@ -38,6 +39,14 @@ class redacted_problems:
     ) -> None:
         if isinstance(error, Refused) and not self._policy.is_admin:
             raise _redacted(error, self._policy) from error
+
+
+_NO_REDACTION = nullcontext()
+
+
+def redaction_for(policy: Policy) -> AbstractContextManager[None]:
+    """Return what removes from errors the names that are hidden from the caller."""
+    return _NO_REDACTION if policy.is_admin else redacted_problems(policy)
 
 
 def _redacted(refused: Refused, policy: Policy) -> Refused:

@@ -165,6 +165,7 @@ class Database:
         """What this process counts, its statements among them."""
         self.meter = StatementMeter(self.metrics)
         self._lock = threading.Lock()
+        self._thread = threading.local()
         self._epoch = Epoch()
         self._pools: _Pools | None = None
         self._pools_of_parent: _Pools | None = None
@@ -176,18 +177,18 @@ class Database:
         self, text: str, values: Sequence[object] = (), *, chunking: Chunking | None = None
     ) -> list[Row]:
         """Run one reading statement on the read-only pool: one round trip, no BEGIN."""
-        return self._fetch(self._open().read, text, values, chunking)
+        return self._fetch(self._read_pool(), text, values, chunking)
 
     def fetch_unprepared(
         self, text: str, values: Sequence[object], *, chunking: Chunking | None = None
     ) -> list[Row]:
         """Run one reading statement, planned for its values where a plan for any would be poor."""
-        with mapped_errors(), self._borrowed(self._open().read) as connection:
+        with mapped_errors(), self._borrowed(self._read_pool()) as connection:
             return connection.wire.read(text, values, prepare=False, chunking=chunking)
 
     def fetch_all(self, calls: Sequence[Call]) -> list[list[Row] | Exception]:
         """Run reading statements in one round trip; return the rows of each, or its error."""
-        with mapped_errors(), self._borrowed(self._open().read) as connection:
+        with mapped_errors(), self._borrowed(self._read_pool()) as connection:
             results = connection.wire.run_all(calls, prepare=self._prepare)
         answers: list[list[Row] | Exception] = []
         for result in results:
@@ -196,6 +197,19 @@ class Database:
             else:
                 answers.append(result)
         return answers
+
+    @contextmanager
+    def reading_primary(self) -> Iterator[None]:
+        """Send all reads of this thread to the primary during the block."""
+        self._thread.uses_primary = True
+        try:
+            yield
+        finally:
+            del self._thread.uses_primary
+
+    def _read_pool(self) -> ConnectionPool[Connection]:
+        pools = self._open()
+        return pools.write if hasattr(self._thread, "uses_primary") else pools.read
 
     def fetch_primary(self, text: str, values: Sequence[object] = ()) -> list[Row]:
         """Run one statement on the primary, where it sees all writes."""
@@ -213,10 +227,18 @@ class Database:
         Streams last as long as their readers take, and so have connections of their own. Raises
         `Refused` SERVICE_UNAVAILABLE, without waiting, when all of these are in use.
         """
+        # Now, and not with the first batch, which may be fetched outside `reading_primary`.
+        pools = self._open()
+        pool = pools.write if self._read_pool() is pools.write else pools.stream
+        return self._stream(pool, text, values, rows=rows)
+
+    def _stream(
+        self, pool: ConnectionPool[Connection], text: str, values: Sequence[object], *, rows: int
+    ) -> Iterator[list[Row]]:
         with (
             mapped_errors(),
             self._stream_slot(),
-            self._borrowed(self._open().stream) as connection,
+            self._borrowed(pool) as connection,
             connection.transaction(),  # a cursor of the server lives in a transaction
             psycopg.RawServerCursor(connection, "stream") as cursor,
         ):

@@ -13,7 +13,7 @@ from cachebox import LRUCache
 
 from cms.access.endpoints import require_not_system
 from cms.auth.tokens import claims_of, session_of
-from cms.errors import invalid_token
+from cms.errors import Refused, invalid_token
 from cms.http.administrators import is_administrator
 from cms.http.cookies import session_cookie
 from cms.http.errors import with_search
@@ -24,6 +24,7 @@ from cms.http.request import client_of, method_label
 from cms.passwords import digest
 from cms.schema.system import is_system
 from cms.store.identity import ANONYMOUS, Identity
+from cms.store.recent_writers import RecentWriters
 from cms.store.store import Store
 from cms.tracing import process as tracing
 
@@ -156,6 +157,31 @@ class SystemCollectionGuard:
                 request.context.identity,
                 lambda context: require_not_system(name, context.actor.policy),
             )
+
+
+class NoteOfWriters:
+    """Notes who may have written, before the answer is sent: the next request may be a read."""
+
+    def __init__(self, writers: RecentWriters) -> None:
+        self._writers = writers
+
+    def process_response(
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        resource: object,
+        req_succeeded: bool,  # noqa: FBT001  # Falcon calls it so
+    ) -> None:
+        # Logins by other services end with a GET.
+        is_login = request.path.startswith("/auth/")
+        if request.context.method in SAFE_METHODS and not is_login:
+            return
+        try:
+            identity = request.context.identity
+        except Refused:
+            # A login or refresh takes no notice of credentials that are no longer good.
+            identity = ANONYMOUS.with_client(request.context.client)
+        self._writers.note(identity)
 
 
 class RequestTracing:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TypeVar, cast
 
 from cms import passwords
-from cms.access.policy import Actor, Policy
-from cms.access.problem_redaction import redacted_problems
+from cms.access.policy import Actor
+from cms.access.problem_redaction import redaction_for
 from cms.config import Config
 from cms.database.connections import Database, Fetch, Transaction
 from cms.database.error_mapping import Deadlock, Stale, UnexpectedError
@@ -38,6 +37,7 @@ from cms.store.idempotency import (
 )
 from cms.store.identity import Identity
 from cms.store.payload_filter import PayloadFilter, no_filter
+from cms.store.recent_writers import RecentWriters
 from cms.store.refusals import with_inquiry
 from cms.store.snapshot import Snapshot, Snapshots, snapshot_at
 from cms.store.write_plan import TransactionWork, WritePlan, transaction_plan
@@ -48,8 +48,16 @@ T = TypeVar("T")
 class Store:
     """The database of one application, with what its process remembers of the structure."""
 
-    def __init__(self, config: Config, database: Database | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        database: Database | None = None,
+        *,
+        writers: RecentWriters | None = None,
+    ) -> None:
         self.database = database or Database(config)
+        self.writers = writers
+        """Those who must not read from the replica, where there is one."""
         self.page = PageSizes(config.query_limit_default, config.query_limit_max)
         self.depth = config.max_relational_depth
         self.max_nested_rows = config.max_nested_rows
@@ -83,8 +91,12 @@ class Store:
     def run_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
         """Do a read, and repeat it if structure or rights have changed meanwhile.
 
-        After `ATTEMPTS` it is done under a lock on the counters, which ends such changes.
+        After `ATTEMPTS` it is done under a lock on the counters, which ends such changes. Who has
+        just written reads from the primary.
         """
+        if self.writers and self.writers.includes(identity):
+            with self.database.reading_primary():
+                return self._read_primary(identity, work)
         return self._read(identity, work, self.snapshots, self.database.fetch)
 
     def _read(
@@ -227,14 +239,14 @@ class Store:
     ) -> T:
         context = _context(snapshot, identity, self.database.fetch_primary)
         # What goes wrong tells nothing of what is hidden from the caller.
-        with _redaction(context.actor.policy):
+        with redaction_for(context.actor.policy):
             write = plan(context)
             if write.run_alone is not None:
                 return write.run_alone()
         with self.database.transaction() as transaction:
             # The plan was made before the transaction began.
             check_version(snapshot, current_version(transaction.execute))
-            with _redaction(context.actor.policy):
+            with redaction_for(context.actor.policy):
                 return write.run(transaction)
 
     def _write_in_transaction(
@@ -352,21 +364,13 @@ def _lock_and_find_answer(
     return find_stored_answer(transaction, caller, idempotency)
 
 
-_NO_REDACTION = nullcontext()
-
-
-def _redaction(policy: Policy) -> AbstractContextManager[None]:
-    """Return what removes from errors the names that are hidden from the caller."""
-    return _NO_REDACTION if policy.is_admin else redacted_problems(policy)
-
-
 def _plan_and_run(
     plan: Callable[[RequestContext], WritePlan[T]],
     context: RequestContext,
     transaction: Transaction,
 ) -> T:
     """Plan a write in its transaction and do it; no error tells of what is hidden."""
-    with _redaction(context.actor.policy):
+    with redaction_for(context.actor.policy):
         return plan(context).run(transaction)
 
 

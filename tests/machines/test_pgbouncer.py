@@ -124,7 +124,8 @@ def test_two_calls_with_one_key_write_once(site: Pooled) -> None:
 def test_indexes_of_large_tables_are_built_and_leave_no_lock(site: Pooled) -> None:
     site.query(
         "CREATE TABLE large (id serial PRIMARY KEY, a text, b text);"
-        "INSERT INTO large (a, b) SELECT repeat(md5(n::text), 5), n FROM generate_series(1, 90000) n"
+        "INSERT INTO large (a, b)"
+        " SELECT repeat(md5(n::text), 5), n FROM generate_series(1, 90000) AS n"
     )
     site.admin.send("POST", "/utils/cache/clear")
 

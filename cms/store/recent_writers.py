@@ -1,0 +1,132 @@
+"""Who has written a moment ago, and so must not read from a replica that lags behind.
+
+All workers of a machine share what they know, and with Redis all machines (docs/deployment.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+from cms.config import Config
+from cms.rate_limits.shared_table import KEY_BYTES, SharedTable, Windows, process_table
+from cms.rate_limits.windows import Window
+from cms.store.identity import ANONYMOUS, ClientInfo, Identity
+
+log = logging.getLogger("cms")
+
+RETRY_SECONDS = 5.0
+"""How long Redis is not asked again after it has not answered."""
+
+
+class KeysLost(Exception):
+    """The keys of other machines cannot be reached; the text says why."""
+
+
+class SharedKeys(Protocol):
+    """Keys that other machines see, each for a time."""
+
+    def add(self, keys: Sequence[bytes], seconds: float) -> None:
+        """Keep keys for so long; raises `KeysLost`."""
+
+    def has_any(self, keys: Sequence[bytes]) -> bool:
+        """Tell whether one of the keys is kept; raises `KeysLost`."""
+
+
+class RecentWriters:
+    """Remembers callers for a time after each of their writes.
+
+    A caller without credentials is its address. A login is such a write: what its session reads
+    comes from the same address.
+    """
+
+    def __init__(
+        self,
+        table: SharedTable,
+        shared: SharedKeys | None,
+        *,
+        lag: timedelta,
+        secret: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._table = table
+        self._shared = shared
+        self._seconds = lag.total_seconds()
+        # Keyed, so that neither memory nor Redis holds an address.
+        self._seal = hmac.digest(secret.encode(), b"recent writers", "sha256")
+        # The clock of the machine, which its processes share and nobody sets.
+        self._clock = clock
+        self._retry_at = 0.0
+
+    def note(self, identity: Identity) -> None:
+        """Remember that a caller has written; call it before the answer is sent."""
+        key = self._key(identity.name)
+        end = self._clock() + self._seconds
+
+        def begin(windows: Windows) -> tuple[Windows, None]:
+            return (Window(1, end), windows[1]), None
+
+        self._table.change(key, begin)
+        if self._may_ask() and self._shared:
+            try:
+                self._shared.add([key], self._seconds)
+            except KeysLost as error:
+                self._note_loss(error)
+
+    def includes(self, identity: Identity) -> bool:
+        """Tell whether a caller, or somebody without credentials at its address, has written."""
+        keys = [self._key(name) for name in _names(identity)]
+        if any(self._is_kept(key) for key in keys):
+            return True
+        if not (self._shared and self._may_ask()):
+            return False
+        try:
+            return self._shared.has_any(keys)
+        except KeysLost as error:
+            self._note_loss(error)
+            return False
+
+    def _is_kept(self, key: bytes) -> bool:
+        now = self._clock()
+
+        def look(windows: Windows) -> tuple[Windows, bool]:
+            return windows, now < windows[0].end
+
+        return self._table.change(key, look)
+
+    def _key(self, name: str) -> bytes:
+        text = name.encode(errors="surrogatepass")
+        return hashlib.blake2b(text, digest_size=KEY_BYTES, key=self._seal).digest()
+
+    def _may_ask(self) -> bool:
+        return self._clock() >= self._retry_at
+
+    def _note_loss(self, error: KeysLost) -> None:
+        self._retry_at = self._clock() + RETRY_SECONDS
+        log.warning("%s. What one writes here, other machines may read later.", error)
+
+
+def recent_writers(config: Config, secret: str) -> RecentWriters | None:
+    """Return what the settings need, None without a replica."""
+    if config.database_read_url is None:
+        return None
+    shared = None
+    if config.redis:
+        # Only here: its library is an extra.
+        from cms.store.redis_keys import RedisKeys
+
+        shared = RedisKeys(config.redis)
+    return RecentWriters(process_table(), shared, lag=config.database_read_lag, secret=secret)
+
+
+def _names(identity: Identity) -> tuple[str, ...]:
+    """Return the names under which writes of a caller are remembered."""
+    nobody = ANONYMOUS.with_client(ClientInfo(ip=identity.client.ip))
+    if identity.is_anonymous:
+        return (identity.name,)
+    return identity.name, nobody.name

@@ -1,0 +1,124 @@
+"""Reads from a real streaming replica that stands still: who writes reads what it has written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from cms.auth import accounts
+from cms.database.migrate import migrate
+from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
+from tests.files.images import picture
+from tests.machines.installation import Client, Installation, installation
+from tests.machines.replica import Servers, replicated
+from tests.rate_limits.redis_server import RedisServer, redis_server
+from tests.smoke.running import new_folder
+
+pytestmark = [pytest.mark.release, pytest.mark.slow]
+
+LOGIN = {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}
+ADDRESS = {"X-Forwarded-For": "192.0.2.1"}
+
+
+@dataclass(frozen=True)
+class Replicated:
+    servers: Servers
+    machines: Installation
+    writer: Client
+    reader: Client
+    """Another administrator, who only reads."""
+    redis: RedisServer
+
+    def readers_rows(self) -> int:
+        return len(self.reader.data("GET", "/items/notes"))
+
+
+@pytest.fixture(scope="module")
+def whole_site() -> Iterator[Replicated]:
+    with replicated() as servers, new_folder() as folder, redis_server() as redis:
+        migrate(servers.primary)
+        accounts.first_admin(servers.primary, email=ADMIN_EMAIL, password=ADMIN_PASSWORD)
+        settings = {
+            "DATABASE_READ_URL": servers.replica,
+            "DATABASE_READ_LAG": "60s",
+            "REDIS": redis.address,
+        }
+        kinds = ("event", "gthread")
+        with installation(folder, servers.primary, settings, kinds=kinds) as machines:
+            first = machines.first.login()
+            role = first.data("GET", "/users/me?fields=role")["role"]
+            deputy = {"email": "deputy@example.com", "role": role, "token": "r" * 40}
+            first.data("POST", "/users", deputy)
+            fields = [{"field": "text", "type": "string"}]
+            table = {"collection": "notes", "schema": {}, "fields": fields}
+            first.data("POST", "/collections", table)
+            servers.await_replica()
+            yield Replicated(servers, machines, first, Client(first.url, "r" * 40), redis)
+
+
+@pytest.fixture
+def site(whole_site: Replicated) -> Iterator[Replicated]:
+    """The installation with a replica that stands still during the test."""
+    whole_site.servers.stand_still()
+    yield whole_site
+    whole_site.servers.go_on()
+
+
+def test_a_writer_reads_what_it_has_written_at_every_machine(site: Replicated) -> None:
+    before = site.readers_rows()
+    key = site.writer.data("POST", "/items/notes", {"text": "mine"})["id"]
+    for machine in site.machines.web:
+        writer = site.writer.at(machine)
+        assert writer.data("GET", f"/items/notes/{key}")["text"] == "mine"
+        assert len(writer.data("GET", "/items/notes")) == before + 1
+        assert "mine" in writer.send("GET", "/items/notes?export=csv").text
+    # The others read from the replica, which does not have it.
+    assert site.readers_rows() == before
+    assert site.reader.send("GET", f"/items/notes/{key}").status_code == 404
+    site.servers.go_on()
+    assert site.readers_rows() == before + 1
+    site.servers.stand_still()
+
+
+def test_a_writer_sees_its_changes_of_structure(site: Replicated) -> None:
+    site.writer.data("POST", "/fields/notes", {"field": "more", "type": "integer"})
+    for machine in site.machines.web:
+        writer = site.writer.at(machine)
+        assert writer.send("GET", "/items/notes?fields=more").status_code == 200
+        assert writer.data("GET", "/fields/notes/more")["field"] == "more"
+    assert site.reader.send("GET", "/items/notes?fields=more").status_code == 400
+
+
+def test_a_file_that_was_just_uploaded_is_delivered_to_its_owner(site: Replicated) -> None:
+    form = {"file": ("a.png", picture("PNG"), "image/png")}
+    key = site.writer.send("POST", "/files", files=form).json()["data"]["id"]
+    assert site.writer.send("GET", f"/assets/{key}").content == picture("PNG")
+
+
+def test_a_session_is_good_at_once_at_every_machine_and_ends_at_once(site: Replicated) -> None:
+    machines = [Client(machine.url) for machine in site.machines.web]
+    body = {**LOGIN, "mode": "session"}
+    login = machines[0].send("POST", "/auth/login", json=body, headers=ADDRESS)
+    cookie = {"Cookie": f"cms_session_token={login.cookies['cms_session_token']}", **ADDRESS}
+    for machine in machines:
+        assert machine.send("GET", "/users/me", headers=cookie).status_code == 200
+    headers = {**cookie, "Origin": machines[1].url}
+    logout = machines[1].send("POST", "/auth/logout", json={"mode": "session"}, headers=headers)
+    assert logout.status_code == 204
+    for machine in machines:
+        assert machine.send("GET", "/users/me", headers=cookie).status_code == 401
+
+
+def test_without_redis_a_writer_reads_its_own_at_the_machine_where_it_has_written(
+    site: Replicated,
+) -> None:
+    site.redis.kill()
+    try:
+        key = site.writer.data("POST", "/items/notes", {"text": "alone"})["id"]
+        assert site.writer.data("GET", f"/items/notes/{key}")["text"] == "alone"
+        assert "Redis does not answer" in site.machines.web[0].log_text()
+        assert "Traceback" not in site.machines.log_text()
+    finally:
+        site.redis.start()
