@@ -52,8 +52,8 @@ def site_for(ports: Sequence[int], *, port: int, uploads: Path | None) -> str:
     site = re.sub(r".*server 10\.0\.0\.\d+:8055.*\n", "", site)  # there are fewer in this test
     assert "listen 80;" in site
     site = site.replace("listen 80;", f"listen 127.0.0.1:{port};")
-    assert "/srv/cms/data/uploads/" in site
-    return site.replace("/srv/cms/data/uploads/", f'"{uploads or "/none"}/"')
+    assert "/var/lib/cms/uploads/" in site
+    return site.replace("/var/lib/cms/uploads/", f'"{uploads or "/none"}/"')
 
 
 @contextmanager
