@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from psycopg_pool import ConnectionPool
 
 from cms.config import Config, ConfigError
 from cms.database.allowance import Allowance
+from cms.database.borrowing import borrow
 from cms.database.error_mapping import map_error, mapped_errors
 from cms.database.session_setup import (
     CONNECTION_ARGUMENTS,
@@ -327,8 +327,8 @@ class Database:
         self._lock = threading.Lock()
         self._streams = threading.BoundedSemaphore(max_streams(self._size))
 
-    def _borrowed(self, pool: ConnectionPool[Connection]) -> _borrow:
-        return _borrow(pool, self.metrics)
+    def _borrowed(self, pool: ConnectionPool[Connection]) -> borrow:
+        return borrow(pool, self.metrics)
 
     def _open(self) -> _Pools:
         # Looked at without the lock first, which every statement would have to take otherwise.
@@ -381,44 +381,6 @@ def _retry_for_waiting(pool: ConnectionPool[Any]) -> None:
     """
     if pool.get_stats()["requests_waiting"]:
         pool.check()
-
-
-class _borrow:
-    """Lends a connection that works: those that a restart of the server has ended are replaced.
-
-    A class, because a generator with `contextmanager` takes longer, and every statement borrows.
-    """
-
-    __slots__ = ("_connection", "_metrics", "_pool")
-
-    def __init__(self, pool: ConnectionPool[Connection], metrics: Metrics) -> None:
-        self._pool = pool
-        self._metrics = metrics
-
-    def __enter__(self) -> Connection:
-        began = time.perf_counter()
-        try:
-            self._connection = self._working_connection()
-        finally:
-            # Those that waited in vain have waited longest.
-            self._metrics.count_pool_wait(time.perf_counter() - began)
-        return self._connection
-
-    def _working_connection(self) -> Connection:
-        connection = self._pool.getconn()
-        # A restart of the server ends all connections of a pool: the next one may be dead as well.
-        while connection.wire.is_closed_by_server():
-            connection.close()
-            # A pool counts a connection as lent until it is back, even one to throw away.
-            self._pool.putconn(connection)
-            connection = self._pool.getconn()
-        return connection
-
-    def __exit__(self, *_: object) -> None:
-        if self._connection.wire.is_oversized:
-            # libpq never gives its room back; the pool opens another one when it needs it.
-            self._connection.close()
-        self._pool.putconn(self._connection)
 
 
 @contextmanager

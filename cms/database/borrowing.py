@@ -1,0 +1,48 @@
+"""Connections lent from a pool, which work."""
+
+from __future__ import annotations
+
+import time
+
+from psycopg_pool import ConnectionPool
+
+from cms.database.wire import Connection
+from cms.metrics.metrics import Metrics
+
+
+class borrow:
+    """Lends a connection that works: those that a restart of the server has ended are replaced.
+
+    A class, because a generator with `contextmanager` takes longer, and every statement borrows.
+    """
+
+    __slots__ = ("_connection", "_metrics", "_pool")
+
+    def __init__(self, pool: ConnectionPool[Connection], metrics: Metrics) -> None:
+        self._pool = pool
+        self._metrics = metrics
+
+    def __enter__(self) -> Connection:
+        began = time.perf_counter()
+        try:
+            self._connection = self._working_connection()
+        finally:
+            # Those that waited in vain have waited longest.
+            self._metrics.count_pool_wait(time.perf_counter() - began)
+        return self._connection
+
+    def _working_connection(self) -> Connection:
+        connection = self._pool.getconn()
+        # A restart of the server ends all connections of a pool: the next one may be dead as well.
+        while connection.wire.is_closed_by_server():
+            connection.close()
+            # A pool counts a connection as lent until it is back, even one to throw away.
+            self._pool.putconn(connection)
+            connection = self._pool.getconn()
+        return connection
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection.wire.is_oversized:
+            # libpq never gives its room back; the pool opens another one when it needs it.
+            self._connection.close()
+        self._pool.putconn(self._connection)
