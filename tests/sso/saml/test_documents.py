@@ -23,8 +23,8 @@ def form_with(
 ) -> tuple[Browser, Form]:
     """Return a browser, and the form of a signed answer with another head and name of the user.
 
-    The signature is over what the text becomes once the entities are replaced: a reader that does so
-    would find it right.
+    The signature is over what the text becomes once its entities are replaced: who does so would
+    find it right.
     """
     browser = Browser(stage)
     form = login.form(browser, user(MARK.decode()))
