@@ -115,7 +115,8 @@ class ExternalAccounts:
         if self.provider.require_verified_email and not is_verified:
             reason = "the user is not known, and has no verified address"
             raise login_refused(self.provider, reason)
-        if self._is_taken(profile.email, None):
+        # If another request of the same user was faster by now, the address is that user's own.
+        if self._is_taken(profile.email, None) and self.find(profile.identifier) is None:
             # Who has not proven to own the address does not learn that there is an account.
             if is_verified:
                 raise invalid_provider("The address belongs to an account that logs in otherwise.")
