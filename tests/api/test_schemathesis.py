@@ -161,8 +161,8 @@ def filled(url: str) -> dict[str, str]:
     post("/relations", AUTHOR_OF)
     post("/items/authors", [{"name": "Ann", "born": "1980-02-03", "books": [BOOK]}, {}])
     role = post("/roles", {"name": "Readers", "app_access": True})["id"]
-    for collection, action, fields in PERMISSIONS:
-        grant = {"role": role, "collection": collection, "action": action, "fields": fields}
+    for name, action, fields in PERMISSIONS:
+        grant = {"role": role, "collection": name, "action": action, "fields": fields}
         post("/permissions", {**grant, "permissions": {}})
     member = {"email": "ann@example.com", "role": role, "token": TOKEN_OF_THE_MEMBER}
     post("/users", member)
