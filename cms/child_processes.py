@@ -14,8 +14,8 @@ import select
 import subprocess
 import sys
 import threading
-from weakref import WeakSet
 
+from cms.forks import tell_of_forks
 from cms.processors import all_processors
 
 # Not the service's other variables: they hold secrets, and jobs may come from anybody.
@@ -100,7 +100,7 @@ class ChildProcesses:
         self._lock = threading.Lock()
         # Otherwise the children would outlive a worker that ends.
         atexit.register(self.close)
-        _pools.add(self)
+        tell_of_forks(self)
 
     def run(self, job: bytes, *, max_seconds: float) -> bytes:
         """Have a child do a job, and return the line that it answers.
@@ -129,7 +129,7 @@ class ChildProcesses:
         for process in idle:
             process.end()
 
-    def forget_children(self) -> None:
+    def begin_anew(self) -> None:
         """Begin anew in a process that was just forked: the children are those of its parent."""
         idle = self._idle
         self._idle = []
@@ -143,17 +143,6 @@ class ChildProcesses:
             if self._idle:
                 return self._idle.pop()
         return ChildProcess(self._module, *self._arguments)
-
-
-_pools: WeakSet[ChildProcesses] = WeakSet()
-
-
-def _forget_after_fork() -> None:
-    for pool in _pools:
-        pool.forget_children()
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 def _environment() -> dict[str, str]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from weakref import WeakSet
 
 import psycopg
 from psycopg import sql
@@ -32,6 +30,7 @@ from cms.database.stopwatch import Stopwatch
 from cms.database.wire import Call, Chunking, Connection, Epoch
 from cms.database.wire import Row as Row
 from cms.errors import unavailable
+from cms.forks import tell_of_forks
 from cms.fragment import Fragment
 from cms.metrics.metrics import Metrics
 
@@ -171,7 +170,7 @@ class Database:
         self._pools_of_parent: _Pools | None = None
         # Beside the pool of streams, which has as many connections but would wait for a free one.
         self._streams = threading.BoundedSemaphore(max_streams(self._size))
-        _databases.add(self)
+        tell_of_forks(self)
 
     def fetch(
         self, text: str, values: Sequence[object] = (), *, chunking: Chunking | None = None
@@ -318,7 +317,7 @@ class Database:
                 pool.close()
         self.metrics.close()
 
-    def forget_pools(self) -> None:
+    def begin_anew(self) -> None:
         """Begin anew in a process that was just forked from one that has open pools."""
         # Kept, as to close them would take the threads of the parent.
         self._pools_of_parent = self._pools
@@ -360,17 +359,6 @@ class Database:
             reconnect_failed=_retry_for_waiting,
             open=True,
         )
-
-
-_databases: WeakSet[Database] = WeakSet()
-
-
-def _forget_after_fork() -> None:
-    for database in _databases:
-        database.forget_pools()
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 def _retry_for_waiting(pool: ConnectionPool[Any]) -> None:

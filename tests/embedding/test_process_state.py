@@ -36,8 +36,7 @@ OF_THE_PROCESS = {
     "cms.rate_limits.shared_table._PROCESS_TABLE": "its keys are digests of secret and database",
     "cms.memory._TRIMMER": "the allocator is that of the process",
     "cms.metrics.metrics._instances": "weak references, for forks",
-    "cms.database.connections._databases": "weak references, for forks",
-    "cms.child_processes._pools": "weak references, for forks",
+    "cms.forks._objects": "weak references",
 }
 """What modules hold that changes, and why no copy notices another one by it."""
 

@@ -1,0 +1,31 @@
+"""Objects that begin anew in a process that was just forked.
+
+What they hold of the system, connections and child processes, belongs to the parent.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+from weakref import WeakSet
+
+
+class Forkable(Protocol):
+    def begin_anew(self) -> None:
+        """Forget what belongs to the parent, and replace locks that its threads may hold."""
+
+
+_objects: WeakSet[Forkable] = WeakSet()
+
+
+def tell_of_forks(forkable: Forkable) -> None:
+    """Have the object begin anew in each process that is forked from this one."""
+    _objects.add(forkable)
+
+
+def _begin_anew() -> None:
+    for forkable in _objects:
+        forkable.begin_anew()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
