@@ -181,6 +181,11 @@ def _table(table: str, columns: Sequence[str]) -> sql.Composed:
 def plain_errors(purpose: str) -> Iterator[None]:
     try:
         yield
+    except psycopg.DataError as error:
+        # All of its texts quote the value.
+        raise BulkError(
+            f"{purpose}: a value does not fit its column (SQLSTATE {error.sqlstate})."
+        ) from None
     except psycopg.Error as error:
         # Without the detail and the context, which quote rows.
         reason = error.diag.message_primary or str(error)

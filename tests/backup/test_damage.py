@@ -162,7 +162,7 @@ def test_an_error_of_a_restoration_quotes_no_row(
     service: Installation, empty: Installation, archive: Path
 ) -> None:
     service.back_up(archive)
-    rewrite(archive, {b"2\tTopic 1\\n": b"1\tSECRET\\n"})
+    rewrite(archive, {b"1\tTopic 0": b"SECRET\tTopic 0"})
     with pytest.raises(BulkError) as caught:
         empty.restore(archive)
     assert "SECRET" not in str(caught.value)
