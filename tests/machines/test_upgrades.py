@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from tests.databases import drop_database
-from tests.machines.installation import CHECKOUT, Client, Installation, installation
+from tests.machines.installation import CHECKOUT, Client, Installation, Machine, installation
 from tests.machines.load import ITEMS, Outcomes, load, make_notes
 from tests.machines.nginx import nginx
 from tests.smoke.running import TIMEOUT_SECONDS, environment, free_port
@@ -57,14 +57,22 @@ def site(make_database: Callable[..., str], template: str) -> Iterator[Proxied]:
 
 
 def restart_one_by_one(site: Proxied, outcomes: Outcomes, checkout: Path = CHECKOUT) -> None:
-    for machine in [*site.machines.jobs, *site.machines.web]:
+    for machine in site.machines.jobs:
         assert machine.stop() == 0, machine.log_text()
-        outcomes.await_more(20)
         machine.checkout = checkout
         machine.start()
-        if machine in site.machines.web:
-            machine.await_answer()
-            time.sleep(PAUSE_SECONDS)
+    for machine in site.machines.web:
+        restart(machine, outcomes, checkout)
+
+
+def restart(machine: Machine, outcomes: Outcomes, checkout: Path = CHECKOUT) -> None:
+    """Stop a web server, let the others work for a while, and start it again."""
+    assert machine.stop() == 0, machine.log_text()
+    outcomes.await_more(20)
+    machine.checkout = checkout
+    machine.start()
+    machine.await_answer()
+    time.sleep(PAUSE_SECONDS)
 
 
 def test_machines_restart_under_load_without_a_failed_request(site: Proxied) -> None:
@@ -114,6 +122,8 @@ def test_the_old_version_serves_while_the_database_is_migrated_and_the_new_one_t
         assert "nicknames" in migrate(newer, site.folder, site.dsn)
         # The old version alone, over the new tables.
         outcomes.await_more(100)
+        # Also one that was started again.
+        restart(site.machines.web[0], outcomes)
         # From here on old and new ones side by side.
         restart_one_by_one(site, outcomes, newer)
         outcomes.await_more(50)
