@@ -5,10 +5,11 @@ PY = .venv/bin/python
 T =
 M = $(if $(T),,not release)
 E = quick
+U =
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: help run test check lint types demo bench clean
+.PHONY: help run test check lint types demo bench lock audit dist clean
 
 help: ## print the targets
 	@echo 'Targets:'
@@ -36,13 +37,25 @@ demo: .venv/.installed ## fill the running service with countries and cities
 bench: .venv/.installed ## measure the service beside its floor
 	@$(PY) -m bench
 
+lock: .venv/.locked ## renew the lock file and the list of licences after a change in setup.cfg; U=1 also takes newer versions
+	@UV_CUSTOM_COMPILE_COMMAND='make lock' $(PY) -m uv pip compile setup.cfg --extra dev --universal \
+	  --python-version 3.11 --generate-hashes --quiet $(if $(U),--upgrade) --output-file requirements.lock
+	@$(MAKE) --no-print-directory .venv/.installed
+	@$(PY) -m supply_chain licences
+
+audit: .venv/.installed ## look for known vulnerabilities of the locked packages
+	@$(PY) -m supply_chain audit
+
+dist: .venv/.installed ## build the sdist and the wheel; the same commit gives the same bytes
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PY) -m build --no-isolation
+
 clean: ## remove what can be made again: .venv, caches, builds; never data
 	rm -rf .venv build dist cms.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find cms tests bench sql -type d -name __pycache__ -prune -exec rm -rf {} +
+	find cms tests bench sql supply_chain -type d -name __pycache__ -prune -exec rm -rf {} +
 
-# The stamp stands for the whole folder, so that a change of the dependencies installs them. A .venv without
+# Stamps stand for the whole folder, so that a change of the dependencies installs them. A .venv without
 # a working pip is one that was interrupted, or whose Python is gone: it is made anew.
-.venv/.installed: setup.cfg pyproject.toml
+.venv/.locked: requirements.lock
 	@$(PY) -m pip --version >/dev/null 2>&1 || { \
 	  for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11 none; do \
 	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
@@ -58,5 +71,12 @@ clean: ## remove what can be made again: .venv, caches, builds; never data
 	  }; \
 	}
 	@echo 'Installing into .venv.'
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@touch .venv/.locked
+
+# Setuptools warns of every editable installation.
+.venv/.installed: .venv/.locked setup.cfg pyproject.toml
+	@$(PY) -m supply_chain check
+	@PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-deps \
+	  --no-build-isolation --editable .
 	@touch .venv/.installed

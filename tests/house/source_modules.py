@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
-FOLDERS = ("cms", "tests", "bench")
+FOLDERS = ("cms", "tests", "bench", "supply_chain")
 MAX_LINE_LENGTH = 100
 
 

@@ -19,7 +19,17 @@ from tests.smoke.running import TIMEOUT_SECONDS, gone, new_folder, serving
 pytestmark = pytest.mark.slow
 
 CHECKOUT = Path(__file__).parents[2]
-SOURCES = ("cms", "sql", "setup.cfg", "pyproject.toml", "README.md")
+SOURCES = (
+    "cms",
+    "sql",
+    "supply_chain",
+    "setup.cfg",
+    "pyproject.toml",
+    "MANIFEST.in",
+    "README.md",
+    "CHANGELOG.md",
+    "requirements.lock",
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,16 +37,21 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel built of a copy of the sources, so that nothing of an older build gets into it."""
     copy = tmp_path_factory.mktemp("sources")
     target = tmp_path_factory.mktemp("wheel")
-    for name in SOURCES:
-        if (CHECKOUT / name).is_dir():
-            shutil.copytree(
-                CHECKOUT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__")
-            )
-        else:
-            shutil.copy(CHECKOUT / name, copy / name)
+    copy_sources(copy)
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", target, copy)
     (built,) = target.glob("*.whl")
     return built
+
+
+def copy_sources(target: Path) -> None:
+    """Copy to a folder what builds need of the checkout."""
+    for name in SOURCES:
+        if (CHECKOUT / name).is_dir():
+            shutil.copytree(
+                CHECKOUT / name, target / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        else:
+            shutil.copy(CHECKOUT / name, target / name)
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +70,16 @@ def programs(wheel: Path) -> Iterator[Path]:
         yield python.parent
 
 
-def run(*words: str | Path) -> str:
+def run(*words: str | Path, seconds: float = TIMEOUT_SECONDS, **more: str) -> str:
     """Run a program outside the checkout to its end and return what it said."""
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | more
     result = subprocess.run(
         words,
         cwd="/",
         env=environ,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_SECONDS,
+        timeout=seconds,
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr

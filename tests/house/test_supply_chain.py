@@ -1,0 +1,172 @@
+"""The lock file fits setup.cfg, licences are listed and allowed, and an audit says what it knows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+
+from supply_chain.audit import audit, judged
+from supply_chain.licence_rules import REASONS, STATED
+from supply_chain.licences import PAGE, LicensedPackage, licensed_packages, page
+from supply_chain.lock_file import LOCK_FILE, SETUP_FILE, disagreements, locked_packages
+
+LOCK = LOCK_FILE.read_text()
+NAMES = {one.name for one in locked_packages(LOCK)}
+NO_SERVICE = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
+
+SMALL_SETUP = """
+[metadata]
+name = cms
+[options]
+install_requires =
+    falcon>=4,<5
+[options.extras_require]
+redis =
+    limits[redis]>=5,<6
+all =
+    cms[redis]
+dev =
+    cms[all]
+    pytest>=8
+"""
+SMALL_LOCK = "falcon==4.1 \\\n    --hash=sha256:" + "0" * 64 + "\nlimits==5.0\npytest==8.3\n"
+
+
+def test_the_lock_file_has_what_setup_asks_for() -> None:
+    lines = disagreements(SETUP_FILE.read_text(), LOCK)
+    assert lines == [], "`make lock` renews the lock file"
+
+
+def test_everything_in_the_lock_file_has_hashes() -> None:
+    assert [one.name for one in locked_packages(LOCK) if not one.hashes] == []
+
+
+def test_the_lock_file_names_no_address() -> None:
+    assert "://" not in LOCK
+    assert "--index" not in LOCK
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("falcon==4.1", "setup.cfg requires falcon<5,>=4; requirements.lock has none"),
+        ("limits==5.0", "setup.cfg requires limits[redis]<6,>=5; requirements.lock has none"),
+        ("pytest==8.3", "setup.cfg requires pytest>=8; requirements.lock has none"),
+    ],
+)
+def test_a_requirement_without_its_lock_is_told(line: str, told: str) -> None:
+    assert disagreements(SMALL_SETUP, SMALL_LOCK) == []
+    assert disagreements(SMALL_SETUP, SMALL_LOCK.replace(line, "other==1")) == [told]
+
+
+def test_a_locked_version_that_setup_does_not_want_is_told() -> None:
+    told = ["setup.cfg requires falcon<5,>=4; requirements.lock has 5.0"]
+    assert disagreements(SMALL_SETUP, SMALL_LOCK.replace("falcon==4.1", "falcon==5.0")) == told
+
+
+def test_the_page_of_licences_is_that_of_the_locked_packages() -> None:
+    assert PAGE.read_text() == page(licensed_packages(NAMES)), "`make lock` writes the page"
+
+
+def test_every_licence_is_allowed_or_has_a_reason() -> None:
+    refused = [one for one in licensed_packages(NAMES) if not one.is_allowed()]
+    assert refused == []
+
+
+def test_every_stated_licence_and_every_reason_is_of_a_locked_package() -> None:
+    assert (set(REASONS) | set(STATED)) - NAMES == set()
+
+
+@pytest.mark.parametrize("name", sorted(STATED))
+def test_a_licence_is_stated_only_for_what_is_not_installed_everywhere(name: str) -> None:
+    entries = [one for one in locked_packages(LOCK) if one.name == name]
+    if any(one.marker is None for one in entries):
+        with pytest.raises(PackageNotFoundError):
+            distribution(name)
+
+
+@pytest.mark.parametrize(
+    ("licence", "allowed"),
+    [
+        ("MIT", True),
+        ("MIT OR Apache-2.0", True),
+        ("Apache-2.0 AND (MIT OR BSD-3-Clause)", True),
+        ("GPL-3.0-only", False),
+        ("MIT AND AGPL-3.0-only", False),
+        ("LGPL-3.0-only", False),
+    ],
+)
+def test_other_licences_need_a_reason(licence: str, *, allowed: bool) -> None:
+    assert LicensedPackage("something", licence, "service").is_allowed() is allowed
+    assert LicensedPackage("psycopg", licence, "service").is_allowed()
+
+
+def outcome(*packages: dict[str, object]) -> str:
+    return json.dumps({"dependencies": packages, "fixes": []})
+
+
+SOUND = {"name": "falcon", "version": "4.1", "vulns": []}
+UNKNOWN = {"name": "limits", "skip_reason": "Dependency not found"}
+VULNERABLE = {
+    "name": "jinja2",
+    "version": "2.0",
+    "vulns": [{"id": "PYSEC-1", "fix_versions": ["2.1"], "aliases": [], "description": "bad"}],
+}
+
+
+def test_an_audit_without_findings_passes() -> None:
+    result = judged(0, outcome(SOUND), "No known vulnerabilities found")
+    assert result.passes
+    assert result.lines == ("No known vulnerability in 1 packages.",)
+
+
+def test_an_audit_names_what_the_service_does_not_know() -> None:
+    result = judged(0, outcome(SOUND, UNKNOWN), "")
+    assert result.passes
+    assert result.lines[1].endswith("does not know them: limits")
+
+
+def test_an_audit_with_a_vulnerability_fails() -> None:
+    result = judged(1, outcome(SOUND, VULNERABLE, UNKNOWN), "Found 1 known vulnerability")
+    assert not result.passes
+    assert result.lines == ("VULNERABLE: jinja2 2.0: PYSEC-1, fixed in 2.1",)
+
+
+def test_an_audit_of_which_the_service_knows_nothing_has_audited_nothing() -> None:
+    result = judged(0, outcome(UNKNOWN), "No known vulnerabilities found")
+    assert result.passes
+    assert result.lines[0].startswith("NOT AUDITED")
+
+
+def test_an_audit_that_breaks_for_another_reason_fails() -> None:
+    result = judged(1, "", "ERROR:pip_audit._cli:requirement file is invalid")
+    assert not result.passes
+
+
+@pytest.mark.release
+def test_an_audit_without_a_network_passes_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in NO_SERVICE.items():
+        monkeypatch.setenv(name, value)
+        monkeypatch.setenv(name.lower(), value)
+    result = audit(LOCK_FILE)
+    assert result.passes
+    assert result.lines[0].startswith("NOT AUDITED")
+
+
+@pytest.mark.release
+def test_an_audit_of_a_broken_lock_file_fails(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.lock"
+    broken.write_text("falcon==4.1\n")
+    assert not audit(broken).passes
+
+
+def test_the_command_tells_what_it_can_do() -> None:
+    words = [sys.executable, "-m", "supply_chain", "nothing"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "check|licences|audit" in done.stderr

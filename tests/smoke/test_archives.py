@@ -1,0 +1,130 @@
+"""The archives that are released: the same bytes from the same sources, complete, and enough to run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+import requests
+
+from supply_chain.lock_file import LOCK_FILE, locked_packages
+from tests.smoke.running import TIMEOUT_SECONDS, gone, new_folder, serving
+from tests.smoke.test_wheel import CHECKOUT, copy_sources, run
+
+pytestmark = [pytest.mark.slow, pytest.mark.release]
+
+DAY = "1767225600"
+INSTALL_SECONDS = 480
+
+
+def build(folder: Path, *, umask: int, file_time: int, **environ: str) -> dict[str, Path]:
+    """Build both archives of a copy of the sources, and return them by their names."""
+    copy_sources(folder)
+    for path in folder.rglob("*"):
+        os.utime(path, (file_time, file_time))
+        path.chmod(path.stat().st_mode & ~umask)
+    words = (sys.executable, "-m", "build", "--no-isolation", folder)
+    before = os.umask(umask)
+    try:
+        run(*words, **environ)
+    finally:
+        os.umask(before)
+    return {path.name: path for path in (folder / "dist").iterdir()}
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("first")
+    return build(folder, umask=0o022, file_time=1_600_000_000, SOURCE_DATE_EPOCH=DAY)
+
+
+@pytest.fixture(scope="module")
+def sdist(archives: dict[str, Path]) -> Path:
+    (path,) = (path for name, path in archives.items() if name.endswith(".tar.gz"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def wheel(archives: dict[str, Path]) -> Path:
+    (path,) = (path for name, path in archives.items() if name.endswith(".whl"))
+    return path
+
+
+def digests(archives: dict[str, Path]) -> dict[str, str]:
+    return {
+        name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for name, path in sorted(archives.items())
+    }
+
+
+def test_the_same_sources_give_the_same_bytes(archives: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "another folder"
+    folder.mkdir()
+    again = build(folder, umask=0o077, file_time=1_700_000_000, SOURCE_DATE_EPOCH=DAY)
+    assert len(again) == 2
+    assert digests(again) == digests(archives)
+
+
+def test_a_wheel_of_the_checkout_is_that_of_the_sdist(wheel: Path, tmp_path: Path) -> None:
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    copy_sources(sources)
+    words = (sys.executable, "-m", "build", "--wheel", "--no-isolation")
+    run(*words, "--outdir", tmp_path / "out", sources, SOURCE_DATE_EPOCH=DAY)
+    assert (tmp_path / "out" / wheel.name).read_bytes() == wheel.read_bytes()
+
+
+def test_the_time_of_all_files_is_the_one_that_was_asked_for(sdist: Path, wheel: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        assert {member.mtime for member in archive} == {int(DAY)}
+        assert {member.uid for member in archive} == {0}
+    with zipfile.ZipFile(wheel) as packed:
+        assert {member.date_time for member in packed.infolist()} == {(2026, 1, 1, 0, 0, 0)}
+
+
+def test_both_archives_hold_all_that_the_service_needs(sdist: Path, wheel: Path) -> None:
+    needed = {
+        str(path.relative_to(CHECKOUT))
+        for folder in ("cms", "sql")
+        for path in (CHECKOUT / folder).rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    with tarfile.open(sdist) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    assert needed - packed == set()
+    installed = {re.sub("^sql/", "cms/sql/", name) for name in needed}
+    assert installed - set(zipfile.ZipFile(wheel).namelist()) == set()
+
+
+def test_the_wheel_and_what_it_asks_for_give_an_empty_environment_the_service(
+    wheel: Path, tmp_path: Path
+) -> None:
+    constraints = tmp_path / "constraints.txt"
+    locked = locked_packages(LOCK_FILE.read_text())
+    versions = [f"{one.name}=={one.version}\n" for one in locked if one.applies_here()]
+    constraints.write_text("".join(versions))
+    with new_folder() as folder:
+        run(sys.executable, "-m", "venv", folder / "venv")
+        python = folder / "venv" / "bin" / "python"
+        install(python, f"cms[embedded] @ {wheel.as_uri()}", constraints)
+        with serving(folder, python=str(python)) as service:
+            address = f"http://127.0.0.1:{service.port}/server/ping"
+            assert requests.get(address, timeout=TIMEOUT_SECONDS).text == "pong"
+        assert service.ended() == 0
+        assert gone(folder)
+
+
+def install(python: Path, requirement: str, constraints: Path) -> None:
+    """Install the wheel with its requirements, in the versions of the lock file."""
+    words = [python, "-m", "pip", "install", "--quiet", "--constraint", constraints, requirement]
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=INSTALL_SECONDS, cwd="/", check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
