@@ -1,10 +1,11 @@
-"""The lock file fits setup.cfg, licences are listed and allowed, and an audit says what it knows."""
+"""The lock file fits setup.cfg, licences are listed and allowed, audits say what they know."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -106,7 +107,7 @@ def test_other_licences_need_a_reason(licence: str, *, allowed: bool) -> None:
     assert LicensedPackage("psycopg", licence, "service").is_allowed()
 
 
-def outcome(*packages: dict[str, object]) -> str:
+def outcome(*packages: Mapping[str, object]) -> str:
     return json.dumps({"dependencies": packages, "fixes": []})
 
 
