@@ -1,242 +1,13 @@
-// What programs do with the SDK, against a running service: prints the outcome of each part as JSON.
-// Arguments: the package of the SDK, the address of the service, an administrator's address and password.
-import assert from 'node:assert/strict';
-
-const [, , packageName, url, email, password] = process.argv;
-const sdk = await import(packageName);
-
-const client = sdk.createDirectus(url).with(sdk.authentication('json')).with(sdk.rest());
-await client.login(email, password);
-const ask = (name, ...args) => client.request(sdk[name](...args));
-const has = (name) => name in sdk;
-
-async function refused(code, name, ...args) {
-  await assert.rejects(ask(name, ...args), (error) => {
-    assert.equal(error.errors?.[0]?.extensions.code, code, JSON.stringify(error));
-    return true;
-  });
-}
-
-let tables = 0;
-
-async function table(...fields) {
-  const collection = `sdk_things_${++tables}`;
-  await ask('createCollection', {
-    collection,
-    meta: { sort_field: 'position' },
-    schema: {},
-    fields: [
-      { field: 'id', type: 'integer', schema: { is_primary_key: true, has_auto_increment: true } },
-      { field: 'title', type: 'string' },
-      { field: 'position', type: 'integer' },
-      ...fields,
-    ],
-  });
-  return collection;
-}
-
-/** Create, read, change and delete rows by the commands of one collection of the service. */
-async function lifecycle(name, plural, body, change) {
-  const one = await ask(`create${name}`, body);
-  const [other] = await ask(`create${plural}`, [body]);
-  assert.notEqual(one.id, other.id);
-  assert.partialEqual(await ask(`read${name}`, one.id), body);
-  const list = await ask(`read${plural}`, { filter: { id: { _in: [one.id, other.id] } }, sort: ['id'] });
-  assert.equal(list.length, 2);
-  const changed = await ask(`update${name}`, one.id, change, { fields: ['id', ...Object.keys(change)] });
-  assert.deepEqual(changed, { id: one.id, ...change });
-  assert.equal((await ask(`update${plural}`, [one.id, other.id], change)).length, 2);
-  if (has(`update${plural}Batch`)) {
-    await ask(`update${plural}Batch`, [{ id: one.id, ...change }, { id: other.id, ...change }]);
-  }
-  await ask(`delete${name}`, one.id);
-  await ask(`delete${plural}`, [other.id]);
-  await refused('NOT_FOUND', `read${name}`, one.id);
-}
-
-assert.partialEqual = (actual, expected) =>
-  assert.deepEqual(Object.fromEntries(Object.keys(expected).map((key) => [key, actual[key]])), expected);
-
-const parts = {
-  async dashboards() {
-    await lifecycle('Dashboard', 'Dashboards', { name: 'Sales', icon: 'sell', color: '#6644FF', note: 'n' }, { name: 'Sold' });
-    const panels = [{ type: 'label', options: { text: 'Hi' }, position_x: 1, position_y: 1, width: 2, height: 2 }];
-    const { id } = await ask('createDashboard', { name: 'With panels', panels });
-    const read = await ask('readDashboard', id, { fields: ['*', { panels: ['*'] }] });
-    assert.deepEqual(read.panels[0].options, { text: 'Hi' });
-  },
-
-  async panels() {
-    const { id: dashboard } = await ask('createDashboard', { name: 'Panels' });
-    const body = { dashboard, name: 'Total', type: 'label', options: { text: 'a' }, position_x: 1, position_y: 1, width: 4, height: 4, show_header: true };
-    await lifecycle('Panel', 'Panels', body, { width: 8 });
-    await refused('FAILED_VALIDATION', 'createPanel', { ...body, type: 'metric', options: {} });
-  },
-
-  async notifications() {
-    const { id: recipient } = await ask('readMe', { fields: ['id'] });
-    await lifecycle('Notification', 'Notifications', { recipient, subject: 'Hello', message: 'text' }, { status: 'archived' });
-  },
-
-  async presets() {
-    const body = { collection: 'articles', bookmark: 'Mine', layout: 'tabular', layout_query: { tabular: { page: 2 } }, filter: null };
-    await lifecycle('Preset', 'Presets', body, { bookmark: 'Yours' });
-  },
-
-  async translations() {
-    await ask('createTranslation', { language: 'de-DE', key: 'first', value: 'Erstes' });
-    const [row] = await ask('readTranslations', { filter: { key: { _eq: 'first' } } });
-    assert.partialEqual(await ask('readTranslation', row.id), { language: 'de-DE', value: 'Erstes' });
-    assert.equal((await ask('updateTranslation', row.id, { value: 'Anderes' })).value, 'Anderes');
-    await ask('deleteTranslation', row.id);
-  },
-
-  async comments() {
-    const collection = await table();
-    await ask('createItem', collection, { title: 'a' });
-    const made = await ask('createComment', { collection, item: '1', comment: 'First' });
-    assert.equal(made.comment, 'First');
-    await ask('updateComment', made.id, { comment: 'Second' });
-    if (has('readComments')) {
-      const filter = { collection: { _eq: collection } };
-      assert.deepEqual((await ask('readComments', { filter, fields: ['comment'] })), [{ comment: 'Second' }]);
-    }
-    await ask('deleteComment', made.id);
-  },
-
-  async history() {
-    const collection = await table();
-    await ask('createItem', collection, { title: 'before' });
-    await ask('updateItem', collection, 1, { title: 'after' });
-    const ofItem = { collection: { _eq: collection } };
-    const activities = await ask('readActivities', { filter: ofItem, sort: ['id'], fields: ['id', 'action'] });
-    assert.deepEqual(activities.map(({ action }) => action), ['create', 'update']);
-    assert.equal((await ask('readActivity', activities[0].id)).item, '1');
-    const revisions = await ask('readRevisions', { filter: ofItem, sort: ['id'], fields: ['id', 'data', 'delta'] });
-    assert.deepEqual(revisions[1].delta, { title: 'after' });
-    const revision = await ask('readRevision', revisions[0].id);
-    assert.equal(revision.data.title, 'before');
-    await ask('customEndpoint', { path: `/utils/revert/${revision.id}`, method: 'POST' });
-    assert.equal((await ask('readItem', collection, 1)).title, 'before');
-  },
-
-  async flows() {
-    const body = { name: 'Echo', status: 'active', trigger: 'webhook', options: { method: 'POST', async: false } };
-    await lifecycle('Flow', 'Flows', body, { name: 'Sound' });
-    const flow = await ask('createFlow', body);
-    const operation = await ask('createOperation', {
-      flow: flow.id, name: 'Greet', key: 'greet', type: 'transform', position_x: 2, position_y: 2,
-      options: { json: { hello: '{{$trigger.body.name}}' } },
-    });
-    await ask('updateOperation', operation.id, { name: 'Greet them' });
-    assert.equal((await ask('readOperations', { filter: { flow: { _eq: flow.id } } })).length, 1);
-    await ask('updateFlow', flow.id, { operation: operation.id });
-    const read = await ask('readFlow', flow.id, { fields: ['id', { operations: ['key'] }] });
-    assert.deepEqual(read.operations, [{ key: 'greet' }]);
-    assert.deepEqual(await ask('triggerFlow', 'POST', flow.id, { name: 'Ann' }), { hello: 'Ann' });
-    await ask('updateFlow', flow.id, { options: { method: 'GET', async: false, return: '$trigger' } });
-    const triggered = await ask('triggerFlow', 'GET', flow.id, { name: 'Ben' });
-    assert.equal(triggered.query.name, 'Ben');
-    await ask('deleteOperation', operation.id);
-    await ask('deleteFlow', flow.id);
-  },
-
-  async hashes() {
-    const hash = await ask('generateHash', 'secret');
-    assert.match(hash, /^\$argon2id\$/);
-    assert.equal(await ask('verifyHash', 'secret', hash), true);
-    assert.equal(await ask('verifyHash', 'other', hash), false);
-  },
-
-  async random() {
-    assert.equal((await ask('randomString')).length, 32);
-    assert.equal((await ask('randomString', 7)).length, 7);
-    await refused('INVALID_QUERY', 'randomString', 501);
-  },
-
-  async sort() {
-    const collection = await table();
-    await ask('createItems', collection, [{ title: 'a' }, { title: 'b' }, { title: 'c' }]);
-    await ask('utilitySort', collection, 3, 1);
-    const items = await ask('readItems', collection, { sort: ['position'] });
-    assert.deepEqual(items.map(({ title }) => title), ['c', 'a', 'b']);
-  },
-
-  async imports() {
-    const collection = await table();
-    const form = new FormData();
-    form.append('file', new Blob(['title\nä\nb\n'], { type: 'text/csv' }), 'things.csv');
-    await ask('utilsImport', collection, form);
-    const items = await ask('readItems', collection, { fields: ['title'] });
-    assert.deepEqual(items, [{ title: 'ä' }, { title: 'b' }]);
-  },
-
-  async exports() {
-    const collection = await table();
-    await ask('createItems', collection, [{ title: 'ä' }, { title: 'b' }]);
-    await ask('utilsExport', collection, 'csv', { fields: ['title'], sort: ['-title'] }, { title: 'Exported', filename_download: `${collection}.csv` });
-    const [file] = await ask('readFiles', { filter: { filename_download: { _eq: `${collection}.csv` } } });
-    assert.partialEqual(file, { title: 'Exported', type: 'text/csv' });
-    const text = await new Response(await ask('readAssetRaw', file.id)).text();
-    assert.deepEqual(text.trim().split(/\r?\n/), ['title', 'ä', 'b']);
-  },
-
-  async cache() {
-    await ask('clearCache');
-  },
-
-  async settings() {
-    assert.equal((await ask('readSettings')).id, 1);
-    const changed = await ask('updateSettings', { project_name: 'By the SDK', project_color: '#112233' });
-    assert.partialEqual(changed, { project_name: 'By the SDK', project_color: '#112233' });
-    assert.equal((await ask('serverInfo')).project.project_name, 'By the SDK');
-    await refused('FAILED_VALIDATION', 'updateSettings', { project_color: 'red' });
-  },
-
-  async basics() {
-    assert.equal((await ask('readMe', { fields: ['email'] })).email, email);
-    assert.equal((await ask('serverHealth')).status, 'ok');
-    const collection = await table();
-    await ask('createItems', collection, [{ title: 'a' }, { title: 'b' }]);
-    const [{ count }] = await ask('aggregate', collection, { aggregate: { count: '*' } });
-    assert.equal(Number(count), 2);
-    const searched = await client.request(sdk.withSearch(sdk.readItems(collection, { filter: { title: { _eq: 'b' } } })));
-    assert.equal(searched[0].title, 'b');
-    assert.equal((await ask('readCollection', collection)).collection, collection);
-    assert.ok((await ask('readFieldsByCollection', collection)).length >= 3);
-    await ask('deleteItems', collection, [1, 2]);
-    assert.deepEqual(await ask('readItems', collection), []);
-    await client.refresh();
-    await ask('readMe');
-  },
-
-  async schema() {
-    const snapshot = await ask('schemaSnapshot');
-    assert.ok(snapshot.version && snapshot.collections && snapshot.fields && snapshot.relations);
-    const collection = await table();
-    const later = await ask('schemaSnapshot');
-    await ask('deleteCollection', collection);
-    const diff = await ask('schemaDiff', later);
-    assert.ok(diff.hash && diff.diff.collections.length === 1);
-    await ask('schemaApply', diff);
-    assert.equal((await ask('readCollection', collection)).collection, collection);
-  },
-
-  async shares() {
-    const collection = await table();
-    await ask('createItem', collection, { title: 'shared' });
-    const { id: role } = (await ask('readRoles', { limit: 1 }))[0];
-    const share = await ask('createShare', { collection, item: '1', name: 'Link', role, password: 'open' });
-    assert.equal((await ask('readShareInfo', share.id)).id, share.id);
-    await ask('authenticateShare', share.id, 'open', 'json');
-    assert.equal((await ask('updateShare', share.id, { name: 'Other' })).name, 'Other');
-    await ask('inviteShare', share.id, ['somebody@example.com']);
-    await ask('deleteShare', share.id);
-  },
-};
+// Runs every command of the SDK against a service, and prints as JSON the outcome of each part, the commands
+// that were sent, all that the package exports, and the commands that should have been refused but were not.
+import { counterparts } from './without_counterpart.mjs';
+import { parts as accounts } from './account_parts.mjs';
+import { parts as items } from './item_parts.mjs';
+import { parts as service } from './service_parts.mjs';
+import { client, sdk, sent } from './session.mjs';
 
 const outcomes = {};
-for (const [name, part] of Object.entries(parts)) {
+for (const [name, part] of Object.entries({ ...items, ...service, ...accounts })) {
   try {
     await part();
     outcomes[name] = null;
@@ -244,5 +15,24 @@ for (const [name, part] of Object.entries(parts)) {
     outcomes[name] = error.errors ? JSON.stringify(error.errors) : String(error.stack ?? error);
   }
 }
-console.log(JSON.stringify(outcomes));
+
+/** Send a command that has no counterpart; return what is wrong with the answer. */
+async function unexpected(name, { args }) {
+  try {
+    await client.request(sdk[name](...args));
+  } catch (error) {
+    const code = error.errors?.[0]?.extensions.code;
+    const isRefused = ['ROUTE_NOT_FOUND', 'NOT_FOUND', 'INVALID_QUERY', 'INVALID_PAYLOAD'].includes(code);
+    return isRefused ? null : `${name}: ${JSON.stringify(error.errors) ?? error}`;
+  }
+  return `${name} has a counterpart now`;
+}
+
+const problems = [];
+for (const [name, entry] of Object.entries(counterparts)) {
+  const problem = name in sdk ? await unexpected(name, entry) : null;
+  if (problem) problems.push(problem);
+}
 await client.logout();
+
+console.log(JSON.stringify({ outcomes, sent: [...sent], exported: Object.keys(sdk), problems }));

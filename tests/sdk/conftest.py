@@ -8,10 +8,12 @@ import pytest
 
 from tests.node_packages import install
 
+HERE = Path(__file__).parent
+
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with both versions of the SDK."""
     folder = tmp_path_factory.mktemp("sdk")
-    install(Path(__file__).parent, folder, "calls.mjs")
+    install(HERE, folder, *(script.name for script in HERE.glob("*.mjs")))
     return folder

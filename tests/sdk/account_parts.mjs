@@ -1,0 +1,175 @@
+// People: logins, accounts by mail, second factors, roles and permissions; and the rows, files and shares of them.
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import { ask, askAs, email, has, lifecycle, mailedToken, newClient, oneTimeCode, password, refused, sdk, table, url } from './session.mjs';
+
+const SECRET = 'a secret that is long enough';
+const anonymous = sdk.createDirectus(url).with(sdk.rest());
+let people = 0;
+
+async function newRole() {
+  return (await ask('createRole', { name: `Role ${++people}` })).id;
+}
+
+/** Make a user who may log in; return the address. */
+async function newPerson(role = null) {
+  const address = `person-${++people}@example.com`;
+  await ask('createUser', { email: address, password: SECRET, role });
+  return address;
+}
+
+async function loggedIn(address) {
+  const user = newClient();
+  await user.login(address, SECRET);
+  return user;
+}
+
+function picture(name) {
+  const form = new FormData();
+  form.append('title', name);
+  form.append('file', new Blob(['content'], { type: 'text/plain' }), `${name}.txt`);
+  return form;
+}
+
+export const parts = {
+  async logins() {
+    const tokens = await askAs(anonymous, 'login', email, password, { mode: 'json' });
+    assert.ok(tokens.access_token && tokens.refresh_token && tokens.expires > 0);
+    const renewed = await askAs(anonymous, 'refresh', 'json', tokens.refresh_token);
+    assert.notEqual(renewed.refresh_token, tokens.refresh_token);
+    await askAs(anonymous, 'logout', renewed.refresh_token, 'json');
+    await assert.rejects(askAs(anonymous, 'refresh', 'json', renewed.refresh_token));
+    assert.deepEqual(await ask('readProviders'), []);
+  },
+
+  async password_resets() {
+    const address = await newPerson();
+    assert.ok(!(await askAs(anonymous, 'passwordRequest', address)));
+    await askAs(anonymous, 'passwordReset', await mailedToken(address), `${SECRET} 2`);
+    const user = newClient();
+    await user.login(address, `${SECRET} 2`);
+    assert.equal((await askAs(user, 'readMe', { fields: ['email'] })).email, address);
+  },
+
+  async invitations() {
+    await ask('inviteUser', 'guest@example.com', await newRole());
+    await askAs(anonymous, 'acceptUserInvite', await mailedToken('guest@example.com'), SECRET);
+    await loggedIn('guest@example.com');
+  },
+
+  async registrations() {
+    await ask('updateSettings', { public_registration: true, public_registration_verify_email: true });
+    await askAs(anonymous, 'registerUser', 'new@example.com', SECRET, { first_name: 'New' });
+    await askAs(anonymous, 'registerUserVerify', await mailedToken('new@example.com'));
+    const user = await loggedIn('new@example.com');
+    assert.equal((await askAs(user, 'readMe', { fields: ['first_name'] })).first_name, 'New');
+  },
+
+  async second_factors() {
+    const address = await newPerson();
+    const user = await loggedIn(address);
+    const { secret, otpauth_url: link } = await askAs(user, 'generateTwoFactorSecret', SECRET);
+    assert.match(link, /^otpauth:\/\/totp\//);
+    await askAs(user, 'enableTwoFactor', secret, oneTimeCode(secret, -1));
+    await assert.rejects(newClient().login(address, SECRET));
+    await newClient().login(address, SECRET, { otp: oneTimeCode(secret) });
+    await askAs(user, 'disableTwoFactor', oneTimeCode(secret, 1));
+    await loggedIn(address);
+  },
+
+  async users() {
+    const body = { email: 'one@example.com', first_name: 'Ann' };
+    await lifecycle('User', 'Users', body, { first_name: 'Bea' }, { ...body, email: 'two@example.com' });
+    const user = await loggedIn(await newPerson());
+    const changed = await askAs(user, 'updateMe', { first_name: 'Cid' }, { fields: ['first_name'] });
+    assert.deepEqual(changed, { first_name: 'Cid' });
+  },
+
+  async roles() {
+    await lifecycle('Role', 'Roles', { name: 'Editors', icon: 'edit' }, { name: 'Writers' });
+  },
+
+  async permissions() {
+    const collection = await table();
+    const role = await newRole();
+    const body = { role, collection, action: 'read', permissions: {}, fields: ['*'] };
+    await lifecycle('Permission', 'Permissions', body, { fields: ['id'] }, { ...body, action: 'update' });
+    await ask('createItem', collection, { title: 'a' });
+    await ask('createPermission', body);
+    const user = await loggedIn(await newPerson(role));
+    const item = await askAs(user, 'readItemPermissions', collection, 1);
+    assert.equal(item.update.access, false);
+    if (has('readUserPermissions')) {
+      assert.deepEqual(Object.keys((await askAs(user, 'readUserPermissions'))[collection]), ['read']);
+    }
+  },
+
+  async folders() {
+    await lifecycle('Folder', 'Folders', { name: 'Pictures' }, { name: 'Photos' });
+  },
+
+  async files() {
+    const one = await ask('uploadFiles', picture('one'));
+    assert.partialEqual(one, { title: 'one', type: 'text/plain', filename_download: 'one.txt' });
+    const other = await ask('uploadFiles', picture('other'));
+    const keys = [one.id, other.id];
+    assert.equal((await ask('readFile', one.id)).title, 'one');
+    assert.equal((await ask('readFiles', { filter: { id: { _in: keys } } })).length, 2);
+    assert.equal((await ask('updateFile', one.id, { title: 'changed' })).title, 'changed');
+    const titles = (files) => files.map(({ title }) => title);
+    assert.deepEqual(titles(await ask('updateFiles', keys, { title: 'both' })), ['both', 'both']);
+    const batch = keys.map((id, number) => ({ id, title: `number ${number}` }));
+    assert.deepEqual(titles(await ask('updateFilesBatch', batch)), ['number 0', 'number 1']);
+    const bytes = await ask('readAssetArrayBuffer', one.id);
+    assert.equal(new TextDecoder().decode(bytes), 'content');
+    assert.equal(await (await ask('readAssetBlob', one.id)).text(), 'content');
+    assert.equal(await new Response(await ask('readAssetRaw', one.id)).text(), 'content');
+    await ask('deleteFile', one.id);
+    await ask('deleteFiles', [other.id]);
+    await refused('NOT_FOUND', 'readFile', one.id);
+  },
+
+  async file_imports() {
+    const server = createServer((request, response) => response.setHeader('Content-Type', 'text/plain').end('far'));
+    await new Promise((listening) => server.listen(0, '127.0.0.1', listening));
+    try {
+      const address = `http://127.0.0.1:${server.address().port}/far.txt`;
+      const file = await ask('importFile', address, { title: 'Far' });
+      assert.partialEqual(file, { title: 'Far', type: 'text/plain', filename_download: 'far.txt' });
+    } finally {
+      server.close();
+    }
+  },
+
+  async share_rows() {
+    const collection = await table();
+    await ask('createItem', collection, { title: 'shared' });
+    const body = { collection, item: '1', name: 'Link', role: await newRole() };
+    await lifecycle('Share', 'Shares', body, { name: 'Other' });
+  },
+
+  async operation_rows() {
+    const { id: flow } = await ask('createFlow', { name: 'Rows', trigger: 'manual', options: {} });
+    const body = { flow, name: 'Note', key: 'one', type: 'log', position_x: 1, position_y: 1, options: { message: 'x' } };
+    await lifecycle('Operation', 'Operations', body, { name: 'Write' }, { ...body, key: 'other' });
+  },
+
+  async translation_rows() {
+    const body = { language: 'fr-FR', key: 'one', value: 'Un' };
+    await lifecycle('Translation', 'Translations', body, { value: 'Une' }, { ...body, key: 'other' });
+  },
+
+  async comment_rows() {
+    if (!has('createComments')) return;
+    const collection = await table();
+    await ask('createItem', collection, { title: 'a' });
+    await lifecycle('Comment', 'Comments', { collection, item: '1', comment: 'First' }, { comment: 'Second' });
+  },
+
+  async server() {
+    assert.equal(await ask('serverPing'), 'pong');
+    const description = await ask('readOpenApiSpec');
+    assert.match(description.openapi, /^3\./);
+    assert.ok(description.paths['/server/ping']);
+  },
+};
