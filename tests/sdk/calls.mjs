@@ -22,7 +22,7 @@ async function unexpected(name, { args }) {
     await client.request(sdk[name](...args));
   } catch (error) {
     const code = error.errors?.[0]?.extensions.code;
-    const isRefused = ['ROUTE_NOT_FOUND', 'NOT_FOUND', 'INVALID_QUERY', 'INVALID_PAYLOAD'].includes(code);
+    const isRefused = ['ROUTE_NOT_FOUND', 'METHOD_NOT_ALLOWED', 'NOT_FOUND', 'INVALID_QUERY', 'INVALID_PAYLOAD'].includes(code);
     return isRefused ? null : `${name}: ${JSON.stringify(error.errors) ?? error}`;
   }
   return `${name} has a counterpart now`;

@@ -45,6 +45,7 @@ export const parts = {
     if (has('readComments')) {
       const filter = { collection: { _eq: collection } };
       assert.deepEqual((await ask('readComments', { filter, fields: ['comment'] })), [{ comment: 'Second' }]);
+      assert.equal((await ask('readComment', made.id)).comment, 'Second');
     }
     await ask('deleteComment', made.id);
   },

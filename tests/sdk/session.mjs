@@ -15,10 +15,11 @@ export const password = secret;
 /** The names of all commands that were sent. */
 export const sent = new Set();
 
-export const newClient = (mode = 'json') =>
-  sdk.createDirectus(url).with(sdk.authentication(mode)).with(sdk.rest());
+/** A client for a login of its own; a timer to refresh it would keep this process alive. */
+export const newClient = () =>
+  sdk.createDirectus(url).with(sdk.authentication('json', { autoRefresh: false })).with(sdk.rest());
 
-export const client = newClient();
+export const client = sdk.createDirectus(url).with(sdk.authentication('json')).with(sdk.rest());
 await client.login(email, password);
 
 /** The command of this name; a wrapper such as withToken is noted by its own name. */
