@@ -380,7 +380,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "DATABASE_DIRECT_URL",
         DATABASE,
-        "the same database past a pooler: for the queue of a worker, and to build indexes",
+        "the same database past a pooler: for the queue of a worker, indexes and backups",
         unset="they use DATABASE_URL",
         mask=mask_password,
     ),

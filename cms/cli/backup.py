@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -39,7 +40,7 @@ def back_up(config: Config, archive: str) -> int:
     def find_dump(major: int) -> Path:
         return find_program("pg_dump", postgres_bin=config.postgres_bin, major=major)
 
-    with existing_database(config) as dsn, _progress() as bar:
+    with existing_database(_past_pooler(config)) as dsn, _progress() as bar:
         storages = Storages.from_config(config)
         backup = Backup(dsn, storages, find_program=find_dump, watcher=bar)
         place.write(packed(backup.members()))
@@ -53,7 +54,7 @@ def restore(config: Config, archive: str, *, replaces: bool) -> int:
     place = place_of(archive, config)
     # Before a database is made for it.
     place.size()
-    with database(config) as dsn, _progress() as bar:
+    with database(_past_pooler(config)) as dsn, _progress() as bar:
         storages = Storages.from_config(config)
         restoration = Restoration(dsn, storages, place=place, watcher=bar)
         missing = restoration.run(replaces=replaces)
@@ -67,9 +68,14 @@ def restore(config: Config, archive: str, *, replaces: bool) -> int:
 def restore_collection(config: Config, archive: str, *, collection: str) -> None:
     """Put the rows of one collection back."""
     place = place_of(archive, config)
-    with existing_database(config) as dsn, _progress() as bar:
+    with existing_database(_past_pooler(config)) as dsn, _progress() as bar:
         merged = CollectionRestoration(dsn, place, bar, collection).run()
     say(f"{collection}: {merged.created} created, {merged.replaced} replaced.")
+
+
+def _past_pooler(config: Config) -> Config:
+    """Return the settings with the address of the server itself: an archive needs one session."""
+    return replace(config, database_url=config.database_direct_url or config.database_url)
 
 
 def _status_of_missing(missing: int) -> int:

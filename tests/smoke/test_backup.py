@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 import requests
 
@@ -100,6 +101,20 @@ def test_a_running_service_is_backed_up_and_restored_elsewhere(folder: Path, oth
             f"http://127.0.0.1:{service.port}/files", headers=token_of(service), timeout=60
         )
         assert [file["id"] for file in files.json()["data"]] == [key]
+
+
+def test_archives_go_past_a_pooler(folder: Path, dsn: str, empty_dsn: str) -> None:
+    pooler = "postgresql://127.0.0.1:1/nobody_listens"
+    archive = str(folder / "service.tar.gz")
+    with psycopg.connect(dsn) as connection:
+        connection.execute("CREATE TABLE pages (id integer PRIMARY KEY)")
+    for words, server in (
+        (("backup", archive), dsn),
+        (("restore", archive), empty_dsn),
+        (("restore", archive, "--collection", "pages"), empty_dsn),
+    ):
+        done = command(folder, *words, DATABASE_URL=pooler, DATABASE_DIRECT_URL=server)
+        assert done.returncode == 0, done.stdout
 
 
 def test_a_restoration_or_backup_that_is_killed_leaves_the_database_as_it_was(
