@@ -41,8 +41,10 @@ def value(unit: str, name: str) -> str:
 
 def words_of(unit: str) -> list[str]:
     """Return the command of a unit, with the programs and the checkout of this test."""
-    command = value(unit, "ExecStart").replace("/srv/cms/.venv/bin", str(PROGRAMS))
-    return shlex.split(command.replace("/srv/cms", str(CHECKOUT)))
+    # Only now, for their paths may have spaces.
+    words = shlex.split(value(unit, "ExecStart"))
+    here = [word.replace("/srv/cms/.venv/bin", str(PROGRAMS)) for word in words]
+    return [word.replace("/srv/cms", str(CHECKOUT)) for word in here]
 
 
 @contextmanager
@@ -61,9 +63,12 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
     if program is None:
         pytest.skip("systemd-analyze is needed")
     assert units().keys() == UNITS
+    # A path without spaces, which units have to quote.
+    programs = tmp_path / "bin"
+    programs.symlink_to(PROGRAMS)
     for name, unit in units().items():
         # It looks for the programs, and for the account.
-        text = unit.replace("/srv/cms/.venv/bin", str(PROGRAMS)).replace("User=cms", "User=root")
+        text = unit.replace("/srv/cms/.venv/bin", str(programs)).replace("User=cms", "User=root")
         (tmp_path / name).write_text(text)
     done = subprocess.run(
         [program, "verify", "--man=no", *(str(tmp_path / name) for name in UNITS)],
