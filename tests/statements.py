@@ -40,6 +40,6 @@ def counted_in_transactions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[st
         return spy
 
     with monkeypatch.context() as patch:
-        for method in (Transaction.execute, Transaction.read):
-            patch.setattr(Transaction, method.__name__, spied(method))
+        for name in ("execute", "read"):
+            patch.setattr(Transaction, name, spied(getattr(Transaction, name)))
         yield seen

@@ -19,7 +19,7 @@ import pytest
 from tests.smoke.running import TIMEOUT_SECONDS, Service, new_folder, serving
 
 SIZE = 500 * 2**20
-MAX_MEMORY_BYTES = 150 * 2**20
+MAX_MEMORY_BYTES = 160 * 2**20
 BOUNDARY = b"a-boundary"
 HEAD = b'--a-boundary\r\nContent-Disposition: form-data; name="file"; filename="big.bin"\r\n\r\n'
 END = b"\r\n--a-boundary--\r\n"

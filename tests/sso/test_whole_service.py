@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.smoke.running import command, free_port, new_folder, serving
-from tests.sso.oidc import BASIC_CLIENT, CLIENT_SECRET, Setup, rsa_key, running_provider
+from tests.sso.oidc import BASIC_CLIENT, CLIENT_SECRET, Setup, running_provider
 from tests.sso.site import APP_URL, Browser, query_of, reason_of, target_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
@@ -38,11 +38,12 @@ def test_the_log_has_no_secrets_and_a_start_needs_no_provider(installed: Path) -
             secrets.append(browser.cookie("cms_session_token"))
             assert browser.get(f"{url}/users/me").status_code == 200
             # Refused ones write more into the log.
-            provider.change(keys=[rsa_key("new")], accounts={"alice": {}})
             second = Browser()
             again = answer_url(second, url, "alice")
-            assert reason_of(second.get(again)) == "INVALID_CREDENTIALS"
-            secrets.append(query_of(again)["code"])
+            code = query_of(again)["code"]
+            refused = second.get(again.replace(code, f"{code}-changed"))
+            assert reason_of(refused) == "INVALID_CREDENTIALS"
+            secrets.append(code)
             failing = Browser().get(f"{url}/auth/login/other")
             assert failing.status_code == 503
             left = browser.post(f"{url}/auth/logout", headers={"Origin": url})
