@@ -84,8 +84,8 @@ def test(tables: Tables, typed: Typed, operator: str, operand: Any) -> bool:
         operator = {"_eq": "_null", "_neq": "_nnull"}[operator]
         operand = True
     if operator in ("_null", "_nnull", "_empty", "_nempty"):
-        wanted = (operator in ("_null", "_empty")) == (operand in (True, "true", "1", ""))
-        return wanted == (value is None or (operator.endswith("empty") and _is_empty(value)))
+        wants_empty = (operator in ("_null", "_empty")) == (operand in (True, "true", "1", ""))
+        return wants_empty == (value is None or (operator.endswith("empty") and _is_empty(value)))
     if operator == "_nin" and not operand:
         return True
     return value is not None and _compare(tables, typed, operator, operand)
@@ -139,12 +139,15 @@ def _matches(operator: str, value: Any, operand: Any) -> bool:
 # Search
 
 
-def hit(tables: Tables, collection: Collection, row: Row, word: str) -> bool:
+def is_search_result(tables: Tables, collection: Collection, row: Row, word: str) -> bool:
     """Whether the word is part of a text field, or equals a number or a uuid."""
-    return any(_hit(tables, (kind, row[name]), word) for name, kind in collection.columns.items())
+    return any(
+        _value_contains(tables, (kind, row[name]), word)
+        for name, kind in collection.columns.items()
+    )
 
 
-def _hit(tables: Tables, typed: Typed, word: str) -> bool:
+def _value_contains(tables: Tables, typed: Typed, word: str) -> bool:
     kind, value = typed
     if value is None:
         return False

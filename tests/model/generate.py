@@ -108,7 +108,11 @@ def _drawn(size: int) -> st.SearchStrategy[bytes]:
 @st.composite
 def queries(draw: st.DrawFn, shape: Shape, collection: Collection) -> Json:
     """Draw a query of the top level: of items, or of groups and aggregates."""
-    meta = draw(st.sampled_from(([], [], ["*"], ["total_count"], ["filter_count"])))
+    meta = draw(
+        st.sampled_from(
+            ([], [], ["total_count", "filter_count"], ["total_count"], ["filter_count"])
+        )
+    )
     counts = {"meta": meta} if meta else {}
     if draw(st.integers(0, 3)) == 0:
         return {**counts, **draw(_which(shape, collection, DEPTH)), **draw(_grouping(collection))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.model.filters import hit, holds
+from tests.model.filters import holds, is_search_result
 from tests.model.groups import summed
 from tests.model.shape import KEY, Collection, Link, Row, Tables
 from tests.model.values import key_of, output, rank, value_of
@@ -58,7 +58,7 @@ def chosen(tables: Tables, collection: Collection, rows: list[Row], params: Para
         row
         for row in rows
         if holds(tables, collection, row, params.get("filter", {}))
-        and (not word or hit(tables, collection, row, word))
+        and (not word or is_search_result(tables, collection, row, word))
     ]
 
 

@@ -111,6 +111,7 @@ def _change(draw: st.DrawFn, collection: Collection, row: Row) -> Row:
     return {KEY: row[KEY], **{name: row[name] for name in sorted(links - {KEY})}, **values}
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("number", reads.SCHEMA_NUMBERS[:SCHEMAS])
 def test_the_history_shows_what_the_rights_on_its_items_show(
     stage: Stage, connection: psycopg.Connection, caller: Client, number: int

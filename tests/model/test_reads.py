@@ -69,6 +69,7 @@ def cases(draw: st.DrawFn, shape: Shape) -> ReadCase:
     return ReadCase(rows, name, draw(queries(shape, shape[name])), form)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("number", SCHEMA_NUMBERS)
 def test_a_read_answers_what_the_model_answers(
     stage: Stage, connection: psycopg.Connection, number: int

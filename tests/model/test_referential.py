@@ -172,6 +172,7 @@ def history(stage: Stage, since: int) -> list[Json]:
     return activities
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("number", range(SHAPES))
 def test_the_history_of_a_deletion_is_what_has_happened(stage: Stage, number: int) -> None:
     random = Random(f"{reads.SEED}-{number}")

@@ -98,6 +98,7 @@ def model_queries(draw: st.DrawFn, shape: Shape, role: Role) -> ModelQuery:
     return ModelQuery(name, without_paths(with_variables(query)), legal, form)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("number", reads.SCHEMA_NUMBERS)
 def test_a_member_gets_what_its_rights_show_and_learns_nothing_of_the_rest(
     stage: Stage, connection: psycopg.Connection, caller: Client, number: int

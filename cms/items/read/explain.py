@@ -1,4 +1,4 @@
-"""What a read becomes: its statement and parameters, PostgreSQL's plan, and the rules in it."""
+"""Reads explained: statement and parameters, PostgreSQL's plan, and the rules that apply."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.expressions import predicate
 from cms.schema.model import Catalogue, Collection
 from cms.schema.system import ENDPOINTS, STRUCTURE_COLLECTIONS
+from cms.store.administrators import require_administrator
 from cms.store.context import RequestContext
 from cms.store.identity import ANONYMOUS, Identity
-from cms.store.store import Store, require_admin
+from cms.store.store import Store
 
 # The endpoints of the structure answer from the catalogue, without a statement.
 _COLLECTIONS_BY_PATH = {
@@ -53,19 +54,15 @@ def explain(store: Store, identity: Identity, path: str, *, user: str | None = N
     Raises `Refused` as the read itself would, and INVALID_QUERY for a user that may not act.
     """
     # As the caller itself: the rest happens with the rights of the user who is asked about.
-    _require_admin(store, identity)
+    require_administrator(store, identity)
     read = _parse_path(path)
     caller = identity if user is None else _identity_of(store, user)
     return store.run_unversioned_read(caller, partial(_explain_read, store, read))
 
 
-def _require_admin(store: Store, identity: Identity) -> None:
-    store.run_unversioned_read(identity, lambda context: require_admin(context.actor))
-
-
 def _explain_read(store: Store, read: _ItemsRead, context: RequestContext) -> Explanation:
     if read.key is None:
-        statement, literals = prepare_read(store, context, read.request)
+        statement, literals = prepare_read(store, context, read.request, for_answer=True)
     else:
         statement, literals = prepare_item_read(store, context, read.request, key=read.key)
     bindings = context.bindings(literals)
@@ -93,7 +90,7 @@ def explain_rights(
     It comes with its rule in words and in SQL; one that cannot be applied comes with its `fault`.
     Only administrators may ask.
     """
-    _require_admin(store, identity)
+    require_administrator(store, identity)
     if action not in ACTIONS:
         raise invalid_query(f"action is one of {', '.join(ACTIONS)}", parameter="action")
     explain_grants = partial(_explain_grants, name=collection, action=action)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, cast
 
-from cms.access.guard import guard
+from cms.access.guard import guard, readable_collection
 from cms.errors import STATUS, Refused, invalid_query
+from cms.items.read.cursors import CursorSeal, open_cursor, seal_of
 from cms.query.language.ast import (
     ONE_ROW,
     And,
@@ -21,8 +23,9 @@ from cms.query.language.ast import (
     Window,
 )
 from cms.query.language.brackets import nested_params
+from cms.query.language.cursor_parameters import wrong_token
 from cms.query.language.parse import PageSizes, UnreadableParameters, parse
-from cms.query.language.parts import refusal_of_all
+from cms.query.language.query_parts import refusal_of_all
 from cms.query.language.shapes import shape_of
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.plan import plan
@@ -33,6 +36,9 @@ from cms.store.context import RequestContext
 from cms.store.fetching import cached_statement
 from cms.store.snapshot import PreparedRead
 from cms.store.store import Store
+
+_CURSOR = re.compile(r"page(?:\[|%5[Bb])after")
+"""A page behind another: nearly every one has a token of its own, which makes no shape."""
 
 
 class RowTest(NamedTuple):
@@ -61,20 +67,21 @@ def prepare_read(
     request: ReadRequest,
     *,
     keyed: bool = False,
-    with_version: bool = False,
+    for_answer: bool = False,
     nested_page: PageSizes | None = None,
 ) -> PreparedRead:
     """Return the statement and the literals of a read.
 
     A query string that differs from an earlier one in operands only is not even parsed. A `keyed`
-    read, of one item, comes with the item's version; `with_version` asks for that of a singleton.
+    read, of one item, comes with the item's version. A read `for_answer` is a whole answer: it comes
+    with the version of a singleton, and with the cursor of a list.
     `nested_page` is the page of the lists in the items, when it is not the store's.
     """
-    preparation = _Preparation(store, context, request, keyed, with_version, nested_page)
+    preparation = _Preparation(store, context, request, keyed, for_answer, nested_page)
     # Bodies of SEARCH and reads with tests of their own are rare: only their statements are cached.
     if request.params is not None:
         return preparation.run_or_refuse_all(request.params)
-    if request.only:
+    if request.only or _CURSOR.search(request.query_string):
         return preparation.run_or_refuse_all(nested_params(request.query_string))
     shape = shape_of(request.query_string)
     # All that the statement depends on, besides the snapshot: whatever else comes to decide about
@@ -83,7 +90,7 @@ def prepare_read(
         request.collection,
         shape.text,
         keyed,
-        with_version,
+        for_answer,
         nested_page,
         context.actor.policy,
     )
@@ -109,12 +116,16 @@ class _Preparation(NamedTuple):
     context: RequestContext
     request: ReadRequest
     keyed: bool
-    with_version: bool
+    for_answer: bool
     nested_page: PageSizes | None
 
     def run(self, params: Mapping[str, object]) -> PreparedRead:
-        """Return the statement and literals; raises `Refused` with the first problem."""
+        """Return the statement and literals to keep; raises `Refused` with the first problem."""
         parsed = self._parse(params)
+        cursor = parsed.query.cursor
+        if cursor is not None and cursor.start is not None:
+            # What is kept is for every caller of the policy; an opened cursor is for one only.
+            raise wrong_token()
         return self._statement(parsed), parsed.literals
 
     def run_or_refuse_all(self, params: Mapping[str, object]) -> PreparedRead:
@@ -134,21 +145,39 @@ class _Preparation(NamedTuple):
     def _parse(self, params: Mapping[str, object]) -> ParsedQuery:
         context = self.context
         collection = self.request.collection
-        parsed = _narrowed(
-            parse(params, self.store.page, nested_page=self.nested_page), self.request.only
-        )
+        parsed = narrowed(self._parse_list(params), self.request.only)
         query = parsed.query
         if self.keyed:
             # The key is one literal more, after those of the query.
             query = narrow_to_key(query, Slot(len(parsed.literals)))
-            query = _with_version(query, context, collection)
+            query = _for_answer(query, context, collection)
         elif is_singleton(context, collection):
             # A singleton is one item, whatever page the query asks for.
             query = replace(query, window=ONE_ROW)
             # Aggregates and groups are not rows, and so have no version.
-            if self.with_version and not (query.aggregates or query.groups):
-                query = _with_version(query, context, collection)
+            if self.for_answer and not (query.aggregates or query.groups):
+                query = _for_answer(query, context, collection)
         return ParsedQuery(query, parsed.literals)
+
+    def _parse_list(self, params: Mapping[str, object]) -> ParsedQuery:
+        """Parse the parameters; where a list is the answer, a cursor among them is opened."""
+        if isinstance(params.get("page"), Mapping):
+            # The refusal of a cursor tells a singleton from others, so it is for its readers only.
+            readable_collection(
+                self.request.collection,
+                catalogue=self.context.snapshot.catalogue,
+                policy=self.context.actor.policy,
+            )
+        is_one = self.keyed or is_singleton(self.context, self.request.collection)
+        parsed = parse(
+            params,
+            self.store.page,
+            nested_page=self.nested_page,
+            takes_cursor=self.for_answer and not is_one,
+        )
+        if parsed.query.cursor is None or parsed.query.cursor.token is None:
+            return parsed
+        return open_cursor(parsed, cursor_seal(self.store, self.context, self.request, params))
 
     def _statement(self, parsed: ParsedQuery) -> Statement:
         return statement_for(
@@ -174,6 +203,20 @@ class _Preparation(NamedTuple):
         # Not by `statement_for`: no other request asks for a part alone.
         statement = _planned(self.store, self.context, self.request.collection, part, page)
         bind_values(statement.values, bindings)
+
+
+def cursor_seal(
+    store: Store,
+    context: RequestContext,
+    request: ReadRequest,
+    params: Mapping[str, object] | None = None,
+) -> CursorSeal:
+    """Return the seal of the cursors of a read; `params` are its parameters, where known."""
+    if params is None:
+        params = request.params
+    if params is None:
+        params = nested_params(request.query_string)
+    return seal_of(store.cursor_secret, context, request.collection, params, request.only)
 
 
 def statement_for(
@@ -231,7 +274,7 @@ def is_singleton(context: RequestContext, name: str) -> bool:
     return collection is not None and collection.is_singleton
 
 
-def _with_version(query: Query, context: RequestContext, name: str) -> Query:
+def _for_answer(query: Query, context: RequestContext, name: str) -> Query:
     """Return the query with the version of the row; rows of views have none."""
     collection = context.snapshot.catalogue.collections[name]
     if collection.kind is not Kind.TABLE or collection.primary_key is None:
@@ -239,7 +282,7 @@ def _with_version(query: Query, context: RequestContext, name: str) -> Query:
     return replace(query, row_outputs=(RowOutput.VERSION,))
 
 
-def _narrowed(parsed: ParsedQuery, tests: Sequence[RowTest]) -> ParsedQuery:
+def narrowed(parsed: ParsedQuery, tests: Sequence[RowTest]) -> ParsedQuery:
     """Return a query of those rows only that pass the tests."""
     if not tests:
         return parsed

@@ -10,7 +10,8 @@ from cms.access.guard import readable_collection, view_of
 from cms.database.connections import Row
 from cms.errors import Problem, Refused, forbidden, not_found
 from cms.items.read.answers import json_body
-from cms.items.read.prepare import ReadRequest, is_singleton, prepare_read
+from cms.items.read.cursors import cut_page
+from cms.items.read.prepare import ReadRequest, cursor_seal, is_singleton, prepare_read
 from cms.items.read.row_limits import (
     ReadRun,
     checked_parameters,
@@ -19,6 +20,7 @@ from cms.items.read.row_limits import (
     may_be_large,
 )
 from cms.query.language.ast import RowOutput
+from cms.query.language.parameters import NEXT_CURSOR
 from cms.query.language.parse import PageSizes
 from cms.query.sql.statement import Statement
 from cms.schema.defaults import default_of, is_computed
@@ -37,7 +39,7 @@ Item = dict[str, Any]
 """An item as statements answer it: values by output names, nested items as JSON text."""
 
 
-class Answer(NamedTuple):
+class ReadAnswer(NamedTuple):
     """The body of an answer and the version of its row: None for lists and for rows of views."""
 
     body: bytes
@@ -48,14 +50,16 @@ NO_ROW_VERSION = "no row"
 """The version of a singleton that has no row yet."""
 
 
-def read_list(store: Store, identity: Identity, request: ReadRequest) -> Answer:
+def read_list(store: Store, identity: Identity, request: ReadRequest) -> ReadAnswer:
     """Return the answer of a list read, or of a singleton's one object."""
     return store.run_read(identity, partial(_answer_list, store, request))
 
 
-def _answer_list(store: Store, request: ReadRequest, context: RequestContext) -> Answer:
-    statement, literals = prepare_read(store, context, request, with_version=True)
+def _answer_list(store: Store, request: ReadRequest, context: RequestContext) -> ReadAnswer:
+    statement, literals = prepare_read(store, context, request, for_answer=True)
     rows = _fetch(store, context, statement, literals)
+    if statement.cursor:
+        return _answer_page(store, context, request, statement, literals, rows)
     data = data_of(context, request.collection, statement, rows)
     version = None
     # Of a list only the statement of a singleton reads the version, which is for the ETag.
@@ -65,7 +69,28 @@ def _answer_list(store: Store, request: ReadRequest, context: RequestContext) ->
     answer = {"data": data}
     if statement.counts:
         answer["meta"] = statement.meta(rows)
-    return Answer(json_body(answer, store.max_answer_size), version)
+    return ReadAnswer(json_body(answer, store.max_answer_size), version)
+
+
+def _answer_page(
+    store: Store,
+    context: RequestContext,
+    request: ReadRequest,
+    statement: Statement,
+    literals: Sequence[object],
+    rows: list[Row],
+) -> ReadAnswer:
+    """Return the answer of a list with a cursor."""
+    assert statement.cursor is not None
+    meta: dict[str, object] = {**statement.meta(rows)}
+    page = cut_page(statement, literals, rows)
+    if statement.cursor.terms:
+        meta[NEXT_CURSOR] = None
+        if page.last_values is not None:
+            seal = cursor_seal(store, context, request)
+            meta[NEXT_CURSOR] = seal.seal(statement.cursor.order, page.last_values)
+    answer = {"data": statement.items(page.rows), "meta": meta}
+    return ReadAnswer(json_body(answer, store.max_answer_size))
 
 
 def data_of(context: RequestContext, name: str, statement: Statement, rows: list[Any]) -> object:
@@ -77,12 +102,14 @@ def data_of(context: RequestContext, name: str, statement: Statement, rows: list
     return items
 
 
-def read_one(store: Store, identity: Identity, request: ReadRequest, *, key: str) -> Answer:
+def read_one(store: Store, identity: Identity, request: ReadRequest, *, key: str) -> ReadAnswer:
     """Return the answer of the read of one item; NOT_FOUND when there is none for this caller."""
     return store.run_read(identity, partial(_answer_one, store, request, key))
 
 
-def _answer_one(store: Store, request: ReadRequest, key: str, context: RequestContext) -> Answer:
+def _answer_one(
+    store: Store, request: ReadRequest, key: str, context: RequestContext
+) -> ReadAnswer:
     versioned = _fetch_by_key(store, context, request, key)
     return _answer(store, versioned.item, versioned.version)
 
@@ -169,11 +196,11 @@ def _version(statement: Statement, rows: list[Row]) -> str | None:
     return next(iter(statement.row_texts(RowOutput.VERSION, rows)), None)
 
 
-def _answer(store: Store, item: Item, version: str | None = None) -> Answer:
-    return Answer(json_body({"data": item}, store.max_answer_size), version)
+def _answer(store: Store, item: Item, version: str | None = None) -> ReadAnswer:
+    return ReadAnswer(json_body({"data": item}, store.max_answer_size), version)
 
 
-def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
+def read_me(store: Store, identity: Identity, query_string: str) -> ReadAnswer:
     """Return the answer of GET /users/me; INVALID_CREDENTIALS without credentials.
 
     A user who still has to set up a second factor may read it as well. A caller who may not read
@@ -184,7 +211,7 @@ def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
     return store.run_read(identity, partial(_answer_me, store, query_string))
 
 
-def _answer_me(store: Store, query_string: str, context: RequestContext) -> Answer:
+def _answer_me(store: Store, query_string: str, context: RequestContext) -> ReadAnswer:
     require_own_user(context)
     catalogue = context.snapshot.catalogue
     if view_of(USERS, catalogue=catalogue, policy=context.actor.policy) is None:
@@ -269,11 +296,12 @@ def _fetch(
 ) -> list[Row]:
     """Run a read, within the limits of rows and bytes; raises `Stale` as `fetch_current` does."""
     # PostgreSQL plans each search anew: which plan is good depends on how rare its words are.
-    fetch = store.database.fetch_unprepared if statement.is_search else store.database.fetch
+    reader = context.reads
+    fetch = reader.fetch_unprepared if statement.is_search else reader.fetch
     if not may_be_large(store, statement):
         return fetch_current(context, fetch, statement, literals)
     run = ReadRun(statement, literals)
-    values = checked_parameters(store, context, run, estimator_of(store))
+    values = checked_parameters(store, context, run, estimator_of(store, context))
     chunking = chunking_for(store, run, store.max_answer_size)
     rows = fetch(statement.text, values, chunking=chunking)
     # As `fetch_current` does for all other reads.

@@ -55,9 +55,9 @@ class Estimator:
     analyze: Callable[[Fragment], object]
 
 
-def estimator_of(store: Store) -> Estimator:
+def estimator_of(store: Store, context: RequestContext) -> Estimator:
     """Return the estimator of reads outside of transactions."""
-    return Estimator(store.database.fetch_unprepared, store.database.run_primary)
+    return Estimator(context.reads.fetch_unprepared, store.database.run_primary)
 
 
 @dataclass(frozen=True, slots=True)

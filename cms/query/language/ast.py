@@ -157,7 +157,7 @@ class RowOutput(Enum):
     KEY = auto()
     """The primary key, as PostgreSQL's text."""
     VERSION = auto()
-    """What tells one state of the row from the next; only of tables with a primary key."""
+    """The version of the row, which each change replaces; only of tables with a primary key."""
 
 
 AnyPick = Pick | Star
@@ -178,6 +178,30 @@ class Window:
 
 
 ONE_ROW = Window(1)
+
+
+@dataclass(frozen=True, slots=True)
+class CursorPage:
+    """A page that tells where the next one begins.
+
+    It shows `size` rows, None is all of them. `token` is that of the page before, as it was sent.
+    Once it is opened it is None, and `start` says what was in it.
+    """
+
+    size: Slot | None
+    token: Slot | None = None
+    start: CursorStart | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CursorStart:
+    """The last row of the page before: its values in the terms of the order, None for null.
+
+    `order` is a digest of these terms.
+    """
+
+    values: tuple[Slot | None, ...]
+    order: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +235,7 @@ class Query:
     base_filter: Filter = EVERYTHING
     row_outputs: tuple[RowOutput, ...] = ()
     """Only in queries of items at the top: groups are no rows."""
+    cursor: CursorPage | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _COMMON_FIELDS = frozenset({"id", "method", "collection"})
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class BatchOperation:
     """One operation of a batch; later ones refer to it by `id`.
 
     `arguments` are all its fields but method, collection and id.
@@ -47,7 +47,7 @@ class Operation:
         return {name: value for name, value in self.arguments.items() if name in _SHAPING_FIELDS}
 
 
-def parse_operations(payload: object) -> list[Operation]:
+def parse_operations(payload: object) -> list[BatchOperation]:
     """Return the operations of a body.
 
     Raises `Refused` INVALID_PAYLOAD with everything that is malformed.
@@ -73,9 +73,11 @@ def parse_operations(payload: object) -> list[Operation]:
     return [_operation(operation) for operation in operations]
 
 
-def _operation(operation: Mapping[str, Any]) -> Operation:
+def _operation(operation: Mapping[str, Any]) -> BatchOperation:
     arguments = {name: operation[name] for name in operation.keys() - _COMMON_FIELDS}
-    return Operation(operation["method"], operation["collection"], operation.get("id"), arguments)
+    return BatchOperation(
+        operation["method"], operation["collection"], operation.get("id"), arguments
+    )
 
 
 def in_operation(problem: Problem, operation: int) -> Problem:
@@ -161,7 +163,7 @@ class OperationResults:
         # No operation has the id "": the checks refuse it.
         self._last: tuple[str, object] = ("", None)
 
-    def add_answer(self, operation: Operation, answer: bytes) -> None:
+    def add_answer(self, operation: BatchOperation, answer: bytes) -> None:
         """Keep an answer, as JSON: its values would take many times the memory."""
         if operation.id is not None:
             self._answers[operation.id] = answer

@@ -24,6 +24,9 @@ AGGREGATES = (
     "max",
 )
 COUNTS = ("total_count", "filter_count")
+NEXT_CURSOR = "next_cursor"
+"""The member of `meta` that tells where the next page begins."""
+META = (*COUNTS, NEXT_CURSOR)
 
 # At most 18 digits: they fit PostgreSQL's bigint, and int() has no long text to read.
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -116,7 +119,7 @@ def integer_of(params: Params, parameter: str, *, minimum: int) -> int | None:
 
 def counts_of(params: Params) -> tuple[str, ...]:
     """Return the counts that `meta` asks for, in a fixed order."""
-    names = dict.fromkeys(names_of(params, "meta"))
+    names = meta_names(params)
     if "*" in names:
         return COUNTS
     _refuse_unknown(names)
@@ -124,7 +127,11 @@ def counts_of(params: Params) -> tuple[str, ...]:
     return tuple(name for name in COUNTS if name in names)
 
 
+def meta_names(params: Params) -> list[str]:
+    """Return what `meta` asks for, each name once."""
+    return list(dict.fromkeys(names_of(params, "meta")))
+
+
 def _refuse_unknown(names: Iterable[str]) -> None:
-    unknown = [name for name in names if name not in COUNTS]
-    if unknown:
-        raise invalid_query(f"meta takes {', '.join(COUNTS)} or *", parameter="meta")
+    if any(name not in META for name in names):
+        raise invalid_query(f"meta takes {', '.join(META)} or *", parameter="meta")

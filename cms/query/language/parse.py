@@ -12,6 +12,7 @@ from cms.query.language.ast import (
     EVERYTHING,
     Aggregate,
     AnyPick,
+    CursorPage,
     Filter,
     ParsedQuery,
     Pick,
@@ -24,6 +25,7 @@ from cms.query.language.ast import (
 from cms.query.language.brackets import nested_params
 from cms.query.language.limits import LimitExceeded
 from cms.query.language.literals import Literals
+from cms.query.language.paging import WINDOW_MINIMUMS, PageSizes
 from cms.query.language.parameters import (
     AGGREGATES,
     EVERY_FIELD,
@@ -33,8 +35,7 @@ from cms.query.language.parameters import (
     group_of,
     integer_of,
 )
-from cms.query.language.query_parser import DEEP_PARAMETERS, QueryParser, at_level
-from cms.query.language.windows import WINDOW_MINIMUMS, PageSizes
+from cms.query.language.query_parser import DEEP_PARAMETERS, LEVEL_PARAMETERS, QueryParser, at_level
 from cms.schema.field_names import FieldName, FieldPath
 
 __all__ = [
@@ -47,23 +48,7 @@ __all__ = [
     "parse_query_string",
 ]
 
-PARAMETERS = frozenset(
-    {
-        "fields",
-        "filter",
-        "sort",
-        "limit",
-        "offset",
-        "page",
-        "search",
-        "meta",
-        "aggregate",
-        "groupBy",
-        "group",
-        "alias",
-        "deep",
-    }
-)
+PARAMETERS = frozenset({"fields", "meta", "deep", *LEVEL_PARAMETERS})
 
 _NAMING_PARAMETERS = ("alias", "deep", "aggregate", "group")
 """Parameters that say what the names in others mean."""
@@ -76,30 +61,39 @@ def parse_query_string(query_string: str, page: PageSizes) -> ParsedQuery:
     return parse(nested_params(query_string), page)
 
 
-def parse(params: Params, page: PageSizes, *, nested_page: PageSizes | None = None) -> ParsedQuery:
+def parse(
+    params: Params,
+    page: PageSizes,
+    *,
+    nested_page: PageSizes | None = None,
+    takes_cursor: bool = False,
+) -> ParsedQuery:
     """Parse parameters: nested dicts of a query string, or the `query` of a SEARCH body.
 
-    `nested_page` is the page of the levels below, when it is another. Unknown parameters are
+    `nested_page` is the page of the levels below, when it is another. With `takes_cursor` the page
+    may have a cursor; elsewhere `page[after]` is refused. Unknown parameters are
     ignored; a wrong value of a known one raises `Refused` INVALID_QUERY.
     """
     try:
-        return _parse(params, page, nested_page or page)
+        return _parse(params, page, nested_page or page, takes_cursor=takes_cursor)
     except RecursionError:
         raise invalid_query("It is nested too deeply", parameter="deep") from None
 
 
-def _parse(params: Params, page: PageSizes, nested_page: PageSizes) -> ParsedQuery:
+def _parse(
+    params: Params, page: PageSizes, nested_page: PageSizes, *, takes_cursor: bool
+) -> ParsedQuery:
     literals = Literals()
     try:
         # One attempt that stops at the first problem: nearly all requests have none, and pay
         # nothing for the report of all of them.
-        query = QueryParser(literals, page, nested_page).query(
+        query = QueryParser(literals, page, nested_page, takes_cursor).query(
             params, field_paths(params), group_of(params, "deep")
         )
     except LimitExceeded:
         raise  # a request that asks for too much is not read a second time
     except Refused as refused:
-        raise _every_refusal(params, page, first=refused) from None
+        raise _every_refusal(params, page, takes_cursor=takes_cursor, first=refused) from None
     return ParsedQuery(query, tuple(literals.values))
 
 
@@ -114,10 +108,12 @@ class UnreadableParameters(Refused):
         self.rest = rest
 
 
-def _every_refusal(params: Params, page: PageSizes, *, first: Refused) -> UnreadableParameters:
+def _every_refusal(
+    params: Params, page: PageSizes, *, takes_cursor: bool, first: Refused
+) -> UnreadableParameters:
     """Return all problems of the parameters: they are read again, each by itself."""
     problems: list[Problem] = []
-    collector = _ProblemCollector(Literals(), page, page, problems)
+    collector = _ProblemCollector(Literals(), page, page, takes_cursor, problems)
     # Named for its type: mypy would infer a list of tuples of one element, which is another type.
     all_fields: list[FieldPath] = [EVERY_FIELD]
     paths = collector.attempt(lambda: field_paths(params), all_fields)
@@ -125,7 +121,7 @@ def _every_refusal(params: Params, page: PageSizes, *, first: Refused) -> Unread
     # The second pass may find nothing, for a check that only the first makes; then the first
     # refusal is the report.
     different = combined(problems or first.problems).problems
-    # Without its aliases or levels a name may mean another field: nothing else can be told of it.
+    # Without its aliases or levels a name may mean another field, so names are not checked.
     for problem in different:
         if str(problem.extensions.get("parameter")).startswith(_NAMING_PARAMETERS):
             return UnreadableParameters(different, None)
@@ -178,6 +174,9 @@ class _ProblemCollector(QueryParser):
         finally:
             self.problems.extend(at_level(problem, segment) for problem in level.problems)
         return Query()
+
+    def _cursor(self, params: Params, *, is_grouped: bool) -> CursorPage | None:
+        return self.attempt(lambda: QueryParser._cursor(self, params, is_grouped=is_grouped), None)
 
     def _window(self, params: Params) -> Window | None:
         # The numbers are tried one by one, because the parser of the window stops at the first

@@ -11,6 +11,7 @@ from cms.query.language.ast import (
     EVERYTHING,
     Aggregate,
     AnyPick,
+    CursorPage,
     DeepQuery,
     Filter,
     Pick,
@@ -20,8 +21,10 @@ from cms.query.language.ast import (
     Star,
     Window,
 )
+from cms.query.language.cursor_parameters import parse_cursor, refuse_token, without_cursor
 from cms.query.language.filters import parse_filter
 from cms.query.language.literals import Literals
+from cms.query.language.paging import PageSizes, parse_window
 from cms.query.language.parameters import (
     AGGREGATES,
     Params,
@@ -31,11 +34,10 @@ from cms.query.language.parameters import (
     names_of,
     term_of,
 )
-from cms.query.language.windows import PageSizes, parse_window
 from cms.schema.field_names import FieldName, FieldPath, parse_name
 from cms.schema.names import NAME
 
-_DEEP_NAMES = (
+LEVEL_PARAMETERS = (
     "filter",
     "sort",
     "limit",
@@ -47,7 +49,8 @@ _DEEP_NAMES = (
     "group",
     "alias",
 )
-DEEP_PARAMETERS = tuple(f"_{name}" for name in _DEEP_NAMES)
+"""The parameters that each level of a query may have."""
+DEEP_PARAMETERS = tuple(f"_{name}" for name in LEVEL_PARAMETERS)
 
 
 Aliases = Mapping[str, str]
@@ -61,6 +64,8 @@ class QueryParser:
     literals: Literals
     page: PageSizes
     nested_page: PageSizes
+    takes_cursor: bool
+    """Whether pages of this level may have a cursor."""
 
     def query(self, params: Params, paths: list[FieldPath], deep: Params) -> Query:
         """Parse one level; `deep` holds the parameters of the levels below it."""
@@ -75,17 +80,19 @@ class QueryParser:
         is_grouped = bool(aggregates or groups)
         if is_grouped:  # what is aggregated shows no fields, yet their names must exist
             checked_only += [pick for pick in picks if isinstance(pick, Pick)]
+        cursor = self._cursor(params, is_grouped=is_grouped)
         return Query(
             picks=() if is_grouped else picks,
             deep=tuple(_deep_queries(unnamed)),
             checked_only=tuple(checked_only),
             filter=self._filter(params),
             sort=self._sort(params, aggregated=is_grouped),
-            window=self._window(params),
+            window=self._window(without_cursor(params)),
             search=self._search(params),
             aggregates=aggregates,
             groups=groups,
             counts=self._counts(params),
+            cursor=cursor,
         )
 
     def _filter(self, params: Params) -> Filter:
@@ -182,10 +189,17 @@ class QueryParser:
                 reason = f'deep does not take "{key}"; it takes {takes} and names of fields'
                 raise invalid_query(reason, parameter=f"deep[{key}]")
         # From here down every level is nested; `nested_page` stays the same.
-        return replace(self, page=self.nested_page).query(params, paths, deeper)
+        level = replace(self, page=self.nested_page, takes_cursor=False)
+        return level.query(params, paths, deeper)
 
     def _window(self, params: Params) -> Window | None:
         return parse_window(params, self.page, self.literals)
+
+    def _cursor(self, params: Params, *, is_grouped: bool) -> CursorPage | None:
+        if not self.takes_cursor:
+            refuse_token(params)
+            return None
+        return parse_cursor(params, self.page, self.literals, is_grouped=is_grouped)
 
     def _search(self, params: Params) -> Slot | None:
         word = params.get("search")

@@ -23,7 +23,7 @@ class Placeholder:
 
 
 class Bindings(NamedTuple):
-    """What placeholders are filled from: the literals of a request and its caller."""
+    """The values that fill placeholders: the literals of a request, and its caller."""
 
     literals: Sequence[object] = ()
     user: str | None = None

@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cms.query.language.ast import And, CallerValue, Constant, Now, Or, RowOutput, Slot, Window
+from cms.query.language.ast import (
+    And,
+    CallerValue,
+    Constant,
+    CursorPage,
+    Now,
+    Or,
+    RowOutput,
+    Slot,
+    Window,
+)
 from cms.query.plan.resolved import LinkStep, Predicate, VisibleMembers
 from cms.schema.model import Collection, Field
 
@@ -165,6 +175,7 @@ class GuardedQuery:
     window: Window | None
     counts: tuple[str, ...]
     row_outputs: tuple[RowOutput, ...]
+    cursor: CursorPage | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ class Link:
     """One step: rows of `target` whose column `far` equals this side's column `near`.
 
     In a many-to-any relation `collection_field` is the column of this side that names the target,
-    and the key is cast to the type of `far`. Of the step back, from the target to the rows that name
-    it, `named` is the target: then it is `far` that is cast, and `target` that has the column.
+    and the key is cast to the type of `far`. Of the step back, from the target to the rows that
+    name it, `named` is the target: then it is `far` that is cast, and `target` that has the column.
     """
 
     relation: Relation

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cms.errors import invalid_query
-from cms.query.language.ast import RowOutput, Slot, Window
+from cms.query.language.ast import RowOutput, Slot
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.checks import search_matches, typed_test, value_of
 from cms.query.plan.conditions import predicate_of
+from cms.query.plan.cursor_terms import cursor_of
 from cms.query.plan.grouping import grouping_of, unfit
 from cms.query.plan.guarded import (
     AggregateTerm,
@@ -52,17 +53,19 @@ def plan(guarded: Guarded) -> ReadPlan:
 
 def _read(query: GuardedQuery) -> ReadPlan:
     grouping = grouping_of(query)
+    order = () if grouping else _order(query)
     return ReadPlan(
         collection=query.collection,
         outputs=() if grouping else _outputs(query),
         allowed=both(predicate_of(query.base_filter), query.rule) or EVERY_ROW,
         where=_where(query),
-        order=() if grouping else _order(query),
-        page=_page(query.window),
+        order=order,
+        page=_page(query),
         grouping=grouping,
         counts=query.counts,
         renamed=any(_is_renamed(output) for output in query.outputs),
         row_values=tuple(_row_value(output, query.collection) for output in query.row_outputs),
+        cursor=cursor_of(query, order) if query.cursor else None,
     )
 
 
@@ -136,14 +139,15 @@ def _where(query: GuardedQuery) -> Predicate:
     return conditions[0] if len(conditions) == 1 else All(tuple(conditions))
 
 
-def _page(window: Window | None) -> Page | None:
+def _page(query: GuardedQuery) -> Page | None:
+    window = query.window
     if window is None:
         return None
     # The statement casts text to bigint; a limit of -1 was turned into None by the parser, and
     # LIMIT NULL is no limit.
     limit = _window_placeholder(window.limit, "limit")
     offset = _window_placeholder(window.offset, "offset")
-    return Page(window.row_limit, limit, offset)
+    return Page(window.row_limit, limit, offset, has_next_row=query.cursor is not None)
 
 
 def _window_placeholder(slot: Slot | None, parameter: str) -> Placeholder | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cms.query.language.ast import RowOutput
+from cms.query.language.ast import RowOutput, Slot
 from cms.query.language.operators import Operator
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.links import Link
@@ -230,11 +230,29 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A window with its numbers as parameters."""
+    """A window with its numbers as parameters; `has_next_row` adds the row behind it."""
 
     row_limit: int | None
     limit: Placeholder | None = None
     offset: Placeholder | None = None
+    has_next_row: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """What a page needs to tell where the next one begins.
+
+    It shows `size` rows and reads one more. It begins behind the row whose terms of the order have
+    the values `starts`, of which None is null; without `starts` it is the first page.
+
+    `terms` are the terms whose values the cursor of the next page holds, and `order` is a digest of
+    them. Without a primary key there are none: no values tell which of equal rows is the last.
+    """
+
+    size: Slot | None
+    starts: tuple[Placeholder | None, ...]
+    terms: tuple[Order, ...]
+    order: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +271,7 @@ class ReadPlan:
     """Whether a key of the answer is no name of the catalogue, or too long for a column's name."""
     row_values: tuple[RowValue, ...] = ()
     """They stand behind the outputs, and only at the top of a read."""
+    cursor: Cursor | None = None
 
 
 def group_paths(plan: ReadPlan) -> tuple[tuple[str, ...], ...]:

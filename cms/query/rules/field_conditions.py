@@ -25,7 +25,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class FieldState:
-    """What a field is for one item."""
+    """The state of a field for one item."""
 
     required: bool
     readonly: bool

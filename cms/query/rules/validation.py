@@ -51,11 +51,11 @@ def failures(
     Values are as clients send them. Of an `_or` that no part fulfils, the problems of all parts are
     returned. Raises `Refused` INVALID_QUERY for a rule that does not fit the types of its fields.
     """
-    return _Trial(rule, context).failures(rule.filter, values, was_sent=True)
+    return _RuleValidation(rule, context).failures(rule.filter, values, was_sent=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class _RuleValidation:
     rule: ResolvedRule
     context: RuleContext
 
@@ -186,7 +186,7 @@ def _passes(test: RuleTest, value: Any, operands: tuple[object, ...]) -> bool:
         try:
             comparables = read_operands(operator, operands, read, test.subject)
         except Refused:
-            # Without a field nobody has said of which type the operands are.
+            # Without a field the type of the operands is unknown.
             if test.subject.value is None:
                 return False
             raise

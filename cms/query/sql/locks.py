@@ -49,6 +49,19 @@ def column_by_key(collection: Collection, column: str, arguments: ArgumentSlots)
     )
 
 
+def stored_keys(collection: Collection, arguments: ArgumentSlots) -> Fragment:
+    """Print the read of keys as they are stored; its rows are a key as sent and as stored."""
+    # One type may write a value in several ways, such as 1 and 1.00.
+    return fill(
+        "SELECT sent.key, t.{0}::text FROM unnest({2}, {3}) AS sent (key, value) "
+        "JOIN {1} AS t ON t.{0} = sent.value",
+        name(collection.key.name),
+        name(collection.name),
+        arguments.column(0, "text"),
+        arguments.column(1, key_cast(collection.key)),
+    )
+
+
 def last_key(collection: Collection) -> Fragment:
     """Print the read of the largest key, as text."""
     return fill("SELECT max({0})::text FROM {1}", name(collection.key.name), name(collection.name))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from cms.fragment import Fragment, commas, concat, fill, name, param, text
 from cms.query.sql.arrays import array
-from cms.schema.model import Check, Collection, Field, ForeignKey
+from cms.schema.model import CheckConstraint, Collection, Field, ForeignKey
 from cms.schema.system import system_table
 
 Texts = Sequence[str | None]
@@ -25,7 +25,9 @@ def cast_all(field: Field, values: Texts) -> Fragment:
     return fill(shape, _typed(field, "r.c0"), text(field.column.data_type), _source([values]))
 
 
-def rows_breaking(collection: Collection, check: Check, columns: Sequence[Texts]) -> Fragment:
+def rows_breaking(
+    collection: Collection, check: CheckConstraint, columns: Sequence[Texts]
+) -> Fragment:
     """Print the question which rows break a check; `columns` are the values of its columns."""
     cells = []
     for index, column in enumerate(check.columns):

@@ -33,6 +33,8 @@ from cms.query.plan.resolved import (
     group_paths,
 )
 from cms.query.sql.expressions import TRUE, alias, expression, link_condition, predicate
+from cms.query.sql.keyset import behind
+from cms.query.sql.sorted_values import sorted_value
 
 _WITH_VERSION = (
     "SELECT {0}, v.structure, v.access, v.flows, r.found{1} "
@@ -62,11 +64,18 @@ def top_outputs(plan: ReadPlan) -> list[Fragment]:
     """Print what a read shows of each item, and behind it what the service reads of the row."""
     outputs = [output(item, 0) for item in plan.outputs]
     row_values = [fill("{0}::text", expression(item.value, 0)) for item in plan.row_values]
-    return outputs + row_values
+    cursor = [fill("{0}::text", sorted_value(term, 0)) for term in _cursor_terms(plan)]
+    return outputs + row_values + cursor
+
+
+def _cursor_terms(plan: ReadPlan) -> tuple[Order, ...]:
+    return plan.cursor.terms if plan.cursor else ()
 
 
 def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPTY) -> Fragment:
     """Print the rows of one level; `linked` is the condition that links them to the row above."""
+    if plan.cursor and plan.cursor.starts:
+        linked = behind(plan.cursor.terms, plan.cursor.starts)  # nothing leads to the top
     source = fill(
         "{0} AS {1}{2}", name(plan.collection.name), text(alias(level)), where(plan, level, linked)
     )
@@ -101,7 +110,7 @@ def rows_up_to_limit(page: Page | None) -> Fragment:
     """Print the limit that the page lies within, one of the parser's round numbers."""
     if page is None or not page.row_limit:
         return EMPTY
-    return text(f" LIMIT {page.row_limit}")
+    return text(f" LIMIT {page.row_limit + page.has_next_row}")
 
 
 def window(page: Page | None) -> Fragment:
@@ -109,7 +118,7 @@ def window(page: Page | None) -> Fragment:
     limit = EMPTY
     offset = EMPTY
     if page and page.limit:
-        limit = concat(" LIMIT ", param(page.limit, "bigint"))
+        limit = concat(" LIMIT ", param(page.limit, "bigint"), " + 1" if page.has_next_row else "")
     if page and page.offset:
         offset = concat(" OFFSET ", param(page.offset, "bigint"))
     return limit + offset
@@ -222,20 +231,6 @@ def as_object(paths: Sequence[tuple[str, ...]], columns: Sequence[int] | None = 
 def order_by(order: tuple[Order, ...], level: int) -> Fragment:
     terms = [fill("{0}{1}", sorted_value(term, level), direction(term)) for term in order]
     return clause(" ORDER BY ", terms)
-
-
-def sorted_value(term: Order, level: int) -> Fragment:
-    """Print the value of a term; at the end of a path it is a scalar sub-select.
-
-    A join could drop or multiply rows.
-    """
-    value = expression(term.value, level + len(term.path))
-    # From the end of the path inwards: each sub-select stands inside that of the step before it.
-    for index, step in reversed(list(enumerate(term.path))):
-        table = concat(name(step.link.target), f" AS {alias(level + index + 1)}")
-        condition = link_condition(step, level + index)
-        value = fill("(SELECT {0} FROM {1} WHERE {2})", value, table, condition)
-    return value
 
 
 def direction(term: Order | AggregateValue) -> Fragment:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cms.query.language.ast import RowOutput
 from cms.query.plan.nesting import ListLevel, list_levels
-from cms.query.plan.resolved import Output, ReadPlan, ValueOutput, group_paths
+from cms.query.plan.resolved import Cursor, Output, ReadPlan, ValueOutput, group_paths
 from cms.query.plan.sizes import NO_SIZE, AnswerSize, WrittenSize, size_of
 from cms.query.sql.select import select
 from cms.schema.model import Field, Version
@@ -41,6 +41,8 @@ class Statement:
     nesting: ListLevel | None = None
     """The lists in the items of the answer, if any."""
     size: AnswerSize = NO_SIZE
+    cursor: Cursor | None = None
+    """The cursor of the page; the values of its terms stand behind `row_outputs`."""
     written_size: WrittenSize | None = None
     """The size of the answer of a write, if it is one."""
     _keys: tuple[str, ...] | None = field(init=False, compare=False, repr=False)
@@ -53,7 +55,8 @@ class Statement:
         # Only aggregates have longer paths, such as ("sum", "price").
         flat = all(len(path) == 1 for path in self.paths)
         object.__setattr__(self, "_keys", tuple(path[0] for path in self.paths) if flat else None)
-        outputs = len(self.paths) + len(self.row_outputs)
+        terms = self.cursor.terms if self.cursor else ()
+        outputs = len(self.paths) + len(self.row_outputs) + len(terms)
         object.__setattr__(self, "_first_extra", max(outputs, 1))
 
     def version(self, rows: Rows) -> Version:
@@ -63,7 +66,7 @@ class Statement:
 
     def items(self, rows: Rows) -> list[dict[str, Any]]:
         """Return the rows as items, with nested parts as ready JSON."""
-        if not self._has_items(rows):
+        if not rows or not self._has_items(rows):
             return []
         # Nearly all answers are flat, and then a row is a dict at once.
         if (keys := self._keys) is not None:
@@ -86,6 +89,12 @@ class Statement:
         """Tell whether the rows are items: an empty answer has one row, for its counters."""
         # Behind the outputs: three counters, then TRUE for a row that exists.
         return rows[0][self._first_extra + 3] is not None
+
+    def cursor_values(self, row: tuple[Any, ...]) -> list[str | None]:
+        """Return the values of a row by which the rows are sorted, as text."""
+        assert self.cursor is not None
+        first = len(self.paths) + len(self.row_outputs)
+        return list(row[first : first + len(self.cursor.terms)])
 
     def meta(self, rows: Rows) -> dict[str, int]:
         """Return the counts that were asked for."""
@@ -128,6 +137,7 @@ def finish_statement(
         is_search,
         list_levels(plan, single=single),
         size_of(plan, single=single),
+        plan.cursor,
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cms.errors import Refused
 from cms.query.language.ast import Slot, Window
 from cms.query.language.literals import Literals
-from cms.query.language.windows import PageSizes, parse_window
+from cms.query.language.paging import PageSizes, parse_window
 
 ROWS = list(range(300))
 

@@ -47,7 +47,7 @@ def parse_window(params: Params, page: PageSizes, literals: Literals) -> Window 
     The row limit of the statement is a round number that covers the page; the exact limit and the
     offset are literals.
     """
-    size = _page_size(integer_of(params, "limit", minimum=WINDOW_MINIMUMS["limit"]), page)
+    size = parse_page_size(params, page)
     offset = integer_of(params, "offset", minimum=WINDOW_MINIMUMS["offset"])
     number = integer_of(params, "page", minimum=WINDOW_MINIMUMS["page"])
     # `offset` wins over `page`.
@@ -67,8 +67,9 @@ def parse_window(params: Params, page: PageSizes, literals: Literals) -> Window 
     return Window(row_limit, literals.slot(size), start)
 
 
-def _page_size(limit: int | None, page: PageSizes) -> int | None:
+def parse_page_size(params: Params, page: PageSizes) -> int | None:
     """Return the number of rows of a page; None is all rows, which a client asks for with -1."""
+    limit = integer_of(params, "limit", minimum=WINDOW_MINIMUMS["limit"])
     if limit is None:
         size = page.default
     elif limit == -1:

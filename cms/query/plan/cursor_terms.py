@@ -1,0 +1,53 @@
+"""Where a page with a cursor begins, and what the cursor of the next page holds."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from cms.query.language.ast import CursorStart
+from cms.query.language.cursor_parameters import AFTER, wrong_token
+from cms.query.plan.bindings import Placeholder, unchanged
+from cms.query.plan.guarded import GuardedQuery
+from cms.query.plan.resolved import Cursor, Order
+
+
+def cursor_of(query: GuardedQuery, order: tuple[Order, ...]) -> Cursor | None:
+    """Return the cursor of a query, None where it asks for none.
+
+    Raises `Refused` INVALID_QUERY for a token of another order.
+    """
+    page = query.cursor
+    if page is None:
+        return None
+    assert page.token is None, "a token that nobody has opened"
+    terms = order if query.collection.primary_key else ()
+    digest = _digest(terms)
+    if page.start is None:
+        return Cursor(page.size, (), terms, digest)
+    if page.start.order != digest:
+        raise wrong_token()
+    return Cursor(page.size, _placeholders(page.start), terms, digest)
+
+
+def _placeholders(start: CursorStart) -> tuple[Placeholder | None, ...]:
+    placeholders: list[Placeholder | None] = []
+    for slot in start.values:
+        placeholders.append(None if slot is None else Placeholder(slot, unchanged, AFTER))
+    return tuple(placeholders)
+
+
+def _digest(terms: tuple[Order, ...]) -> str:
+    """Return a digest that two orders share only if the values of their terms mean the same."""
+    return sha256("\n".join(map(_term_name, terms)).encode()).hexdigest()
+
+
+def _term_name(term: Order) -> str:
+    value = term.value
+    parts = [f"{step.link.target}.{step.link.far}={step.link.near}" for step in term.path]
+    parts.append(f"{value.field.collection}.{value.field.name}:{value.cast}")
+    if value.function is not None:
+        parts.append(value.function.sql)
+    if value.step is not None:
+        parts.append(f"count {value.step.link.target}.{value.step.link.far}")
+    parts.append("descending" if term.descending else "ascending")
+    return " ".join(parts)

@@ -1,0 +1,90 @@
+"""The printer of where a page with a cursor begins: behind the values of the last row before it.
+
+Nulls sort as the largest values, as PostgreSQL has it.
+"""
+
+from __future__ import annotations
+
+from cms.fragment import Fragment, commas, fill, param
+from cms.query.plan.bindings import Placeholder
+from cms.query.plan.resolved import Order
+from cms.query.sql.expressions import FALSE, TRUE, join_conditions
+from cms.query.sql.sorted_values import sorted_value
+
+Start = Placeholder | None
+"""The value of the last row in a term of the order; None is null."""
+_OWN_ORDER = ("citext", "bpchar")
+"""Types of texts with operators of their own, which a comparison with a `text` would not use."""
+
+
+def behind(order: tuple[Order, ...], starts: tuple[Start, ...]) -> Fragment:
+    """Print that a row comes behind the one whose terms have the values `starts`."""
+    if _is_one_range(order, starts):
+        return _row_comparison(order, starts)
+    alternatives: list[Fragment] = []
+    equal: list[Fragment] = []
+    # (a > 1) OR (a = 1 AND b < 2) OR …
+    for term, start in zip(order, starts, strict=True):
+        later = _later(term, start)
+        if later is not None:
+            alternatives.append(join_conditions([*equal, later], " AND ", TRUE))
+        equal.append(_equal(term, start))
+    chain = join_conditions(alternatives, " OR ", FALSE)
+    # PostgreSQL takes no range of an index from an OR, but from what all its parts imply.
+    bound = _bound(order[0], starts[0])
+    return chain if bound is None else join_conditions([bound, chain], " AND ", TRUE)
+
+
+def _is_one_range(order: tuple[Order, ...], starts: tuple[Start, ...]) -> bool:
+    """Tell whether the rows behind are those with a greater (or a smaller) list of values."""
+    directions = {term.descending for term in order}
+    return len(directions) == 1 and not any(map(_may_be_null, order)) and None not in starts
+
+
+def _row_comparison(order: tuple[Order, ...], starts: tuple[Start, ...]) -> Fragment:
+    values = commas(sorted_value(term, 0) for term in order)
+    operands = commas(_operand(term, start) for term, start in zip(order, starts, strict=True))
+    shape = "({0}) < ({1})" if order[0].descending else "({0}) > ({1})"
+    return fill(shape, values, operands)
+
+
+def _later(term: Order, start: Start) -> Fragment | None:
+    """Print that the value of a term comes after the start; None where nothing does."""
+    value = sorted_value(term, 0)
+    if start is None:
+        return fill("{0} IS NOT NULL", value) if term.descending else None
+    if term.descending:
+        return fill("{0} < {1}", value, _operand(term, start))
+    later = fill("{0} > {1}", value, _operand(term, start))
+    return fill("({0} OR {1} IS NULL)", later, value) if _may_be_null(term) else later
+
+
+def _equal(term: Order, start: Start) -> Fragment:
+    value = sorted_value(term, 0)
+    if start is None:
+        return fill("{0} IS NULL", value)
+    return fill("{0} = {1}", value, _operand(term, start))
+
+
+def _bound(term: Order, start: Start) -> Fragment | None:
+    """Print a range of the first term that all rows behind are in; None without one."""
+    value = sorted_value(term, 0)
+    if start is None:
+        return None if term.descending else fill("{0} IS NULL", value)
+    if term.descending:
+        return fill("{0} <= {1}", value, _operand(term, start))
+    return None if _may_be_null(term) else fill("{0} >= {1}", value, _operand(term, start))
+
+
+def _operand(term: Order, start: Start) -> Fragment:
+    assert start is not None
+    column = term.value.field.column
+    if not term.value.is_computed and column is not None and column.base_type in _OWN_ORDER:
+        return param(start, column.cast)
+    return param(start, term.value.cast)
+
+
+def _may_be_null(term: Order) -> bool:
+    column = term.value.field.column
+    is_plain = not (term.path or term.value.is_computed or term.value.when is not None)
+    return not is_plain or column is None or column.is_nullable

@@ -1,0 +1,21 @@
+"""The printer of the values that rows are sorted by."""
+
+from __future__ import annotations
+
+from cms.fragment import Fragment, concat, fill, name
+from cms.query.plan.resolved import Order
+from cms.query.sql.expressions import alias, expression, link_condition
+
+
+def sorted_value(term: Order, level: int) -> Fragment:
+    """Print the value of a term; at the end of a path it is a scalar sub-select.
+
+    A join could drop or multiply rows.
+    """
+    value = expression(term.value, level + len(term.path))
+    # From the end of the path inwards: each sub-select stands inside that of the step before it.
+    for index, step in reversed(list(enumerate(term.path))):
+        table = concat(name(step.link.target), f" AS {alias(level + index + 1)}")
+        condition = link_condition(step, level + index)
+        value = fill("(SELECT {0} FROM {1} WHERE {2})", value, table, condition)
+    return value
