@@ -42,7 +42,9 @@ class borrow:
         return connection
 
     def __exit__(self, *_: object) -> None:
-        if self._connection.wire.is_oversized:
-            # libpq never gives its room back; the pool opens another one when it needs it.
+        wire = self._connection.wire
+        # Of an oversized one, libpq never gives its room back. A replica takes no writes; after a
+        # failover the same address leads to the primary. The pool opens another when it needs it.
+        if wire.is_oversized or wire.is_read_only:
             self._connection.close()
         self._pool.putconn(self._connection)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import LiteralString
 
 import psycopg
@@ -11,9 +13,10 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cms.database.connections import Transaction
-from cms.database.error_mapping import mapped_errors
-from cms.database.session_setup import CONNECTION_ARGUMENTS, configure, with_address_options
+from cms.database.error_mapping import Deadlock, mapped_errors
+from cms.database.session_setup import CONNECTION_ARGUMENTS, address_arguments, configure
 from cms.database.statement_meter import StatementMeter
+from cms.database.statements import statement
 from cms.database.wire import Connection, Epoch
 
 _SETTINGS = {
@@ -36,6 +39,14 @@ class BulkError(Exception):
     """PostgreSQL refused to do something with whole tables; the text has no values of rows."""
 
 
+class TableHeld(Exception):
+    """Others hold a table for too long, or wait for what this transaction holds."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(table)
+        self.table = table
+
+
 @contextmanager
 def bulk_transaction(dsn: str, *, reads_only: bool) -> Iterator[Transaction]:
     """Open a connection for one transaction without limits of time.
@@ -48,7 +59,7 @@ def bulk_transaction(dsn: str, *, reads_only: bool) -> Iterator[Transaction]:
         Connection.connect(
             dsn,
             **CONNECTION_ARGUMENTS,
-            options=with_address_options(dsn, options),
+            **address_arguments(dsn, options),
             client_encoding="utf8",
         ) as connection,
     ):
@@ -104,26 +115,44 @@ def run_script(transaction: Transaction, script: str, *, purpose: str) -> None:
         transaction.connection.execute(script.encode())
 
 
-def lock_alone(transaction: Transaction, tables: Sequence[str]) -> None:
-    """Keep everybody else from reading and writing tables."""
-    if tables:
-        _run(
-            transaction,
-            "LOCK TABLE {} IN ACCESS EXCLUSIVE MODE",
-            tables,
-            purpose="The tables cannot be locked",
-        )
+def lock_alone(
+    transaction: Transaction, tables: Sequence[str], *, patience: timedelta | None
+) -> None:
+    """Keep everybody else from reading and writing tables, in a savepoint.
+
+    Raises `TableHeld` when that takes longer than `patience`; None is without an end.
+    """
+    deadline = None if patience is None else time.monotonic() + patience.total_seconds()
+    for table in tables:
+        try:
+            limit_waiting(transaction, deadline)
+            _run(
+                transaction,
+                "LOCK TABLE {} IN ACCESS EXCLUSIVE MODE",
+                [table],
+                purpose=f"The table {table} cannot be locked",
+            )
+        except Deadlock:
+            raise TableHeld(table) from None
+
+
+def limit_waiting(transaction: Transaction, deadline: float | None) -> None:
+    """Have the transaction wait for a lock until then, by the monotonic clock; None is no limit."""
+    # The least that is a limit for PostgreSQL: 0 would be none.
+    rest = 0 if deadline is None else max(1, round((deadline - time.monotonic()) * 1000))
+    transaction.execute(statement("limit_waiting_for_locks"), (str(rest),))
 
 
 def create_extension(transaction: Transaction, name: str, *, schema: str) -> None:
     """Install an extension where it is not installed."""
-    purpose = f"The extension {name} cannot be installed"
     names = {"schema": sql.Identifier(schema), "name": sql.Identifier(name)}
-    with plain_errors(purpose):
-        for command in (
-            "CREATE SCHEMA IF NOT EXISTS {schema}",
-            "CREATE EXTENSION IF NOT EXISTS {name} SCHEMA {schema}",
-        ):
+    commands = ["CREATE EXTENSION IF NOT EXISTS {name} SCHEMA {schema}"]
+    # IF NOT EXISTS would need the right to make one even where it is there.
+    ((has_schema,),) = transaction.execute(statement("has_schema"), (schema,))
+    if not has_schema:
+        commands.insert(0, "CREATE SCHEMA {schema}")
+    with plain_errors(f"The extension {name} cannot be installed"):
+        for command in commands:
             transaction.connection.execute(sql.SQL(command).format(**names))
 
 
@@ -138,6 +167,16 @@ def analyze(transaction: Transaction, tables: Sequence[str]) -> None:
     """Let PostgreSQL look at new rows, by which it plans statements."""
     if tables:
         _run(transaction, "ANALYZE {}", tables, purpose="The tables cannot be analysed")
+
+
+def lock_for_merging(transaction: Transaction, table: str) -> None:
+    """Keep everybody else from writing a table; others may read it."""
+    _run(
+        transaction,
+        "LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE",
+        [table],
+        purpose="The table cannot be locked",
+    )
 
 
 def has_rows(transaction: Transaction, table: str) -> bool:
@@ -181,6 +220,8 @@ def _table(table: str, columns: Sequence[str]) -> sql.Composed:
 def plain_errors(purpose: str) -> Iterator[None]:
     try:
         yield
+    except (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable):
+        raise Deadlock(f"{purpose}: others hold what it needs") from None
     except psycopg.DataError as error:
         # All of its texts quote the value.
         raise BulkError(

@@ -16,21 +16,21 @@ from psycopg_pool import ConnectionPool
 from cms.config import Config, ConfigError
 from cms.database.allowance import Allowance
 from cms.database.borrowing import borrow
-from cms.database.error_mapping import map_error, mapped_errors
+from cms.database.error_mapping import mapped_errors
+from cms.database.reader import Reader
 from cms.database.session_setup import (
     CONNECTION_ARGUMENTS,
+    address_arguments,
     configure,
-    has_session,
     session_options,
-    with_address_options,
 )
 from cms.database.statement_meter import StatementMeter
 from cms.database.statements import statement
 from cms.database.stopwatch import Stopwatch
-from cms.database.wire import Call, Chunking, Connection, Epoch
+from cms.database.wire import Chunking, Connection, Epoch
 from cms.database.wire import Row as Row
 from cms.errors import unavailable
-from cms.forks import tell_of_forks
+from cms.forks import register_for_forks
 from cms.fragment import Fragment
 from cms.metrics.metrics import Metrics
 
@@ -72,6 +72,20 @@ class Transaction:
                 yield
         finally:
             self.known.clear()
+
+    @contextmanager
+    def read_committed(self) -> Iterator[None]:
+        """Begin a transaction whose statements each have a snapshot of their own."""
+        self.connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        with mapped_errors(), self.connection.transaction():
+            yield
+
+    def rest(self) -> None:
+        """Give up the last snapshot, and any limit on the time without a statement."""
+        # Only a statement that is sent without parameters leaves no snapshot behind: one with
+        # parameters keeps its own until the next one.
+        with mapped_errors():
+            self.connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
     def execute_ddl(self, fragment: Fragment) -> None:
         """Run a statement of DDL, which takes no parameters: libpq quotes the values instead."""
@@ -154,8 +168,7 @@ class Database:
             )
         self._write_dsn = config.database_url
         self._read_dsn = config.database_read_url or config.database_url
-        self.has_session = has_session(config)
-        """Whether `autocommit_connection` keeps its session, and is not behind a pooler."""
+        self.has_replica = config.database_read_url is not None
         self._direct_dsn = config.database_direct_url or config.database_url
         self._size = config.database_pool_size
         self._timeout = config.db_statement_timeout
@@ -164,55 +177,24 @@ class Database:
         """What this process counts, its statements among them."""
         self.meter = StatementMeter(self.metrics)
         self._lock = threading.Lock()
-        self._thread = threading.local()
         self._epoch = Epoch()
         self._pools: _Pools | None = None
         self._pools_of_parent: _Pools | None = None
         # Beside the pool of streams, which has as many connections but would wait for a free one.
         self._streams = threading.BoundedSemaphore(max_streams(self._size))
-        tell_of_forks(self)
+        self.reader = self._reader(of_primary=False)
+        """Reads, on the replica where there is one."""
+        self.primary = self._reader(of_primary=True)
+        """The same on the primary."""
+        register_for_forks(self)
 
-    def fetch(
-        self, text: str, values: Sequence[object] = (), *, chunking: Chunking | None = None
-    ) -> list[Row]:
+    def fetch(self, text: str, values: Sequence[object] = ()) -> list[Row]:
         """Run one reading statement on the read-only pool: one round trip, no BEGIN."""
-        return self._fetch(self._read_pool(), text, values, chunking)
-
-    def fetch_unprepared(
-        self, text: str, values: Sequence[object], *, chunking: Chunking | None = None
-    ) -> list[Row]:
-        """Run one reading statement, planned for its values where a plan for any would be poor."""
-        with mapped_errors(), self._borrowed(self._read_pool()) as connection:
-            return connection.wire.read(text, values, prepare=False, chunking=chunking)
-
-    def fetch_all(self, calls: Sequence[Call]) -> list[list[Row] | Exception]:
-        """Run reading statements in one round trip; return the rows of each, or its error."""
-        with mapped_errors(), self._borrowed(self._read_pool()) as connection:
-            results = connection.wire.run_all(calls, prepare=self._prepare)
-        answers: list[list[Row] | Exception] = []
-        for result in results:
-            if isinstance(result, psycopg.Error):
-                answers.append(map_error(result))
-            else:
-                answers.append(result)
-        return answers
-
-    @contextmanager
-    def reading_primary(self) -> Iterator[None]:
-        """Send all reads of this thread to the primary during the block."""
-        self._thread.uses_primary = True
-        try:
-            yield
-        finally:
-            del self._thread.uses_primary
-
-    def _read_pool(self) -> ConnectionPool[Connection]:
-        pools = self._open()
-        return pools.write if hasattr(self._thread, "uses_primary") else pools.read
+        return self.reader.fetch(text, values)
 
     def fetch_primary(self, text: str, values: Sequence[object] = ()) -> list[Row]:
         """Run one statement on the primary, where it sees all writes."""
-        return self._fetch(self._open().write, text, values)
+        return self.primary.fetch(text, values)
 
     def run_primary(self, fragment: Fragment) -> list[Row]:
         """Run one statement on the primary, unprepared because it will hardly come again."""
@@ -220,31 +202,23 @@ class Database:
         with mapped_errors(), self._borrowed(self._open().write) as connection:
             return connection.wire.run(text, values, prepare=False)
 
-    def stream(self, text: str, values: Sequence[object], *, rows: int) -> Iterator[list[Row]]:
-        """Run one reading statement and yield its rows in batches, one in memory at a time.
+    def _reader(self, *, of_primary: bool) -> Reader:
+        def borrow_short() -> borrow:
+            pools = self._open()
+            return self._borrowed(pools.write if of_primary else pools.read)
 
-        Streams last as long as their readers take, and so have connections of their own. Raises
-        `Refused` SERVICE_UNAVAILABLE, without waiting, when all of these are in use.
-        """
-        # Now, and not with the first batch, which may be fetched outside `reading_primary`.
-        pools = self._open()
-        pool = pools.write if self._read_pool() is pools.write else pools.stream
-        return self._stream(pool, text, values, rows=rows)
+        @contextmanager
+        def borrow_long() -> Iterator[Connection]:
+            pools = self._open()
+            with (
+                self._stream_slot(),
+                self._borrowed(pools.write if of_primary else pools.stream) as connection,
+            ):
+                yield connection
 
-    def _stream(
-        self, pool: ConnectionPool[Connection], text: str, values: Sequence[object], *, rows: int
-    ) -> Iterator[list[Row]]:
-        with (
-            mapped_errors(),
-            self._stream_slot(),
-            self._borrowed(pool) as connection,
-            connection.transaction(),  # a cursor of the server lives in a transaction
-            psycopg.RawServerCursor(connection, "stream") as cursor,
-        ):
-            with self.meter.measured(text):
-                cursor.execute(text, values, binary=True)
-            while batch := cursor.fetchmany(rows):
-                yield batch
+        return Reader(
+            borrow_short, borrow_long=borrow_long, prepare=self._prepare, meter=self.meter
+        )
 
     @contextmanager
     def _stream_slot(self) -> Iterator[None]:
@@ -256,21 +230,6 @@ class Database:
             yield
         finally:
             self._streams.release()
-
-    def _fetch(
-        self,
-        pool: ConnectionPool[Connection],
-        text: str,
-        values: Sequence[object],
-        chunking: Chunking | None = None,
-    ) -> list[Row]:
-        with mapped_errors(), self._borrowed(pool) as connection:
-            try:
-                return connection.wire.read(text, values, prepare=self._prepare, chunking=chunking)
-            except psycopg.errors.FeatureNotSupported:
-                # A column has another type than when this connection prepared the statement.
-                # Unprepared it selects the counters, which tell whether the structure has changed.
-                return connection.wire.read(text, values, prepare=False, chunking=chunking)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -296,7 +255,7 @@ class Database:
             Connection.connect(
                 self._direct_dsn,
                 **CONNECTION_ARGUMENTS,
-                options=with_address_options(self._direct_dsn, "-c statement_timeout=0"),
+                **address_arguments(self._direct_dsn, "-c statement_timeout=0"),
             ) as connection,
         ):
             configure(connection, epoch=self._epoch, meter=self.meter)
@@ -317,7 +276,7 @@ class Database:
                 pool.close()
         self.metrics.close()
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Begin anew in a process that was just forked from one that has open pools."""
         # Kept, as to close them would take the threads of the parent.
         self._pools_of_parent = self._pools
@@ -347,13 +306,14 @@ class Database:
 
     def _pool(self, dsn: str, *, size: int, read_only: bool = False) -> ConnectionPool[Connection]:
         options = session_options(self._timeout, read_only=read_only)
+        address = address_arguments(dsn, options, in_pool=True, read_only=read_only)
         return ConnectionPool(
             dsn,
             connection_class=Connection,
             min_size=0,  # an idle service gives its connections back
             max_size=size,
             timeout=_BORROW_SECONDS,
-            kwargs={**CONNECTION_ARGUMENTS, "options": with_address_options(dsn, options)},
+            kwargs={**CONNECTION_ARGUMENTS, **address},
             configure=partial(configure, epoch=self._epoch, meter=self.meter),
             reconnect_timeout=_RECONNECT_SECONDS,
             reconnect_failed=_retry_for_waiting,
@@ -376,7 +336,7 @@ def standalone_transaction(dsn: str) -> Iterator[Transaction]:
     """Open one connection for one transaction, for the command line, which has no pools."""
     with (
         mapped_errors(),
-        Connection.connect(dsn, **CONNECTION_ARGUMENTS) as connection,
+        Connection.connect(dsn, **CONNECTION_ARGUMENTS, **address_arguments(dsn)) as connection,
         connection.transaction(),  # statements that go straight to libpq begin none by themselves
     ):
         configure(connection, epoch=Epoch(), meter=StatementMeter())

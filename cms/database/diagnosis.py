@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psycopg
 
 from cms.database.error_mapping import mapped_errors
-from cms.database.session_setup import CONNECT_SECONDS, with_address_options
+from cms.database.session_setup import CONNECT_SECONDS, address_arguments
 from cms.database.statements import statement
 from cms.errors import unavailable
 
@@ -61,9 +61,8 @@ def different_settings(dsn: str, settings: Mapping[str, str]) -> list[str]:
         mapped_errors(),
         psycopg.connect(
             dsn,
-            connect_timeout=CONNECT_SECONDS,
             cursor_factory=psycopg.RawCursor,
-            options=with_address_options(dsn, options),
+            **address_arguments(dsn, options),
         ) as connection,
     ):
         query = statement("find_session_settings").encode()

@@ -12,7 +12,17 @@ import psycopg
 from psycopg import errors as pg
 from psycopg_pool import PoolTimeout
 
-from cms.errors import Problem, Refused, forbidden, invalid_payload, unavailable
+from cms.database.server_refusals import (
+    full,
+    no_connection,
+    not_permitted,
+    primary_message,
+    read_only,
+    short_of_resources,
+    too_slow,
+    unreachable,
+)
+from cms.errors import Problem, Refused, forbidden, invalid_payload
 
 
 class Stale(Exception):
@@ -159,17 +169,17 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
             problem = Problem(code, f"{sentence}.", _location(error))
             return Conflict(problem, _key_value(error), server_text=_all_messages(error))
     if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure):
-        return Deadlock(_primary_message(error))
+        return Deadlock(primary_message(error))
     # Before the errors of names: the name may be a client's value, and then stays unknown.
     if with_values and _is_bad_value(error):
         return _bad_value(error)
     if isinstance(error, _UNDEFINED_ERRORS):
-        return UndefinedName(_primary_message(error))
+        return UndefinedName(primary_message(error))
     if _is_changed_plan(error):
-        return Stale(_primary_message(error))
+        return Stale(primary_message(error))
     if type(error) is psycopg.DatabaseError and error.sqlstate is None:
         # The connection ended in the middle of the answer, which therefore has no code.
-        return _unreachable(error)
+        return unreachable(error)
     if error.sqlstate == RULE_VIOLATED:
         return forbidden()
     if _is_raised_by_trigger(error):
@@ -177,7 +187,7 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
     for error_types, make_refusal in _OTHER_ERRORS:
         if isinstance(error, error_types):
             return make_refusal(error)
-    return UnexpectedError(f"{type(error).__name__}: {_primary_message(error)}")
+    return UnexpectedError(f"{type(error).__name__}: {primary_message(error)}")
 
 
 def database_problem(code: str, extensions: Mapping[str, object]) -> Problem:
@@ -220,11 +230,6 @@ def reporting_nulls(collection: str, field: str) -> Iterator[None]:
         sentence = f'Items of "{collection}" would hold null in "{field}", which is not to take it.'
         extensions = {"collection": collection, "field": field}
         raise Refused(Problem("CONTAINS_NULL_VALUES", sentence, extensions)) from refused
-
-
-def _primary_message(error: psycopg.Error) -> str:
-    """Return PostgreSQL's message alone: detail and context may quote a row or the statement."""
-    return error.diag.message_primary or type(error).__name__
 
 
 def _all_messages(error: psycopg.Error) -> str:
@@ -304,28 +309,12 @@ def _bad_value(error: psycopg.Error) -> Refused:
 # Refusals of errors that name no value
 
 
-def _too_slow(error: psycopg.Error) -> Refused:
-    return unavailable("database", "The statement took longer than DB_STATEMENT_TIMEOUT")
-
-
 def _too_large(error: psycopg.Error) -> Refused:
-    return invalid_payload(f"The database refuses its size or depth: {_primary_message(error)}")
+    return invalid_payload(f"The database refuses its size or depth: {primary_message(error)}")
 
 
 def _refused_by_database(error: psycopg.Error) -> Refused:
-    return invalid_payload(f"The database refuses it: {_primary_message(error)}")
-
-
-def _not_permitted(error: psycopg.Error) -> Refused:
-    return unavailable("database", "The service's account lacks a right there")
-
-
-def _read_only(error: psycopg.Error) -> Refused:
-    return unavailable("database", "It takes no writes at the moment")
-
-
-def _unreachable(error: psycopg.Error) -> Refused:
-    return unavailable("database", "It does not answer")
+    return invalid_payload(f"The database refuses it: {primary_message(error)}")
 
 
 class _Refusal(NamedTuple):
@@ -334,7 +323,7 @@ class _Refusal(NamedTuple):
 
 
 _OTHER_ERRORS = (
-    _Refusal((pg.QueryCanceled,), _too_slow),
+    _Refusal((pg.QueryCanceled,), too_slow),
     _Refusal(
         (pg.ProgramLimitExceeded, pg.StatementTooComplex, pg.TooManyColumns, pg.TooManyArguments),
         _too_large,
@@ -355,8 +344,8 @@ _OTHER_ERRORS = (
         ),
         _refused_by_database,
     ),
-    _Refusal((pg.InsufficientPrivilege,), _not_permitted),
-    _Refusal((pg.ReadOnlySqlTransaction,), _read_only),
+    _Refusal((pg.InsufficientPrivilege,), not_permitted),
+    _Refusal((pg.ReadOnlySqlTransaction,), read_only),
     _Refusal(
         (
             pg.InvalidTextRepresentation,
@@ -369,6 +358,12 @@ _OTHER_ERRORS = (
         ),
         _bad_value,
     ),
-    _Refusal(_CONNECTION_ERRORS, _unreachable),
+    _Refusal((PoolTimeout,), no_connection),
+    _Refusal((pg.DiskFull,), full),
+    _Refusal(
+        (pg.OutOfMemory, pg.ConfigurationLimitExceeded, pg.InsufficientResources),
+        short_of_resources,
+    ),
+    _Refusal(_CONNECTION_ERRORS, unreachable),
 )
 """Tried in this order: `OperationalError`, in the last entry, is the base of many above it."""

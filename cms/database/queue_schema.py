@@ -1,7 +1,7 @@
 """The tables and functions of the queue, from the schema and migrations of procrastinate.
 
-What this service changes in them (sql/queue) comes after these, and again after each newer one, which
-may have made the same objects anew.
+What this service changes in them (sql/queue) comes after these, and again after each newer one,
+which may have made the same objects anew.
 """
 
 from __future__ import annotations

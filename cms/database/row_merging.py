@@ -62,12 +62,13 @@ def unmatched(transaction: Transaction, table: str, key: ForeignKey) -> Unmatche
         matches.append(_match(key, sql.Identifier(STAGED)))
     query = sql.SQL(
         "SELECT concat_ws(', ', {columns}), count(*) OVER () FROM {staged} AS staged "
-        "WHERE num_nulls({columns}) = 0 AND {conditions} GROUP BY {columns} ORDER BY 1 LIMIT {most}"
+        "WHERE num_nulls({columns}) = 0 AND {conditions} "
+        "GROUP BY {columns} ORDER BY 1 LIMIT {limit}"
     ).format(
         columns=sql.SQL(", ").join(sql.Identifier("staged", name) for name in key.columns),
         staged=sql.Identifier(STAGED),
         conditions=sql.SQL(" AND ").join(matches),
-        most=sql.Literal(_MAX_EXAMPLES),
+        limit=sql.Literal(_MAX_EXAMPLES),
     )
     rows = _fetch(transaction, query)
     if not rows:

@@ -21,6 +21,16 @@ from cms.database.wire import Connection, Epoch, Wire
 from cms.errors import unavailable
 
 CONNECT_SECONDS = 5
+"""How long a connection to one host of an address may take, unless the address says so itself."""
+
+_KEEPALIVES: Mapping[str, object] = MappingProxyType(
+    {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+)
+"""A machine that vanishes closes no connection: without these, threads wait hours for its answer.
+"""
+
+_UNANSWERED_MILLISECONDS = 30_000
+"""How long what was sent to a server may stay unconfirmed by its machine."""
 
 CONNECTION_ARGUMENTS: Mapping[str, Any] = MappingProxyType(
     {
@@ -28,7 +38,6 @@ CONNECTION_ARGUMENTS: Mapping[str, Any] = MappingProxyType(
         "autocommit": True,
         # Statements have their parameters as $1, $2 …, as PostgreSQL itself writes them.
         "cursor_factory": psycopg.RawCursor,
-        "connect_timeout": CONNECT_SECONDS,
     }
 )
 """The arguments of every connection that runs statements of the service."""
@@ -84,15 +93,31 @@ def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:
     return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
 
-def with_address_options(dsn: str, options: str) -> str:
-    """Return the options of an address followed by these: libpq would take these alone."""
+def address_arguments(
+    dsn: str, options: str = "", *, in_pool: bool = False, read_only: bool = False
+) -> dict[str, Any]:
+    """Return the arguments with which to connect to an address, beside the address itself.
+
+    `options` come after those of the address. Of all else the address has the last word.
+    """
     try:
-        address_options = conninfo_to_dict(dsn).get("options")
+        address = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
         # Without the driver's text, which quotes the address and with it the password.
         raise unavailable("database", "Its address is not well-formed") from None
+    defaults = {"connect_timeout": CONNECT_SECONDS, **_KEEPALIVES}
+    if in_pool:
+        # Not for whole tables: it would also end what waits for a server that reads slowly.
+        defaults["tcp_user_timeout"] = _UNANSWERED_MILLISECONDS
+    arguments = {name: value for name, value in defaults.items() if name not in address}
     # Of two values for one setting the last one counts, so the service's own come last.
-    return f"{address_options} {options}" if address_options else options
+    all_options = f"{address.get('options') or ''} {options}".strip()
+    if all_options:
+        arguments["options"] = all_options
+    if read_only and address.get("target_session_attrs") == "read-write":
+        # The session itself is read-only, which libpq would take for that of a replica.
+        arguments["target_session_attrs"] = "primary"
+    return arguments
 
 
 def has_session(config: Config) -> bool:
@@ -110,8 +135,7 @@ def pool_arguments(config: Config) -> dict[str, Any]:
     return {
         "conninfo": dsn,
         "kwargs": {
-            "connect_timeout": CONNECT_SECONDS,
-            "options": with_address_options(dsn, options),
+            **address_arguments(dsn, options, in_pool=True),
             # The library runs its statements through psycopg, which prepares them itself.
             "prepare_threshold": 5 if has_session(config) else None,
         },

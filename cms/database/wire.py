@@ -20,8 +20,8 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format, Transact
 from psycopg.pq.abc import PGconn, PGresult
 
 from cms import jsontext
-from cms.database.parameters import parameter_texts
 from cms.database.statement_meter import StatementMeter
+from cms.database.text_parameters import parameter_texts
 from cms.errors import Refused, answer_too_large
 from cms.memory import note_memory_use
 
@@ -32,6 +32,8 @@ _INVALID_PLAN_CODES = (
     b"0A000",  # FEATURE NOT SUPPORTED: a column has another type than in the plan
     b"26000",  # INVALID SQL STATEMENT NAME: the server no longer knows the prepared statement
 )
+
+_READ_ONLY_CODE = b"25006"
 
 LARGE_ROW_BYTES = 4 * 2**20
 """Bytes of a row for which libpq keeps so much memory that the connection is better closed."""
@@ -104,6 +106,8 @@ class Wire:
         """The epoch of the prepared statements; None when all must be prepared anew."""
         self.is_oversized = False
         """Whether a row of `LARGE_ROW_BYTES` came through this connection."""
+        self.is_read_only = False
+        """Whether the server has refused a write, as a replica does."""
 
     def is_closed_by_server(self) -> bool:
         """Tell, without a round trip, whether the server has closed the connection."""
@@ -365,6 +369,7 @@ class Wire:
         if self._connection.pgconn.status != ConnStatus.OK and not has_code:
             # The server did not send this error: libpq reports that the connection is gone.
             return psycopg.OperationalError("the connection is lost")
+        self.is_read_only |= result.error_field(DiagnosticField.SQLSTATE) == _READ_ONLY_CODE
         return psycopg.errors.error_from_result(result, encoding="utf-8")
 
 

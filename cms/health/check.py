@@ -26,8 +26,8 @@ Report = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What a check has found out; a part with a `warning` answers, but not as it should."""
+class CheckResult:
+    """What a check reports; a part with a `warning` answers, but not as it should."""
 
     facts: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     warning: str | None = None
@@ -40,28 +40,28 @@ class Check:
     `run` raises what the part's module raises when it does not answer.
     """
 
-    run: Callable[[], Finding]
+    run: Callable[[], CheckResult]
     threshold_ms: int
 
 
 def report_of(check: Check) -> Report:
     """Run a check, and return what it reports."""
     began = time.perf_counter()
-    finding = Finding()
+    result = CheckResult()
     status = ERROR
     try:
-        finding = check.run()
+        result = check.run()
     except Exception as error:
         reason: str | None = _reason(error)
     else:
-        status = WARN if finding.warning else OK
-        reason = finding.warning
+        status = WARN if result.warning else OK
+        reason = result.warning
     milliseconds = round((time.perf_counter() - began) * 1000, 1)
     if status == OK and milliseconds > check.threshold_ms:
         status = WARN
         reason = "It answers slowly"
     report: Report = {"status": status, "ms": milliseconds, "threshold_ms": check.threshold_ms}
-    report.update(finding.facts)
+    report.update(result.facts)
     if reason:
         report["reason"] = reason
     return report

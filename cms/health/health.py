@@ -6,24 +6,25 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
+from cms.cached_value import CachedValue
 from cms.health.check import ERROR, OK, WARN, Check, Report, report_of
 from cms.health.parts import Part
-from cms.kept import Kept
 
-KEPT_SECONDS = 5.0
+CACHE_SECONDS = 5.0
 MAX_SECONDS = 3.0
 """How long an answer waits for all parts together."""
 
 
 class Health:
-    """Checks the database at each call, and the other parts at most every `KEPT_SECONDS`."""
+    """Checks the database at each call, and the other parts at most every `CACHE_SECONDS`."""
 
     def __init__(self, database: Check, others: Iterable[Part]) -> None:
         self._database = database
-        self._others = tuple(
-            (part.name, part.which, Kept(partial(report_of, part.check), seconds=KEPT_SECONDS))
-            for part in others
-        )
+        reports: list[tuple[str, str | None, CachedValue[Report]]] = []
+        for part in others:
+            report = CachedValue(partial(report_of, part.check), seconds=CACHE_SECONDS)
+            reports.append((part.name, part.which, report))
+        self._others = tuple(reports)
 
     def database(self) -> Report:
         """Return `status` and the report of the database, which decides about it."""
@@ -37,13 +38,13 @@ class Health:
         The status is `warn` where a part is not well: without it most requests can be served.
         """
         # All at once, each in a thread of its own.
-        for _, _, kept in self._others:
-            kept.begin()
+        for _, _, cached in self._others:
+            cached.begin()
         deadline = time.monotonic() + MAX_SECONDS
         answer = dict(state)
         reports = [state["database"]]
-        for name, which, kept in self._others:
-            report = _report_in_time(kept, deadline)
+        for name, which, cached in self._others:
+            report = _report_in_time(cached, deadline)
             reports.append(report)
             if which is None:
                 answer[name] = report
@@ -65,8 +66,8 @@ def public_health(state: Report) -> Report:
     return public
 
 
-def _report_in_time(kept: Kept[Report], deadline: float) -> Report:
+def _report_in_time(cached: CachedValue[Report], deadline: float) -> Report:
     try:
-        return kept.get(max_seconds=max(deadline - time.monotonic(), 0.0))
+        return cached.get(max_seconds=max(deadline - time.monotonic(), 0.0))
     except TimeoutError:
         return {"status": ERROR, "reason": f"It has not answered within {MAX_SECONDS:g} seconds"}

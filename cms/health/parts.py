@@ -11,12 +11,12 @@ from cms.config import Config
 from cms.database.connections import Database
 from cms.database.statements import statement
 from cms.files.storage import Storage, Storages
-from cms.health.check import Check, Finding
+from cms.health.check import Check, CheckResult
 from cms.jobs.housekeeping import queue_depth, queue_state
 from cms.mail.smtp import probe
 from cms.providers import LDAP, OPENID, Provider
 from cms.secret_file import secret_of
-from cms.sso.providers import reach_provider
+from cms.sso.provider_clients import reach_provider
 from cms.store.store import Store
 
 DATABASE_MS = 150
@@ -49,7 +49,8 @@ def other_parts(config: Config, store: Store, storages: Storages) -> Iterator[Pa
         yield Part("storage", storage.name, Check(partial(check_storage, storage), STORAGE_MS))
     if config.email_transport == "smtp":
         yield Part("mail", None, Check(partial(_check_mail, config), MAIL_MS))
-    if config.redis and config.rate_limiter_enabled:
+    # It counts requests, and knows who has written where there is a replica.
+    if config.redis and (config.rate_limiter_enabled or config.database_read_url):
         yield Part("redis", None, Check(partial(_check_redis, config.redis), REDIS_MS))
     for provider in config.providers:
         # The others have nothing that could be asked without a login.
@@ -58,13 +59,16 @@ def other_parts(config: Config, store: Store, storages: Storages) -> Iterator[Pa
             yield Part("providers", provider.name, check)
 
 
-def _check_database(database: Database) -> Finding:
+def _check_database(database: Database) -> CheckResult:
     # The smallest statement that needs the tables of the service, and so a migrated database.
     database.fetch(statement("find_version"))
-    return Finding()
+    if database.has_replica:
+        # That was the replica, and each read needs the primary as well.
+        database.fetch_primary(statement("find_version"))
+    return CheckResult()
 
 
-def _check_queue(database: Database) -> Finding:
+def _check_queue(database: Database) -> CheckResult:
     with database.transaction() as transaction:
         state = queue_state(transaction)
     depth = queue_depth(database)
@@ -75,10 +79,10 @@ def _check_queue(database: Database) -> Finding:
         "workers": state.workers,
     }
     warning = None if state.workers or not depth.jobs else "Jobs wait and no worker runs"
-    return Finding(facts, warning)
+    return CheckResult(facts, warning)
 
 
-def check_storage(storage: Storage) -> Finding:
+def check_storage(storage: Storage) -> CheckResult:
     # A name like those of contents: `cms maintain` removes it if this process is killed.
     path = f"{uuid4()}.tmp"
     storage.put(path, [_PROBE])
@@ -86,22 +90,24 @@ def check_storage(storage: Storage) -> Finding:
         content = b"".join(storage.get(path))
     finally:
         storage.delete([path])
-    return Finding(warning=None if content == _PROBE else "It returns other bytes than it was sent")
+    return CheckResult(
+        warning=None if content == _PROBE else "It returns other bytes than it was sent"
+    )
 
 
-def _check_mail(config: Config) -> Finding:
+def _check_mail(config: Config) -> CheckResult:
     probe(config)
-    return Finding()
+    return CheckResult()
 
 
-def _check_redis(address: str) -> Finding:
+def _check_redis(address: str) -> CheckResult:
     # Only here: its library is an extra.
     from cms.rate_limits.redis_counters import RedisCounters
 
     RedisCounters(address).ping()
-    return Finding()
+    return CheckResult()
 
 
-def _check_provider(provider: Provider, config: Config, store: Store) -> Finding:
+def _check_provider(provider: Provider, config: Config, store: Store) -> CheckResult:
     reach_provider(provider, config, store, secret_of(config))
-    return Finding()
+    return CheckResult()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cms.database.error_mapping import Stale, UndefinedName
-from cms.errors import STATUS, Refused, unavailable
+from cms.errors import Refused, unavailable
 from cms.schema.model import Version
 from cms.store.snapshot import Snapshot
 
@@ -37,7 +37,7 @@ class StaleRefusal(NamedTuple):
 
 def is_unavailable(refusal: Exception) -> bool:
     """Tell whether the work cannot be done now, whatever the structure is."""
-    return isinstance(refusal, Refused) and refusal.status == STATUS["SERVICE_UNAVAILABLE"]
+    return isinstance(refusal, Refused) and refusal.is_unavailable
 
 
 def refuse_repeated(

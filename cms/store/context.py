@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from cms.access.policy import Actor
 from cms.database.connections import Fetch
+from cms.database.reader import Reader
 from cms.query.plan.bindings import Bindings
 from cms.store.snapshot import Snapshot
 
@@ -14,14 +15,21 @@ from cms.store.snapshot import Snapshot
 class RequestContext(NamedTuple):
     """The catalogue with its caches, the caller, and the function that fetches rows for the plan.
 
-    `fetch` asks the replica for reads and the primary for plans of writes. For a plan that is made
-    within a transaction it asks on the connection of the transaction: to wait for a second
-    connection while holding the first could last for ever.
+    `fetch` asks where the work is done. For a plan that is made within a transaction that is the
+    connection of the transaction: to wait for a second connection while holding the first could
+    last for ever. `reader` is there for reads, and runs their statements on the same server.
     """
 
     snapshot: Snapshot
     actor: Actor
     fetch: Fetch
+    reader: Reader | None = None
+
+    @property
+    def reads(self) -> Reader:
+        """The reader of a read."""
+        assert self.reader, "this is a write"
+        return self.reader
 
     def bindings(self, literals: Sequence[object] = ()) -> Bindings:
         """Return what the placeholders of a statement are filled from: literals, and the caller."""

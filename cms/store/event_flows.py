@@ -79,7 +79,7 @@ def event_flows(rows: object) -> EventFlows:
     collections = {wait.collection for wait in waits}
     lists: dict[str, dict[Event, list[str]]] = {}
     for wait in waits:
-        for collection in _matching(wait.collection, collections):
+        for collection in _collections_of(wait.collection, collections):
             flows = lists.setdefault(collection, {}).setdefault(wait.event, [])
             # The options of a flow may name the same event or collection twice, but it runs once.
             if wait.flow not in flows:
@@ -88,7 +88,7 @@ def event_flows(rows: object) -> EventFlows:
     return EventFlows({name: _frozen(events) for name, events in lists.items()}, of_others)
 
 
-def _matching(name: str, collections: set[str]) -> Sequence[str]:
+def _collections_of(name: str, collections: set[str]) -> Sequence[str]:
     """Return what a name stands for: one collection, or all of items that any flow names."""
     if name != ANY_COLLECTION:
         return [name]

@@ -1,4 +1,4 @@
-"""What the store is given to change or refuse payloads before they are written."""
+"""The interface by which flows change or refuse payloads before they are written."""
 
 from __future__ import annotations
 

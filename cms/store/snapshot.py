@@ -150,7 +150,7 @@ class Snapshots:
     def adopt(self, snapshot: Snapshot) -> None:
         """Take a snapshot that a transaction has loaded after its last change of structure.
 
-        It must be committed by now, and have locked the counters: they stand for what it has loaded.
+        It must be committed by now, and have locked the counters: these stand for what it loaded.
         """
         with self._lock:
             before = self._current

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar, cast
@@ -12,6 +13,7 @@ from cms.access.problem_redaction import redaction_for
 from cms.config import Config
 from cms.database.connections import Database, Fetch, Transaction
 from cms.database.error_mapping import Deadlock, Stale, UnexpectedError
+from cms.database.reader import Reader
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_payload, unavailable
 from cms.query.language.parse import PageSizes
@@ -39,7 +41,8 @@ from cms.store.identity import Identity
 from cms.store.payload_filter import PayloadFilter, no_filter
 from cms.store.recent_writers import RecentWriters
 from cms.store.refusals import with_inquiry
-from cms.store.snapshot import Snapshot, Snapshots, snapshot_at
+from cms.store.replica import Behind, Replica
+from cms.store.snapshot import FetchFixed, Snapshot, Snapshots, snapshot_at
 from cms.store.write_plan import TransactionWork, WritePlan, transaction_plan
 
 T = TypeVar("T")
@@ -54,10 +57,12 @@ class Store:
         database: Database | None = None,
         *,
         writers: RecentWriters | None = None,
+        secret: str = "",
     ) -> None:
         self.database = database or Database(config)
         self.writers = writers
         """Those who must not read from the replica, where there is one."""
+        self.cursor_secret = hmac.digest(secret.encode(), b"cursors", "sha256")
         self.page = PageSizes(config.query_limit_default, config.query_limit_max)
         self.depth = config.max_relational_depth
         self.max_nested_rows = config.max_nested_rows
@@ -67,64 +72,57 @@ class Store:
         # Each connection may hold a prepared plan that is out of date, which costs an attempt.
         self._attempts = ATTEMPTS + config.database_pool_size
         on_structure_change = self.database.discard_prepared
-        self.snapshots = Snapshots(self.database.fetch, on_structure_change=on_structure_change)
-        # A replica may lag behind, so writes follow the primary's structure and rights.
-        self._primary = self.snapshots
-        if config.database_read_url:
-            self._primary = Snapshots(
-                self.database.fetch_primary, on_structure_change=on_structure_change
-            )
-        sources = (
-            # The primary first: the counter can be moved there only, and a replica may lag.
-            (self._primary, self.database.fetch_primary),
-            (self.snapshots, self.database.fetch),
-        )
+        # A replica may lag behind: structure and rights are those of the primary.
+        self._reader = self.database.reader
+        self._replica: Replica | None = None
+        if self.database.has_replica:
+            self._reader = self.database.primary
+            self._replica = Replica(self.database, writers, on_structure_change=on_structure_change)
+        self.snapshots = Snapshots(self._reader.fetch, on_structure_change=on_structure_change)
+        sources: list[tuple[Snapshots, FetchFixed]] = [(self.snapshots, self._reader.fetch)]
+        if self._replica:
+            # Last: the counter can be moved on the primary only, and a replica may lag.
+            sources.append((self._replica.snapshots, self.database.fetch))
         self._monitor = ForeignChangeMonitor(self.database, sources)
 
     def primary_snapshot(self, flows: int) -> Snapshot:
         """Return a snapshot of the primary with at least this counter of flows."""
-        snapshot = self._primary.current()
+        snapshot = self.snapshots.current()
         if snapshot.version.flows < flows:
-            snapshot = self._primary.refresh(snapshot)
+            snapshot = self.snapshots.refresh(snapshot)
         return snapshot
 
     def run_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
         """Do a read, and repeat it if structure or rights have changed meanwhile.
 
-        After `ATTEMPTS` it is done under a lock on the counters, which ends such changes. Who has
-        just written reads from the primary.
+        After `ATTEMPTS` it is done under a lock on the counters, which ends such changes.
         """
-        if self.writers and self.writers.includes(identity):
-            with self.database.reading_primary():
+        if self._replica:
+            self._monitor.check()
+            try:
+                return self._replica.read(identity, work)
+            except Behind:
                 return self._read_primary(identity, work)
-        return self._read(identity, work, self.snapshots, self.database.fetch)
+        return self._read(identity, work, self._reader)
 
-    def _read(
-        self,
-        identity: Identity,
-        work: Callable[[RequestContext], T],
-        snapshots: Snapshots,
-        fetch: Fetch,
-    ) -> T:
-        # A lock on the primary does not keep a replica from changing.
-        unlocked_attempts = ATTEMPTS if snapshots is self._primary else None
-        attempt_read = partial(self._attempt_read, identity, work, fetch)
-        return self._retry(snapshots, fetch, attempt_read, unlocked_attempts=unlocked_attempts)
+    def _read(self, identity: Identity, work: Callable[[RequestContext], T], reader: Reader) -> T:
+        attempt_read = partial(self._attempt_read, identity, work, reader)
+        return self._retry(reader.fetch, attempt_read, unlocked_attempts=ATTEMPTS)
 
     def _attempt_read(
         self,
         identity: Identity,
         work: Callable[[RequestContext], T],
-        fetch: Fetch,
+        reader: Reader,
         attempt: Attempt,
     ) -> T:
         snapshot = attempt.snapshot
         if not attempt.holds_version:
-            return work(_context(snapshot, identity, fetch))
+            return work(_context(snapshot, identity, reader.fetch, reader))
         with self.database.transaction() as transaction:
             snapshot = lock_version(transaction, snapshot, "share_version")
-            # The work still reads by `fetch`: the transaction is there for its lock alone.
-            return work(_context(snapshot, identity, fetch))
+            # The work still reads by its reader: the transaction is there for its lock alone.
+            return work(_context(snapshot, identity, reader.fetch, reader))
 
     def run_write(
         self,
@@ -155,10 +153,7 @@ class Store:
             lock_statement=lock_statement,
         )
         return self._retry(
-            self._primary,
-            self.database.fetch_primary,
-            attempt_write,
-            unlocked_attempts=unlocked_attempts,
+            self.database.fetch_primary, attempt_write, unlocked_attempts=unlocked_attempts
         )
 
     def _attempt_write(
@@ -190,14 +185,7 @@ class Store:
         """Do the work of a write that needs no plan, as `run_write` does."""
         return self.run_write(identity, partial(transaction_plan, work), idempotency=idempotency)
 
-    def _retry(
-        self,
-        snapshots: Snapshots,
-        fetch: Fetch,
-        work: Callable[[Attempt], T],
-        *,
-        unlocked_attempts: int | None = None,
-    ) -> T:
+    def _retry(self, fetch: Fetch, work: Callable[[Attempt], T], *, unlocked_attempts: int) -> T:
         """Do the work, and repeat it as long as it is refused under old structure or rights.
 
         A refusal, by the service or by PostgreSQL, is raised only if the counters are still those
@@ -208,8 +196,8 @@ class Store:
         last_error: StaleRefusal | None = None
         deadlocked = False
         for number in range(self._attempts):
-            snapshot = snapshots.current()
-            holds_version = unlocked_attempts is not None and number >= unlocked_attempts
+            snapshot = self.snapshots.current()
+            holds_version = number >= unlocked_attempts
             try:
                 return work(Attempt(snapshot, holds_version=holds_version, deadlocked=deadlocked))
             except Deadlock:
@@ -231,7 +219,7 @@ class Store:
                     raise with_inquiry(refusal, self.database.run_primary) from refusal
                 if is_final:
                     raise
-            snapshots.refresh(snapshot)
+            self.snapshots.refresh(snapshot)
         raise unavailable("database", "Its structure does not come to rest")
 
     def _write(
@@ -296,7 +284,7 @@ class Store:
                         stored = find_stored_answer(transaction, identity.name, idempotency)
                         if stored:
                             return cast(T, stored.answer)
-                    context = _lock_structure(transaction, identity, before=self._primary.loaded)
+                    context = _lock_structure(transaction, identity, before=self.snapshots.loaded)
                     in_context = partial(work, transaction, context)
                     return run_idempotently(transaction, identity.name, idempotency, in_context)
             except Deadlock:
@@ -308,7 +296,7 @@ class Store:
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Go on with the structure that a change of it has left, once that is committed."""
-        self._primary.adopt(snapshot)
+        self.snapshots.adopt(snapshot)
 
     def run_unversioned_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
         """Do a read whose statements do not select the counters, and compare these after it."""
@@ -319,7 +307,7 @@ class Store:
         return self._read_primary(identity, partial(_work_and_check_version, work))
 
     def _read_primary(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
-        return self._read(identity, work, self._primary, self.database.fetch_primary)
+        return self._read(identity, work, self.database.primary)
 
     def stored_answer(
         self, identity: Identity, idempotency: Idempotency | None
@@ -344,9 +332,11 @@ class Store:
         self.database.close()
 
 
-def _context(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> RequestContext:
+def _context(
+    snapshot: Snapshot, identity: Identity, fetch: Fetch, reader: Reader | None = None
+) -> RequestContext:
     """Return the context of a caller; raises `Refused` when it may not act."""
-    return RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch)
+    return RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch, reader)
 
 
 def _work_and_check_version(work: Callable[[RequestContext], T], context: RequestContext) -> T:

@@ -1,4 +1,4 @@
-"""What the store is given to write: a plan that was made outside of any transaction."""
+"""A plan of a write, made outside of any transaction, which the store runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WritePlan(NamedTuple, Generic[T]):
 
 
 TransactionWork = Callable[[Transaction, RequestContext], T]
-"""What is done in a transaction, by the structure and rights of a context."""
+"""Work in a transaction, with the structure and rights of a context."""
 
 
 def transaction_plan(work: TransactionWork[T], context: RequestContext) -> WritePlan[T]:

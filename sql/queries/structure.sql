@@ -249,12 +249,8 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND attribute.attname = $2::text;
 
 -- name: lock_index_build
--- Whether the session may now build an index of the table. It does not wait: see `_index_build_lock`.
-SELECT pg_try_advisory_lock(hashtextextended($1::text, 2));
-
--- name: unlock_index_build
--- Lets the next session build an index of the table.
-SELECT pg_advisory_unlock(hashtextextended($1::text, 2));
+-- Whether the transaction may now build an index of the table. It does not wait: see `_index_build_lock`.
+SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 2));
 
 -- name: invalid_indexes
 -- The indexes of one column whose build has failed: over its values, or over an expression of it ($3).

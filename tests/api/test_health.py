@@ -14,7 +14,7 @@ import pytest
 
 from cms.config import Config, load
 from cms.health import health as health_module
-from cms.health.check import Check, Finding
+from cms.health.check import Check, CheckResult
 from cms.health.health import Health
 from cms.health.parts import Part
 from cms.locations import Location
@@ -156,10 +156,10 @@ class Counted:
         self._seconds = seconds
         self._warning = warning
 
-    def __call__(self) -> Finding:
+    def __call__(self) -> CheckResult:
         self.times += 1
         time.sleep(self._seconds)
-        return Finding(warning=self._warning)
+        return CheckResult(warning=self._warning)
 
 
 def health_of(**checks: Counted) -> Health:
@@ -216,7 +216,7 @@ def test_a_slow_part_is_a_warning(anonymous: Client) -> None:
 
 
 def test_an_unexpected_error_of_a_check_is_not_shown() -> None:
-    def fail() -> Finding:
+    def fail() -> CheckResult:
         raise ZeroDivisionError("a secret")
 
     health = Health(Check(Counted(), 1000), [Part("part", None, Check(fail, 1000))])

@@ -14,6 +14,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from cms.app import create_app
 from cms.config import Config
+from cms.database import connections
+from cms.files.storage import Storages
+from cms.health.parts import other_parts
 from tests.client import Client
 from tests.databases import SideDoor, drop_database
 from tests.members import may, member, member_of, new_role
@@ -160,3 +163,38 @@ def test_what_a_rule_asks_of_the_caller_is_asked_of_the_primary(
     anonymous.close()
     side_door.close()
     drop_database(replica)
+
+
+NOWHERE = "host=127.0.0.1 port=9 dbname=nowhere"
+
+
+@pytest.mark.parametrize("lost", ["database_url", "database_read_url"])
+def test_without_the_primary_or_the_replica_nothing_is_well(
+    make_client: Callable[..., Client],
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    lost: str,
+) -> None:
+    monkeypatch.setattr(connections, "_BORROW_SECONDS", 0.2)
+    settings = {"database_url": dsn, "database_read_url": dsn, lost: NOWHERE}
+    # With a secret of its own: who has just written in another test reads from the primary.
+    client = make_client(**settings, secret=f"for the loss of {lost} " * 3)
+    for path in ("/server/health", "/server/info", "/items/things"):
+        answer = client.get(path)
+        assert (answer.status, int(answer.headers["retry-after"]) > 0) == (503, True), path
+
+
+def test_redis_is_a_part_where_it_knows_who_has_written(settings: Config) -> None:
+    config = replace(
+        settings,
+        database_url=NOWHERE,
+        database_read_url=NOWHERE,
+        redis="redis://127.0.0.1:9",
+        rate_limiter_enabled=False,
+    )
+    app = create_app(config)
+    try:
+        parts = other_parts(config, app.store, Storages(config.locations))
+        assert "redis" in [part.name for part in parts]
+    finally:
+        app.close()

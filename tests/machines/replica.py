@@ -26,6 +26,7 @@ SETTINGS = {"wal_level": "replica", "max_wal_senders": "5", "hot_standby": "on",
 class Servers:
     primary: str
     replica: str
+    primary_data: Path
 
     def stand_still(self) -> None:
         """Let the replica receive what happens, and show none of it."""
@@ -67,7 +68,7 @@ def replicated() -> Iterator[Servers]:
         replica = stack.enter_context(
             start(folder / "replica", binaries=programs, settings=SETTINGS)
         )
-        yield Servers(primary.dsn, replica.dsn)
+        yield Servers(primary.dsn, replica.dsn, folder / "primary")
 
 
 def debian_binaries() -> str:

@@ -57,6 +57,7 @@ def test_a_table_made_elsewhere_appears_without_meta_and_is_fully_usable(
     assert api.get("/collections/notes").status == 404
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("made", ["VIEW", "MATERIALIZED VIEW"])
 def test_a_view_is_a_collection_that_can_only_be_read(api: Client, behind: Run, made: str) -> None:
     behind(
@@ -113,6 +114,7 @@ def test_a_partitioned_table_is_one_collection_and_its_partitions_are_none(
     assert api.get("/collections/events_low").status == 404
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "name",
     ["select", "Order", 'say "hi"', "100 % %s $1", "a;b--", "it's", "🦊 fox", "a.b", "x" * 63],
@@ -207,6 +209,7 @@ def test_a_table_dropped_elsewhere_is_gone_at_the_next_request(api: Client, dsn:
     assert api.get("/collections/a").status == 404
 
 
+@pytest.mark.release
 def test_a_column_altered_elsewhere_is_found_at_the_next_request_that_fails_on_it(
     api: Client, dsn: str
 ) -> None:
@@ -231,6 +234,7 @@ def test_a_column_altered_elsewhere_is_found_at_the_next_request_that_fails_on_i
     assert fields(api, "a")["k"]["type"] == "binary"
 
 
+@pytest.mark.release
 def test_what_was_said_of_a_thing_dropped_elsewhere_does_not_come_back_with_its_name(
     api: Client, behind: Run
 ) -> None:
@@ -307,6 +311,7 @@ def test_a_foreign_key_made_elsewhere_is_a_relation(api: Client, behind: Run) ->
     assert api.get("/relations/articles").data == []
 
 
+@pytest.mark.release
 def test_system_collections_are_listed_and_readable_and_stay_as_they_are(api: Client) -> None:
     documented = """activity collections fields files folders permissions roles users settings flows
     operations
@@ -352,7 +357,7 @@ LASTING = """
 """
 
 
-def test_a_fault_that_a_new_look_does_not_mend_is_told_as_the_database_tells_it(
+def test_a_fault_that_a_new_look_does_not_mend_is_reported_as_the_database_tells_it(
     api: Client, behind: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind(LASTING)

@@ -135,6 +135,7 @@ def test_the_tables_land_in_the_schema_that_is_current(empty_dsn: str) -> None:
     )
 
 
+@pytest.mark.release
 def test_two_schemas_of_one_database_are_migrated_apart(empty_dsn: str) -> None:
     migrate(empty_dsn)
     with psycopg.connect(empty_dsn) as connection:
@@ -232,13 +233,13 @@ def test_an_installation_without_migrations_is_refused(empty_dsn: str, tmp_path:
         migrate(empty_dsn, folder=tmp_path)
 
 
-def test_a_server_that_is_too_old_is_refused_and_told() -> None:
+def test_a_server_that_is_too_old_is_refused_and_reported() -> None:
     check_server(140000)
     with pytest.raises(MigrationError, match="PostgreSQL 14 or newer is needed; this server is 13"):
         check_server(130022)
 
 
-def test_a_database_that_is_not_there_is_told_as_such(empty_dsn: str) -> None:
+def test_a_database_that_is_not_there_is_reported_as_such(empty_dsn: str) -> None:
     with pytest.raises(MigrationError, match="cannot be reached"):
         migrate(make_conninfo(empty_dsn, dbname="no_such_database"))
 
@@ -252,6 +253,7 @@ def test_an_address_that_is_not_well_formed_does_not_show_its_password() -> None
 # The queue
 
 
+@pytest.mark.release
 def test_what_a_newer_version_of_the_queue_added_is_applied_later(empty_dsn: str) -> None:
     migrate(empty_dsn)
     with psycopg.connect(empty_dsn) as connection:
@@ -266,6 +268,7 @@ def test_what_a_newer_version_of_the_queue_added_is_applied_later(empty_dsn: str
     assert migrate(empty_dsn) == []
 
 
+@pytest.mark.release
 def test_what_the_service_changes_in_the_queue_is_changed_again_after_a_newer_version(
     empty_dsn: str,
 ) -> None:
@@ -316,6 +319,7 @@ def owner(empty_dsn: str) -> Iterator[str]:
         connection.execute(sql.SQL("DROP ROLE {}").format(role))
 
 
+@pytest.mark.release
 def test_an_owner_who_may_not_create_extensions_is_told_and_served(
     empty_dsn: str, owner: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,0 +1,48 @@
+"""Refusals by a database that cannot do a statement, whatever its values are."""
+
+from __future__ import annotations
+
+import psycopg
+
+from cms.errors import Refused, insufficient_storage, unavailable
+
+
+def primary_message(error: psycopg.Error) -> str:
+    """Return PostgreSQL's message alone: detail and context may quote a row or the statement."""
+    return error.diag.message_primary or type(error).__name__
+
+
+def too_slow(error: psycopg.Error) -> Refused:
+    reason = "The statement took longer than DB_STATEMENT_TIMEOUT"
+    return unavailable("database", reason, is_undone=True)
+
+
+def not_permitted(error: psycopg.Error) -> Refused:
+    return unavailable("database", "The service's account lacks a right there")
+
+
+def read_only(error: psycopg.Error) -> Refused:
+    return unavailable("database", "It takes no writes at the moment", is_undone=True)
+
+
+def full(error: psycopg.Error) -> Refused:
+    # With any higher severity the server ends, and what it was about to commit may be stored.
+    if error.diag.severity_nonlocalized != "ERROR":
+        return unreachable(error)
+    return insufficient_storage("database")
+
+
+def short_of_resources(error: psycopg.Error) -> Refused:
+    # Statements that need more memory, temporary files, locks or connections than there are.
+    reason = f"It lacks the means for this: {primary_message(error)}"
+    return unavailable("database", reason, is_undone=error.diag.severity_nonlocalized == "ERROR")
+
+
+def no_connection(error: psycopg.Error) -> Refused:
+    # Of a pool: the server does not answer, or all connections are lent.
+    reason = "It does not answer, or all connections to it are in use"
+    return unavailable("database", reason, is_undone=True)
+
+
+def unreachable(error: psycopg.Error) -> Refused:
+    return unavailable("database", "It does not answer")
