@@ -79,6 +79,6 @@ def content_of(transaction: Transaction) -> str | None:
         is_own = name in _OWN_TABLES | _SINGLE_ROWS or name.startswith(_OWN_PREFIXES)
         if not is_own and has_rows(transaction, name):
             return f"rows in {name}"
-    for (name,) in transaction.execute(statement("list_backup_views")):
-        return f"the view {name}"
+    for (name,) in transaction.execute(statement("list_own_objects")):
+        return str(name)
     return None

@@ -12,11 +12,14 @@ from cms.backup.manifest import TABLES, Head, Table
 from cms.backup.places import Place
 from cms.backup.progress import Watcher
 from cms.backup.verifying import head_of, verified, watched
-from cms.database import row_merging
+from cms.database import bulk, row_merging
 from cms.database.bulk import bulk_transaction
 from cms.database.connections import Transaction
+from cms.database.error_mapping import Deadlock
 from cms.database.row_merging import ForeignKey, Merged
 from cms.database.statements import statement
+
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,21 @@ class CollectionRestoration:
         with bulk_transaction(self.dsn, reads_only=True) as transaction:
             _check_columns(transaction, table)
         verified(self.place, self.watcher)
+        for _attempt in range(_ATTEMPTS):
+            try:
+                return self._write(head, table)
+            except Deadlock:
+                continue
+        raise BackupError(
+            f"Others change {table.name} and what it names all the time. Try again when there is "
+            "less to do. Nothing has been changed."
+        )
+
+    def _write(self, head: Head, table: Table) -> Merged:
         with bulk_transaction(self.dsn, reads_only=False) as transaction:
+            # Before anything is read of it. Rows that come meanwhile would be counted wrongly, and
+            # one that waited for them would be in a circle.
+            bulk.lock_for_merging(transaction, table.name)
             keys = _check_columns(transaction, table)
             self.watcher.begin("restoring", self.place.size())
             pieces = self._rows(head.tables.index(table) + 1)

@@ -72,17 +72,17 @@ def read_head(content: bytes) -> Head:
     try:
         return Head(
             FORMAT,
-            document["created"],
-            document["schema"],
-            document["server"],
-            document["migrations"],
-            document["extensions"],
-            tuple(document["storages"]),
+            _text(document["created"]),
+            _text(document["schema"]),
+            _number(document["server"]),
+            _texts_by_name(document["migrations"]),
+            _texts_by_name(document["extensions"]),
+            _texts(document["storages"]),
             tuple(
-                Table(table["name"], tuple(table["columns"]), table["size"])
-                for table in document["tables"]
+                Table(_text(table["name"]), _texts(table["columns"]), _number(table["size"]))
+                for table in _list(document["tables"])
             ),
-            tuple(document["filled_views"]),
+            _texts(document["filled_views"]),
         )
     except (LookupError, TypeError):
         raise DamagedArchive(f"{HEAD} lacks something") from None
@@ -91,29 +91,94 @@ def read_head(content: bytes) -> Head:
 def read_summary(content: bytes) -> Summary:
     document = _document(content)
     try:
-        return Summary(document["rows"], document["files"], document["missing"])
-    except LookupError:
+        rows = {name: _number(count) for name, count in _mapping(document["rows"]).items()}
+        return Summary(rows, _number(document["files"]), _number(document["missing"]))
+    except (LookupError, TypeError):
         raise DamagedArchive(f"{SUMMARY} lacks something") from None
 
 
-def read_entries(content: bytes) -> list[dict[str, Any]]:
+def read_sequences(content: bytes) -> list[tuple[str, int, bool]]:
+    """Return the positions of sequences: names, values, whether they have been given out."""
+    try:
+        return [
+            (_text(name), _number(value), bool(is_used))
+            for name, value, is_used in _list(read_json(content))
+        ]
+    except (TypeError, ValueError):
+        raise DamagedArchive(f"{SEQUENCES} is not readable") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file in a list: what it is called, and its content; without `sha256` that is missing."""
+
+    key: str
+    name: str
+    size: int
+    sha256: str | None
+
+
+def read_entries(content: bytes) -> list[Entry]:
     """Return a list of files; raises `DamagedArchive`."""
-    entries = read_json(content)
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise DamagedArchive("a list of files in it is not readable")
-    return entries
+    try:
+        return [_entry(entry) for entry in _list(read_json(content))]
+    except (LookupError, TypeError):
+        raise DamagedArchive("a list of files in it is not readable") from None
+
+
+def _entry(entry: Any) -> Entry:
+    key = _text(entry["id"])
+    name = str(entry["name"])
+    if entry.get("missing"):
+        return Entry(key, name, 0, None)
+    return Entry(key, name, _number(entry["size"]), _text(entry["sha256"]))
 
 
 def read_json(content: bytes) -> Any:
     """Return what a description holds; raises `DamagedArchive`."""
     try:
         return json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise DamagedArchive("a description in it is not readable") from None
 
 
 def _document(content: bytes) -> dict[str, Any]:
-    document = read_json(content)
-    if not isinstance(document, dict):
-        raise DamagedArchive("a description in it is not readable")
-    return document
+    try:
+        return _mapping(read_json(content))
+    except TypeError:
+        raise DamagedArchive("a description in it is not readable") from None
+
+
+# They raise TypeError for values of other types.
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(_text, _list(value)))
+
+
+def _texts_by_name(value: Any) -> dict[str, str]:
+    return {name: _text(text) for name, text in _mapping(value).items()}

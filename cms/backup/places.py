@@ -12,6 +12,7 @@ from typing import BinaryIO, Protocol
 
 from cms.backup.error import BackupError
 from cms.config import Config
+from cms.errors import Refused
 from cms.files.storage import Storage
 from cms.locations import Location
 
@@ -41,6 +42,10 @@ def place_of(archive: str, config: Config) -> Place:
     return FilePlace(Path(archive))
 
 
+class _Unfinished(BackupError):
+    """Another process writes an archive of the same name, or has been cut off."""
+
+
 class FilePlace:
     """A file, which only its owner may read."""
 
@@ -51,21 +56,23 @@ class FilePlace:
         self._refuse_existing()
         # Under another name until it is whole.
         unfinished = self._path.with_name(f"{self._path.name}.part")
-        descriptor = self._new_file(unfinished)
         try:
-            self._fill(descriptor, chunks)
+            self._fill(self._new_file(unfinished), chunks)
             self._refuse_existing()
             with self._expected("written"):
                 unfinished.rename(self._path)
-        finally:
+        except _Unfinished:
+            raise
+        except BaseException:
             unfinished.unlink(missing_ok=True)
+            raise
 
     def _new_file(self, path: Path) -> int:
         try:
             with self._expected("written"):
                 return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            raise BackupError(
+            raise _Unfinished(
                 f"{path} is there already: another backup is under way, or one was cut off. "
                 "Remove it if none is."
             ) from None
@@ -123,7 +130,10 @@ class BucketPlace:
         self._name = name
 
     def write(self, chunks: Iterable[bytes]) -> None:
-        if self._storage.exists(self._key):
+        # Also tells a wrong account before anything is read.
+        with self._expected():
+            is_there = self._storage.exists(self._key)
+        if is_there:
             raise BackupError(f"{self._name} is there already. Name a new object.")
         self._storage.put(self._key, chunks, part_bytes=_S3_PART_BYTES)
 
@@ -141,6 +151,11 @@ class BucketPlace:
             yield
         except FileNotFoundError:
             raise BackupError(f"{self._name} is not there.") from None
+        except Refused as refusal:
+            raise BackupError(
+                f"{self._name} cannot be reached with the account of the storage location "
+                f"{self._storage.name}: check its bucket, endpoint, region and key."
+            ) from refusal
 
 
 def _bucket_place(archive: str, config: Config) -> BucketPlace:

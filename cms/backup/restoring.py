@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterable
+from datetime import timedelta
 from itertools import groupby
 
 from cms.backup.archive_format import Member, unpacked
@@ -18,10 +19,12 @@ from cms.backup.manifest import (
     SEQUENCES,
     SUMMARY,
     TABLES,
+    Entry,
     Head,
+    Summary,
     Table,
     read_entries,
-    read_json,
+    read_sequences,
     read_summary,
 )
 from cms.backup.places import Place
@@ -30,8 +33,17 @@ from cms.backup.structure_dump import for_server
 from cms.backup.verifying import content_bytes, head_of, verified, watched
 from cms.database import bulk
 from cms.database.connections import Transaction
+from cms.database.error_mapping import Deadlock
 from cms.database.statements import statement
 from cms.files.storage import Storages
+
+_ATTEMPTS = 50
+_GENTLE_ATTEMPTS = 20
+_PATIENCE = timedelta(milliseconds=500)
+"""How long the first attempts wait for tables, while requests wait for those locked before.
+
+After twice that PostgreSQL looks for circles and ends one side, which may be a request.
+"""
 
 
 class Restoration:
@@ -56,9 +68,11 @@ class Restoration:
         missing = verified(self._place, self._watcher)
         with bulk.bulk_transaction(self._dsn, reads_only=False) as transaction:
             transaction.execute(statement("lock_migrations"))
-            self._check(transaction, head, replaces=replaces)
+            counters = self._clear(transaction, head, replaces=replaces)
             with _Contents(self._storages) as contents:
-                self._replace(transaction, head, contents)
+                self._fill(transaction, head, contents)
+            if counters:
+                transaction.execute(statement("pass_counters_of_version"), counters)
         return missing
 
     def _check(self, transaction: Transaction, head: Head, *, replaces: bool) -> None:
@@ -70,21 +84,47 @@ class Restoration:
                 "With --force everything in it is replaced by what the archive holds."
             )
 
-    def _replace(self, transaction: Transaction, head: Head, contents: _Contents) -> None:
-        for name in missing_extensions(head, transaction):
+    def _clear(self, transaction: Transaction, head: Head, *, replaces: bool) -> tuple[str, ...]:
+        """Remove what is there, and return the counters of freshness of a service that was there.
+
+        The service may run, and use tables in another order than they are locked here.
+        """
+        held: list[str] = []
+        for attempt in range(_ATTEMPTS):
+            patience = _PATIENCE if attempt < _GENTLE_ATTEMPTS else None
+            try:
+                # It gives the locks back, for which others may wait.
+                with transaction.savepoint():
+                    # All and before they are read: a running service would come in between.
+                    tables = _tables(transaction, first=held)
+                    bulk.lock_alone(transaction, tables, patience=patience)
+                    self._check(transaction, head, replaces=replaces)
+                    counters = _counters(transaction)
+                    _empty_schema(transaction)
+                bulk.limit_waiting(transaction, None)
+                return counters
+            except bulk.TableHeld as error:
+                # Next time before those that its holders wait for.
+                held = [error.table, *(name for name in held if name != error.table)]
+            except Deadlock:
+                continue
+        raise BackupError(
+            "Others use the tables all the time. Stop the service, and restore then. "
+            "Nothing has been changed."
+        )
+
+    def _fill(self, transaction: Transaction, head: Head, contents: _Contents) -> None:
+        missing = missing_extensions(head, transaction)
+        for name in missing:
             self._watcher.tell(
                 f"This server does not have the extension {name}, which the archive's had."
             )
-        counters = _counters(transaction)
-        _empty_schema(transaction)
         for name, schema in head.extensions.items():
-            if name not in missing_extensions(head, transaction):
+            if name not in missing:
                 bulk.create_extension(transaction, name, schema=schema)
         self._watcher.begin("restoring", self._place.size())
         members = unpacked(watched(self._place.read(), self._watcher))
         _Pass(transaction, head, contents).run(members)
-        if counters:
-            transaction.execute(statement("pass_counters_of_version"), counters)
 
 
 class _Pass:
@@ -96,6 +136,7 @@ class _Pass:
         self._contents = contents
         self._after = ""
         self._rows = {table.name: 0 for table in head.tables}
+        self._has_tables = False
         self._is_complete = False
 
     def run(self, members: Iterable[Member]) -> None:
@@ -117,26 +158,28 @@ class _Pass:
             self._contents.compare(read_entries(content_bytes(member)))
             return
         if member.name == BEFORE:
-            self._run(content_bytes(member).decode(), "The tables cannot be made")
+            self._run(_script(member), "The tables cannot be made")
         elif member.name == AFTER:
             # Keys, indexes and triggers come when the rows are there.
-            self._after = content_bytes(member).decode()
+            self._after = _script(member)
         elif member.name == SEQUENCES:
-            self._finish_tables(read_json(content_bytes(member)))
+            self._finish_tables(read_sequences(content_bytes(member)))
         elif member.name == SUMMARY:
-            self._compare_rows(content_bytes(member))
+            self._compare_with(read_summary(content_bytes(member)))
 
     def _table(self, number: str) -> Table:
-        try:
-            return self._head.tables[int(number) - 1]
-        except (ValueError, IndexError):
-            raise DamagedArchive("it holds rows of a table that it does not name") from None
+        if not number.isdecimal() or not 0 < int(number) <= len(self._head.tables):
+            raise DamagedArchive("it holds rows of a table that it does not name")
+        return self._head.tables[int(number) - 1]
 
     def _copy(self, table: Table, members: Iterable[Member]) -> None:
         pieces = (piece for member in members for piece in member.pieces)
-        self._rows[table.name] = bulk.copy_in(self._transaction, table.name, table.columns, pieces)
+        self._rows[table.name] += bulk.copy_in(self._transaction, table.name, table.columns, pieces)
 
     def _finish_tables(self, sequences: list[tuple[str, int, bool]]) -> None:
+        if not self._after:
+            raise DamagedArchive(f"{AFTER} is missing")
+        self._has_tables = True
         self._run(self._after, "The keys, indexes and triggers cannot be made")
         for name, value, is_used in sequences:
             values = (name, str(value), str(is_used).lower())
@@ -151,9 +194,13 @@ class _Pass:
         bulk.run_script(self._transaction, for_server(script, server), purpose=purpose)
         self._transaction.execute(statement("use_search_path"), (path,))
 
-    def _compare_rows(self, content: bytes) -> None:
-        if dict(read_summary(content).rows) != self._rows:
+    def _compare_with(self, summary: Summary) -> None:
+        if not self._has_tables:
+            raise DamagedArchive(f"{SEQUENCES} is missing")
+        if summary.rows != self._rows:
             raise DamagedArchive("a table has another number of rows than it says")
+        if summary.files != self._contents.compared:
+            raise DamagedArchive("it has another number of files than it says")
         self._is_complete = True
 
 
@@ -168,7 +215,9 @@ class _Contents:
         self._storages = storages
         # On the disk: there may be millions. Closed where the block ends.
         self._new = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
-        self._stored: dict[str, tuple[int, str]] = {}
+        self._stored: dict[str, tuple[int, str | None]] = {}
+        self.compared = 0
+        """How many contents have been stored and are those of the lists."""
 
     def __enter__(self) -> _Contents:
         return self
@@ -193,14 +242,12 @@ class _Contents:
         result = storage.put(path, member.pieces)
         self._stored[key] = (result.size, result.sha256)
 
-    def compare(self, entries: list[dict[str, object]]) -> None:
+    def compare(self, entries: list[Entry]) -> None:
         """Compare what has been stored with a list of the archive."""
-        expected = {}
-        for entry in entries:
-            if not entry.get("missing"):
-                expected[entry["id"]] = (entry["size"], entry["sha256"])
+        expected = {entry.key: (entry.size, entry.sha256) for entry in entries if entry.sha256}
         if expected != self._stored:
             raise DamagedArchive("a file has another content than it says")
+        self.compared += len(expected)
         self._stored.clear()
 
     def _remove_new(self) -> None:
@@ -208,6 +255,13 @@ class _Contents:
         for line in self._new:
             location, path = json.loads(line)
             self._storages[location].delete([path])
+
+
+def _script(member: Member) -> str:
+    try:
+        return content_bytes(member).decode()
+    except UnicodeDecodeError:
+        raise DamagedArchive(f"{member.name} is not readable") from None
 
 
 def _place_in_archive(member: Member) -> tuple[str, str]:
@@ -225,21 +279,24 @@ def _counters(transaction: Transaction) -> tuple[str, ...]:
     return str(structure), str(access), str(flows)
 
 
+def _tables(transaction: Transaction, *, first: list[str]) -> list[str]:
+    names = [name for name, *_ in transaction.execute(statement("list_backup_tables"))]
+    return sorted(names, key=lambda name: first.index(name) if name in first else len(first))
+
+
 def _empty_schema(transaction: Transaction) -> None:
     """Remove everything from the schema; raises `BackupError` if other schemas depend on it."""
     others = _foreign_objects(transaction)
-    names = [name for name, *_ in transaction.execute(statement("list_backup_tables"))]
-    # All at once: a running service would come in between.
-    bulk.lock_alone(transaction, names)
     for (drop,) in transaction.execute(statement("list_drops")):
         bulk.run_script(transaction, drop, purpose="What is there cannot be removed")
-    lost = others - _foreign_objects(transaction)
+    left = _foreign_objects(transaction)
+    lost = [name for key, name in others.items() if key not in left]
     if lost:
         raise BackupError(
-            f"Other schemas of this database depend on what would be replaced: "
-            f"{', '.join(sorted(lost))}. Remove these first."
+            f"Others in this database depend on what would be replaced: "
+            f"{', '.join(lost)}. Remove these first."
         )
 
 
-def _foreign_objects(transaction: Transaction) -> set[str]:
-    return {name for (name,) in transaction.execute(statement("list_foreign_objects"))}
+def _foreign_objects(transaction: Transaction) -> dict[str, str]:
+    return dict(transaction.execute(statement("list_foreign_objects")))

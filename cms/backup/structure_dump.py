@@ -21,11 +21,24 @@ _LEFT_OUT = (
 )
 
 
+_LOCK_WAIT = "3s"
+"""How long pg_dump waits for the lock of a table.
+
+The caller's transaction has all of them already: who is in between waits for that transaction,
+which waits for pg_dump. PostgreSQL cannot see this circle.
+"""
+
+
+class StructureChanges(Exception):
+    """Somebody waits to change the structure, and pg_dump would wait for them without an end."""
+
+
 def dump_structure(program: Path, dsn: str, *, schema: str, snapshot: str, section: str) -> str:
     """Return the statements that make a schema's objects.
 
     `section` is `pre-data` for what rows need, or `post-data` for keys, indexes and triggers.
-    `snapshot` is that of an open transaction. Raises `BackupError` with pg_dump's message.
+    `snapshot` is that of an open transaction. Raises `BackupError` with pg_dump's message, and
+    `StructureChanges`.
     """
     address, password = address_without_password(dsn)
     quoted_schema = schema.replace('"', '""')
@@ -37,6 +50,7 @@ def dump_structure(program: Path, dsn: str, *, schema: str, snapshot: str, secti
         f"--snapshot={snapshot}",
         "--encoding=UTF8",
         "--no-password",
+        f"--lock-wait-timeout={_LOCK_WAIT}",
         *_LEFT_OUT,
         f"--dbname={address}",
     ]
@@ -49,6 +63,9 @@ def dump_structure(program: Path, dsn: str, *, schema: str, snapshot: str, secti
     )
     if result.returncode:
         reason = result.stderr.decode(errors="replace").strip()
+        # The server's sentence may be in any language, the statement that pg_dump quotes is not.
+        if re.search(r"^LOCK TABLE|: LOCK TABLE ", reason, re.MULTILINE):
+            raise StructureChanges
         raise BackupError(f"pg_dump cannot read the structure. {reason}")
     return _plain_statements(result.stdout.decode())
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from cms.backup.archive_format import Member, unpacked
 from cms.backup.error import DamagedArchive
-from cms.backup.manifest import HEAD, LISTS, Head, read_entries, read_head
+from cms.backup.manifest import HEAD, LISTS, Entry, Head, read_entries, read_head
 from cms.backup.places import Place
 from cms.backup.progress import Watcher
+
+MAX_DESCRIPTION_BYTES = 2**26
+"""More than the structure of ten thousand collections takes."""
 
 
 def head_of(place: Place) -> Head:
@@ -34,6 +36,8 @@ def verified(place: Place, watcher: Watcher) -> int:
 
 def content_bytes(member: Member) -> bytes:
     """Return the whole content of a member that describes others, and so is small."""
+    if member.size > MAX_DESCRIPTION_BYTES:
+        raise DamagedArchive(f"{member.name} is too large")
     return b"".join(member.pieces)
 
 
@@ -49,11 +53,11 @@ def _head(member: Member) -> Head:
     return read_head(content_bytes(member))
 
 
-def _tell_missing(entries: list[dict[str, Any]], watcher: Watcher) -> int:
-    missing = [entry for entry in entries if entry.get("missing")]
+def _tell_missing(entries: list[Entry], watcher: Watcher) -> int:
+    missing = [entry for entry in entries if entry.sha256 is None]
     for entry in missing:
         watcher.tell(
-            f"The archive lacks the content of the file {entry.get('id')} ({entry.get('name')}), which "
+            f"The archive lacks the content of the file {entry.key} ({entry.name}), which "
             "was lost before the backup."
         )
     return len(missing)

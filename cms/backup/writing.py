@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -34,9 +34,10 @@ from cms.backup.manifest import (
     Table,
 )
 from cms.backup.progress import Watcher
-from cms.backup.structure_dump import dump_structure
+from cms.backup.structure_dump import StructureChanges, dump_structure
 from cms.database.bulk import BulkError, bulk_transaction, copy_out, lock_for_reading
 from cms.database.connections import Transaction
+from cms.database.error_mapping import Deadlock
 from cms.database.statements import statement
 from cms.files.storage import Storages
 from cms.files.stored_content import find_content
@@ -46,7 +47,7 @@ PART_BYTES = 2**22
 
 FILES_PER_LIST = 1000
 
-_ATTEMPTS = 3
+_ATTEMPTS = 5
 
 
 class Digest(Protocol):
@@ -74,35 +75,56 @@ class Backup:
         self.missing = 0
         """How many files had no content any more."""
 
-    def members(self) -> Iterator[Member]:
-        """Yield the members of the archive; raises `BackupError`, `BulkError` and `Refused`."""
+    def members(self) -> Generator[Member]:
+        """Yield the members of the archive; raises `BackupError`, `BulkError` and `Refused`.
+
+        Who takes not all of them closes it, which ends its transaction.
+        """
         with tempfile.TemporaryFile("w+", encoding="utf-8") as files:
-            with _reading(self._dsn) as transaction:
+            with self._reading() as (transaction, head, structure):
                 size = _list_files(transaction, files)
-                yield from self._database_members(transaction)
+                yield json_member(HEAD, asdict(head))
+                yield from structure
+                yield from self._rows_members(transaction, head)
             files.seek(0)
             self._watcher.begin("files", size)
             yield from self._file_members(files)
         yield json_member(SUMMARY, asdict(Summary(self._rows, self._files, self.missing)))
 
-    def _database_members(self, transaction: Transaction) -> Iterator[Member]:
-        head = _head(transaction)
-        yield json_member(HEAD, asdict(head))
-        yield from self._structure(transaction, head)
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[Transaction, Head, list[Member]]]:
+        """Open a transaction that sees one moment, in which no structure changes while it lasts."""
+        for _attempt in range(_ATTEMPTS):
+            names = _names_of_now(self._dsn)
+            with bulk_transaction(self._dsn, reads_only=True) as transaction:
+                if not is_locked(transaction, names):
+                    continue
+                head = _head(transaction)
+                try:
+                    structure = self._structure(transaction, head)
+                except StructureChanges:
+                    continue  # which happens as soon as this transaction has ended
+                yield transaction, head, structure
+                return
+        raise BackupError("The structure changes all the time. Back up when it rests.")
+
+    def _rows_members(self, transaction: Transaction, head: Head) -> Iterator[Member]:
         self._watcher.begin("tables", sum(table.size for table in head.tables))
         for number, table in enumerate(head.tables, start=1):
             yield from self._table_members(transaction, number, table)
         # After the rows: a sequence that has moved on meanwhile is no harm, one behind them is.
         yield json_member(SEQUENCES, transaction.execute(statement("list_sequence_values")))
 
-    def _structure(self, transaction: Transaction, head: Head) -> Iterator[Member]:
+    def _structure(self, transaction: Transaction, head: Head) -> list[Member]:
         program = self._find_program(head.server // 10_000)
         ((snapshot,),) = transaction.execute(statement("export_snapshot"))
+        members = []
         for name, section in ((BEFORE, "pre-data"), (AFTER, "post-data")):
             script = dump_structure(
                 program, self._dsn, schema=head.schema, snapshot=snapshot, section=section
             )
-            yield member_of(name, script.encode())
+            members.append(member_of(name, script.encode()))
+        return members
 
     def _table_members(
         self, transaction: Transaction, number: int, table: Table
@@ -132,7 +154,8 @@ class Backup:
         """Yield the content of a file if there is one; `entry` gets its size and SHA-256."""
         try:
             content = find_content(self._storages.existing(entry["storage"]), entry["path"])
-            pieces = content.chunks(0, content.size)
+            # The first piece opens it: from then on it may be deleted.
+            pieces = _begun(content.chunks(0, content.size))
         except FileNotFoundError:
             entry["missing"] = True
             self.missing += 1
@@ -154,23 +177,20 @@ class Backup:
             yield piece
 
 
-@contextmanager
-def _reading(dsn: str) -> Iterator[Transaction]:
-    """Open a transaction that sees one moment, in which no structure changes while it lasts."""
-    for _attempt in range(_ATTEMPTS):
-        with bulk_transaction(dsn, reads_only=True) as transaction:
-            _require_service(transaction)
-            names = _table_names(transaction)
-        with bulk_transaction(dsn, reads_only=True) as transaction:
-            try:
-                lock_for_reading(transaction, names)
-            except BulkError:
-                continue  # one of the tables has been dropped meanwhile
-            # Its first query: from here on it sees what was there when all tables were locked.
-            if _table_names(transaction) == names:
-                yield transaction
-                return
-    raise BackupError("The structure changes all the time. Back up when it rests.")
+def _names_of_now(dsn: str) -> list[str]:
+    with bulk_transaction(dsn, reads_only=True) as transaction:
+        _require_service(transaction)
+        return _table_names(transaction)
+
+
+def is_locked(transaction: Transaction, names: list[str]) -> bool:
+    """Lock the tables, and tell whether they are all that there are."""
+    try:
+        lock_for_reading(transaction, names)
+    except (BulkError, Deadlock):
+        return False  # one of the tables has been dropped meanwhile, or is being changed
+    # Its first query: from here on it sees what was there when all tables were locked.
+    return _table_names(transaction) == names
 
 
 def _require_service(transaction: Transaction) -> None:
@@ -218,6 +238,12 @@ def _list_files(transaction: Transaction, files: TextIO) -> int:
         last = page[-1][0]
     ((size,),) = transaction.execute(statement("sum_file_sizes"))
     return int(size)
+
+
+def _begun(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Return the same pieces, the first of which has been read already."""
+    first = next(pieces, b"")
+    return chain((first,), pieces)
 
 
 def _parts(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,7 +43,9 @@ def back_up(config: Config, archive: str) -> int:
     with existing_database(_past_pooler(config)) as dsn, _progress() as bar:
         storages = Storages.from_config(config)
         backup = Backup(dsn, storages, find_program=find_dump, watcher=bar)
-        place.write(packed(backup.members()))
+        # Closed while there still is a server: it ends the transaction of a backup that fails.
+        with closing(backup.members()) as members:
+            place.write(packed(members))
         size = place.size()
     say(f"Backed up into {archive}: {_amount(size)}.")
     return _status_of_missing(backup.missing)

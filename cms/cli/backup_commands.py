@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cms.cli.session import current_config
+from cms.cli.session import current_config, interruptible
 
 
 @click.command()
@@ -16,7 +16,9 @@ def backup(archive: str) -> None:
     """
     from cms.cli.backup import back_up
 
-    raise SystemExit(back_up(current_config(), archive))
+    with interruptible():
+        status = back_up(current_config(), archive)
+    raise SystemExit(status)
 
 
 @click.command()
@@ -32,11 +34,15 @@ def restore(archive: str, force: bool, collection: str | None) -> None:  # noqa:
     """
     from cms.cli.backup import restore, restore_collection
 
-    if collection is None:
-        raise SystemExit(restore(current_config(), archive, replaces=force))
-    if force:
+    if force and collection is not None:
         raise click.UsageError("--force is for whole archives, not for one collection.")
-    restore_collection(current_config(), archive, collection=collection)
+    status = 0
+    with interruptible():
+        if collection is None:
+            status = restore(current_config(), archive, replaces=force)
+        else:
+            restore_collection(current_config(), archive, collection=collection)
+    raise SystemExit(status)
 
 
 @click.command()
@@ -47,4 +53,5 @@ def upgrade() -> None:
     """
     from cms.cli.upgrade import upgrade_embedded
 
-    upgrade_embedded(current_config())
+    with interruptible():
+        upgrade_embedded(current_config())

@@ -176,7 +176,7 @@ def running_dsn(data: Path) -> str | None:
         postmaster = read_postmaster(data_folder.cluster)
     except OSError as error:
         raise EmbeddedError(
-            f"Whether the database server of {data} runs cannot be told. {error}"
+            f"It is unknown whether the database server of {data} runs. {error}"
         ) from error
     return postmaster.conninfo(DATABASE) if postmaster else None
 

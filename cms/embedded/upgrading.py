@@ -77,12 +77,13 @@ def _upgrade(
     try:
         with (
             _served(data_folder, old, announce) as old_dsn,
-            _served(unfinished, new, announce) as new_dsn,
+            _served(unfinished, new, announce, is_new=True) as new_dsn,
         ):
             _announce_rest(old_dsn, announce)
             _copy(old_dsn, new_dsn, new)
             _compare(old_dsn, new_dsn)
     except BaseException:
+        postgres_server.stop(unfinished, at_once=True)
         shutil.rmtree(unfinished.home)
         raise
     return Upgrade(version, new.major, _exchange(data_folder, unfinished, version))
@@ -101,7 +102,9 @@ def _new_folder(data_folder: DataFolder) -> DataFolder:
 
 
 @contextmanager
-def _served(data_folder: DataFolder, binaries: Binaries, announce: Announce) -> Iterator[str]:
+def _served(
+    data_folder: DataFolder, binaries: Binaries, announce: Announce, *, is_new: bool = False
+) -> Iterator[str]:
     """Yield the address of a server that runs meanwhile; makes its data if there is none."""
     # As long as this is held, the watchdog does not stop the server; it does if we are killed.
     lock = file_locks.acquire_shared(data_folder.locks / "users")
@@ -111,8 +114,12 @@ def _served(data_folder: DataFolder, binaries: Binaries, announce: Announce) -> 
             data_folder, lambda: launch(data_folder), announce=announce
         )
         yield postgres_server.ensure_database(postmaster, DATABASE)
-    finally:
+    except BaseException:
+        postgres_server.stop(data_folder, at_once=is_new)
+        raise
+    else:
         postgres_server.stop(data_folder)
+    finally:
         file_locks.release(lock)
 
 
@@ -124,6 +131,9 @@ def _announce_rest(dsn: str, announce: Announce) -> None:
         UNION ALL
         SELECT 'role ' || rolname FROM pg_roles
         WHERE rolname !~ '^pg_' AND rolname <> %s
+        UNION ALL
+        SELECT 'setting ' || split_part(setting, '=', 1)
+        FROM pg_db_role_setting, unnest(setconfig) AS setting
         ORDER BY 1
     """
     with psycopg.connect(dsn) as session:

@@ -51,18 +51,42 @@ WHERE relnamespace = current_schema()::regnamespace
   AND relispopulated
 ORDER BY oid;
 
--- name: list_backup_views
--- The views and foreign tables of the schema, but those that an extension brings along.
-SELECT class.relname::text
-FROM pg_class AS class
-WHERE class.relnamespace = current_schema()::regnamespace
-  AND class.relkind IN ('v', 'm', 'f')
-  AND NOT EXISTS (
-    SELECT
+-- name: list_own_objects
+-- What somebody has made in the schema beside tables with rows; the service's own names begin as those of its tables.
+WITH kept AS MATERIALIZED (
+    SELECT classid, objid
     FROM pg_depend
-    WHERE classid = 'pg_class'::regclass AND objid = class.oid AND deptype = 'e'
-  )
-ORDER BY class.relname;
+    -- Of extensions, sequences of columns, functions of types.
+    WHERE deptype = 'e'
+       OR (deptype IN ('a', 'i') AND classid IN ('pg_class'::regclass, 'pg_proc'::regclass) AND objid <> refobjid)
+)
+SELECT name
+FROM (
+    SELECT
+        CASE relkind
+            WHEN 'p' THEN 'the table '
+            WHEN 'S' THEN 'the sequence '
+            ELSE 'the view '
+        END || relname AS name,
+        relname AS own_name
+    FROM pg_class
+    WHERE relnamespace = current_schema()::regnamespace
+      AND relkind IN ('p', 'v', 'm', 'f', 'S')
+      AND ('pg_class'::regclass, oid) NOT IN (SELECT classid, objid FROM kept)
+    UNION ALL
+    SELECT 'the function ' || proname, proname
+    FROM pg_proc
+    WHERE pronamespace = current_schema()::regnamespace
+      AND ('pg_proc'::regclass, oid) NOT IN (SELECT classid, objid FROM kept)
+    UNION ALL
+    SELECT 'the type ' || typname, typname
+    FROM pg_type
+    WHERE typnamespace = current_schema()::regnamespace
+      AND typtype IN ('e', 'd', 'r')
+      AND ('pg_type'::regclass, oid) NOT IN (SELECT classid, objid FROM kept)
+) AS objects
+WHERE own_name !~ '^(system_|procrastinate_)'
+ORDER BY name;
 
 -- name: list_extensions
 -- The extensions of the database with their schemas; plpgsql is in every database.
@@ -123,6 +147,28 @@ relations AS (
       -- The row type of an extension's own type.
       AND (relkind <> 'c' OR ('pg_type'::regclass, reltype) NOT IN (SELECT classid, objid FROM kept))
 ),
+operators AS (
+    SELECT
+        'OPERATOR' AS kind,
+        format(
+            '%I.%s (%s, %s)',
+            current_schema(),
+            oprname,
+            CASE WHEN oprleft = 0 THEN 'NONE' ELSE oprleft::regtype::text END,
+            oprright::regtype
+        ) AS name
+    FROM pg_operator
+    WHERE oprnamespace = current_schema()::regnamespace
+      AND ('pg_operator'::regclass, oid) NOT IN (SELECT classid, objid FROM kept)
+),
+operator_families AS (
+    -- With their classes.
+    SELECT 'OPERATOR FAMILY' AS kind, format('%I.%I USING %I', current_schema(), opfname, amname) AS name
+    FROM pg_opfamily AS family
+    JOIN pg_am AS method ON method.oid = opfmethod
+    WHERE opfnamespace = current_schema()::regnamespace
+      AND ('pg_opfamily'::regclass, family.oid) NOT IN (SELECT classid, objid FROM kept)
+),
 routines AS (
     SELECT
         CASE prokind
@@ -132,7 +178,19 @@ routines AS (
         format('%I.%I(%s)', current_schema(), proname, pg_get_function_identity_arguments(oid)) AS name
     FROM pg_proc
     WHERE pronamespace = current_schema()::regnamespace
-      AND ('pg_proc'::regclass, oid) NOT IN (SELECT classid, objid FROM kept)
+      -- Nor functions that belong to a type.
+      AND ('pg_proc'::regclass, oid) NOT IN (SELECT classid, objid FROM pg_depend WHERE deptype IN ('e', 'i'))
+),
+text_search AS (
+    SELECT 'TEXT SEARCH CONFIGURATION' AS kind, format('%I.%I', current_schema(), cfgname) AS name
+    FROM pg_ts_config
+    WHERE cfgnamespace = current_schema()::regnamespace
+      AND ('pg_ts_config'::regclass, oid) NOT IN (SELECT classid, objid FROM kept)
+    UNION ALL
+    SELECT 'TEXT SEARCH DICTIONARY', format('%I.%I', current_schema(), dictname)
+    FROM pg_ts_dict
+    WHERE dictnamespace = current_schema()::regnamespace
+      AND ('pg_ts_dict'::regclass, oid) NOT IN (SELECT classid, objid FROM kept)
 ),
 types AS (
     SELECT 'TYPE' AS kind, format('%I.%I', current_schema(), typname) AS name
@@ -140,28 +198,109 @@ types AS (
     WHERE typnamespace = current_schema()::regnamespace
       AND typtype IN ('e', 'd', 'r')
       AND ('pg_type'::regclass, oid) NOT IN (SELECT classid, objid FROM kept)
+),
+collations AS (
+    SELECT 'COLLATION' AS kind, format('%I.%I', current_schema(), collname) AS name
+    FROM pg_collation
+    WHERE collnamespace = current_schema()::regnamespace
+      AND ('pg_collation'::regclass, oid) NOT IN (SELECT classid, objid FROM kept)
 )
 SELECT format('DROP %s IF EXISTS %s CASCADE', kind, name)
 FROM (
     SELECT 1 AS position, kind, name FROM relations
     UNION ALL
-    SELECT 2, kind, name FROM routines
+    SELECT 2, kind, name FROM operators
     UNION ALL
-    SELECT 3, kind, name FROM types
+    SELECT 3, kind, name FROM operator_families
+    UNION ALL
+    SELECT 4, kind, name FROM routines
+    UNION ALL
+    SELECT 5, kind, name FROM text_search
+    UNION ALL
+    SELECT 6, kind, name FROM types
+    UNION ALL
+    SELECT 7, kind, name FROM collations
 ) AS objects
 ORDER BY position, name;
 
 -- name: list_foreign_objects
--- Relations and constraints of other schemas, which removing this one's tables must not remove as well.
-SELECT format('%s.%s', relnamespace::regnamespace, relname)
-FROM pg_class
-WHERE relnamespace <> current_schema()::regnamespace
-  AND relkind IN ('r', 'p', 'v', 'm', 'f')
-  AND relpersistence <> 't'
-UNION ALL
-SELECT format('%s of %s', conname, conrelid::regclass)
-FROM pg_constraint
-WHERE connamespace <> current_schema()::regnamespace AND conrelid <> 0;
+-- What is not of the schema, but may depend on it: removing its objects must not remove these as well. Each has its
+-- numbers, for how a name is written depends on what else there is.
+WITH schemas AS MATERIALIZED (
+    SELECT oid, quote_ident(nspname) AS name
+    FROM pg_namespace
+    WHERE oid <> current_schema()::regnamespace
+      AND nspname <> 'information_schema'
+      AND nspname !~ '^pg_'
+),
+relations AS MATERIALIZED (
+    SELECT class.oid, format('%s.%I', schemas.name, relname) AS name
+    FROM pg_class AS class
+    JOIN schemas ON schemas.oid = relnamespace
+    WHERE relkind IN ('r', 'p', 'v', 'm', 'f', 'c')
+),
+objects AS (
+    SELECT 'pg_class'::regclass AS catalogue, oid, 0 AS part, name
+    FROM relations
+    UNION ALL
+    SELECT 'pg_class'::regclass, attrelid, attnum, format('the column %I of %s', attname, name)
+    FROM pg_attribute
+    JOIN relations ON relations.oid = attrelid
+    WHERE attnum > 0 AND NOT attisdropped
+    UNION ALL
+    SELECT 'pg_attrdef'::regclass, pg_attrdef.oid, 0, format('the default of %I of %s', attname, name)
+    FROM pg_attrdef
+    JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+    JOIN relations ON relations.oid = adrelid
+    UNION ALL
+    SELECT 'pg_constraint'::regclass, pg_constraint.oid, 0, format('%s of %s', conname, name)
+    FROM pg_constraint
+    JOIN relations ON relations.oid = conrelid
+    UNION ALL
+    SELECT 'pg_index'::regclass, indexrelid, 0, format('the index %s of %s', indexrelid::regclass, name)
+    FROM pg_index
+    JOIN relations ON relations.oid = indrelid
+    UNION ALL
+    SELECT 'pg_trigger'::regclass, pg_trigger.oid, 0, format('the trigger %I of %s', tgname, name)
+    FROM pg_trigger
+    JOIN relations ON relations.oid = tgrelid
+    WHERE NOT tgisinternal
+    UNION ALL
+    SELECT 'pg_rewrite'::regclass, pg_rewrite.oid, 0, format('the rule %I of %s', rulename, name)
+    FROM pg_rewrite
+    JOIN relations ON relations.oid = ev_class
+    UNION ALL
+    SELECT 'pg_policy'::regclass, pg_policy.oid, 0, format('the policy %I of %s', polname, name)
+    FROM pg_policy
+    JOIN relations ON relations.oid = polrelid
+    UNION ALL
+    SELECT 'pg_proc'::regclass, pg_proc.oid, 0, format('the function %s.%I', schemas.name, proname)
+    FROM pg_proc
+    JOIN schemas ON schemas.oid = pronamespace
+    UNION ALL
+    SELECT 'pg_type'::regclass, pg_type.oid, 0, format('the type %s.%I', schemas.name, typname)
+    FROM pg_type
+    JOIN schemas ON schemas.oid = typnamespace
+    WHERE typtype IN ('d', 'r')
+    UNION ALL
+    SELECT
+        'pg_publication_rel'::regclass,
+        pg_publication_rel.oid,
+        0,
+        format('the publication %I of %s', pubname, prrelid::regclass)
+    FROM pg_publication_rel
+    JOIN pg_publication ON pg_publication.oid = prpubid
+    UNION ALL
+    SELECT 'pg_event_trigger'::regclass, oid, 0, format('the event trigger %I', evtname)
+    FROM pg_event_trigger
+)
+SELECT format('%s %s %s', catalogue::oid, oid, part), name
+FROM objects
+ORDER BY name;
+
+-- name: has_schema
+-- Whether there is a schema of this name.
+SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1::text);
 
 -- name: find_counters_of_version
 -- The counters of freshness.
@@ -182,6 +321,10 @@ SELECT setval(format('%I.%I', current_schema(), $1::text)::regclass, $2::text::b
 -- name: use_search_path
 -- Sets the search path of the session again: structures that PostgreSQL has written out empty the search path.
 SELECT set_config('search_path', $1::text, false);
+
+-- name: limit_waiting_for_locks
+-- How many milliseconds the transaction waits for a lock; 0 is without an end.
+SELECT set_config('lock_timeout', $1::text, true);
 
 -- name: get_search_path
 -- The search path of the session.

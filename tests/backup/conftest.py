@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
@@ -88,6 +89,21 @@ def service(files: FileService) -> Installation:
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     return tmp_path / "service.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def complete_archive(service: Installation, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of the service as the module finds it."""
+    path = tmp_path_factory.mktemp("archives") / "service.tar.gz"
+    service.back_up(path)
+    return path
+
+
+@pytest.fixture
+def archived(complete_archive: Path, archive: Path) -> Path:
+    """An archive of the service in the test's own folder."""
+    copyfile(complete_archive, archive)
+    return archive
 
 
 @pytest.fixture

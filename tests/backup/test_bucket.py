@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,6 +77,29 @@ def test_what_is_not_in_the_bucket_is_named(place: Place) -> None:
         place.size()
     with pytest.raises(BackupError, match="is not there"):
         list(place.read())
+
+
+def test_a_bucket_that_cannot_be_reached_is_named_before_anything_is_read(
+    settings: Config, location: Location
+) -> None:
+    asked: list[int] = []
+
+    def chunks() -> Iterator[bytes]:
+        asked.append(1)
+        yield b""
+
+    wrong = replace(location, endpoint="http://127.0.0.1:1", secret="not to be told")
+    place = place_of(ARCHIVE, replace(settings, locations=(wrong,)))
+    uses: tuple[Callable[[], object], ...] = (
+        place.size,
+        lambda: list(place.read()),
+        lambda: place.write(chunks()),
+    )
+    for use in uses:
+        with pytest.raises(BackupError, match=rf"{ARCHIVE} cannot be reached .* s3:") as caught:
+            use()
+        assert "not to be told" not in str(caught.value)
+    assert asked == []
 
 
 @pytest.mark.parametrize("archive", ["s3://files", "s3://files/", "s3:///key"])

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.backup.archives import Installation, Notes, members_of, rewrite
+from cms.backup.writing import Backup
+from tests.backup.archives import Installation, Notes, find_dump, members_of, rewrite
 from tests.backup.comparison import rows_of
 from tests.files.forms import FileService
 
@@ -60,11 +61,28 @@ def test_a_file_that_is_deleted_while_the_backup_runs_is_named(
     assert row["id"].encode() in b"".join(members_of(archive).values())
 
 
-def test_an_extension_that_the_server_lacks_is_named(
-    service: Installation, empty: Installation, archive: Path
+def test_a_file_that_is_deleted_just_before_it_is_read_is_whole(
+    files: FileService, service: Installation
 ) -> None:
-    service.back_up(archive)
-    rewrite(archive, {b'"extensions": {': b'"extensions": {"no_such_extension": "public",'})
-    (sentence,) = empty.restore(archive).sentences
+    content = bytes(range(256)) * 2_000
+    row = files.add(b"", "large.bin")
+    # Larger than uploads of the tests may be: small ones are read at once.
+    (files.folder / "local" / row["filename_disk"]).write_bytes(content)
+    backup = Backup(service.dsn, service.storages, find_program=find_dump, watcher=Notes())
+    for member in backup.members():
+        if member.name == f"files/{row['id']}":
+            assert files.admin.delete(f"/files/{row['id']}").status == 204
+            assert b"".join(member.pieces) == content
+        else:
+            for _piece in member.pieces:
+                continue
+    assert backup.missing == 0
+
+
+def test_an_extension_that_the_server_lacks_is_named(
+    service: Installation, empty: Installation, archived: Path
+) -> None:
+    rewrite(archived, {b'"extensions": {': b'"extensions": {"no_such_extension": "public",'})
+    (sentence,) = empty.restore(archived).sentences
     assert "no_such_extension" in sentence
     assert rows_of(empty.dsn) == rows_of(service.dsn)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from cms.app import create_app
 from cms.backup.error import BackupError
@@ -44,11 +45,8 @@ def test_an_empty_installation_gets_every_table_row_by_row_and_every_file_byte_b
     assert empty.contents() == service.contents()
 
 
-def test_a_restored_service_works(
-    service: Installation, empty: Installation, archive: Path, settings: Config
-) -> None:
-    service.back_up(archive)
-    empty.restore(archive)
+def test_a_restored_service_works(empty: Installation, archived: Path, settings: Config) -> None:
+    empty.restore(archived)
     config = replace(settings, database_url=empty.dsn, locations=empty.locations)
     client = Client(create_app(config))
     login = {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}
@@ -63,10 +61,9 @@ def test_a_restored_service_works(
 
 
 def test_the_archive_is_a_tar_file_that_other_programs_read(
-    service: Installation, archive: Path
+    service: Installation, archived: Path
 ) -> None:
-    service.back_up(archive)
-    members = members_of(archive)
+    members = members_of(archived)
     head = json.loads(members["backup.json"])
     assert (head["format"], head["schema"]) == (1, "public")
     names = [table["name"] for table in head["tables"]]
@@ -88,19 +85,19 @@ def test_only_its_owner_may_read_an_archive_and_nothing_is_overwritten(
     assert list(archive.parent.iterdir()) == [archive]
 
 
+@pytest.mark.release
 def test_a_bootstrapped_installation_is_replaced_and_one_with_content_is_refused(
-    service: Installation, empty: Installation, dsn: str, archive: Path, tmp_path: Path
+    service: Installation, empty: Installation, dsn: str, archived: Path, tmp_path: Path
 ) -> None:
-    service.back_up(archive)
     bootstrapped = replace(empty, dsn=dsn)
-    bootstrapped.restore(archive)
+    bootstrapped.restore(archived)
     assert rows_of(dsn)["topics"] == rows_of(service.dsn)["topics"]
     execute(dsn, "DELETE FROM topics; CREATE TABLE unknown (); CREATE VIEW mine AS SELECT 1")
     before = rows_of(dsn)
     with pytest.raises(BackupError, match=r"not empty: it has the table .* With --force"):
-        bootstrapped.restore(archive)
+        bootstrapped.restore(archived)
     assert rows_of(dsn) == before
-    bootstrapped.restore(archive, replaces=True)
+    bootstrapped.restore(archived, replaces=True)
     rows = rows_of(dsn)
     expected = rows_of(service.dsn)
     # The counters of freshness differ on purpose.
@@ -109,41 +106,142 @@ def test_a_bootstrapped_installation_is_replaced_and_one_with_content_is_refused
     assert structure_of(dsn) == structure_of(service.dsn)
 
 
-def test_a_view_that_somebody_has_made_is_content_too(
-    service: Installation, dsn: str, archive: Path
-) -> None:
-    service.back_up(archive)
-    execute(dsn, "CREATE VIEW mine AS SELECT 1")
-    with pytest.raises(BackupError, match="the view mine"):
-        Installation(dsn, service.locations).restore(archive)
-
-
+@pytest.mark.release
 def test_running_processes_see_what_was_restored_under_them(
-    files: FileService, service: Installation, dsn: str, archive: Path, settings: Config
+    files: FileService, service: Installation, dsn: str, archived: Path, settings: Config
 ) -> None:
-    service.back_up(archive)
     config = replace(settings, database_url=dsn, locations=service.locations)
     client = Client(create_app(config))
     assert client.get("/items/topics").status == 403
-    Installation(dsn, service.locations).restore(archive)
+    Installation(dsn, service.locations).restore(archived)
     login = {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}
     admin = client.bearing(client.post("/auth/login", login).data["access_token"])
     assert admin.get("/items/topics?limit=1&sort=id").data[0]["title"] == "Topic 0\n"
     client.close()
 
 
-def test_what_depends_on_the_tables_from_another_schema_is_not_removed(
-    service: Installation, dsn: str, archive: Path
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("CREATE VIEW other.seen AS SELECT id FROM system_users", "other.seen"),
+        ("CREATE TABLE other.t (id uuid REFERENCES system_users)", "t_id_fkey of other.t"),
+        ("CREATE TABLE other.t (mood public.mood)", "the column mood of other.t"),
+        ("CREATE TABLE other.t (number integer DEFAULT public.one())", "the default of number"),
+        (
+            "CREATE TABLE other.t (); CREATE TRIGGER shouts BEFORE INSERT ON other.t"
+            " FOR EACH ROW EXECUTE FUNCTION public.shout()",
+            "the trigger shouts of other.t",
+        ),
+        (
+            "CREATE TABLE other.t ();"
+            "CREATE POLICY own ON other.t USING (EXISTS (SELECT FROM topics))",
+            "the policy own of other.t",
+        ),
+        (
+            "CREATE FUNCTION other.f() RETURNS bigint"
+            " BEGIN ATOMIC SELECT count(*) FROM topics; END",
+            "the function other.f",
+        ),
+        ("CREATE PUBLICATION published FOR TABLE topics", "the publication published of topics"),
+    ],
+)
+def test_what_depends_on_the_tables_from_outside_is_not_removed(
+    service: Installation, empty: Installation, archive: Path, statement: str, named: str
 ) -> None:
     service.back_up(archive)
-    execute(dsn, "CREATE SCHEMA other; CREATE VIEW other.seen AS SELECT id FROM system_users")
-    before = rows_of(dsn)
-    with pytest.raises(BackupError, match=r"other\.seen"):
+    empty.restore(archive)
+    one = "CREATE FUNCTION one() RETURNS integer LANGUAGE sql AS 'SELECT 1'"
+    execute(empty.dsn, f"{one}; CREATE SCHEMA other; {statement}")
+    before = rows_of(empty.dsn)
+    with pytest.raises(BackupError, match=f"depend on what would be replaced: .*{named}"):
+        empty.restore(archive, replaces=True)
+    assert rows_of(empty.dsn) == before
+
+
+OWN_OBJECTS = """
+    CREATE COLLATION plain FROM "C";
+    CREATE TEXT SEARCH DICTIONARY words (template = simple);
+    CREATE TEXT SEARCH CONFIGURATION search (copy = simple);
+    CREATE FUNCTION plus(integer, integer) RETURNS integer
+        LANGUAGE sql IMMUTABLE AS 'SELECT $1 + $2';
+    CREATE OPERATOR <+> (leftarg = integer, rightarg = integer, function = plus);
+    CREATE OPERATOR FAMILY relatives USING btree;
+    CREATE AGGREGATE total(integer) (sfunc = plus, stype = integer, initcond = '0');
+    CREATE TYPE pair AS (a integer, b text);
+    CREATE TYPE span AS RANGE (subtype = float8);
+    CREATE PROCEDURE nothing() LANGUAGE sql AS 'SELECT 1';
+    CREATE UNLOGGED TABLE own (name text COLLATE plain PRIMARY KEY, pair pair, span span);
+    CREATE STATISTICS related ON name, pair FROM own;
+    CREATE RULE kept AS ON DELETE TO own DO INSTEAD NOTHING;
+    ALTER TABLE own ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY all_rows ON own USING (true);
+    CREATE TABLE parted (number integer) PARTITION BY LIST (number);
+    INSERT INTO own VALUES ('a', '(1, b)', '[1.5,2)');
+"""
+
+
+@pytest.mark.release
+def test_all_kinds_of_objects_of_others_are_replaced(
+    service: Installation, empty: Installation, archive: Path
+) -> None:
+    service.back_up(archive)
+    empty.restore(archive)
+    execute(empty.dsn, OWN_OBJECTS)
+    archive.unlink()
+    empty.back_up(archive)
+    before = structure_of(empty.dsn)
+    rows = rows_of(empty.dsn)
+    empty.restore(archive, replaces=True)
+    after = structure_of(empty.dsn)
+    # There the collation is a number.
+    assert len(after.pop("columns")) == len(before.pop("columns"))
+    assert after == before
+    assert rows_of(empty.dsn)["own"] == rows["own"]
+    assert value(empty.dsn, "SELECT 2 <+> 3") == 5
+    assert value(empty.dsn, "SELECT to_tsvector('search', 'found')::text") == "'found':1"
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("CREATE VIEW mine AS SELECT 1", "the view mine"),
+        ("CREATE FUNCTION mine() RETURNS integer LANGUAGE sql AS 'SELECT 1'", "the function mine"),
+        ("CREATE TYPE mine AS ENUM ('a')", "the type mine"),
+        ("CREATE SEQUENCE mine", "the sequence mine"),
+        ("CREATE TABLE mine (a integer) PARTITION BY LIST (a)", "the table mine"),
+    ],
+)
+def test_what_somebody_has_made_beside_tables_is_content_too(
+    service: Installation, dsn: str, archive: Path, statement: str, named: str
+) -> None:
+    service.back_up(archive)
+    execute(dsn, statement)
+    with pytest.raises(BackupError, match=named):
         Installation(dsn, service.locations).restore(archive)
-    assert rows_of(dsn) == before
-    assert value(dsn, "SELECT count(*) FROM other.seen") == 1
 
 
+@pytest.mark.release
+def test_a_user_of_the_database_without_rights_on_it_may_restore(
+    service: Installation, empty: Installation, archive: Path
+) -> None:
+    """An administrator has made the extensions; the service has a schema, and nothing else."""
+    service.back_up(archive)
+    execute(empty.dsn, "CREATE ROLE ordinary LOGIN")
+    try:
+        for name in json.loads(members_of(archive)["backup.json"])["extensions"]:
+            execute(empty.dsn, f"CREATE EXTENSION {name}")
+        execute(empty.dsn, "ALTER SCHEMA public OWNER TO ordinary")
+        dsn = make_conninfo(empty.dsn, user="ordinary")
+        replace(empty, dsn=dsn).restore(archive)
+        assert rows_of(dsn) == rows_of(service.dsn)
+        replace(empty, dsn=dsn).restore(archive, replaces=True)
+        archive.unlink()
+        replace(empty, dsn=dsn).back_up(archive)
+    finally:
+        execute(empty.dsn, "REASSIGN OWNED BY ordinary TO postgres; DROP ROLE ordinary")
+
+
+@pytest.mark.release
 def test_a_backup_sees_one_moment(
     files: FileService, service: Installation, empty: Installation, archive: Path
 ) -> None:
@@ -176,6 +274,7 @@ def test_a_backup_sees_one_moment(
     assert rows_of(empty.dsn) == before
 
 
+@pytest.mark.release
 def test_a_newer_archive_and_an_unknown_location_are_refused_before_anything_is_read(
     service: Installation, empty: Installation, archive: Path
 ) -> None:

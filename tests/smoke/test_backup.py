@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
+import resource
 import signal
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 import requests
 
+from cms.backup.error import BackupError
+from cms.cli.backup import back_up
+from cms.config import Config
 from tests.smoke.running import (
     TIMEOUT_SECONDS,
     Service,
@@ -103,6 +110,65 @@ def test_a_running_service_is_backed_up_and_restored_elsewhere(folder: Path, oth
         assert [file["id"] for file in files.json()["data"]] == [key]
 
 
+def test_a_bar_is_drawn_on_a_terminal(folder: Path, dsn: str, empty_dsn: str) -> None:
+    archive = str(folder / "service.tar.gz")
+    backup = on_terminal(folder, "backup", archive, DATABASE_URL=dsn)
+    assert "tables" in backup
+    assert "━" in backup
+    assert "Backed up into" in backup
+    restored = on_terminal(folder, "restore", archive, DATABASE_URL=empty_dsn)
+    assert "restoring" in restored
+    assert "━" in restored
+
+
+def on_terminal(folder: Path, *words: str, **environ: str) -> str:
+    """Run a command on a terminal of its own, and return what that shows."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cms", *words],
+        cwd=folder,
+        env=environment(folder, free_port(), TERM="xterm", LANG="C.UTF-8", **environ),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = b""
+    # Linux tells the end of the other side by an error.
+    with suppress(OSError):
+        while piece := os.read(ours, 4096):
+            shown += piece
+    os.close(ours)
+    assert process.wait(TIMEOUT_SECONDS) == 0
+    return shown.decode()
+
+
+def test_a_backup_that_cannot_be_written_ends_its_transaction(
+    dsn: str, settings: Config, folder: Path
+) -> None:
+    """The embedded server stops next, and would end the session by force."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "CREATE TABLE large AS SELECT md5(n::text) FROM generate_series(1, 9999) n"
+        )
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+        try:
+            with pytest.raises(BackupError, match="File too large") as caught:
+                back_up(replace(settings, database_url=dsn), str(folder / "a.tar.gz"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        # The error still holds all frames, and so whatever they have not closed.
+        assert caught.tb is not None
+        query = (
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND state LIKE '%transaction%'"
+        )
+        assert connection.execute(query).fetchone() == (0,)
+    assert list(folder.iterdir()) == []
+
+
 def test_archives_go_past_a_pooler(folder: Path, dsn: str, empty_dsn: str) -> None:
     pooler = "postgresql://127.0.0.1:1/nobody_listens"
     archive = str(folder / "service.tar.gz")
@@ -137,8 +203,34 @@ def test_a_restoration_or_backup_that_is_killed_leaves_the_database_as_it_was(
     assert len(list((other / "data" / "uploads").iterdir())) >= 3
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_restoration_or_backup_that_a_signal_ends_leaves_nothing(
+    folder: Path, other: Path, number: signal.Signals
+) -> None:
+    archive = other / "service.tar.gz"
+    with serving(folder, ADMIN_PASSWORD=LOGIN["password"]) as service:
+        headers = token_of(service)
+        for _number in range(3):
+            upload(service, headers, os.urandom(30 * 2**20))
+        assert ended_when(folder, ["backup", str(archive)], other, "*.part", number) == 1
+        assert list(other.iterdir()) == []
+        assert command(folder, "backup", str(archive)).returncode == 0
+    assert command(other, "bootstrap").returncode == 0
+    uploads = other / "data" / "uploads"
+    assert ended_when(other, ["restore", str(archive)], uploads, "*", number) == 1
+    assert list(uploads.iterdir()) == []
+    assert command(other, "restore", str(archive)).returncode == 0
+
+
 def killed_when(folder: Path, words: list[str], watched: Path, pattern: str) -> bool:
     """Start a command, kill it as soon as a folder has such a file; False if it was faster."""
+    return ended_when(folder, words, watched, pattern, signal.SIGKILL) == -signal.SIGKILL
+
+
+def ended_when(
+    folder: Path, words: list[str], watched: Path, pattern: str, number: signal.Signals
+) -> int:
+    """Send a command a signal as soon as a folder has such a file; returns its exit status."""
     process = subprocess.Popen(
         [sys.executable, "-m", "cms", *words],
         cwd=folder,
@@ -152,8 +244,8 @@ def killed_when(folder: Path, words: list[str], watched: Path, pattern: str) -> 
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    return process.wait(TIMEOUT_SECONDS) == -signal.SIGKILL
+    process.send_signal(number)
+    return process.wait(TIMEOUT_SECONDS)
 
 
 def test_wrong_commands_are_told(folder: Path) -> None:

@@ -27,7 +27,7 @@ def bare_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "debian"
 
 
-def test_missing_programs_are_told_with_the_ways_out(bare_machine: Path, folder: Path) -> None:
+def test_missing_programs_are_reported_with_the_ways_out(bare_machine: Path, folder: Path) -> None:
     with pytest.raises(EmbeddedError) as caught:
         start(folder / "data")
     for way in (

@@ -68,7 +68,7 @@ def computes(dsn: str) -> bool:
         return session.execute(sql).rowcount == 1
 
 
-def test_data_that_is_gone_is_told_and_not_made_anew(data: Path, cluster: Path) -> None:
+def test_data_that_is_gone_is_reported_and_not_made_anew(data: Path, cluster: Path) -> None:
     with start(data, settings=FAST) as server:
         kill(postmaster(data))
         server.await_end()
@@ -81,7 +81,7 @@ def test_data_that_is_gone_is_told_and_not_made_anew(data: Path, cluster: Path) 
             (data / "elsewhere").rename(data / "postgres")
 
 
-def test_a_folder_that_is_gone_is_told_and_left_without_a_fault(folder: Path) -> None:
+def test_a_folder_that_is_gone_is_reported_and_left_without_a_fault(folder: Path) -> None:
     data = folder / "short-lived"
     with start(data, settings=FAST) as server:
         number = postmaster(data)
@@ -93,7 +93,7 @@ def test_a_folder_that_is_gone_is_told_and_left_without_a_fault(folder: Path) ->
     eventually(lambda: gone(number))
 
 
-def test_the_address_of_a_server_is_told_only_while_it_runs(data: Path) -> None:
+def test_the_address_of_a_server_is_reported_only_while_it_runs(data: Path) -> None:
     assert running_dsn(data) is None
     with start(data, settings=FAST) as server:
         assert running_dsn(data) == server.dsn

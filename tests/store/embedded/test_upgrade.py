@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
@@ -141,6 +142,33 @@ def test_a_copy_that_fails_leaves_the_data_as_it_was(
         assert len(rows_of(server.dsn)["hard"]) == 3
 
 
+def test_a_new_server_that_does_not_end_is_ended_when_the_copy_fails(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk, where a server cannot write its last checkpoint."""
+
+    def servers() -> list[psutil.Process]:
+        folder = str(data / "postgres.upgrade" / "postgres")
+        return [
+            process
+            for process in psutil.process_iter(["name", "cmdline"])
+            if process.info["name"] == "postgres" and folder in (process.info["cmdline"] or [])
+        ]
+
+    def find_broken(name: str, *, postgres_bin: Path | None, major: int) -> Path:
+        (server,) = servers()
+        for child in server.children():
+            if "checkpointer" in " ".join(child.cmdline()):
+                child.suspend()
+        return Path("/bin/false")
+
+    monkeypatch.setattr("cms.embedded.upgrading.find_program", find_broken)
+    with pytest.raises(EmbeddedError, match="is as it was"):
+        upgrade(data, binaries=None, announce=print)
+    assert servers() == []
+    assert {path.name for path in data.iterdir()} == {"postgres", "postgres.run"}
+
+
 def test_what_others_have_put_into_the_server_is_named(data: Path, older: Path) -> None:
     with (
         start(data, binaries=older, settings=FAST) as server,
@@ -148,9 +176,13 @@ def test_what_others_have_put_into_the_server_is_named(data: Path, older: Path) 
     ):
         session.execute("CREATE DATABASE reports")
         session.execute("CREATE ROLE reader")
-    told: list[str] = []
-    assert upgrade(data, binaries=None, announce=told.append)
-    assert "Not copied, and kept in the old folder: database reports, role reader." in told
+        session.execute("ALTER DATABASE cms SET work_mem = '5MB'")
+    announcements: list[str] = []
+    assert upgrade(data, binaries=None, announce=announcements.append)
+    rest = (
+        "Not copied, and kept in the old folder: database reports, role reader, setting work_mem."
+    )
+    assert rest in announcements
 
 
 def test_a_start_after_an_upgrade_that_was_cut_off_makes_no_new_data(
