@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import falcon
 
+from cms.errors import invalid_payload
 from cms.http.etags import send_with_etag
 from cms.http.items import params_of, send_list, send_search
-from cms.http.media import idempotency_key_of, read_json_object, send_written
+from cms.http.media import idempotency_key_of, read_json, read_json_object, send_written
 from cms.items.history import comments, revisions
 from cms.items.read.prepare import ReadRequest, RowTest
 from cms.items.read.reads import read_one
 from cms.schema.system import ACTIVITY
 from cms.store.store import Store
-
-ONLY_COMMENTS = (RowTest("action", "_eq", "comment"),)
 
 
 # /activity, /revisions and the logs of flows take no writes, which is why they are no
@@ -99,12 +98,16 @@ class RevertResource:
         send_written(response, written)
 
 
-class NewCommentResource:
+class CommentWritesResource:
+    """New comments, and several that their author changes or deletes."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json_object(request)
+        payload = read_json(request)
+        if not isinstance(payload, dict | list):
+            raise invalid_payload("The body must be a comment or an array of comments")
         written = comments.comment(
             self._store,
             request.context.identity,
@@ -113,6 +116,17 @@ class NewCommentResource:
             idempotency=idempotency_key_of(request),
         )
         send_written(response, written)
+
+    def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
+        payload = read_json(request)
+        written = comments.change_comments(
+            self._store, request.context.identity, request.query_string, payload
+        )
+        send_written(response, written)
+
+    def on_delete(self, request: falcon.Request, response: falcon.Response) -> None:
+        comments.delete_comments(self._store, request.context.identity, read_json(request))
+        response.status = falcon.HTTP_204
 
 
 class CommentResource:
@@ -142,18 +156,18 @@ class CommentResource:
 # The newer paths, under which comments are read as well: /activity/comment takes writes only.
 
 
-class CommentsResource(SystemItemsResource, NewCommentResource):
-    """Comments as a list, and new ones."""
+class CommentsResource(SystemItemsResource, CommentWritesResource):
+    """Comments as a list, and writes of several."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__(store, ACTIVITY, only=ONLY_COMMENTS)
+        super().__init__(store, ACTIVITY, only=comments.ONLY_COMMENTS)
 
 
 class ReadableCommentResource(CommentResource):
     """One comment, which can be read as well."""
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        read_request = ReadRequest(ACTIVITY, request.query_string, only=ONLY_COMMENTS)
+        read_request = ReadRequest(ACTIVITY, request.query_string, only=comments.ONLY_COMMENTS)
         send_with_etag(
             request,
             response,

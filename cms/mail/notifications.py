@@ -11,7 +11,7 @@ from cms.mail.post import Mail, post_all
 
 
 class Notification(NamedTuple):
-    """What users are told, about an item or about nothing; `message` is Markdown."""
+    """A message to users, which may be about an item; it is in Markdown."""
 
     subject: str
     message: str | None = None
@@ -20,18 +20,45 @@ class Notification(NamedTuple):
     sender: str | None = None
 
 
-def notify(fetch: Fetch, recipients: Sequence[str], notification: Notification) -> list[str]:
-    """Notify users, and return the ids of those who exist.
+class Notice(NamedTuple):
+    """A notification, and the ids of the users who get it."""
 
-    Mails are posted with the transaction of `fetch`, one for each user: nobody learns who else gets one.
+    notification: Notification
+    recipients: Sequence[str]
+
+
+def notify(fetch: Fetch, recipients: Sequence[str], notification: Notification) -> list[str]:
+    """Notify users, and return the ids of those who exist; mails are posted as by `notify_all`."""
+    return notify_all(fetch, [Notice(notification, recipients)])
+
+
+def notify_all(fetch: Fetch, notices: Sequence[Notice]) -> list[str]:
+    """Notify users of several things in one statement, and return the ids of those who exist.
+
+    Mails are posted with the transaction of `fetch`, one a user: nobody learns of the others.
     """
-    subject, message, collection, item, sender = notification
-    values = (list(recipients), sender, subject, message, collection, item)
-    rows = fetch(statement("insert_notifications"), values)
-    # The statement gives no address for users who want no mails.
-    mails = [Mail([address], subject=subject, body=message or "") for _, address in rows if address]
+    notifications = [notice.notification for notice in notices]
+    recipients: list[str] = []
+    numbers: list[int] = []
+    for number, notice in enumerate(notices, 1):
+        recipients += notice.recipients
+        numbers += [number] * len(notice.recipients)
+    columns = (
+        [each.sender for each in notifications],
+        [each.subject for each in notifications],
+        [each.message for each in notifications],
+        [each.collection for each in notifications],
+        [each.item for each in notifications],
+    )
+    rows = fetch(statement("insert_notifications"), (*columns, recipients, numbers))
+    mails: list[Mail] = []
+    for number, _, address in rows:
+        # The statement gives no address for users who want no mails.
+        if address:
+            subject, message = notifications[number - 1][:2]
+            mails.append(Mail([address], subject=subject, body=message or ""))
     post_all(fetch, mails)
-    return [identifier for identifier, _ in rows]
+    return list(dict.fromkeys(user for _, user, _ in rows))
 
 
 def mail_notifications(fetch: Fetch, keys: Sequence[str]) -> None:

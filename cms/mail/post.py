@@ -65,7 +65,7 @@ def post(fetch: Fetch, mail: Mail) -> None:
 
 def post_all(fetch: Fetch, mails: Sequence[Mail]) -> None:
     """Have mails sent once the transaction has committed, all or none; raises like `post`."""
-    # Refused now: when a worker finds out, nobody is there to be told.
+    # Refused now: when a worker sends the mail, no caller waits for an answer.
     for mail in mails:
         _check(mail)
     if mails:

@@ -1,26 +1,37 @@
--- name: insert_comment
--- Inserts a comment, which is a row of activity; returns its key.
-INSERT INTO system_activity (action, "user", ip, user_agent, origin, collection, item, comment)
-VALUES ('comment', $1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text)
-RETURNING id::text;
+-- name: insert_comments
+-- Inserts comments, which are rows of activity: arrays of collections, items and texts; returns their keys in this order.
+WITH inserted AS (
+    INSERT INTO system_activity (action, "user", ip, user_agent, origin, collection, item, comment)
+    SELECT 'comment', $1::uuid, $2::text, $3::text, $4::text, sent.collection, sent.item, sent.comment
+    FROM unnest($5::text[], $6::text[], $7::text[]) WITH ORDINALITY AS sent (collection, item, comment, number)
+    ORDER BY sent.number
+    RETURNING id
+)
+SELECT id::text
+FROM inserted
+-- Not by the column of the answer, which is a text.
+ORDER BY inserted.id;
 
--- name: lock_comment
--- Locks a comment and returns its author, collection, item and text; no row for activity of another kind.
-SELECT "user"::text, collection, item, comment
+-- name: lock_comments
+-- Locks comments and returns key, author, collection, item and text of each; no row for activity of another kind.
+SELECT id::text, "user"::text, collection, item, comment
 FROM system_activity
-WHERE id = $1::bigint
+WHERE id = ANY ($1::bigint[])
   AND action = 'comment'
+-- Not by the column of the answer, which is a text.
+ORDER BY system_activity.id
 FOR UPDATE;
 
--- name: change_comment
--- Replaces the text of a comment.
-UPDATE system_activity
-SET comment = $2::text
-WHERE id = $1::bigint
-  AND action = 'comment';
+-- name: change_comments
+-- Replaces the texts of comments: arrays of keys and texts.
+UPDATE system_activity AS activity
+SET comment = sent.comment
+FROM unnest($1::bigint[], $2::text[]) AS sent (id, comment)
+WHERE activity.id = sent.id
+  AND activity.action = 'comment';
 
--- name: delete_comment
--- Deletes a comment; no history is kept of it.
+-- name: delete_comments
+-- Deletes comments; no history is kept of them.
 DELETE FROM system_activity
-WHERE id = $1::bigint
+WHERE id = ANY ($1::bigint[])
   AND action = 'comment';

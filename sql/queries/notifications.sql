@@ -1,21 +1,30 @@
 -- Notifications of users, and the presets that belong to them.
 
 -- name: insert_notifications
--- Notifies the users $1, from the user $2: subject, message, collection and item are $3 to $6. Returns for each recipient
--- the id, and the address if the user wants notifications by mail.
-WITH recipients AS (
-    SELECT id, email, email_notifications AND status = 'active' AS wants_mail
-    FROM system_users
-    WHERE id = ANY ($1::uuid[])
+-- Notifies users: sender, subject, message, collection and item of notifications are the arrays $1 to $5; the array $6
+-- has recipients, and $7 for each the number of its notification, from 1. Returns for each recipient that exists the
+-- number and the id, and the address if the user wants notifications by mail.
+WITH notices AS (
+    SELECT number, sender, subject, message, collection, item
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[]) WITH ORDINALITY
+         AS notices (sender, subject, message, collection, item, number)
+),
+recipients AS (
+    SELECT DISTINCT wanted.number, users.id, users.email,
+           users.email_notifications AND users.status = 'active' AS wants_mail
+    FROM unnest($6::uuid[], $7::integer[]) AS wanted (id, number)
+    JOIN system_users AS users ON users.id = wanted.id
 ),
 notified AS (
     INSERT INTO system_notifications (recipient, sender, subject, message, collection, item)
-    SELECT id, $2::uuid, $3::text, $4::text, $5::text, $6::text
+    SELECT recipients.id, notices.sender, notices.subject, notices.message, notices.collection, notices.item
     FROM recipients
+    JOIN notices ON notices.number = recipients.number
+    ORDER BY recipients.number, recipients.id
 )
-SELECT id::text, CASE WHEN wants_mail THEN email END
+SELECT number, id::text, CASE WHEN wants_mail THEN email END
 FROM recipients
-ORDER BY id;
+ORDER BY number, id;
 
 -- name: find_notification_mails
 -- Address, subject and message of the notifications $1 whose recipients want them by mail.

@@ -50,6 +50,24 @@ export const parts = {
     await ask('deleteComment', made.id);
   },
 
+  async severalComments() {
+    // Commands of the newer version alone.
+    if (!has('createComments')) return;
+    const collection = await table();
+    await ask('createItem', collection, { title: 'a' });
+    const bodies = ['First', 'Second', 'Third'].map((comment) => ({ collection, item: '1', comment }));
+    const made = await ask('createComments', bodies);
+    assert.deepEqual(made.map(({ comment }) => comment), ['First', 'Second', 'Third']);
+    const [first, second, third] = made.map(({ id }) => id);
+    const changed = await ask('updateComments', [first, second], { comment: 'Changed' }, { fields: ['id', 'comment'] });
+    assert.deepEqual(changed, [{ id: first, comment: 'Changed' }, { id: second, comment: 'Changed' }]);
+    const found = await ask('updateComments', { filter: { id: { _eq: third } } }, { comment: 'Found' });
+    assert.deepEqual(found.map(({ comment }) => comment), ['Found']);
+    await ask('deleteComments', [first, second]);
+    await ask('deleteComments', { filter: { id: { _eq: third } } });
+    assert.deepEqual(await ask('readComments', { filter: { collection: { _eq: collection } } }), []);
+  },
+
   async history() {
     const collection = await table();
     await ask('createItem', collection, { title: 'before' });

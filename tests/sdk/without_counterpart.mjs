@@ -49,11 +49,6 @@ export const counterparts = {
   ...list(`${policies}; \`readMe\` with the fields of \`role\` tells the caller's`, { readRolesMe: [] }),
   ...list(extensions, { readExtensions: [], updateExtension: ['bundle', 'name', {}] }),
   ...list(graphql, { readGraphqlSdl: [] }),
-  ...list('comments are written one by one: `createComment`, `updateComment`, `deleteComment`', {
-    createComments: [[{}]],
-    updateComments: [['1'], {}],
-    deleteComments: [['1']],
-  }),
   ...list('operations run with their flow: `triggerFlow`', { triggerOperation: ['1', {}] }),
 };
 

@@ -2,60 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from cms import jsontext
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.errors import Problem, Refused, abbreviated, forbidden, invalid_payload, not_found
-from cms.items.history.mentions import CommentText, notify_mentioned, readable_key
-from cms.items.read.prepare import narrow_to_key
+from cms.errors import Refused, forbidden, invalid_payload, not_found
+from cms.items.history.comment_payloads import parse_change, parse_changes, parse_new_comments
+from cms.items.history.mentions import CommentText, WrittenComment, notify_mentioned
+from cms.items.history.readable_keys import require_readable
+from cms.items.read.answers import json_body
+from cms.items.read.prepare import RowTest
 from cms.items.read.reads import parse_key, require_own_user, require_user
 from cms.items.write.executor import Executor
+from cms.items.write.named_keys import named_keys
 from cms.items.write.preconditions import check_match
-from cms.query.language.ast import Query, Slot
+from cms.query.language.ast import OperatorTest, Query, Slot
 from cms.query.language.parse import parse_query_string
+from cms.schema.model import Collection
 from cms.schema.system import ACTIVITY
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
 
-MAX_COMMENT = 100_000
-"""Characters of one comment."""
+ONLY_COMMENTS = (RowTest("action", "_eq", "comment"),)
 
 T = TypeVar("T")
+
+
+# New comments
 
 
 def comment(
     store: Store,
     identity: Identity,
     query_string: str,
-    payload: Mapping[str, object],
+    payload: object,
     *,
     idempotency: Idempotency | None = None,
 ) -> bytes | None:
-    """Add a comment to an item that the caller can read.
+    """Add a comment to an item that the caller can read, or several comments of an array.
 
-    Returns the comment, or None when the caller may not read comments.
+    Returns what was written, or None when the caller may not read comments.
     """
     require_user(identity)
-    texts = _parse_texts(payload, ("collection", "item", "comment"))
-    work = partial(_insert, query_string=query_string, texts=texts)
+    single = not isinstance(payload, list)
+    texts = parse_new_comments(payload if isinstance(payload, list) else [payload])
+    work = partial(_insert, query_string=query_string, texts=texts, single=single)
     return _run(store, identity, work, idempotency=idempotency)
 
 
-def _insert(executor: Executor, *, query_string: str, texts: Mapping[str, str]) -> bytes | None:
-    # As PostgreSQL writes it: all comments on an item must have the same text for its key.
-    item = readable_key(executor, texts["collection"], texts["item"])
-    author = executor.client.author(executor.context.actor.user)
-    rows = executor.transaction.execute(
-        statement("insert_comment"), (*author, texts["collection"], item, texts["comment"])
-    )
-    notify_mentioned(executor, CommentText(texts["collection"], item, texts["comment"]))
-    return _answer(executor, query_string, key=str(rows[0][0]))
+def _insert(
+    executor: Executor, *, query_string: str, texts: Sequence[CommentText], single: bool
+) -> bytes | None:
+    keys: list[str] = []
+    texts = _on_stored_items(executor, texts)
+    if texts:
+        author = executor.client.author(executor.context.actor.user)
+        columns = [list(column) for column in zip(*texts, strict=True)]
+        rows = executor.transaction.execute(statement("insert_comments"), (*author, *columns))
+        keys = [key for (key,) in rows]
+    notify_mentioned(executor, [WrittenComment(text) for text in texts])
+    return _answer(executor, query_string, keys, single=single)
+
+
+def _on_stored_items(executor: Executor, texts: Sequence[CommentText]) -> list[CommentText]:
+    """Return comments with the keys of their items as PostgreSQL writes them.
+
+    All comments on an item must have the same text for its key. Raises `Refused` for an item that
+    the caller cannot read.
+    """
+    items: dict[str, list[str]] = {}
+    for text in texts:
+        items.setdefault(text.collection, []).append(text.item)
+    stored = {name: require_readable(executor, name, keys) for name, keys in items.items()}
+    return [text._replace(item=stored[text.collection][text.item]) for text in texts]
+
+
+# Changes
 
 
 def change_comment(
@@ -69,18 +95,64 @@ def change_comment(
 ) -> bytes | None:
     """Give a comment another text; only its author and administrators may."""
     require_user(identity)
-    text = _parse_texts(payload, ("comment",))["comment"]
-    work = partial(_change, query_string=query_string, key=key, text=text, if_match=if_match)
+    text = parse_change(payload)
+    work = partial(_change_one, query_string=query_string, key=key, text=text, if_match=if_match)
     return _run(store, identity, work)
 
 
-def _change(
+def _change_one(
     executor: Executor, *, query_string: str, key: str, text: str, if_match: str | None
 ) -> bytes | None:
-    own = _lock_own(executor, key, if_match=if_match)
-    executor.transaction.execute(statement("change_comment"), (own.key, text))
-    notify_mentioned(executor, own.text._replace(text=text), before=own.text.text)
-    return _answer(executor, query_string, key=own.key)
+    key = parse_key(_activity(executor), key)
+    own = _lock_own(executor, [key], if_match=if_match)
+    _write_texts(executor, own, {key: text})
+    return _answer(executor, query_string, [key], single=True)
+
+
+def change_comments(
+    store: Store, identity: Identity, query_string: str, payload: object
+) -> bytes | None:
+    """Change comments by an array of objects with their keys, or by `data` with `keys` or `query`.
+
+    One comment that the caller may not change refuses them all.
+    """
+    require_user(identity)
+    return _run(store, identity, partial(_change_many, query_string=query_string, payload=payload))
+
+
+def _change_many(executor: Executor, *, query_string: str, payload: object) -> bytes | None:
+    changes = _changes(executor, payload)
+    _write_texts(executor, _lock_own(executor, list(changes)), changes)
+    return _answer(executor, query_string, list(changes), single=False)
+
+
+def _changes(executor: Executor, payload: object) -> dict[str, str]:
+    """Return the new texts of comments by their keys."""
+    if isinstance(payload, list):
+        return parse_changes(_activity(executor), payload)
+    if not isinstance(payload, Mapping) or "data" not in payload:
+        reason = (
+            "The body must be an array of comments with their keys, or hold data with keys or query"
+        )
+        raise invalid_payload(reason)
+    text = parse_change(payload["data"])
+    return dict.fromkeys(_named(executor, payload), text)
+
+
+def _write_texts(
+    executor: Executor, own: Mapping[str, CommentText], changes: Mapping[str, str]
+) -> None:
+    if not changes:
+        return
+    arguments = (list(changes), list(changes.values()))
+    executor.transaction.execute(statement("change_comments"), arguments)
+    written: list[WrittenComment] = []
+    for key, text in changes.items():
+        written.append(WrittenComment(own[key]._replace(text=text), before=own[key].text))
+    notify_mentioned(executor, written)
+
+
+# Deletions
 
 
 def delete_comment(
@@ -88,12 +160,33 @@ def delete_comment(
 ) -> None:
     """Delete a comment; only its author and administrators may."""
     require_user(identity)
-    _run(store, identity, partial(_delete, key=key, if_match=if_match))
+    _run(store, identity, partial(_delete_one, key=key, if_match=if_match))
 
 
-def _delete(executor: Executor, *, key: str, if_match: str | None) -> None:
-    own = _lock_own(executor, key, if_match=if_match)
-    executor.transaction.execute(statement("delete_comment"), (own.key,))
+def _delete_one(executor: Executor, *, key: str, if_match: str | None) -> None:
+    _delete(executor, [parse_key(_activity(executor), key)], if_match=if_match)
+
+
+def delete_comments(store: Store, identity: Identity, payload: object) -> None:
+    """Delete comments by an array of keys, by `keys`, or by `query`.
+
+    One comment that the caller may not delete refuses them all.
+    """
+    require_user(identity)
+    selection = payload if isinstance(payload, Mapping) else {"keys": payload}
+    _run(store, identity, partial(_delete_many, selection=selection))
+
+
+def _delete_many(executor: Executor, *, selection: Mapping[str, object]) -> None:
+    _delete(executor, _named(executor, selection))
+
+
+def _delete(executor: Executor, keys: Sequence[str], *, if_match: str | None = None) -> None:
+    own = _lock_own(executor, keys, if_match=if_match)
+    executor.transaction.execute(statement("delete_comments"), (list(own),))
+
+
+# The transaction
 
 
 def _run(
@@ -120,75 +213,69 @@ def _with_executor(
     return work(Executor(store, context, transaction, identity.client))
 
 
-def _parse_texts(payload: Mapping[str, object], names: tuple[str, ...]) -> dict[str, str]:
-    """Return the fields of a body, all of which are required; a key may be a number."""
-    problems = []
-    # An unknown field is refused, because it would be lost silently.
-    for name in payload.keys() - {*names}:
-        problems.append(_problem(name, payload, "there is no such field"))
-    texts: dict[str, str] = {}
-    for name in names:
-        value = payload.get(name)
-        # A boolean is an int to Python, but no key.
-        if name == "item" and isinstance(value, int) and not isinstance(value, bool):
-            value = str(value)
-        if isinstance(value, str) and value.strip() and len(value) <= MAX_COMMENT:
-            texts[name] = value
-        else:
-            reason = f"it must be a text of 1 to {MAX_COMMENT} characters"
-            problems.append(_problem(name, payload, reason))
-    if problems:
-        raise Refused(problems)
-    return texts
+def _activity(executor: Executor) -> Collection:
+    return executor.context.snapshot.catalogue.collections[ACTIVITY]
 
 
-def _problem(name: str, payload: Mapping[str, object], reason: str) -> Problem:
-    sent = {"value": abbreviated(payload[name])} if name in payload else {}
-    return invalid_payload(f'"{name}": {reason}', field=name, **sent).problems[0]
+def _named(executor: Executor, selection: Mapping[str, object]) -> list[str]:
+    """Return the keys of the comments that a payload names by `keys` or `query`."""
+    return named_keys(executor, _activity(executor), selection, only=ONLY_COMMENTS)
 
 
-class _OwnComment(NamedTuple):
-    """A comment that the caller may change."""
+def _lock_own(
+    executor: Executor, keys: Sequence[str], *, if_match: str | None = None
+) -> dict[str, CommentText]:
+    """Return comments that the caller may change, locked, by their keys.
 
-    key: str
-    text: CommentText
-
-
-def _lock_own(executor: Executor, key: str, *, if_match: str | None) -> _OwnComment:
-    """Return a comment that the caller may change, locked.
-
-    Raises `Refused`: FORBIDDEN for one that the caller can merely read, NOT_FOUND for one that it
-    cannot, PRECONDITION_FAILED for one that has changed since.
+    Raises `Refused`: NOT_FOUND if one of them is missing or cannot be read, FORBIDDEN for those
+    that the caller can merely read, PRECONDITION_FAILED for one that has changed since.
     """
-    activity = executor.context.snapshot.catalogue.collections[ACTIVITY]
-    parsed_key = parse_key(activity, key)
-    rows = executor.transaction.execute(statement("lock_comment"), (parsed_key,))
+    if not keys:
+        return {}
+    rows = executor.transaction.execute(statement("lock_comments"), (list(keys),))
     actor = executor.context.actor
-    # The first column is the author.
-    if rows and (actor.policy.is_admin or str(rows[0][0]) == actor.user):
-        check_match(executor, activity, key=parsed_key, if_match=if_match)
-        return _OwnComment(parsed_key, CommentText(*rows[0][1:]))
-    # NOT_FOUND for a caller who may not even read it.
-    readable_key(executor, ACTIVITY, parsed_key)
-    raise forbidden() if rows else not_found()
+    own: dict[str, CommentText] = {}
+    for key, author, *text in rows:
+        if actor.policy.is_admin or author == actor.user:
+            own[key] = CommentText(*text)
+    others = [key for key in keys if key not in own]
+    if others:
+        # NOT_FOUND for a caller who may not even read them.
+        require_readable(executor, ACTIVITY, others)
+        raise forbidden() if len(rows) == len(keys) else not_found()
+    for key in own:
+        check_match(executor, _activity(executor), key=key, if_match=if_match)
+    return own
 
 
-def _answer(executor: Executor, query_string: str, *, key: str) -> bytes | None:
-    """Return a comment as the caller may read it, or None for a caller who may not."""
+# The answer
+
+
+def _answer(
+    executor: Executor, query_string: str, keys: Sequence[str], *, single: bool
+) -> bytes | None:
+    """Return comments as the caller may read them, or None for a caller who may not."""
     parsed = parse_query_string(query_string, executor.store.page)
-    # Filter, sort and page of the query string are for lists; here they would hide the comment.
-    output = Query(
+    if not keys:
+        return json_body({"data": []}, executor.store.max_answer_size)
+    # Filter, sort and page of the query string are for lists; here they would hide the comments.
+    query = Query(
         picks=parsed.query.picks,
         deep=parsed.query.deep,
         checked_only=parsed.query.checked_only,
+        key_test=OperatorTest("_in", (Slot(len(parsed.literals)),)),
     )
-    query = narrow_to_key(output, Slot(len(parsed.literals)))
-    literals = (*parsed.literals, key)
+    literals = (*parsed.literals, tuple(keys))
     try:
-        items = executor.read(ACTIVITY, query, literals)
+        by_key = executor.read_by_key(ACTIVITY, query, literals, top=len(keys))
     except Refused as refused:
         # Whoever may comment on an item may still not be allowed to read comments.
         if refused.problems[0].code != "FORBIDDEN":
             raise
         return None
-    return jsontext.dumps({"data": items[0]}) if items else None
+    # The caller may write comments that it may not read: these are left out.
+    items = [by_key[key] for key in keys if key in by_key]
+    if not items:
+        return None
+    # Inside the transaction: a body that is too large undoes the write.
+    return json_body({"data": items[0] if single else items}, executor.store.max_answer_size)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from cms.access.guard import readable_collection
-from cms.errors import Refused, not_found
-from cms.items.read.prepare import narrow_to_key
-from cms.items.read.reads import parse_key
+from cms.errors import Refused, invalid_payload
+from cms.items.history.readable_keys import readable_keys
 from cms.items.write.executor import Executor
-from cms.mail.notifications import Notification, notify
-from cms.query.language.ast import Query, RowOutput, Slot
+from cms.mail.notifications import Notice, Notification, notify_all
 from cms.store.actors import cached_actor
 from cms.store.identity import Identity
 
 MAX_MENTIONS = 50
 """Users whom one comment notifies; others that it names are only named."""
+
+MAX_MENTIONS_OF_CALL = 1000
+"""Mentions that may notify somebody in all comments of one call."""
 
 # `@` and a UUID; nothing may follow that could be part of a longer word.
 _MENTION = re.compile(r"@([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![0-9a-z-])", re.IGNORECASE)
@@ -32,58 +32,94 @@ class CommentText(NamedTuple):
     text: str
 
 
+class WrittenComment(NamedTuple):
+    """A comment as it was written, and its text before, which is empty for a new one."""
+
+    comment: CommentText
+    before: str = ""
+
+
+class _Mention(NamedTuple):
+    """A comment, and the users whom it mentions and did not mention before."""
+
+    comment: CommentText
+    users: list[str]
+
+
 def mentioned_users(text: str) -> list[str]:
     """Return the ids of users that a text mentions, each once."""
     return list(dict.fromkeys(user.lower() for user in _MENTION.findall(text)))
 
 
-def notify_mentioned(executor: Executor, comment: CommentText, *, before: str = "") -> None:
-    """Notify the users whom a comment mentions, without those whom it mentioned before.
+def notify_mentioned(executor: Executor, written: Sequence[WrittenComment]) -> None:
+    """Notify the users whom comments mention, without those whom they mentioned before.
 
-    Nobody is told of an item that they may not read, and nobody of their own comment.
+    Nobody is told of an item that they may not read, and nobody of their own comment. Raises
+    `Refused` INVALID_PAYLOAD for more than `MAX_MENTIONS_OF_CALL`.
     """
-    excluded = {*mentioned_users(before), executor.context.actor.user}
-    mentioned = [user for user in mentioned_users(comment.text) if user not in excluded]
-    recipients = list(_readers(executor, comment, mentioned[:MAX_MENTIONS]))
-    if recipients:
-        notification = Notification(
-            f"You are mentioned in a comment on {comment.collection}",
-            comment.text,
-            comment.collection,
-            comment.item,
-            sender=executor.context.actor.user,
-        )
-        notify(executor.transaction.execute, recipients, notification)
+    mentions = [_mention(each, author=executor.context.actor.user) for each in written]
+    # All that the texts name counts, not who of them exists: the answer would tell that.
+    count = sum(len(mention.users) for mention in mentions)
+    if count > MAX_MENTIONS_OF_CALL:
+        reason = f"The comments of one call mention users at most {MAX_MENTIONS_OF_CALL} times"
+        raise invalid_payload(reason, field="comment", limit=MAX_MENTIONS_OF_CALL)
+    notices = _notices(executor, [mention for mention in mentions if mention.users])
+    if notices:
+        notify_all(executor.transaction.execute, notices)
 
 
-def _readers(executor: Executor, comment: CommentText, users: list[str]) -> Iterator[str]:
-    """Yield the users who may read the item of a comment."""
+def _mention(written: WrittenComment, *, author: str | None) -> _Mention:
+    excluded = {*mentioned_users(written.before), author}
+    users = [user for user in mentioned_users(written.comment.text) if user not in excluded]
+    return _Mention(written.comment, users[:MAX_MENTIONS])
+
+
+def _notices(executor: Executor, mentions: Sequence[_Mention]) -> list[Notice]:
+    """Return the notifications of comments, each for those who may read its item."""
+    readable = _readable_items(executor, mentions)
+    notices: list[Notice] = []
+    for comment, users in mentions:
+        item = (comment.collection, comment.item)
+        recipients = [user for user in users if item in readable[user]]
+        if recipients:
+            notices.append(Notice(_notification(executor, comment), recipients))
+    return notices
+
+
+def _readable_items(
+    executor: Executor, mentions: Sequence[_Mention]
+) -> dict[str, set[tuple[str, str]]]:
+    """Return which items of the comments that mention them users may read, by the users."""
+    keys: dict[tuple[str, str], list[str]] = {}
+    for comment, users in mentions:
+        for user in users:
+            keys.setdefault((user, comment.collection), []).append(comment.item)
+    readable: dict[str, set[tuple[str, str]]] = {}
+    for (user, collection), items in keys.items():
+        readable_items = readable.setdefault(user, set())
+        for item in _keys_for(executor, user, collection, items):
+            readable_items.add((collection, item))
+    return readable
+
+
+def _keys_for(executor: Executor, user: str, collection: str, keys: Sequence[str]) -> list[str]:
+    """Return those keys of items that a user may read."""
     context = executor.context
-    for user in users:
-        try:
-            # Wherever that user calls from: `admit` would look at addresses.
-            actor = cached_actor(
-                context.snapshot, Identity(user=user), executor.transaction.execute
-            )
-            reader = replace(executor, context=context._replace(actor=actor))
-            readable_key(reader, comment.collection, comment.item)
-        # No such user, an inactive one, or one who may not read the item.
-        except Refused:
-            continue
-        yield user
+    try:
+        # Wherever that user calls from: `admit` would look at addresses.
+        actor = cached_actor(context.snapshot, Identity(user=user), executor.transaction.execute)
+        reader = replace(executor, context=context._replace(actor=actor))
+        return list(readable_keys(reader, collection, keys))
+    # No such user, an inactive one, or one who may read nothing of the collection.
+    except Refused:
+        return []
 
 
-def readable_key(executor: Executor, collection: str, key: str) -> str:
-    """Return the key of an item as PostgreSQL writes it; raises `Refused` if it is unreadable."""
-    context = executor.context
-    owner = readable_collection(
-        collection, catalogue=context.snapshot.catalogue, policy=context.actor.policy
+def _notification(executor: Executor, comment: CommentText) -> Notification:
+    return Notification(
+        f"You are mentioned in a comment on {comment.collection}",
+        comment.text,
+        comment.collection,
+        comment.item,
+        sender=executor.context.actor.user,
     )
-    if owner.primary_key is None:
-        raise not_found()
-    # Read with the caller's rights: no answer tells whether a hidden item exists.
-    query = narrow_to_key(Query(), Slot(0))
-    keys = executor.read_row_texts(RowOutput.KEY, collection, query, (parse_key(owner, key),))
-    if not keys:
-        raise not_found()
-    return keys[0]

@@ -11,7 +11,7 @@ from cms.access.guard import readable_collection, view_of
 from cms.access.guarded_rules import UNRESTRICTED
 from cms.errors import not_found
 from cms.items.read.prepare import ReadRequest, RowTest, narrow_to_key, statement_for
-from cms.items.read.reads import Answer, Item, parse_key, read_list, read_one
+from cms.items.read.reads import Item, ReadAnswer, parse_key, read_list, read_one
 from cms.items.write import writes
 from cms.query.language.ast import Pick, Query, Slot
 from cms.schema.field_names import FieldName
@@ -44,14 +44,16 @@ class _FormerItem(NamedTuple):
     payload: dict[str, object]
 
 
-def read_revisions(store: Store, identity: Identity, request: ReadRequest, *, key: str) -> Answer:
+def read_revisions(
+    store: Store, identity: Identity, request: ReadRequest, *, key: str
+) -> ReadAnswer:
     """Return the revisions of an item, deleted ones included, as the query string asks."""
     return read_list(store, identity, _narrowed_to_item(store, identity, request, key=key))
 
 
 def read_revision(
     store: Store, identity: Identity, request: ReadRequest, *, key: str, revision: str
-) -> Answer:
+) -> ReadAnswer:
     """Return one revision of an item; raises `Refused` NOT_FOUND for another item's."""
     return read_one(
         store, identity, _narrowed_to_item(store, identity, request, key=key), key=revision

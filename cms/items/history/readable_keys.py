@@ -1,0 +1,57 @@
+"""The keys of items that a caller can read: whoever comments on an item or is told of one must."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cms.access.guard import readable_collection
+from cms.errors import Refused, not_found
+from cms.items.read.reads import parse_key
+from cms.items.write.executor import Executor
+from cms.items.write.rows import stored_keys
+from cms.query.language.ast import OperatorTest, Query, RowOutput, Slot
+from cms.schema.model import Collection
+
+
+def readable_keys(executor: Executor, collection: str, keys: Sequence[str]) -> dict[str, str]:
+    """Return keys as PostgreSQL writes them, by the keys as sent; unreadable ones are left out.
+
+    Raises `Refused` for a collection that the caller cannot read, or whose items have no key.
+    """
+    context = executor.context
+    owner = readable_collection(
+        collection, catalogue=context.snapshot.catalogue, policy=context.actor.policy
+    )
+    if owner.primary_key is None:
+        raise not_found()
+    parsed = _parsed_keys(owner, keys)
+    if not parsed:
+        return {}
+    different = list(dict.fromkeys(parsed.values()))
+    # Read with the caller's rights: no answer tells whether a hidden item exists.
+    query = Query(key_test=OperatorTest("_in", (Slot(0),)))
+    readable = set(executor.read_row_texts(RowOutput.KEY, collection, query, (tuple(different),)))
+    stored = {key: key for key in different if key in readable}
+    others = [key for key in different if key not in readable]
+    if others:
+        stored |= stored_keys(executor, owner, others)
+    return {key: stored[value] for key, value in parsed.items() if stored.get(value) in readable}
+
+
+def require_readable(executor: Executor, collection: str, keys: Sequence[str]) -> dict[str, str]:
+    """Return what `readable_keys` does; raises `Refused` NOT_FOUND if one of them is unreadable."""
+    readable = readable_keys(executor, collection, keys)
+    if not readable.keys() >= {*keys}:
+        raise not_found()
+    return readable
+
+
+def _parsed_keys(collection: Collection, keys: Sequence[str]) -> dict[str, str]:
+    """Return keys as their type writes them, by the keys as sent, without values that are none."""
+    parsed: dict[str, str] = {}
+    for key in keys:
+        try:
+            parsed[key] = parse_key(collection, key)
+        except Refused:
+            continue
+    return parsed
