@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 
-from cms.forks import tell_of_forks
+from cms.forks import register_for_forks
 from cms.processors import all_processors
 
 # Not the service's other variables: they hold secrets, and jobs may come from anybody.
@@ -100,7 +100,7 @@ class ChildProcesses:
         self._lock = threading.Lock()
         # Otherwise the children would outlive a worker that ends.
         atexit.register(self.close)
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def run(self, job: bytes, *, max_seconds: float) -> bytes:
         """Have a child do a job, and return the line that it answers.
@@ -129,7 +129,7 @@ class ChildProcesses:
         for process in idle:
             process.end()
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Begin anew in a process that was just forked: the children are those of its parent."""
         idle = self._idle
         self._idle = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -41,21 +42,27 @@ STATUS: Mapping[str, int] = MappingProxyType(
         "HEAD_TOO_LARGE": 431,
         "INTERNAL_SERVER_ERROR": 500,
         "SERVICE_UNAVAILABLE": 503,
+        "INSUFFICIENT_STORAGE": 507,
     }
 )
+
+FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of the system where a disk, a quota or a limit on the size of files leaves no room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong: a code of `STATUS`, a sentence, and extensions with the details.
 
-    `own_status` is the status of a code that a flow has made up.
+    `own_status` is the status of a code that a flow has made up. `is_undone` says of a database that
+    has failed that nothing of the transaction is stored; otherwise nobody knows.
     """
 
     code: str
     message: str
     extensions: Mapping[str, object] = field(default_factory=dict)
     own_status: int | None = None
+    is_undone: bool = False
 
     @property
     def status(self) -> int:
@@ -98,6 +105,11 @@ class Refused(Exception):
     def status(self) -> int:
         """The status of the answer: that of the first problem."""
         return self.problems[0].status
+
+    @property
+    def is_unavailable(self) -> bool:
+        """Whether something is wrong with what the service needs, and nothing with the request."""
+        return self.status in (STATUS["SERVICE_UNAVAILABLE"], STATUS["INSUFFICIENT_STORAGE"])
 
     def map_problems(self, change: Callable[[Problem], Problem]) -> Refused:
         """Return the refusal with each problem changed, also those that the inquiry will find."""
@@ -146,7 +158,7 @@ def collect_problems(problems: list[Problem], work: Callable[[], T]) -> T | None
     try:
         return work()
     except Refused as refused:
-        # Behind a 403 or 404 there is nothing more that the caller may be told.
+        # After a 403 or 404 the caller may not learn anything more.
         if refused.status not in (STATUS["INVALID_PAYLOAD"], STATUS["UNPROCESSABLE_CONTENT"]):
             raise
         problems.extend(refused.problems)
@@ -184,7 +196,7 @@ def invalid_token() -> Refused:
 def forbidden() -> Refused:
     """Return the refusal for everything hidden or missing.
 
-    Its text is always the same, so that the two cannot be told apart.
+    Its text is always the same, so that a caller cannot distinguish the two.
     """
     return Refused(Problem("FORBIDDEN", "You don't have permission to access this."))
 
@@ -203,12 +215,19 @@ def invalid_provider(message: str) -> Refused:
     return Refused(Problem("INVALID_PROVIDER", message))
 
 
-def unavailable(service: str, reason: str) -> Refused:
+def unavailable(service: str, reason: str, *, is_undone: bool = False) -> Refused:
     """Return the refusal where something that the service needs does not answer."""
     extensions = {"service": service, "reason": reason}
-    return Refused(
-        Problem("SERVICE_UNAVAILABLE", f"The {service} is not available. {reason}.", extensions)
-    )
+    message = f"The {service} is not available. {reason}."
+    return Refused(Problem("SERVICE_UNAVAILABLE", message, extensions, is_undone=is_undone))
+
+
+def insufficient_storage(service: str) -> Refused:
+    """Return the refusal where a disk is full; nothing of the request is stored."""
+    reason = "It has no room left"
+    message = f"The {service} cannot store this. {reason}."
+    extensions = {"service": service, "reason": reason}
+    return Refused(Problem("INSUFFICIENT_STORAGE", message, extensions, is_undone=True))
 
 
 MAX_VALUE_LENGTH = 200

@@ -73,7 +73,7 @@ class _RequestedFile(NamedTuple):
     transform: ResolvedTransform
 
 
-class Delivery(NamedTuple):
+class AssetDelivery(NamedTuple):
     """The content of an asset, with the name and the media type under which it is sent."""
 
     content: StoredContent
@@ -134,7 +134,7 @@ class Assets:
         row = fetch_item(self._store, context, _READ_REQUEST, key=key)
         return _RequestedFile(row, _transform(row, parameters, accept, settings))
 
-    def delivery(self, asset: Asset) -> Delivery:
+    def delivery(self, asset: Asset) -> AssetDelivery:
         """Return the content of an asset; a transformed image is made now if it does not exist yet.
 
         Raises FileNotFoundError where the content is gone: the file may have got another one since
@@ -143,12 +143,12 @@ class Assets:
         original = asset.original
         if not asset.transform.key:
             content = find_content(original.storage, original.path)
-            return Delivery(content, asset.filename, asset.media_type)
+            return AssetDelivery(content, asset.filename, asset.media_type)
         derivative = derivative_of(self._store, self._image_pool, original, asset.transform)
         # The name ends with the format that the image has become.
         stem = asset.filename.rpartition(".")[0] or asset.filename
         media_type = MEDIA_TYPE_BY_FORMAT[derivative.format]
-        return Delivery(derivative.content, f"{stem}.{derivative.format}", media_type)
+        return AssetDelivery(derivative.content, f"{stem}.{derivative.format}", media_type)
 
     def _asset_settings(self, context: RequestContext) -> _AssetSettings:
         """Return the settings of assets, read once a version: a change of settings moves it."""

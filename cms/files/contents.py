@@ -28,8 +28,8 @@ FieldValues = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
-    """A content on its way in: its bytes, and the name and media type that its sender declares."""
+class ReceivedContent:
+    """A content that arrives: its bytes, and the name and media type that its sender declares."""
 
     name: str
     declared_type: str | None
@@ -63,7 +63,7 @@ class Contents:
         self.max_bytes = config.files_max_upload_size
         self._allowed = config.files_mime_type_allow_list
 
-    def put(self, incoming: Incoming, location: str | None = None) -> Content:
+    def put(self, received: ReceivedContent, location: str | None = None) -> Content:
         """Store a content under a new path.
 
         Raises `Refused` CONTENT_TOO_LARGE, and then nothing is stored.
@@ -71,20 +71,20 @@ class Contents:
         target = self.storages.default
         if location:
             target = self.storages.requested(location)
-        name = clean_name(incoming.name)
+        name = clean_name(received.name)
         # Each content has a path of its own: its tag and its derivatives go by the path.
         path = f"{uuid4()}{extension_on_disk(name)}"
         # Filled by `_limited` while the storage reads the chunks: the type is recognised without a
         # second read.
         head = bytearray()
-        result = target.put(path, _limited(incoming.chunks, head, self.max_bytes))
+        result = target.put(path, _limited(received.chunks, head, self.max_bytes))
         return Content(
             target.name,
             path,
             size=result.size,
             sha256=result.sha256,
             name=name,
-            declared_type=incoming.declared_type,
+            declared_type=received.declared_type,
             head=bytes(head),
         )
 
@@ -144,8 +144,9 @@ class Contents:
         try:
             yield stored
         except Refused as refused:
+            problem = refused.problems[0]
             # Without the database nobody knows whether the rows are there: `sweep` decides later.
-            if refused.problems[0].extensions.get("service") != "database":
+            if problem.is_undone or problem.extensions.get("service") != "database":
                 self.remove(stored)
             raise
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from cms.errors import abbreviated, invalid_payload
 from cms.files import file_rows
-from cms.files.contents import FieldValues, Incoming
+from cms.files.contents import FieldValues, ReceivedContent
 from cms.files.file_rows import WriteRequest
 from cms.files.files import create_rows
 from cms.files.library import Library
@@ -39,9 +39,9 @@ def export_to_file(
         file_format=file_format,
     )
     # The export is streamed from the database into the location: its size does not matter.
-    incoming = Incoming(exported.filename, exported.media_type, exported.chunks)
+    received = ReceivedContent(exported.filename, exported.media_type, exported.chunks)
     with library.contents.provisional() as stored:
-        content = library.contents.put(incoming, location)
+        content = library.contents.put(received, location)
         stored.append(content)
         create_rows(library, request, [FileUpload(content, fields)])
 

@@ -17,7 +17,7 @@ from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import abbreviated, invalid_payload
 from cms.files import file_rows
-from cms.files.contents import Content, Contents, FieldValues, Incoming, contents_of
+from cms.files.contents import Content, Contents, FieldValues, ReceivedContent, contents_of
 from cms.files.file_names import title_of
 from cms.files.file_rows import NewRow, WriteRequest
 from cms.files.library import Library, LibraryCalls
@@ -61,7 +61,7 @@ def upload_json(
     location = pop_location(fields)
     with library.contents.provisional() as stored:
         # JSON declares no media type: the name and the first bytes decide.
-        content = library.contents.put(Incoming(name, None, [raw]), location)
+        content = library.contents.put(ReceivedContent(name, None, [raw]), location)
         stored.append(content)
         return create_rows(library, request, [FileUpload(content, fields)])
 

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 from PIL import ExifTags, Image, ImageCms, ImageFile, IptcImagePlugin
 
 from cms import jsontext
+from cms.errors import Refused
 
 log = logging.getLogger("cms.files")
 
@@ -58,7 +59,10 @@ class ImageInfo:
 
 
 def image_info_of(content: BinaryIO, *, media_type: str, size: int) -> ImageInfo:
-    """Return the facts about a content; they are empty where it is no image that can be read."""
+    """Return the facts about a content; they are empty where it is no image that can be read.
+
+    Raises what reading the content does raise, if that is a `Refused`.
+    """
     if not media_type.startswith("image/") or (
         media_type in READ_INTO_MEMORY and size > MAX_READ_INTO_MEMORY
     ):
@@ -66,6 +70,8 @@ def image_info_of(content: BinaryIO, *, media_type: str, size: int) -> ImageInfo
     try:
         with Image.open(content, formats=FORMATS) as image:
             return _read(image)
+    except Refused:  # by the location of the content, which says nothing of the image
+        raise
     except Exception as fault:  # a broken image makes Pillow raise any exception
         log.info("an image of the type %s cannot be read: %s", media_type, type(fault).__name__)
         return ImageInfo()

@@ -1,4 +1,4 @@
-"""What a child process is told to render, and what it answers."""
+"""The job of a child process that renders an image, and its answer."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ class RenderJob:
 class RenderAnswer:
     """The format of the image that was written, else the reason why there is none.
 
-    A `fault` is for the log.
+    A `fault` is for the log. With a `full_disk` the image may be as good as any other.
     """
 
     format: str = ""
     reason: str = ""
     fault: str = ""
+    full_disk: bool = False
 
 
 class ImageError(Exception):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cms.child_processes import ChildEnded, ChildProcesses
 from cms.config import Config
-from cms.errors import unavailable
+from cms.errors import insufficient_storage, unavailable
 from cms.files.image_job import RenderAnswer, RenderJob
 from cms.machine_slots import AllSlotsTaken, MachineSlots
 from cms.metrics.metrics import Metrics
@@ -59,6 +59,8 @@ class ImagePool:
         if recent_reason is not None:
             raise illegal_transform(recent_reason)
         answer = self._run_in_slot(RenderJob(source, target, transform, self._limits))
+        if answer.full_disk:
+            raise insufficient_storage("service")
         if answer.fault:
             log.error("unexpected fault in a transform\n%s", answer.fault)
         if answer.reason:

@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import pickle
 import resource
-import select
 import signal
 import sys
 import traceback
 from dataclasses import asdict
 
+from cms.child_input import waits_for_job
+from cms.errors import FULL_DISK_ERRORS
 from cms.files.image_job import ImageError, RenderAnswer, RenderJob
 from cms.files.image_rendering import render
-
-IDLE_SECONDS = 60.0
 
 
 def main() -> None:
@@ -28,7 +27,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (max_memory, max_memory))
     # A process that the limits end must not leave its memory on the disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    while _waits_for_job():
+    while waits_for_job():
         try:
             # The parent is the service itself, so that its pickles can be trusted.
             job: RenderJob = pickle.load(sys.stdin.buffer)
@@ -42,18 +41,14 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def _waits_for_job() -> bool:
-    """Wait for the next job, or the end of the input; false where neither comes for a while."""
-    readable, _, _ = select.select([sys.stdin], [], [], IDLE_SECONDS)
-    return bool(readable)
-
-
 def _answer(job: RenderJob) -> RenderAnswer:
     try:
         return RenderAnswer(format=render(job))
     except ImageError as error:
         return RenderAnswer(reason=str(error))
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in FULL_DISK_ERRORS:
+            return RenderAnswer(full_disk=True)
         reason = "It cannot be done with this image"
         return RenderAnswer(reason=reason, fault=traceback.format_exc())
 

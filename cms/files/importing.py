@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from cms.errors import Refused, abbreviated, invalid_payload, unavailable
 from cms.files import file_rows
-from cms.files.contents import FieldValues, Incoming, too_large
+from cms.files.contents import FieldValues, ReceivedContent, too_large
 from cms.files.file_rows import WriteRequest
 from cms.files.files import create_rows
 from cms.files.library import Library
@@ -70,9 +70,11 @@ def _store_response(
     if not 200 <= answer.status < 300:
         raise _source_failed(f"it answers with the status {answer.status}")
     location = pop_location(fields)
-    incoming = Incoming(_filename_of(answer), answer.headers.get("content-type"), answer.chunks)
+    received = ReceivedContent(
+        _filename_of(answer), answer.headers.get("content-type"), answer.chunks
+    )
     with library.contents.provisional() as stored:
-        content = library.contents.put(incoming, location)
+        content = library.contents.put(received, location)
         stored.append(content)
         return create_rows(library, request, [FileUpload(content, fields)])
 

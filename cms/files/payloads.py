@@ -1,4 +1,4 @@
-"""What clients say about files: the fields that they may set, and contents in JSON."""
+"""Payloads about files: the fields that clients may set, and contents in JSON."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -24,7 +24,14 @@ from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
 from cms.config import Config
-from cms.errors import abbreviated, invalid_payload, unavailable
+from cms.errors import (
+    FULL_DISK_ERRORS,
+    Refused,
+    abbreviated,
+    insufficient_storage,
+    invalid_payload,
+    unavailable,
+)
 from cms.files.storage_clients import open_client
 from cms.locations import Location
 
@@ -40,6 +47,9 @@ MAX_CONCURRENT_PARTS = 2
 # obstore's names for contents in a folder that are not whole yet.
 # `path#1`, renamed to `path` when all bytes are there.
 _STAGED = re.compile(r"#\d+$")
+
+# obstore's errors carry the number of the system's error in their text alone.
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +72,9 @@ class ListedContent:
 class Storage:
     """One location. Paths are relative, with `/` between their parts.
 
-    Every method raises `Refused` SERVICE_UNAVAILABLE when the location does not answer, and
-    FileNotFoundError where it needs a content that is not there.
+    Every method raises `Refused` SERVICE_UNAVAILABLE when the location does not answer,
+    INSUFFICIENT_STORAGE when it is full, and FileNotFoundError where it needs a content that is not
+    there.
     """
 
     def __init__(self, location: Location) -> None:
@@ -89,20 +100,33 @@ class Storage:
         """
         counted = _HashingChunks(chunks)
         beginning = _read_first_part(counted)
-        with self._mapped_errors(counted):
-            if isinstance(beginning, bytes):
-                obstore.put(self._store, path, beginning)
-            else:
-                obstore.put(
-                    self._store,
-                    path,
-                    beginning,
-                    use_multipart=True,
-                    chunk_size=part_bytes,
-                    max_concurrency=MAX_CONCURRENT_PARTS,
-                )
-            self._sync_to_disk(path)
+        try:
+            with self._mapped_errors(counted):
+                self._put(path, beginning, part_bytes)
+                self._sync_to_disk(path)
+        except Refused:
+            if counted.fault is None:
+                self._remove_unanswered(path)
+            raise
         return PutResult(counted.size, counted.hash.hexdigest())
+
+    def _put(self, path: str, beginning: bytes | Iterator[bytes], part_bytes: int) -> None:
+        if isinstance(beginning, bytes):
+            obstore.put(self._store, path, beginning)
+            return
+        obstore.put(
+            self._store,
+            path,
+            beginning,
+            use_multipart=True,
+            chunk_size=part_bytes,
+            max_concurrency=MAX_CONCURRENT_PARTS,
+        )
+
+    def _remove_unanswered(self, path: str) -> None:
+        """Remove a content that a location may have stored although it answered with an error."""
+        with suppress(Refused):
+            self.delete([path])
 
     def get(
         self, path: str, start: int | None = None, length: int | None = None
@@ -122,7 +146,7 @@ class Storage:
         """Return a content as a file that can be read at any place, a little of it at a time."""
         with self._mapped_errors():
             reader = obstore.open_reader(self._store, path, buffer_size=CHUNK_BYTES)
-            return BufferedReader(_ObstoreFile(reader), CHUNK_BYTES)
+            return BufferedReader(_ObstoreFile(reader, self._mapped_errors), CHUNK_BYTES)
 
     def size(self, path: str) -> int:
         """Return how many bytes a content has."""
@@ -206,8 +230,13 @@ class Storage:
             # A client that breaks off is no fault of the location.
             if chunks is not None and chunks.fault is fault:
                 raise
-            # Without obstore's text, which holds addresses and paths.
-            raise unavailable("storage", f'The location "{self.name}" does not do it') from fault
+            raise self._refusal(fault) from fault
+
+    def _refusal(self, fault: BaseError | OSError) -> Refused:
+        # Without obstore's text, which holds addresses and paths.
+        if _system_error(fault) in FULL_DISK_ERRORS:
+            return insufficient_storage("storage")
+        return unavailable("storage", f'The location "{self.name}" does not do it')
 
 
 class Storages(Mapping[str, Storage]):
@@ -255,11 +284,14 @@ class Storages(Mapping[str, Storage]):
 
 
 class _ObstoreFile(RawIOBase):
-    """A reader of obstore as a file of the standard library; its errors are OSErrors."""
+    """A reader of obstore as a file of the standard library; its errors are those of `Storage`."""
 
-    def __init__(self, reader: Any) -> None:
+    def __init__(
+        self, reader: Any, mapped_errors: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         super().__init__()
         self._file = reader
+        self._mapped_errors = mapped_errors
 
     def readable(self) -> bool:
         return True
@@ -268,7 +300,8 @@ class _ObstoreFile(RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        piece = bytes(self._file.read(len(buffer)))
+        with self._mapped_errors():
+            piece = bytes(self._file.read(len(buffer)))
         buffer[: len(piece)] = piece
         return len(piece)
 
@@ -323,6 +356,14 @@ def _chunks_from(buffered: list[bytes], rest: Iterator[bytes]) -> Iterator[bytes
     while buffered:
         yield buffered.pop(0)
     yield from rest
+
+
+def _system_error(fault: BaseError | OSError) -> int | None:
+    """Return the number of the system's error, where an error of a location is one."""
+    if isinstance(fault, OSError) and fault.errno is not None:
+        return fault.errno
+    match = _SYSTEM_ERROR.search(str(fault))
+    return int(match[1]) if match else None
 
 
 def _range(start: int, length: int | None) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from cms import jsontext
 from cms.errors import invalid_payload
-from cms.files.contents import Content, Contents, FieldValues, Incoming
+from cms.files.contents import Content, Contents, FieldValues, ReceivedContent
 
 JSON_FIELDS = frozenset({"tags"})
 
@@ -73,8 +73,8 @@ def receive(
 def _store_file(
     contents: Contents, part: FormPart, fields: FieldValues, stored: list[Content]
 ) -> FileUpload:
-    incoming = Incoming(part.filename or part.name, part.declared_type, part.chunks)
-    content = contents.put(incoming, fields.get("storage"))
+    received = ReceivedContent(part.filename or part.name, part.declared_type, part.chunks)
+    content = contents.put(received, fields.get("storage"))
     stored.append(content)
     return FileUpload(content, fields)
 

@@ -6,7 +6,8 @@ import falcon
 
 from cms.database.error_mapping import Stale, UnexpectedError
 from cms.errors import Refused
-from cms.store.store import Store, require_admin
+from cms.store.administrators import require_administrator
+from cms.store.store import Store
 
 
 def is_administrator(store: Store, request: falcon.Request) -> bool:
@@ -16,7 +17,7 @@ def is_administrator(store: Store, request: falcon.Request) -> bool:
         # Most calls come from load balancers, which need no lookup of who calls.
         if identity.is_anonymous:
             return False
-        store.run_unversioned_read(identity, lambda context: require_admin(context.actor))
+        require_administrator(store, identity)
     except (Refused, Stale, UnexpectedError):
         return False
     return True

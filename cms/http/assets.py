@@ -14,7 +14,7 @@ import falcon
 
 from cms.config import Config
 from cms.errors import Problem, Refused, not_found
-from cms.files.assets import Asset, Assets, Delivery
+from cms.files.assets import Asset, AssetDelivery, Assets
 from cms.files.file_names import clean_name
 from cms.http.conditional_requests import RangeNotSatisfiable, byte_range_of, is_not_modified
 from cms.store.identity import Identity
@@ -32,7 +32,7 @@ class _RequestedAsset(NamedTuple):
     """A file and what to send of it: None where the client's copy is current."""
 
     asset: Asset
-    delivery: Delivery | None
+    delivery: AssetDelivery | None
 
 
 class AssetResource:
@@ -87,7 +87,7 @@ class AssetResource:
         except FileNotFoundError:
             raise not_found("file") from None
 
-    def _send_by_proxy(self, response: falcon.Response, delivery: Delivery) -> None:
+    def _send_by_proxy(self, response: falcon.Response, delivery: AssetDelivery) -> None:
         """Let the proxy in front send the file; it handles ranges itself."""
         content = delivery.content
         if self._sendfile == "x-sendfile":
@@ -111,7 +111,7 @@ def _set_headers(response: falcon.Response, asset: Asset) -> None:
 
 
 def _set_disposition(
-    response: falcon.Response, delivery: Delivery, filename: str, *, is_attachment: bool
+    response: falcon.Response, delivery: AssetDelivery, filename: str, *, is_attachment: bool
 ) -> None:
     response.content_type = delivery.media_type
     kind = "inline"
@@ -136,7 +136,7 @@ def disposition(kind: str, filename: str) -> str:
 
 
 def _send(
-    request: falcon.Request, response: falcon.Response, asset: Asset, delivery: Delivery
+    request: falcon.Request, response: falcon.Response, asset: Asset, delivery: AssetDelivery
 ) -> None:
     content = delivery.content
     response.set_header("Accept-Ranges", "bytes")

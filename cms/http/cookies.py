@@ -10,6 +10,7 @@ import falcon
 
 from cms.auth.sessions import IssuedTokens, Mode
 from cms.config import Config
+from cms.http.request import mount_path
 
 SESSION_COOKIE = "cms_session_token"
 REFRESH_COOKIE = "cms_refresh_token"
@@ -62,17 +63,9 @@ class Cookies:
         max_age: int,
     ) -> None:
         """Set a cookie of a login that is under way at a provider; lifetimes are in seconds."""
-        response.set_cookie(
-            name,
-            value,
-            max_age=max_age or None,
-            expires=None if max_age else _PAST,
-            path=f"{self.path or request.root_path}/auth/login/{provider}",
-            secure=self.secure,
-            http_only=True,
-            # The browser comes back from another site, by a link: strict cookies would stay away.
-            same_site="Lax",
-        )
+        path = f"{self.path or mount_path(request)}/auth/login/{provider}"
+        # The browser comes back from another site, by a link: strict cookies would stay away.
+        self._write(response, name, value, max_age=max_age, path=path, same_site="Lax")
 
     def forget_for_login(
         self, request: falcon.Request, response: falcon.Response, name: str, *, provider: str
@@ -94,6 +87,19 @@ class Cookies:
         *,
         max_age: int,
     ) -> None:
+        path = self._path_of(request, name)
+        self._write(response, name, value, max_age=max_age, path=path, same_site=self.same_site)
+
+    def _write(
+        self,
+        response: falcon.Response,
+        name: str,
+        value: str,
+        *,
+        max_age: int,
+        path: str,
+        same_site: str,
+    ) -> None:
         """Write one cookie; a `max_age` of 0 deletes it."""
         response.set_cookie(
             name,
@@ -101,20 +107,20 @@ class Cookies:
             max_age=max_age or None,
             # Only a date in the past deletes a cookie in every browser.
             expires=None if max_age else _PAST,
-            path=self._path_of(request, name),
+            path=path,
             secure=self.secure,
             # No script of a page can read the token, and so none can steal it.
             http_only=True,
-            same_site=self.same_site,
+            same_site=same_site,
         )
 
     def _path_of(self, request: falcon.Request, name: str) -> str:
         # PUBLIC_URL comes first: behind a proxy the server does not see where it is mounted.
-        mount_path = self.path or request.root_path
+        mounted = self.path or mount_path(request)
         if name == REFRESH_COOKIE:
             # A token that renews sessions is sent with as few requests as possible.
-            return f"{mount_path}/auth"
-        return mount_path or "/"
+            return f"{mounted}/auth"
+        return mounted or "/"
 
 
 def session_cookie(request: falcon.Request) -> str | None:

@@ -11,7 +11,14 @@ import falcon
 
 from cms import jsontext
 from cms.database.error_mapping import Stale
-from cms.errors import STATUS, Problem, Refused
+from cms.errors import (
+    FULL_DISK_ERRORS,
+    STATUS,
+    Problem,
+    Refused,
+    insufficient_storage,
+    unavailable,
+)
 from cms.store.refusals import refusal_of_stale
 
 log = logging.getLogger("cms")
@@ -61,6 +68,27 @@ def on_http_error(
     write_errors(response, STATUS[problem.code], [problem])
 
 
+def on_system_error(
+    request: falcon.Request, response: falcon.Response, error: OSError, params: Any
+) -> None:
+    """Answer 507 where a disk is full, such as that of temporary files."""
+    if error.errno not in FULL_DISK_ERRORS:
+        on_unexpected_error(request, response, error, params)
+        return
+    log.error("the disk is full: %s", error.strerror, extra={"request": request.context.id})
+    refused = insufficient_storage("service")
+    write_errors(response, refused.status, refused.problems)
+
+
+def on_memory_error(
+    request: falcon.Request, response: falcon.Response, error: MemoryError, params: Any
+) -> None:
+    """Answer 503 where the system gives this process no more memory."""
+    log.error("a request needs more memory than there is", extra={"request": request.context.id})
+    refused = unavailable("service", "It has no memory left for this request")
+    write_errors(response, refused.status, refused.problems)
+
+
 def on_unexpected_error(
     request: falcon.Request, response: falcon.Response, error: Exception, params: Any
 ) -> None:
@@ -107,3 +135,14 @@ def _allowed_methods(error: falcon.HTTPError) -> str:
 def with_search(allowed: str) -> str:
     """Add SEARCH to the methods of an `Allow` header: it is served wherever QUERY is."""
     return allowed.replace("QUERY", "QUERY, SEARCH")
+
+
+def add_error_handlers(app: falcon.App[Any, Any]) -> None:
+    """Have an application answer every error in the form of the service."""
+    # For each error Falcon takes the handler of the nearest class.
+    app.add_error_handler(Exception, on_unexpected_error)
+    app.add_error_handler(OSError, on_system_error)
+    app.add_error_handler(MemoryError, on_memory_error)
+    app.add_error_handler(falcon.HTTPError, on_http_error)
+    app.add_error_handler(Refused, on_refused)
+    app.add_error_handler(Stale, on_stale)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import falcon
 
 from cms.etags import etag_of, matches_etag
-from cms.items.read.reads import Answer
+from cms.items.read.reads import ReadAnswer
 
 
-def send_with_etag(request: falcon.Request, response: falcon.Response, answer: Answer) -> None:
+def send_with_etag(request: falcon.Request, response: falcon.Response, answer: ReadAnswer) -> None:
     """Send one item or a list."""
     tag = etag_of(answer.body, answer.version)
     response.set_header("ETag", tag)

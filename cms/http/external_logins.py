@@ -16,12 +16,12 @@ from cms.http.cookies import Cookies
 from cms.http.media import check_texts, optional_text, read_json_object, required_text, send
 from cms.http.origins import Origins
 from cms.providers import Provider
-from cms.sso import directory_login, login
-from cms.sso.accounts import ExternalAccount, ExternalAccounts, pending_account
+from cms.sso import directory_login, external_login
 from cms.sso.directory_login import DirectoryCredentials
+from cms.sso.external_users import ExternalAccount, ExternalAccounts, pending_account
 from cms.sso.failure import ProviderError, provider_failed
 from cms.sso.login_state import FACTOR_LIFE, LIFE, LoginState, PendingFactor, not_begun
-from cms.sso.providers import Providers
+from cms.sso.provider_clients import Providers
 from cms.sso.redirects import checked_redirect, with_reason
 from cms.store.store import Store
 from cms.wait_slots import NoFreeSlot, WaitSlots
@@ -90,7 +90,7 @@ class ExternalLogins:
         logout_url: str | None,
     ) -> IssuedTokens:
         """Open the session of a user, and set its cookies."""
-        issued = login.log_in(
+        issued = external_login.log_in(
             self.store,
             self.issuer,
             account,
@@ -149,8 +149,10 @@ class ExternalLoginResource:
         account = pending_account(self._logins.store, known, pending.user)
         if account is None:
             raise not_begun()
-        login.check_status(account)
-        login.check_factor(self._logins.store, account, code, client=request.context.client)
+        external_login.check_status(account)
+        external_login.check_factor(
+            self._logins.store, account, code, client=request.context.client
+        )
         issued = self._logins.finish(
             request,
             response,
@@ -208,7 +210,7 @@ class CallbackResource:
             user = client.confirmed_user(state, answer)
             accounts = ExternalAccounts(self._logins.store, provider, request.context.client)
             account = accounts.account_of(user.profile)
-        login.check_status(account)
+        external_login.check_status(account)
         if account.tfa_secret is not None:
             pending = PendingFactor(account.id, provider.name, user.logout_url)
             self._logins.cookies.set_for_login(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import falcon
 
 from cms.errors import not_found
-from cms.flows.calls import FlowCalls, FlowRequest
+from cms.flows.flow_calls import FlowCalls, FlowRequest
 from cms.flows.runs import retry_run
 from cms.http.items import send_list
 from cms.http.media import read_json, send_written

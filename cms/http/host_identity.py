@@ -34,8 +34,11 @@ def host_identity(identify: Identify, environ: Mapping[str, Any]) -> Identity | 
         raise IdentifyFailed("identify raised an exception") from error
     if email is None:
         return None
-    if not isinstance(email, str):
+    # Not `isinstance`: lazy values of frameworks pretend to be of the type that they stand for.
+    if not issubclass(type(email), str):
         raise IdentifyFailed(f"identify returned {type(email).__name__}, not str or None")
+    # A subclass may have other methods, as one for HTML.
+    email = str.__str__(email)
     # Nobody has such an address, and the database takes not every text.
     if not is_email(email) or not email.isprintable():
         raise invalid_token()

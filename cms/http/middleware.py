@@ -17,7 +17,7 @@ from cms.errors import Refused, invalid_token
 from cms.http.administrators import is_administrator
 from cms.http.cookies import session_cookie
 from cms.http.errors import with_search
-from cms.http.host_identity import Identify, host_identity
+from cms.http.host_identity import Identify, IdentifyFailed, host_identity
 from cms.http.logs import log_request, logs_requests
 from cms.http.origins import SAFE_METHODS, Origins
 from cms.http.request import client_of, method_label
@@ -178,8 +178,9 @@ class NoteOfWriters:
             return
         try:
             identity = request.context.identity
-        except Refused:
-            # A login or refresh takes no notice of credentials that are no longer good.
+        except (Refused, IdentifyFailed):
+            # A login or refresh takes no notice of credentials that are no longer good, nor of an
+            # application around the service that cannot tell who is signed in.
             identity = ANONYMOUS.with_client(request.context.client)
         self._writers.note(identity)
 
@@ -224,7 +225,7 @@ class RequestTracing:
             self._set_server_timing(request, response, seconds)
         status = response.status_code
         route = request.uri_template or NO_ROUTE
-        method = method_label(request)
+        method = method_label(request, status)
         self._metrics.count_request(method, route, str(status), seconds)
         if request.context.span is not None:
             request.context.span.end(method=method, route=route, status=status)

@@ -8,6 +8,7 @@ from functools import partial
 
 import falcon
 
+from cms.cached_value import CachedValue
 from cms.config import Config
 from cms.database.error_mapping import Stale
 from cms.errors import Refused, forbidden
@@ -17,11 +18,11 @@ from cms.http.administrators import is_administrator
 from cms.http.errors import RETRY_AFTER_SECONDS
 from cms.http.media import send
 from cms.jobs.housekeeping import queue_depth
-from cms.kept import Kept
 from cms.metrics.exposition import CONTENT_TYPE, Gauge, exposition
-from cms.store.store import Store, require_admin
+from cms.store.administrators import require_administrator
+from cms.store.store import Store
 
-QUEUE_KEPT_SECONDS = 5.0
+QUEUE_CACHE_SECONDS = 5.0
 QUEUE_WAIT_SECONDS = 1.0
 """How long an answer waits for the state of the queue, which it then leaves out."""
 
@@ -53,7 +54,7 @@ class MetricsResource:
     def __init__(self, store: Store, config: Config) -> None:
         self._store = store
         self._token = (config.metrics_token or "").encode()
-        self._queue = Kept(partial(queue_depth, store.database), seconds=QUEUE_KEPT_SECONDS)
+        self._queue = CachedValue(partial(queue_depth, store.database), seconds=QUEUE_CACHE_SECONDS)
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         """Answer what all processes of this machine have counted; what is not known is left out."""
@@ -73,7 +74,7 @@ class MetricsResource:
             identity = request.context.identity
             if identity.is_anonymous:
                 raise forbidden()
-            self._store.run_unversioned_read(identity, lambda context: require_admin(context.actor))
+            require_administrator(self._store, identity)
         except Refused as refused:
             # A scraper with a wrong token gets no hint that users have tokens as well.
             if refused.status == 401:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 import falcon
 
@@ -21,6 +22,7 @@ _ALIASES: Mapping[str, str] = MappingProxyType({"SEARCH": "QUERY"})
 # Falcon answers 400 to methods that it does not know. It knows TRACE, which no resource serves:
 # an unknown method that is routed as TRACE is answered 405.
 _UNSUPPORTED = "TRACE"
+_METHOD_NOT_ALLOWED = 405
 _KNOWN = frozenset(falcon.COMBINED_METHODS) - {"WEBSOCKET"}
 
 
@@ -103,9 +105,9 @@ class RequestState:
         application around the service may take long to answer.
         """
         if self._identity is None:
-            found = self._find_identity() if self._find_identity else ANONYMOUS
+            identity = self._find_identity() if self._find_identity else ANONYMOUS
             # Only now: whoever asks again after a refusal must not find an anonymous caller.
-            self._identity = found.with_client(self.client)
+            self._identity = identity.with_client(self.client)
         return self._identity
 
 
@@ -124,9 +126,23 @@ class Request(falcon.Request):
             self.method = _ALIASES.get(self.method, _UNSUPPORTED)
 
 
-def method_label(request: falcon.Request) -> str:
-    """Return the method for metrics: clients can make up any number of others."""
-    return OTHER_METHOD if request.method == _UNSUPPORTED else str(request.context.method)
+def method_label(request: falcon.Request, status: int) -> str:
+    """Return the method for metrics, if the route serves it.
+
+    Clients can make up any number of others. Those that exist are two dozen: each of them on each
+    route would take all the room that there is for series.
+    """
+    is_served = request.method != _UNSUPPORTED and status != _METHOD_NOT_ALLOWED
+    return str(request.context.method) if is_served else OTHER_METHOD
+
+
+def mount_path(request: falcon.Request) -> str:
+    """Return the prefix under which the service is mounted, encoded as in addresses.
+
+    A server or middleware may take it from the target of a request, and a semicolon would end the
+    path of a cookie.
+    """
+    return quote(request.root_path, safe="/~!$&'()*+,:=@")
 
 
 def client_of(request: falcon.Request, *, trusted_proxies: int = 0) -> ClientInfo:

@@ -67,6 +67,10 @@ class RequestBody:
     def _read_chunk(self, size: int) -> bytes:
         try:
             chunk: bytes = self._stream.read(size) if size >= 0 else self._stream.read()
+        except MemoryError:
+            # Nothing is wrong with the body, of which the rest is left unread.
+            self._is_broken = True
+            raise
         except Exception:
             # Each server has its own exception for malformed chunks and for a client that is gone.
             raise self._broken_body() from None

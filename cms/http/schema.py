@@ -16,10 +16,11 @@ from cms.http.media import read_json, read_json_object, send
 from cms.schema_sync.content import TABLES
 from cms.schema_sync.diff_document import parse_diff
 from cms.schema_sync.document import parse_document
-from cms.schema_sync.snapshot import read_snapshot
-from cms.schema_sync.synchronizing import apply_diff, diff_snapshot, require_administrator
-from cms.schema_sync.texts import FILE_FORMATS, FileFormat, is_yaml
+from cms.schema_sync.document_texts import FILE_FORMATS, FileFormat, is_yaml
+from cms.schema_sync.schema_snapshot import read_snapshot
+from cms.schema_sync.synchronizing import apply_diff, diff_snapshot
 from cms.schema_sync.yaml_reading import read_yaml
+from cms.store.administrators import require_administrator
 from cms.store.store import Store
 
 _ALLOW_DESTRUCTIVE = "allow_destructive"
@@ -52,7 +53,7 @@ def _include(request: falcon.Request) -> list[str]:
 
 
 class SchemaDiffResource:
-    """What leads from the structure to a snapshot: JSON, YAML, or a form with a file of either."""
+    """The diff from the structure to a snapshot, sent as JSON, YAML, or a form with a file."""
 
     def __init__(self, store: Store, max_bytes: int) -> None:
         self._store = store

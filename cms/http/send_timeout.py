@@ -31,7 +31,7 @@ _SEND_LIMIT = (socket.SOL_SOCKET, socket.SO_SNDTIMEO)
 # `struct linger` with l_onoff 1 and l_linger 0: close() sends a reset and drops what is not sent
 # yet.
 _TIME_OUTS = (TimeoutError, BlockingIOError)
-"""What a send raises that took too long: by the limit of Python, by that of the kernel."""
+"""Errors of a send that took too long: by the limit of Python, by that of the kernel."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import falcon
 
-from cms.auth import shares
+from cms.auth import share_logins
 from cms.auth.mail_links import MailLink
 from cms.auth.sessions import Issuer, Mode
-from cms.auth.shares import ShareCredentials, ShareInvitation
+from cms.auth.share_logins import ShareCredentials, ShareInvitation
 from cms.errors import invalid_payload
 from cms.http.auth import mode_of, session_body
 from cms.http.cookies import Cookies
@@ -38,7 +38,7 @@ class ShareLoginResource:
         )
         request.context.count_account(credentials.share)
         mode = mode_of(payload) or Mode.JSON
-        issued = shares.login(
+        issued = share_logins.login(
             self._store, self._issuer, credentials, mode=mode, client=request.context.client
         )
         self._cookies.set_session(request, response, issued)
@@ -52,7 +52,7 @@ class ShareInfoResource:
         self._store = store
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        send(response, shares.info(self._store, key))
+        send(response, share_logins.info(self._store, key))
 
 
 class ShareInviteResource:
@@ -65,7 +65,7 @@ class ShareInviteResource:
         identity = request.context.identity
         url = optional_text(payload, self._link.url_field)
         invitation = ShareInvitation(required_text(payload, "share"), _emails(payload), url)
-        shares.invite(
+        share_logins.invite(
             self._store, self._link, identity, invitation, idempotency=idempotency_key_of(request)
         )
         response.status = falcon.HTTP_204

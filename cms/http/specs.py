@@ -10,6 +10,7 @@ from cms.client_types.printing import LANGUAGES, read_types
 from cms.errors import invalid_query
 from cms.etags import etag_of, matches_etag
 from cms.http.cookies import SESSION_COOKIE
+from cms.http.request import mount_path
 from cms.openapi.caller_documents import read_openapi
 from cms.openapi.openapi_document import Served
 from cms.store.store import Store
@@ -23,7 +24,7 @@ class OpenApiResource:
         self._templates = templates
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        served = Served(self._templates(), request.root_path, SESSION_COOKIE)
+        served = Served(self._templates(), mount_path(request), SESSION_COOKIE)
         document = read_openapi(self._store, request.context.identity, served)
         _send_text(request, response, document, falcon.MEDIA_JSON)
 

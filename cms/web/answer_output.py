@@ -40,7 +40,7 @@ class AnswerOutput:
         self._room = threading.Event()  # for the next chunk of a stream
         self.waiting_since = 0.0
         self._unsent_since = 0.0  # when the loop began to wait for the client to take more
-        self._held_bytes = 0  # of an answer, by the thread that writes it in pieces
+        self._piecewise_bytes = 0  # of an answer, by the thread that writes it in pieces
         self._written_bytes = 0  # handed to the transport or to the socket
         transport.set_write_buffer_limits(high=MAX_UNSENT)
 
@@ -75,10 +75,10 @@ class AnswerOutput:
     def write_in_pieces(self, data: bytes) -> None:
         """Send a long answer at the pace of the client; raises `ClientGone`."""
         self._server.loop.call_soon_threadsafe(self._server.unsent_answers.count, len(data))
-        self._held_bytes = len(data)  # all of it stays in memory until the last piece has gone
+        self._piecewise_bytes = len(data)  # all of it stays in memory until the last piece has gone
         for start in range(0, len(data), MAX_UNSENT):
             self.write_chunk(data[start : start + MAX_UNSENT])
-        self._held_bytes = 0
+        self._piecewise_bytes = 0
 
     @property
     def needs_loop(self) -> bool:
@@ -156,7 +156,7 @@ class AnswerOutput:
     @property
     def unsent_bytes(self) -> int:
         """How many bytes are kept in memory until the client takes them."""
-        return self._transport.get_write_buffer_size() + self._held_bytes
+        return self._transport.get_write_buffer_size() + self._piecewise_bytes
 
     @property
     def unsent_since(self) -> float:

@@ -33,7 +33,7 @@ class StreamedBody:
         self._resume_reading = resume_reading
         self._arrived = threading.Condition()
         self._buffer = bytearray()
-        self._failure: str | None = None
+        self._failure: Exception | None = None
         self._complete = False
         self.awaited_since = 0.0
 
@@ -53,10 +53,10 @@ class StreamedBody:
             self._complete = True
             self._arrived.notify()
 
-    def fail(self, reason: str) -> None:
-        """Make the current or next read of the application raise `BodyError`."""
+    def fail(self, reason: str, error_type: type[Exception] = BodyError) -> None:
+        """Make the current or next read of the application raise an error."""
         with self._arrived:
-            self._failure = self._failure or reason
+            self._failure = self._failure or error_type(reason)
             self._arrived.notify()
 
     @property
@@ -74,7 +74,7 @@ class StreamedBody:
     def read(self, size: int | None = -1) -> bytes:
         """Return `size` bytes, fewer only at the end, all that is left without a size.
 
-        Raises `BodyError`.
+        Raises `BodyError`, and MemoryError where the event loop had no room for it.
         """
         limit = None if size is None or size < 0 else size
         return self._take(lambda: limit is not None and len(self._buffer) >= limit, lambda: limit)
@@ -112,7 +112,7 @@ class StreamedBody:
                 self._await(is_enough)
             # Bytes that arrived before the failure are still good.
             if self._failure and not is_enough():
-                raise BodyError(self._failure)
+                raise self._failure
             size = length()
             taken = bytes(self._buffer[:size])
             del self._buffer[: len(taken)]

@@ -61,7 +61,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.server.connections.pop(self, None)
-        self.server.tell_connections()
+        self.server.publish_connections()
         self.is_lost = True
         self.output.lose_client()
         self._request_reader.close()

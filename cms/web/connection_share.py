@@ -11,7 +11,7 @@ import time
 
 MAX_WORKERS = 64
 STALE_SECONDS = 2.0
-"""A worker that has told nothing for so long is dead, or hangs: it is not waited for."""
+"""A worker that has published nothing for so long is dead, or hangs: it is not waited for."""
 
 _DOUBLE = 8
 
@@ -36,8 +36,8 @@ class ConnectionShare:
         self._all = all_counts
         self._index = number % MAX_WORKERS
 
-    def tell(self, count: int) -> None:
-        """Tell the others how many connections this worker has; at least once a second."""
+    def publish(self, count: int) -> None:
+        """Publish how many connections this worker has; at least once a second."""
         self._all.counts[self._index] = count
         self._all.times[self._index] = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""What arrives on a connection: bytes to the parser, heads and bodies to exchanges.
+"""The requests of a connection: bytes go to the parser, heads and bodies to exchanges.
 
 Everything here runs in the event loop.
 """
@@ -56,7 +56,7 @@ class RequestReader:
         self._unparsed = b""
         self._is_full = False  # the thread has to read its body before more may arrive
         self.is_holding = False
-        self._held_since = 0.0
+        self._paused_since = 0.0
         self.received = 0
         self.started_at = 0.0
 
@@ -110,7 +110,7 @@ class RequestReader:
             self._unparsed = b""
             self.is_holding = False
             # The time in which the server did not read is not counted against the client.
-            self.started_at += time.monotonic() - self._held_since
+            self.started_at += time.monotonic() - self._paused_since
             self._connection.transport.resume_reading()
             self.feed(rest)
 
@@ -137,7 +137,7 @@ class RequestReader:
     def _hold(self, rest: bytes) -> None:
         """Keep what is not parsed yet, and let other connections have their turn."""
         self._unparsed = rest
-        self._held_since = time.monotonic()
+        self._paused_since = time.monotonic()
         self.is_holding = True
         self._connection.transport.pause_reading()
         if self._has_room():
@@ -182,12 +182,22 @@ class RequestReader:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._continue_without_upgrade(data[upgrade.args[0] :])
-        except (httptools.HttpParserError, ValueError):
+        except (httptools.HttpParserError, ValueError) as error:
+            # The parser reports errors of its callbacks so.
+            if isinstance(error.__context__, MemoryError):
+                self._give_up()
+                return
             self._refuse(
                 error_answers.MALFORMED if self._exchange is None else error_answers.BROKEN_BODY
             )
-        if self._chunks:
+        except MemoryError:
+            self._give_up()
+            return
+        try:
             self._feed_body()
+        except MemoryError:
+            self._give_up()
+            return
         if exchange is not None and exchange is self._exchange:
             self._check_framing(len(data), self._body_bytes - body_bytes)
 
@@ -246,6 +256,18 @@ class RequestReader:
             self._connection.end_after_answers()
         else:
             self._connection.refuse(answer)
+
+    def _give_up(self) -> None:
+        """Refuse a request for which there is no memory, and free what it has taken."""
+        has_reader = self.body is not None
+        self._chunks.clear()
+        if self.body is not None:
+            self.body.fail("there is no memory for the rest of the body", MemoryError)
+        self.drop("there is no memory for it")
+        if has_reader:
+            self._connection.end_after_answers()
+        else:
+            self._connection.refuse(error_answers.OVERLOADED)
 
     # The parser's events
 

@@ -1,4 +1,4 @@
-"""What the kernel holds of an answer that has been written to a socket."""
+"""The bytes of an answer that the kernel has taken from a socket and not yet sent."""
 
 from __future__ import annotations
 

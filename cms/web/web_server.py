@@ -1,4 +1,4 @@
-"""What the connections of one worker share, and the life of its listeners."""
+"""The web server of one worker: state that its connections share, and its listeners."""
 
 from __future__ import annotations
 
@@ -162,19 +162,19 @@ class WebServer:
             )
         )
         self._connecting[connecting] = None
-        self.tell_connections()
+        self.publish_connections()
         connecting.add_done_callback(self._end_connecting)
 
     def _end_connecting(self, connecting: asyncio.Task[Any]) -> None:
         self._connecting.pop(connecting, None)
-        self.tell_connections()
+        self.publish_connections()
         if not connecting.cancelled() and connecting.exception():
             log.debug("A connection failed as it was made", exc_info=connecting.exception())
 
-    def tell_connections(self) -> None:
+    def publish_connections(self) -> None:
         """Tell the other workers how many connections this one has."""
         if self.share and not self.is_draining:
-            self.share.tell(self._count)
+            self.share.publish(self._count)
 
     @property
     def _count(self) -> int:
@@ -183,7 +183,7 @@ class WebServer:
 
     def sweep(self) -> None:
         """Enforce the time limits of all connections; called twice a second."""
-        self.tell_connections()
+        self.publish_connections()
         self.date = formatdate(usegmt=True)
         now = time.monotonic()
         for connection in list(self.connections):

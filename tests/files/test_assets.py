@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from cms.files.assets import Asset, Assets, Delivery
+from cms.files.assets import Asset, AssetDelivery, Assets
 from cms.http.assets import disposition
 from tests.client import Answer, Client
 from tests.files.forms import FileService
@@ -207,8 +207,8 @@ def test_what_is_not_there_is_not_found(files: FileService) -> None:
     key = files.add()["id"]
     (path,) = [path for path in files.folder.rglob("*") if path.stem == key]
     path.unlink()
-    for wanted in (key, str(uuid4()), "nonsense"):
-        answer = get(files, f"/assets/{wanted}")
+    for unreadable_key in (key, str(uuid4()), "nonsense"):
+        answer = get(files, f"/assets/{unreadable_key}")
         assert (answer.status, answer.codes) == (404, ["NOT_FOUND"]), answer
         assert "etag" not in answer.headers
 
@@ -227,7 +227,7 @@ def test_a_content_that_is_exchanged_meanwhile_is_found_all_the_same(
     delivery = Assets.delivery
     seen = list[str]()
 
-    def late(self: Assets, asset: Asset) -> Delivery:
+    def late(self: Assets, asset: Asset) -> AssetDelivery:
         seen.append(asset.tag)
         if len(seen) == 1:
             assert (

@@ -87,6 +87,7 @@ def test_a_client_that_holds_a_derivative_has_none_made(
     assert renders == []
 
 
+@pytest.mark.release
 def test_many_who_ask_at_once_have_it_made_once(
     files: FileService, photo: dict[str, Any], renders: list[str], another: Another
 ) -> None:
@@ -130,7 +131,7 @@ def test_the_files_focal_point_is_what_a_crop_shows(files: FileService) -> None:
     assert set(corners(decoded(left.content))) == {"red", "blue"}
 
 
-def test_operations_are_told_in_json(files: FileService, photo: dict[str, Any]) -> None:
+def test_operations_are_reported_in_json(files: FileService, photo: dict[str, Any]) -> None:
     transforms = quote(json.dumps([["flip"], ["resize", {"width": 40}]]))
     image = decoded(asset(files.admin, photo, f"transforms={transforms}&format=png").content)
     assert (image.size, corners(image)) == ((40, 20), ("blue", "white", "red", "green"))
@@ -151,7 +152,7 @@ def test_other_files_come_untouched(files: FileService) -> None:
         ("key=nothing", "key"),
     ],
 )
-def test_a_wrong_parameter_is_told(
+def test_a_wrong_parameter_is_reported(
     files: FileService, photo: dict[str, Any], query: str, parameter: str
 ) -> None:
     answer = asset(files.admin, photo, query)
@@ -160,7 +161,7 @@ def test_a_wrong_parameter_is_told(
     assert answer.headers["cache-control"] == "no-cache"
 
 
-def test_a_broken_image_is_told_and_nothing_is_kept(files: FileService) -> None:
+def test_a_broken_image_is_reported_and_nothing_is_kept(files: FileService) -> None:
     file = files.add(JPEG[: len(JPEG) // 2], "broken.jpg")
     answer = asset(files.admin, file, "width=5")
     assert (answer.status, answer.codes) == (400, ["ILLEGAL_ASSET_TRANSFORMATION"])
@@ -248,6 +249,7 @@ def test_the_settings_say_what_may_be_transformed(
 # Other places than a folder
 
 
+@pytest.mark.release
 def test_originals_in_a_bucket_are_transformed_beside_it(
     settings: Config,
     tmp_path_factory: pytest.TempPathFactory,

@@ -32,7 +32,7 @@ def test_files_are_read_with_the_whole_query_language(files: FileService) -> Non
     assert "c.csv" in files.admin.get("/files?search=c.csv&export=csv").text
 
 
-def test_what_is_said_of_a_file_can_be_changed(files: FileService) -> None:
+def test_the_fields_of_a_file_can_be_changed(files: FileService) -> None:
     key = files.add()["id"]
     folder = files.admin.post("/folders", {"name": "f"}).data["id"]
     body: dict[str, Any] = {
@@ -159,6 +159,7 @@ def covered(files: FileService, key: str, name: str) -> None:
     assert files.admin.post(f"/items/{name}", {"cover": key}).status == 200
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("way", ["one", "array", "keys", "query", "folder"])
 def test_a_field_that_points_to_a_file_becomes_null_with_it_and_the_history_says_so(
     files: FileService, way: str

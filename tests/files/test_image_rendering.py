@@ -47,10 +47,10 @@ def change(tmp_path: Path) -> Change:
         source = tmp_path / "in"
         target = tmp_path / "out"
         source.write_bytes(content)
-        wanted = resolve_transform(
+        resolved = resolve_transform(
             parse_transform(parameters, TransformRules()), media_type, focus=None, accept=""
         )
-        render(RenderJob(source, target, wanted.transform, LIMITS))
+        render(RenderJob(source, target, resolved.transform, LIMITS))
         return decoded(target.read_bytes())
 
     return change

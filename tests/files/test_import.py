@@ -40,7 +40,9 @@ def server() -> Iterator[Source]:
         yield server
 
 
-def test_a_file_is_imported_with_what_is_said_of_it(files: FileService, server: Source) -> None:
+def test_a_file_is_imported_with_the_fields_that_are_sent(
+    files: FileService, server: Source
+) -> None:
     content = picture()
     url = server.page("/some/my%20photo.jpg", content, Content_Type="image/png")
     folder = files.admin.post("/folders", {"name": "f"}).data["id"]
@@ -110,7 +112,7 @@ def test_a_name_that_is_not_there_is_refused_like_an_inner_address(files: FileSe
     )
 
 
-def test_what_is_said_of_it_is_checked_and_nothing_stays(
+def test_the_fields_that_are_sent_are_checked_and_nothing_stays(
     files: FileService, server: Source
 ) -> None:
     url = server.page("/a.txt", b"text")

@@ -65,6 +65,7 @@ def test_contents_without_a_file_go_once_they_are_old(files: FileService) -> Non
     (files.folder / recent).unlink()
 
 
+@pytest.mark.release
 def test_what_was_derived_goes_with_its_content_and_not_with_its_file(files: FileService) -> None:
     first = files.add(picture("PNG"), "a.png")
     assert (
@@ -79,7 +80,7 @@ def test_what_was_derived_goes_with_its_content_and_not_with_its_file(files: Fil
     assert set(files.contents()) == before - {old}
 
 
-def test_files_without_their_content_are_told_and_kept(files: FileService) -> None:
+def test_files_without_their_content_are_reported_and_kept(files: FileService) -> None:
     lost = files.add()
     recent = files.add()
     age(files)
@@ -91,7 +92,7 @@ def test_files_without_their_content_are_told_and_kept(files: FileService) -> No
     files.admin.delete("/files", [lost["id"], recent["id"]])
 
 
-def test_a_location_that_does_not_answer_is_told(files: FileService) -> None:
+def test_a_location_that_does_not_answer_is_reported(files: FileService) -> None:
     away = Location("aaa", "s3", bucket="b", endpoint="http://127.0.0.1:1", key="k", secret="s")
     with pytest.raises(Refused):
         swept(files, away)

@@ -52,10 +52,10 @@ def refused(rules: TransformRules = ANY, /, **parameters: object) -> dict[str, A
 def best(
     transform: Transform, media_type: str = "image/jpeg", accept: str = "", **focus: Any
 ) -> Transform:
-    return wanted(transform, media_type, accept, **focus).transform
+    return resolved(transform, media_type, accept, **focus).transform
 
 
-def wanted(
+def resolved(
     transform: Transform, media_type: str = "image/jpeg", accept: str = "", **focus: Any
 ) -> ResolvedTransform:
     return resolve_transform(transform, media_type, focus=focus.get("focus"), accept=accept)
@@ -173,7 +173,7 @@ def test_operations_are_five_at_most_and_bounded_like_parameters() -> None:
     assert (refusal["parameter"], refusal["reason"][-4:]) == ("transforms[1].height", "6000")
 
 
-def test_the_side_that_is_too_long_is_the_one_that_is_told() -> None:
+def test_the_side_that_is_too_long_is_the_one_that_is_reported() -> None:
     assert refused(width="10", height="6001")["parameter"] == "height"
     assert refused(width="x")["reason"] == "width is a whole number from 1 to 6000"
 
@@ -231,8 +231,8 @@ def test_the_same_result_has_the_same_key() -> None:
             "withoutEnlargement": "false",
         },
     ]
-    assert len({wanted(parse_transform(parameters, ANY)).key for parameters in same}) == 1
-    assert wanted(parsed(width="300")).key != wanted(parsed(height="300")).key
+    assert len({resolved(parse_transform(parameters, ANY)).key for parameters in same}) == 1
+    assert resolved(parsed(width="300")).key != resolved(parsed(height="300")).key
     assert best(parsed(width="5", fit="inside")) == best(parsed(width="5", focal_point_x="0"))
 
 

@@ -211,7 +211,7 @@ def test_a_body_that_comes_unasked_for_is_not_asked_for(long_deadlines: Running)
 
 
 @pytest.mark.parametrize("target", ["/large?size=5000000", "/stream?size=5000000"])
-def test_a_client_that_has_said_all_gets_all_of_its_answer(
+def test_a_client_that_has_sent_all_gets_all_of_its_answer(
     long_deadlines: Running, target: str
 ) -> None:
     for _ in range(30):

@@ -53,6 +53,9 @@ class Load:
             except ConnectionRefusedError:
                 self.outcomes["refused"] += 1
                 return
+            except ConnectionResetError:  # the kernel's, as below
+                self.outcomes["reset"] += 1
+                continue
             with wire:
                 keeps = True
                 count = 0

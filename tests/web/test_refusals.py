@@ -26,7 +26,7 @@ MARGIN_SECONDS = (-0.002, 0.006)  # the server's looks drift by some millisecond
 CLIENTS = 50
 MIN_ROUNDS = 4
 MAX_ROUNDS = 30
-AIM_STEP_SECONDS = 0.004
+DELAY_STEP_SECONDS = 0.004
 
 HALF_A_HEAD = b"GET /second HTTP/1.1\r\nHo"
 HALF_A_BODY = b"POST /second HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf"
@@ -58,11 +58,11 @@ def get(target: str) -> bytes:
 def test_a_body_that_ends_at_its_deadline_gets_one_answer(server: Running, size: int) -> None:
     statuses: Counter[int] = Counter()
     rounds = 0
-    aim = 0.0
+    delay = 0.0
     with ThreadPoolExecutor(CLIENTS) as clients:
         while rounds < MIN_ROUNDS or (len(statuses) < 2 and rounds < MAX_ROUNDS):
             # The third look from here is the first one after the second that a client has.
-            deadline = await_sweep(server) + 3 * SWEEP_SECONDS + aim
+            deadline = await_sweep(server) + 3 * SWEEP_SECONDS + delay
             posts = [
                 clients.submit(post_late, server, f"{rounds}-{number}", size, deadline)
                 for number in range(CLIENTS)
@@ -72,7 +72,7 @@ def test_a_body_that_ends_at_its_deadline_gets_one_answer(server: Running, size:
             rounds += 1
             # On a busy machine the server looks later than was aimed at: then all come in time.
             if statuses_of_round.keys() != {200, 408}:
-                aim += AIM_STEP_SECONDS if 200 in statuses_of_round else -AIM_STEP_SECONDS
+                delay += DELAY_STEP_SECONDS if 200 in statuses_of_round else -DELAY_STEP_SECONDS
     assert statuses.keys() == {200, 408}, statuses
 
 
