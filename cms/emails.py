@@ -14,7 +14,7 @@ _ADDRESS = re.compile(rf"[^{_FORBIDDEN}]{{1,64}}@[^{_FORBIDDEN}]{{1,255}}")
 
 
 class AddressParts(NamedTuple):
-    """What stands before and after the @ of an address; the domain is in ASCII."""
+    """The parts of an address before and after the @; the domain is in ASCII."""
 
     local: str
     domain: str

@@ -71,6 +71,11 @@ class ProcessValues:
         return cls(None, memoryview(bytearray(_BYTES)).cast("d"))
 
     @property
+    def room(self) -> float:
+        """The part of the numbers that no series has taken yet."""
+        return 1 - self._next / CAPACITY
+
+    @property
     def is_private(self) -> bool:
         return self._descriptor is None
 

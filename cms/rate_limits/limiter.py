@@ -12,6 +12,7 @@ from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 
 from cms.config import Config
+from cms.rate_limits.account_names import account_name
 from cms.rate_limits.counters import Counters
 from cms.rate_limits.shared_memory_storage import SharedMemoryStorage
 from cms.rate_limits.shared_table import KEY_BYTES, process_table
@@ -53,7 +54,7 @@ class RateLimiter:
     def count_account(self, account: str) -> Usage:
         """Count an attempt to log in to an account, whether there is such an account or not."""
         # Not from the cache: anybody could send texts of any length.
-        key = self._digest("account", account.strip().casefold())
+        key = self._digest("account", account_name(account))
         return self._counters.acquire(key, self._account_limits)
 
     def close(self) -> None:

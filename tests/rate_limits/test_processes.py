@@ -236,3 +236,15 @@ def test_cms_serve_shares_its_counters(tmp_path: Path) -> None:
             # A connection for each, so that both workers get some.
             statuses.update(running.ask("198.51.100.1", 1))
         assert statuses == {200: 20, 429: 10}
+
+
+@pytest.mark.parametrize("kind", ["event", "gthread"])
+def test_of_several_headers_the_last_is_that_of_the_proxy(kind: str) -> None:
+    """As of proxies that add a header behind the client's own."""
+    statuses = []
+    with server(kind, 1, RATE_LIMITER_PER_MINUTE="2") as running, running.connect() as wire:
+        for forged in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
+            head = f"GET /auth HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {forged}\r\n"
+            wire.send(f"{head}x-forwarded-for: 198.51.100.250\r\n\r\n".encode())
+            statuses.append(wire.answer().status)
+    assert statuses == [200, 200, 429]

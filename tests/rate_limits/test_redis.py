@@ -109,6 +109,7 @@ def test_processes_count_together(redis: RedisServer, make_limited: Callable[...
     assert [one.get("/auth").status, other.get("/auth").status] == [429, 429]
 
 
+@pytest.mark.release
 def test_without_redis_each_machine_counts_for_itself_and_says_so_once(
     own_redis: RedisServer,
     make_limited: Callable[..., Client],

@@ -8,11 +8,13 @@ import math
 import time
 from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 from falcon import testing
 
 from cms.config import Config
 from cms.http.rate_limit import LOGIN_ROUTES
+from cms.rate_limits.account_names import account_name
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 
 LIMIT = "X-RateLimit-Limit"
@@ -141,6 +143,7 @@ def test_a_refused_request_asks_no_database(make_limited: MakeLimited) -> None:
     assert time.monotonic() - began < 1
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("proxies", "first", "second", "status"),
     [
@@ -247,6 +250,35 @@ def test_logins_are_limited_by_account(make_limited: MakeLimited) -> None:
     assert login("somebody@example.com", 9).status == 401
 
 
+def test_no_spelling_of_an_address_has_attempts_of_its_own(make_limited: MakeLimited) -> None:
+    # PostgreSQL's lower() takes each of these for the same address, or some other directory does.
+    spellings = ["adm\u0130n@example.com", "adm\u0130N@EXAMPLE.com", "admi\u0307n@example.com"]
+    client = make_limited(rate_limiter_logins_per_account=1)
+    assert client.post("/auth/login", {"email": ADMIN_EMAIL, "password": "x"}).status == 401
+    for email in spellings:
+        answer = client.post("/auth/login", {"email": email, "password": ADMIN_PASSWORD})
+        assert answer.status == 429, email
+
+
+def test_what_postgresql_takes_for_equal_is_one_account(dsn: str) -> None:
+    letters = [chr(number) for number in range(1, 0x110000) if not 0xD800 <= number < 0xE000]
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute(
+            "SELECT letter, lower(letter) FROM unnest(%s::text[]) AS letter"
+            " WHERE letter <> lower(letter)",
+            (letters,),
+        ).fetchall()
+    assert len(rows) > 1000
+    different = [row for row in rows if account_name(row[0]) != account_name(row[1])]
+    assert different == []
+
+
+def test_a_long_account_takes_no_time() -> None:
+    began = time.perf_counter()
+    account_name("\ufdfa" * 1_000_000)
+    assert time.perf_counter() - began < 1
+
+
 def test_accounts_that_do_not_exist_are_limited_alike(make_limited: MakeLimited) -> None:
     client = make_limited(rate_limiter_logins_per_account=2)
     answers = []
@@ -274,7 +306,7 @@ def test_one_account_has_one_limit_for_all_that_is_critical(make_limited: MakeLi
     assert client.get("/server/info").status == 200
 
 
-def test_the_limit_with_the_fewest_requests_left_is_told(make_limited: MakeLimited) -> None:
+def test_the_limit_with_the_fewest_requests_left_is_reported(make_limited: MakeLimited) -> None:
     client = make_limited(rate_limiter_logins_per_address=20, rate_limiter_logins_per_account=9)
     assert left(client.get("/auth")) == (100, 99)
     answer = client.post("/auth/login", {"email": ADMIN_EMAIL, "password": "x"})

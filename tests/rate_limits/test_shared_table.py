@@ -72,6 +72,7 @@ def run_forked(*works: Callable[[], None]) -> list[int | None]:
     return [process.exitcode for process in processes]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_of_300_requests_of_several_processes_and_threads_exactly_100_pass(
     storage: SharedMemoryStorage, processes: int
@@ -197,6 +198,7 @@ def test_a_full_bucket_forgets_first_whose_windows_end_first() -> None:
     assert counts(table, key_of(5)) == (NEVER, NEVER)
 
 
+@pytest.mark.release
 def test_a_million_clients_take_no_more_memory() -> None:
     table = SharedTable(buckets=4)
     storage = SharedMemoryStorage(table)
