@@ -9,7 +9,7 @@ U =
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: help run test check lint types demo bench lock audit dist clean
+.PHONY: help run test check lint types demo bench lock audit platforms dist clean
 
 help: ## print the targets
 	@echo 'Targets:'
@@ -45,6 +45,9 @@ lock: .venv/.locked ## renew the lock file and the list of licences after a chan
 
 audit: .venv/.installed ## look for known vulnerabilities of the locked packages
 	@$(PY) -m supply_chain audit
+
+platforms: .venv/.installed ## find systems and versions of Python that the lock file does not serve
+	@$(PY) -m supply_chain platforms
 
 dist: .venv/.installed ## build the sdist and the wheel; the same commit gives the same bytes
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PY) -m build --no-isolation

@@ -7,6 +7,7 @@ import sys
 from supply_chain.audit import audit
 from supply_chain.licences import UnknownLicenceError, licensed_packages, write_page
 from supply_chain.lock_file import LOCK_FILE, SETUP_FILE, disagreements, locked_packages
+from supply_chain.platforms import unserved
 
 
 def check_lock() -> int:
@@ -40,7 +41,20 @@ def check_vulnerabilities() -> int:
     return 0 if result.passes else 1
 
 
-COMMANDS = {"check": check_lock, "licences": write_licences, "audit": check_vulnerabilities}
+def check_platforms() -> int:
+    """Print which systems and versions of Python the lock file does not serve."""
+    lines = list(unserved(LOCK_FILE.read_text()))
+    for line in lines:
+        print(line, file=sys.stderr)
+    return len(lines) and 1
+
+
+COMMANDS = {
+    "check": check_lock,
+    "licences": write_licences,
+    "audit": check_vulnerabilities,
+    "platforms": check_platforms,
+}
 
 
 def main(words: list[str]) -> int:

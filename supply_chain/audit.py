@@ -64,9 +64,9 @@ def judged(exit_code: int, output: str, errors: str) -> Audit:
     unknown = [package["name"] for package in packages if "skip_reason" in package]
     if len(unknown) == len(packages):
         return _unreachable("it knows none of the packages")
-    found = tuple(_vulnerabilities(packages))
-    if found:
-        return Audit(passes=False, lines=found)
+    vulnerabilities = tuple(_vulnerabilities(packages))
+    if vulnerabilities:
+        return Audit(passes=False, lines=vulnerabilities)
     if exit_code:
         return Audit(passes=False, lines=(f"pip-audit failed: {errors.strip()}",))
     lines = [f"No known vulnerability in {len(packages) - len(unknown)} packages."]

@@ -134,8 +134,8 @@ def _requirements(requirement: Requirement) -> list[Requirement]:
     package = _installed(requirement.name)
     if package is None:
         return []
-    found = [Requirement(line) for line in package.requires or []]
-    return [one for one in found if _may_apply(one.marker, requirement.extras)]
+    requirements = [Requirement(line) for line in package.requires or []]
+    return [one for one in requirements if _may_apply(one.marker, requirement.extras)]
 
 
 def _may_apply(marker: Marker | None, extras: set[str]) -> bool:

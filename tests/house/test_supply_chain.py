@@ -6,8 +6,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -15,6 +18,7 @@ from supply_chain.audit import audit, judged
 from supply_chain.licence_rules import REASONS, STATED
 from supply_chain.licences import PAGE, LicensedPackage, licensed_packages, page
 from supply_chain.lock_file import LOCK_FILE, SETUP_FILE, disagreements, locked_packages
+from supply_chain.platforms import PLATFORMS, Platform, refusal
 
 LOCK = LOCK_FILE.read_text()
 NAMES = {one.name for one in locked_packages(LOCK)}
@@ -53,21 +57,21 @@ def test_the_lock_file_names_no_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "problem"),
     [
         ("falcon==4.1", "setup.cfg requires falcon<5,>=4; requirements.lock has none"),
         ("limits==5.0", "setup.cfg requires limits[redis]<6,>=5; requirements.lock has none"),
         ("pytest==8.3", "setup.cfg requires pytest>=8; requirements.lock has none"),
     ],
 )
-def test_a_requirement_without_its_lock_is_told(line: str, told: str) -> None:
+def test_a_requirement_without_its_lock_is_reported(line: str, problem: str) -> None:
     assert disagreements(SMALL_SETUP, SMALL_LOCK) == []
-    assert disagreements(SMALL_SETUP, SMALL_LOCK.replace(line, "other==1")) == [told]
+    assert disagreements(SMALL_SETUP, SMALL_LOCK.replace(line, "other==1")) == [problem]
 
 
-def test_a_locked_version_that_setup_does_not_want_is_told() -> None:
-    told = ["setup.cfg requires falcon<5,>=4; requirements.lock has 5.0"]
-    assert disagreements(SMALL_SETUP, SMALL_LOCK.replace("falcon==4.1", "falcon==5.0")) == told
+def test_a_locked_version_that_setup_does_not_want_is_reported() -> None:
+    problems = ["setup.cfg requires falcon<5,>=4; requirements.lock has 5.0"]
+    assert disagreements(SMALL_SETUP, SMALL_LOCK.replace("falcon==4.1", "falcon==5.0")) == problems
 
 
 def test_the_page_of_licences_is_that_of_the_locked_packages() -> None:
@@ -164,6 +168,40 @@ def test_an_audit_of_a_broken_lock_file_fails(tmp_path: Path) -> None:
     broken = tmp_path / "broken.lock"
     broken.write_text("falcon==4.1\n")
     assert not audit(broken).passes
+
+
+def wheel(folder: Path, name: str, tags: str) -> str:
+    """Make a wheel without any code, and return its line of a lock file."""
+    file = folder / f"{name}-1.0-{tags}.whl"
+    about = f"{name}-1.0.dist-info"
+    with ZipFile(file, "w") as archive:
+        archive.writestr(
+            f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+        )
+        archive.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nTag: {tags}\n")
+        archive.writestr(f"{about}/RECORD", "")
+    return f"{name}==1.0 --hash=sha256:{sha256(file.read_bytes()).hexdigest()}\n"
+
+
+@pytest.mark.release
+def test_a_platform_without_a_wheel_is_told(tmp_path: Path) -> None:
+    everywhere = wheel(tmp_path, "pure", "py3-none-any")
+    linux_only = wheel(tmp_path, "native", "cp311-abi3-manylinux_2_28_x86_64")
+    local = ("--no-index", "--offline", "--find-links", str(tmp_path))
+    linux = Platform("x86_64-manylinux_2_28", "Linux")
+    mac = Platform("aarch64-apple-darwin", "macOS")
+    lock = everywhere + linux_only
+    assert refusal(lock, linux, "3.13", options=local) is None
+    assert "native" in str(refusal(lock, mac, "3.13", options=local))
+    assert refusal(everywhere, mac, "3.13", options=local) is None
+    # Its name alone is not enough: it must have an sdist.
+    built = replace(mac, built=frozenset({"native"}))
+    assert "native" in str(refusal(lock, built, "3.13", options=local))
+
+
+def test_what_a_platform_builds_is_locked() -> None:
+    locked = {one.name for one in locked_packages(LOCK_FILE.read_text())}
+    assert {name for platform in PLATFORMS for name in platform.built} <= locked
 
 
 def test_the_command_tells_what_it_can_do() -> None:

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 import requests
 
+from tests.machines.containers import working_builder
 from tests.machines.installation import CHECKOUT, SETTINGS, Machine
 from tests.smoke.running import TIMEOUT_SECONDS, free_port, new_folder
 
@@ -25,6 +26,7 @@ pytestmark = [pytest.mark.release, pytest.mark.slow]
 PROGRAMS = Path(sys.executable).parent
 UNITS = {"cms-web.service", "cms-worker.service"}
 STOP_SECONDS = 15
+IMAGE = "cms-test"
 
 
 def units() -> Mapping[str, str]:
@@ -138,29 +140,20 @@ def test_the_container_is_built_and_answers_where_there_is_a_builder(dsn: str) -
     builder = working_builder()
     if builder is None:
         pytest.xfail("no program that builds containers works here")
-    subprocess.run(
-        [builder, "build", "-f", "Containerfile", "-t", "cms-test", "."], cwd=CHECKOUT, check=True
-    )
+    (base,) = re.findall(r"^ARG PYTHON=(.*)$", container_file(), re.MULTILINE)
+    if not builder.has_image(base):
+        pytest.xfail(f"{base} is not here, and its registry does not answer")
+    builder.build(CHECKOUT, IMAGE)
     port = free_port()
-    options = ["--rm", "--network", "host", "-e", f"PORT={port}", "-e", f"DATABASE_URL={dsn}"]
-    options += ["-e", "HOST=127.0.0.1", "-e", f"SECRET={SETTINGS['SECRET']}"]
-    process = subprocess.Popen([builder, "run", *options, "cms-test"])
-    machine = Machine([], {}, CHECKOUT, port, process=process)
-    try:
-        machine.await_answer()
-        assert requests.get(f"{machine.url}/server/ping", timeout=TIMEOUT_SECONDS).text == "pong"
-        assert machine.stop() == 0
-    finally:
-        machine.kill()
-
-
-def working_builder() -> str | None:
-    """Return a program that can build and run containers now."""
-    for name in ("podman", "docker"):
-        program = shutil.which(name)
-        if program is None:
-            continue
-        asked = subprocess.run([program, "info"], capture_output=True, timeout=60, check=False)
-        if asked.returncode == 0:
-            return program
-    return None
+    settings = {"PORT": str(port), "DATABASE_URL": dsn, "HOST": "127.0.0.1"}
+    with builder.container(IMAGE, {**settings, "SECRET": SETTINGS["SECRET"]}) as container:
+        assert container.output_of("id", "--user") == "8055\n"
+        (command,) = re.findall(r"^CMD (.*)$", container_file(), re.MULTILINE)
+        machine = Machine([], {}, CHECKOUT, port, process=container.start(*json.loads(command)))
+        try:
+            machine.await_answer()
+            ping = requests.get(f"{machine.url}/server/ping", timeout=TIMEOUT_SECONDS)
+            assert ping.text == "pong"
+            assert container.stop() == 0
+        finally:
+            machine.kill()
