@@ -40,13 +40,13 @@ def chart(results: Sequence[Result]) -> str:
 
 
 def _bar(result: Result, y: int) -> Iterator[str]:
-    mark = LEFT + RATIO_WIDTH * result.case.target
+    target_x = LEFT + RATIO_WIDTH * result.case.target
     color = MET_COLOUR if result.ratio >= result.case.target else MISSED_COLOUR
     label = f"{result.ratio:.2f} ({result.service.rate:,.0f} of {result.floor.rate:,.0f})"
     yield _text(16, y + 15, result.case.name)
     yield _box(LEFT, y, RATIO_WIDTH, BAR, color=TRACK_COLOUR)
     yield _box(LEFT, y, min(RATIO_WIDTH * result.ratio, WIDTH - LEFT), BAR, color=color)
-    yield _box(mark - 1, y - 3, 2, BAR + 6, color=TEXT_COLOUR)
+    yield _box(target_x - 1, y - 3, 2, BAR + 6, color=TEXT_COLOUR)
     # White on the bar, unless the label reaches beyond it.
     label_color = "#ffffff" if result.ratio > 0.45 else TEXT_COLOUR
     yield _text(LEFT + 6, y + 15, label, color=label_color)

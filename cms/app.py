@@ -14,12 +14,10 @@ from falcon.media import Handlers
 from cms.auth.mail_links import MailLinks
 from cms.auth.sessions import Issuer
 from cms.config import Config, load
-from cms.database.error_mapping import Stale
-from cms.errors import Refused
 from cms.files.assets import Assets
 from cms.files.library import Library
-from cms.flows.calls import FlowCalls
-from cms.flows.filters import FlowPayloadFilter
+from cms.flows.filter_flows import FlowPayloadFilter
+from cms.flows.flow_calls import FlowCalls
 from cms.flows.run import Services
 from cms.health.health import Health
 from cms.health.parts import database_check, other_parts
@@ -85,7 +83,7 @@ from cms.schema.system import (
     TRANSLATIONS,
     USERS,
 )
-from cms.sso.providers import Providers
+from cms.sso.provider_clients import Providers
 from cms.store.recent_writers import recent_writers
 from cms.store.store import Store
 from cms.tracing import start_tracing
@@ -142,7 +140,7 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
     `identify` tells who is signed in to an application around this one (docs/embedding.md).
     """
     issuer = Issuer.from_config(config)
-    store = Store(config, writers=recent_writers(config, issuer.secret))
+    store = Store(config, writers=recent_writers(config, issuer.secret), secret=issuer.secret)
     links = MailLinks.from_config(config, issuer.secret)
     library = Library.from_config(store, config)
     asset_source = Assets(store, library.contents.storages, config)
@@ -157,11 +155,7 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
     app.req_options.media_handlers = Handlers(
         {falcon.MEDIA_JSON: JsonHandler(max_bytes=config.max_payload_size)}
     )
-    # For each error Falcon takes the handler of the nearest class.
-    app.add_error_handler(Exception, errors.on_unexpected_error)
-    app.add_error_handler(falcon.HTTPError, errors.on_http_error)
-    app.add_error_handler(Refused, errors.on_refused)
-    app.add_error_handler(Stale, errors.on_stale)
+    errors.add_error_handlers(app)
     _add_server(app, config, library)
     wait_slots = WaitSlots(config.web_threads)
     external = _external_logins(app, config, issuer, wait_slots)
@@ -340,7 +334,7 @@ def _add_items(app: App, config: Config) -> None:
     app.add_route("/batch", items.BatchResource(store, config.max_payload_size))
     app.add_route("/activity", history.SystemItemsResource(store, ACTIVITY))
     app.add_route("/activity/{key}", history.SystemItemResource(store, ACTIVITY))
-    app.add_route("/activity/comment", history.NewCommentResource(store))
+    app.add_route("/activity/comment", history.CommentWritesResource(store))
     app.add_route("/activity/comment/{key}", history.CommentResource(store))
     app.add_route("/comments", history.CommentsResource(store))
     app.add_route("/comments/{key}", history.ReadableCommentResource(store))

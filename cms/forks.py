@@ -11,21 +11,21 @@ from weakref import WeakSet
 
 
 class Forkable(Protocol):
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Forget what belongs to the parent, and replace locks that its threads may hold."""
 
 
 _objects: WeakSet[Forkable] = WeakSet()
 
 
-def tell_of_forks(forkable: Forkable) -> None:
+def register_for_forks(forkable: Forkable) -> None:
     """Have the object begin anew in each process that is forked from this one."""
     _objects.add(forkable)
 
 
-def _begin_anew() -> None:
+def _reset_after_fork() -> None:
     for forkable in _objects:
-        forkable.begin_anew()
+        forkable.reset_after_fork()
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_reset_after_fork)

@@ -54,13 +54,13 @@ _USUAL_HEADERS = {
 # With the percent sign: what is quoted already stays as it is.
 _UNQUOTED = "/%:@!$&'()*+,;=~-._"
 _GZIP = 31
-"""How zlib is told that a stream has the header of gzip."""
+"""The value of `wbits` by which zlib expects the header of gzip."""
 
 _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _SEE_OTHER = 303
 _POST_CHANGING_STATUSES = frozenset({301, 302})
 _HARMLESS_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "user-agent"})
-"""What another server may get of the headers of a request; any other one may be a secret."""
+"""Headers that a request takes along to another server; any other one may be a secret."""
 _BODY_HEADERS = frozenset(
     {"content-type", "content-length", "content-encoding", "transfer-encoding"}
 )

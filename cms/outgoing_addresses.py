@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 from cms.config import Config, Network
 from cms.special_networks import Address, embedded_ipv4, is_special
 
-_PORTS = {"http": 80, "https": 443}
+DEFAULT_PORTS = {"http": 80, "https": 443}
 # Parsers drop some of these, or take a backslash for a slash, and then read another host.
 _NEVER_IN_A_URL = re.compile(r"[\x00-\x20\x7f\\]")
 
@@ -75,7 +75,7 @@ def parse_target(url: str) -> SplitResult:
         port = target.port
     except ValueError:
         raise AddressDenied("it is no address") from None
-    if target.scheme not in _PORTS:
+    if target.scheme not in DEFAULT_PORTS:
         raise AddressDenied("only http and https are asked")
     # A percent sign begins the zone of an IPv6 address, which names a network card.
     if not target.hostname or port == 0 or "%" in target.hostname:
@@ -87,7 +87,7 @@ def parse_target(url: str) -> SplitResult:
 
 def port_of(target: SplitResult) -> int:
     """Return the port of a URL; raises ValueError for one that is no number."""
-    return target.port or _PORTS.get(target.scheme, 0)
+    return target.port or DEFAULT_PORTS.get(target.scheme, 0)
 
 
 def checked_addresses(

@@ -32,8 +32,8 @@ LDAP = "ldap"
 class Provider:
     """One provider; each field is the setting of that name behind `AUTH_<NAME>_`.
 
-    Keys are dotted paths into what the provider tells of a user. `role_mapping` leads from groups
-    to ids of roles, the first that fits first.
+    Keys are dotted paths into the profile of a user at the provider. `role_mapping` leads from
+    groups to ids of roles, the first that fits first.
     """
 
     name: str
@@ -337,7 +337,7 @@ def provider_problems(provider: Provider) -> Iterator[str]:
 
 
 def in_capitals(variables: Mapping[str, str]) -> Mapping[str, str]:
-    """Return variables with the names of providers' options in capitals, as they are also written."""
+    """Return variables with the names of providers' options in capitals; any case is accepted."""
     capitals: dict[str, str] = {}
     for name, value in variables.items():
         is_option = name.upper().startswith("AUTH_")

@@ -246,9 +246,18 @@ DATABASE = SettingType(
     "a PostgreSQL address such as postgresql://user:password@host:5432/name",
     matched(r"(?s)postgres(ql)?://.+|\s*\w+\s*=.+"),
 )
+
+
+def _redis_address(text: str) -> str:
+    address = matched(r"rediss?://\S+|redis\+unix:///\S+")(text)
+    # Raises ValueError for a port that is none, as where a password has a slash in it.
+    _ = urlsplit(address).port
+    return address
+
+
 REDIS_ADDRESS = SettingType(
     "an address such as redis://:password@host:6379/0, rediss://… or redis+unix:///its/socket",
-    matched(r"rediss?://\S+|redis\+unix:///\S+"),
+    _redis_address,
 )
 FOLDER = SettingType("a folder", _folder)
 BOOLEAN = SettingType("true or false", _boolean, lambda value: "true" if value else "false")

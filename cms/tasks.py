@@ -8,7 +8,7 @@ from functools import partial
 from cms.config import Config
 from cms.database.connections import Database
 from cms.database.maintenance import run_maintenance
-from cms.flows.filters import FlowPayloadFilter
+from cms.flows.filter_flows import FlowPayloadFilter
 from cms.flows.run import Services
 from cms.flows.run_worker import RunWorker
 from cms.flows.runs import MAX_ATTEMPTS, delete_old_runs, requeue_lost_runs

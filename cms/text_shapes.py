@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 MASK = "**********"
-"""What answers and printed settings show of a secret."""
+"""The text that answers and printed settings show in place of a secret."""
 
 # #rgb and #rrggbb, each also with a share of opacity.
 COLOR = re.compile(r"#(?:[0-9a-fA-F]{3,4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})")

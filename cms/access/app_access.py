@@ -42,7 +42,7 @@ OWN_PROFILE_FIELDS = (
     "description",
     "email_notifications",
 )
-"""What everybody with app access may change of the own account.
+"""Fields of their own account that all users with app access may change.
 
 The second factor has endpoints of its own.
 """
@@ -104,7 +104,7 @@ _OWN_GRANTS = (
     _grant(NOTIFICATIONS, _RECIPIENT, (ALL_FIELDS,), action="delete"),
     _grant(TRANSLATIONS, {}, (ALL_FIELDS,)),
     _grant(SHARES, _OWN_SHARE, (ALL_FIELDS,)),
-    # Which items may be shared is said by permissions for the action `share`.
+    # Permissions for the action `share` decide which items may be shared.
     _grant(SHARES, {}, (*_SHARE_SETTINGS, "id", "collection", "item"), action="create"),
     _grant(SHARES, _OWN_SHARE, (*_SHARE_SETTINGS, "id"), action="update"),
     _grant(SHARES, _OWN_SHARE, (ALL_FIELDS,), action="delete"),
@@ -124,7 +124,7 @@ PUBLIC_SETTINGS = (
 )
 
 PUBLIC_SETTINGS_GRANT = StoredGrant(SETTINGS, "read", frozenset(PUBLIC_SETTINGS))
-"""What everybody may read of the settings."""
+"""The fields of the settings that everybody may read."""
 
 
 _COLLECTION_FIELDS = (
@@ -159,7 +159,8 @@ _FIELD_FIELDS = (
 _RELATION_FIELDS = ("id", "many_collection", "many_field", "one_collection", "one_deselect_action")
 """The columns of the structure that name no other collection or field.
 
-/collections, /fields and /relations answer with the rest, redacted (cms/access/redaction.py).
+/collections, /fields and /relations answer with the rest, redacted
+(cms/access/structure_redaction.py).
 """
 
 

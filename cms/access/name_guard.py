@@ -15,7 +15,7 @@ from cms.schema.field_names import FieldName
 from cms.schema.model import Catalogue, Field
 
 ViewLookup = Callable[[str], View | None]
-"""What the caller sees of a collection; None is nothing at all."""
+"""Returns the part of a collection that the caller sees; None for a hidden collection."""
 
 
 class GuardedValuePath(NamedTuple):

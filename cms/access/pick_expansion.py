@@ -1,4 +1,4 @@
-"""What a query picks, with `*` and the targets of many-to-any fields written out."""
+"""The fields that a query picks, with `*` and the targets of many-to-any fields written out."""
 
 from __future__ import annotations
 

@@ -77,6 +77,7 @@ class QueryGuard:
             window=query.window,
             counts=query.counts,
             row_outputs=query.row_outputs,
+            cursor=query.cursor,
         )
 
     def _search_values(self, query: Query, view: View) -> tuple[GuardedValue, ...]:

@@ -1,4 +1,4 @@
-"""What a share shows: its item, and the rows that are related to it (docs/shares.md)."""
+"""The rows that a share shows: its item, and rows that are related to it (docs/shares.md)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SHOWN_SYSTEM_COLLECTIONS = frozenset({FILES, USERS})
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _ShareStep:
     """A step from one collection to the next, in rows that fulfil `when`.
 
     `allowed` is the rule of the rows that it leads to, where it reads a column of theirs.
@@ -95,7 +95,7 @@ class ShareRules:
                         # by the shared item.
                         yield _back(onward, All((onward.when, _back(step, root))))
 
-    def _steps(self, name: str) -> Iterator[_Step]:
+    def _steps(self, name: str) -> Iterator[_ShareStep]:
         """Yield the relations of a collection that the role may read, on either side."""
         view = self.of_role(name)
         if view is None:
@@ -110,12 +110,12 @@ class ShareRules:
             return False
         return not link.to_many or target.includes(link.far)
 
-    def _step(self, view: View, link_field: str, link: Link) -> _Step:
+    def _step(self, view: View, link_field: str, link: Link) -> _ShareStep:
         rules = [view.rule, view.mask(link_field)]
         if link.collection_field:
             rules.append(view.mask(link.collection_field))
         when = all_of(rule for rule in rules if rule is not None)
-        return _Step(view.collection, link, when.predicate, self._back_reference(link))
+        return _ShareStep(view.collection, link, when.predicate, self._back_reference(link))
 
     def _back_reference(self, link: Link) -> Predicate | None:
         """Return in which rows of a to-many's items the role may read the column to the item."""
@@ -155,7 +155,7 @@ def _links(catalogue: Catalogue, collection: Collection) -> Iterator[tuple[str, 
             yield name, any_link
 
 
-def _back(step: _Step, source: Predicate) -> Predicate:
+def _back(step: _ShareStep, source: Predicate) -> Predicate:
     """Return the condition of rows that a step leads to from rows that fulfil `source`."""
     link = reverse_link(step.link, step.source)
     where = All((step.when, source))

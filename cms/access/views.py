@@ -1,4 +1,4 @@
-"""What a caller sees of a collection: which rows, and of each row which fields."""
+"""The rows of a collection that a caller sees, and the fields of each row."""
 
 from __future__ import annotations
 

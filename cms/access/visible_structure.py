@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cms.access.policy import Policy, StoredGrant
-from cms.access.redaction import Redaction
+from cms.access.structure_redaction import Redaction
 from cms.errors import forbidden
 from cms.schema.model import Catalogue, Collection, Field, Kind, Relation
 from cms.schema.system import COLLECTIONS

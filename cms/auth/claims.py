@@ -14,7 +14,7 @@ from cms.store.identity import Identity
 
 @dataclass(frozen=True, slots=True)
 class UserClaims:
-    """What an access token says about its user besides the id."""
+    """The claims of an access token about its user, besides the id."""
 
     role: str | None
     admin_access: bool

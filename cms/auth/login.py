@@ -61,7 +61,7 @@ def login(
     )
     _check_password(store, account, credentials.password, client)
     assert account  # without one, no password is right
-    # The status is told only now: without the password nobody learns of an account.
+    # The status is revealed only now: without the password nobody learns that the account exists.
     if account.status == "suspended":
         raise Refused(Problem("USER_SUSPENDED", "The user is suspended."))
     if account.status != "active":

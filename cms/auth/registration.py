@@ -123,7 +123,7 @@ def _register(
     transaction: Transaction,
     filters: UserFilters,
 ) -> None:
-    # Whether the address has an account is found out afterwards: what flows do cannot tell it.
+    # Whether the address has an account is looked up afterwards, so that flows cannot reveal it.
     filtered = filters.new(registration.payload)
     email = str(filtered.payload["email"])
     # A registration that nobody has verified begins again: its row changes.

@@ -173,7 +173,7 @@ def _renew_session(
 def logout(store: Store, *, token: str, client: ClientInfo, everywhere: bool = False) -> str | None:
     """End the session of a token, or with `everywhere` all sessions of its user.
 
-    Returns where the browser ends the session at the provider of an external login, if there is one.
+    Returns the address at which the browser ends the session of an external login, if there is one.
 
     The access token of the one session lives on until it expires; with `everywhere` all access
     tokens end at once. Raises `Refused` INVALID_CREDENTIALS for a token of no session.

@@ -21,7 +21,7 @@ _REQUIRED_CLAIMS = ["session", "iss", "iat", "exp"]
 
 
 class LinkToken(NamedTuple):
-    """What a link's token says: its user, and the fingerprint of the account when it was made."""
+    """The claims of a link's token: its user, and the account's fingerprint when it was made."""
 
     user: str
     fingerprint: str

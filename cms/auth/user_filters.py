@@ -38,7 +38,7 @@ from cms.store.store import Store
 T = TypeVar("T")
 
 PROFILE_FIELDS = frozenset(OWN_PROFILE_FIELDS) - {"password", "avatar"}
-"""What flows may set of an account that the service writes."""
+"""The fields of an account that flows may set when the service writes it."""
 
 _NO_CHANGES: Mapping[str, object] = {}
 

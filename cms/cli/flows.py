@@ -15,9 +15,9 @@ from cms.database.statements import statement
 from cms.flows.direct_runs import run_at_once
 from cms.flows.engine import StepLog
 from cms.flows.execution import Cause, Execution
-from cms.flows.filters import FlowPayloadFilter
-from cms.flows.limits import RunLimits
+from cms.flows.filter_flows import FlowPayloadFilter
 from cms.flows.run import RunContext, Services
+from cms.flows.run_limits import RunLimits
 from cms.flows.run_log import as_json
 from cms.flows.runs import program_of
 from cms.http.logs import start_logging
@@ -56,7 +56,7 @@ def run_flow(config: Config, *, key: str, data: str) -> bool:
 def _services(config: Config) -> Iterator[Services]:
     with existing_database(config) as dsn:
         ours = replace(config, database_url=dsn, database_pool_size=2)
-        # Less than errors is told by the output: of a database that does not answer, once.
+        # Only errors are logged: the output already reports a database that does not answer.
         start_logging(replace(ours, log_level="error"))
         store = Store(ours)
         services = Services(store, ours)

@@ -12,7 +12,7 @@ from cms.database.statements import statement
 from cms.providers import LDAP, SAML, Provider
 from cms.secret_file import secret_of
 from cms.sso.failure import ProviderError
-from cms.sso.providers import check_provider
+from cms.sso.provider_clients import check_provider
 from cms.store.store import Store
 
 _UNUSED_DATABASE = "postgresql://localhost/unused"

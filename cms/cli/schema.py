@@ -12,7 +12,7 @@ from cms import jsontext
 from cms.cli.schema_diff import diff_lines
 from cms.cli.service import Service
 from cms.cli.session import say
-from cms.schema_sync.texts import FILE_FORMATS
+from cms.schema_sync.document_texts import FILE_FORMATS
 
 EXIT_FAULT = 2
 """The exit status where there is no answer: 1 says that there is a difference."""

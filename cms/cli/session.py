@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -97,6 +98,24 @@ def require_database(config: Config) -> None:
             f"There is no database in {config.data_dir} yet. "
             "Start the service first: `cms serve`, or `make run`."
         )
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Have SIGTERM and the end of the terminal end the block as Ctrl-C does.
+
+    By themselves they would end the process at once, and leave what is half done.
+    """
+    previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in previous.items():
+        # Under nohup the terminal does not count.
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def say(sentence: str) -> None:

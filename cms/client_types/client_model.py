@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from unicodedata import normalize
 
 from cms.openapi.collection_schemas import (
     VisibleCollections,
@@ -97,11 +98,13 @@ def _naming_order(collection: str) -> tuple[bool, bool, str]:
 
 def _type_name(collection: str) -> str:
     words = "".join(_or_blank(character) for character in collection).split()
-    name = "".join(word[0].upper() + word[1:] for word in words)
+    # Python takes letters for equal that are written in different ways, such as those of full width.
+    name = normalize("NFKC", "".join(word[0].upper() + word[1:] for word in words))
     return name if name.isidentifier() else f"Type{name}"
 
 
 def _or_blank(character: str) -> str:
+    # What no identifier may hold separates words, as `_` does.
     return character if f"a{character}".isidentifier() and character != "_" else " "
 
 

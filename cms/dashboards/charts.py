@@ -22,7 +22,7 @@ from cms.dashboards.pictures import (
 )
 
 _COMMENT_OR_SCRIPT = re.compile(rb"<!--.*?-->|<script.*?</script>", re.DOTALL)
-"""What pygal adds to a chart: the day, which would make each picture another one, and its settings."""
+"""What pygal adds to a chart: its settings, and the day, which would change with each picture."""
 _MAX_LABELS = 12
 """Labels that fit below an axis."""
 _MAX_DOTS = 60

@@ -1,4 +1,4 @@
-"""What panels show, with the rights of the caller: one statement for each panel."""
+"""The data of panels, read with the rights of the caller: one statement for each panel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ALL_PANELS = PageSizes(default=None)
 
 
 class PanelData(NamedTuple):
-    """What one panel shows: its data, or why there are none."""
+    """The data of one panel, or the error that it has instead."""
 
     panel: Panel
     data: Data | None = None
@@ -117,7 +117,7 @@ def _read_all(store: Store, context: RequestContext, panels: Sequence[Panel]) ->
     prepared = [_prepare(store, context, panel) for panel in panels]
     reads = [read for read in prepared if isinstance(read, _Read)]
     # Results come in the order of the reads; panels without a statement take none.
-    results = iter(store.database.fetch_all([read.call for read in reads]) if reads else ())
+    results = iter(context.reads.fetch_all([read.call for read in reads]) if reads else ())
     all_data = []
     for each in prepared:
         if isinstance(each, _Read):

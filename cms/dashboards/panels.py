@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 Data = Mapping[str, object]
-"""What a panel shows, by the type of the panel."""
+"""The data of a panel; its members depend on the type of the panel."""
 
 
 class Panel(NamedTuple):

@@ -11,14 +11,14 @@ from cms.flows.execution import (
     LOOP,
     MAX_DEPTH,
     UNEXPECTED,
-    Attempt,
     Cause,
     Execution,
+    RunAttempt,
     execute,
 )
-from cms.flows.limits import MAX_INNER_RUNS
 from cms.flows.program import Program
 from cms.flows.run import ProcessBusy, Rejected, Run, RunContext, Services
+from cms.flows.run_limits import MAX_INNER_RUNS
 from cms.flows.run_log import NO_LOG, RunLog, as_json
 from cms.flows.runs import program_of
 from cms.store.identity import Identity
@@ -26,7 +26,7 @@ from cms.store.snapshot import Snapshot
 
 
 class _EndedRun(NamedTuple):
-    """What has become of a run, for its row."""
+    """The end of a run, as its row stores it."""
 
     state: str
     began: datetime
@@ -47,7 +47,7 @@ def run_at_once(
     In a transaction the log is written with it: of a refused write there is none.
     """
     began = datetime.now(UTC)
-    attempt = Attempt(run_inner_flow, context)
+    attempt = RunAttempt(run_inner_flow, context)
     try:
         execution = execute(services, program, cause, identity=identity, attempt=attempt)
     except Exception:

@@ -16,7 +16,7 @@ from cms.flows.definition.templates import (
     require_size,
 )
 from cms.flows.operations import OPERATIONS
-from cms.flows.program import Program, Step
+from cms.flows.program import FlowStep, Program
 from cms.flows.run import ProcessBusy, Rejected, Run
 from cms.jsontext import TooDeep
 from cms.wait_slots import NoFreeSlot
@@ -42,7 +42,7 @@ class StepLog(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a run has come to: its values with the results of all operations.
+    """The end of a run: its values with the results of all operations.
 
     `rejected` is the rejection that no operation followed, `rejected_key` the key of its operation.
     """
@@ -79,7 +79,7 @@ def run_program(program: Program, run: Run) -> Outcome:
     return Outcome(run.values, tuple(logs))
 
 
-def _run_step(step: Step, run: Run, logs: list[StepLog]) -> Rejected | None:
+def _run_step(step: FlowStep, run: Run, logs: list[StepLog]) -> Rejected | None:
     """Run one operation, and add its result to the values and its log to the logs."""
     began = datetime.now(UTC)
     start = time.perf_counter()
@@ -118,7 +118,7 @@ def _run_step(step: Step, run: Run, logs: list[StepLog]) -> Rejected | None:
     return rejected
 
 
-def _rendered(step: Step, run: Run) -> object:
+def _rendered(step: FlowStep, run: Run) -> object:
     try:
         options = step.options.render(run.values)
         if not step.is_constant:
@@ -131,7 +131,7 @@ def _rendered(step: Step, run: Run) -> object:
     return options
 
 
-def _result(step: Step, options: object, run: Run) -> object:
+def _result(step: FlowStep, options: object, run: Run) -> object:
     # What templates have become is known only now.
     if not step.is_constant:
         _require_valid(step, options)
@@ -150,7 +150,7 @@ def _result(step: Step, options: object, run: Run) -> object:
         raise Rejected({"message": "A value of the run is nested too deeply."}) from None
 
 
-def _slot(step: Step, run: Run) -> AbstractContextManager[None]:
+def _slot(step: FlowStep, run: Run) -> AbstractContextManager[None]:
     """Return the slot of an operation that may wait while a caller does; others need none."""
     if step.type not in _WAITING_TYPES:
         return nullcontext()
@@ -158,7 +158,7 @@ def _slot(step: Step, run: Run) -> AbstractContextManager[None]:
     return nullcontext() if slots is None else slots.take()
 
 
-def _require_valid(step: Step, options: object) -> None:
+def _require_valid(step: FlowStep, options: object) -> None:
     errors: list[dict[str, object]] = []
     for error in OPERATION_TYPES[step.type].errors(options, are_rendered=True):
         errors.append({"message": f"{error}.", "path": list(error.path)})

@@ -48,7 +48,7 @@ class Cause(NamedTuple):
         return Identity(role=role, client=client) if role else ANONYMOUS.with_client(client)
 
 
-class Attempt(NamedTuple):
+class RunAttempt(NamedTuple):
     """Which attempt at a run it is, counted from 1, and what it is made in.
 
     `run_flow` runs the flows that operations trigger; `run` is the id of a run that may have
@@ -106,7 +106,7 @@ def execute(
     cause: Cause,
     *,
     identity: Identity | None = None,
-    attempt: Attempt,
+    attempt: RunAttempt,
 ) -> Execution:
     """Run a flow to its end, with what its operations reject; other errors are raised.
 

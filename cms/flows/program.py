@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cms.flows.definition.flow import FlowDefinition
-from cms.flows.definition.graph import Operation
+from cms.flows.definition.graph import FlowOperation
 from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.options import any_json
 from cms.flows.definition.templates import (
-    Constant,
+    FixedValue,
     Lookup,
     Object,
     Template,
@@ -24,7 +24,7 @@ _TYPES_THAT_SEE_ALL = frozenset({"condition", "exec", "trigger"})
 """Operations that look at the values of the run without templates."""
 
 
-class Step(NamedTuple):
+class FlowStep(NamedTuple):
     """One operation, and the ids of those that follow it.
 
     Options that hold no template are `is_constant`: they have been checked when they were saved.
@@ -44,7 +44,7 @@ class Program:
     """The steps of a flow by id, the first one, and what a run returns."""
 
     definition: FlowDefinition
-    steps: Mapping[str, Step]
+    steps: Mapping[str, FlowStep]
     returns: str | Template
     """The word `$all`, or a template."""
     sees_client: bool
@@ -58,7 +58,7 @@ class Program:
     def first(self) -> str | None:
         return self.definition.graph.first
 
-    def step(self, identifier: str) -> Step | None:
+    def step(self, identifier: str) -> FlowStep | None:
         """Return the step of an id, None for an operation that is not the flow's."""
         return self.steps.get(identifier)
 
@@ -70,7 +70,7 @@ def compile_flow(flow: FlowDefinition) -> Program:
     return Program(flow, steps, returns, _sees_client(flow, steps.values(), returns))
 
 
-def _sees_client(flow: FlowDefinition, steps: Iterable[Step], returns: str | Template) -> bool:
+def _sees_client(flow: FlowDefinition, steps: Iterable[FlowStep], returns: str | Template) -> bool:
     """Tell whether headers or address of the caller can get into a run's results.
 
     Results of operations need no look: they are made of what these look up themselves.
@@ -123,21 +123,21 @@ def _path(path: str) -> Template:
         # In an f-string two braces print one: this is {{path}}.
         return parse_template(f"{{{{{path}}}}}")
     except TemplateError:
-        return Constant(path)
+        return FixedValue(path)
 
 
-def _step(operation: Operation) -> Step:
+def _step(operation: FlowOperation) -> FlowStep:
     entries = []
     for name, value in (operation.options or {}).items():
         option = OPERATION_TYPES[operation.type].options[name]
         # So that null says of a template that it leads nowhere; any JSON may be null itself.
         if value is None and option.check is not any_json:
             continue
-        template = parse_template(value) if option.takes_templates else Constant(value)
-        entries.append((Constant(name), template))
+        template = parse_template(value) if option.takes_templates else FixedValue(value)
+        entries.append((FixedValue(name), template))
     options = Object(tuple(entries))
-    is_constant = all(isinstance(template, Constant) for _, template in entries)
-    return Step(
+    is_constant = all(isinstance(template, FixedValue) for _, template in entries)
+    return FlowStep(
         operation.id,
         operation.key,
         operation.type,

@@ -1,4 +1,4 @@
-"""What the logs of runs must not hold: secrets, told by their names or by their values."""
+"""Secrets, which logs of runs must not hold: known by their names, or by their values."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Secrets:
             self._pattern = _pattern_of(self._texts)
         return self._masked(value, 0)
 
-    def _collect(self, value: object, depth: int, *, within: str = "") -> None:
+    def _collect(self, value: object, depth: int, *, own_name: str = "") -> None:
         self._values_searched += 1
         self._values_too_deep += depth > MAX_DEPTH
         if self._has_too_many or depth > MAX_DEPTH:
@@ -114,31 +114,31 @@ class Secrets:
         if not isinstance(value, str | Mapping | list | tuple):
             return
         # In the query of a URL, other names are secrets.
-        key = (id(value), within == "query")
+        key = (id(value), own_name == "query")
         if key in self._searched:
             return
         searched_before = self._values_searched
         too_deep_before = self._values_too_deep
-        self._collect_new(value, depth, within)
+        self._collect_new(value, depth, own_name)
         is_large = self._values_searched - searched_before > _LARGE
         is_whole = self._values_too_deep == too_deep_before
         # What a text is as JSON lives no longer than the search.
         if is_large and is_whole and not self._is_inside_text:
             self._searched[key] = value
 
-    def _collect_new(self, value: object, depth: int, within: str) -> None:
+    def _collect_new(self, value: object, depth: int, own_name: str) -> None:
         if isinstance(value, str):
             self._values_searched += len(value) // _VALUE_LENGTH
             self._collect_text(value, depth)
         elif isinstance(value, Mapping):
-            secret_names = self._secret_names(value, within)
+            secret_names = self._secret_names(value, own_name)
             for name, inner in value.items():
                 if not _is_plain(name):
                     self._collect_text(str(name), depth)
                 if str(name) in secret_names:
                     self._add_all(inner, depth)
                 else:
-                    self._collect(inner, depth + 1, within=str(name))
+                    self._collect(inner, depth + 1, own_name=str(name))
         elif isinstance(value, list | tuple):
             for inner in value:
                 self._collect(inner, depth + 1)
@@ -171,13 +171,13 @@ class Secrets:
         elif len(str(value)) >= MIN_NUMBER_LENGTH:
             self.add(str(value))
 
-    def _masked(self, value: object, depth: int, *, within: str = "") -> object:
+    def _masked(self, value: object, depth: int, *, own_name: str = "") -> object:
         if isinstance(value, str):
             return self._masked_text(value, depth)
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, Mapping):
-            return MASK if depth > MAX_DEPTH else self._masked_mapping(value, depth, within)
+            return MASK if depth > MAX_DEPTH else self._masked_mapping(value, depth, own_name)
         if isinstance(value, list | tuple):
             if depth > MAX_DEPTH:
                 return MASK
@@ -186,9 +186,9 @@ class Secrets:
         return MASK if str(value) in self._texts else value
 
     def _masked_mapping(
-        self, value: Mapping[Any, object], depth: int, within: str
+        self, value: Mapping[Any, object], depth: int, own_name: str
     ) -> dict[str, object]:
-        secret_names = self._secret_names(value, within)
+        secret_names = self._secret_names(value, own_name)
         masked: dict[str, object] = {}
         for name, inner in value.items():
             text = str(name)
@@ -197,14 +197,14 @@ class Secrets:
             if key in masked:
                 key = f"{key} {len(masked)}"
             is_secret = inner is not None and text in secret_names
-            masked[key] = MASK if is_secret else self._masked(inner, depth + 1, within=text)
+            masked[key] = MASK if is_secret else self._masked(inner, depth + 1, own_name=text)
         return masked
 
-    def _secret_names(self, value: Mapping[Any, object], within: str) -> set[str]:
-        """Return the names of a mapping whose values are secrets; `within` is its own name."""
+    def _secret_names(self, value: Mapping[Any, object], own_name: str) -> set[str]:
+        """Return those names of a mapping whose values are secrets; `own_name` is its own."""
         # The members of `query` are names of a URL: `key` and `sig` are secrets there, and ordinary
         # words elsewhere.
-        is_secret = is_query_secret if within == "query" else is_secret_name
+        is_secret = is_query_secret if own_name == "query" else is_secret_name
         names = {str(name) for name in value if name in self._names or is_secret(str(name))}
         # {"header": "Authorization", "value": "…"}: the name of the secret is a value itself.
         if "value" in value:

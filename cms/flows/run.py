@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from cms.config import Config
 from cms.database.connections import Transaction
-from cms.flows.limits import RunLimits
 from cms.flows.redaction import Secrets
+from cms.flows.run_limits import RunLimits
 from cms.flows.scripts.script_pool import ScriptPool
 from cms.store.context import RequestContext
 from cms.store.counters import current_version
@@ -27,7 +27,7 @@ class Rejected(Exception):
     """An operation was not successful; `result` is what it leaves.
 
     A failure that may pass (`is_transient`) is worth another attempt of the whole run. `reason` is
-    what caller and log are told where it is not the doing of the operation.
+    the reason for caller and log if something other than the operation has caused the failure.
     """
 
     def __init__(

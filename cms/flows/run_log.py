@@ -1,4 +1,4 @@
-"""What the log of a run keeps: no secrets, and no more than it has room for."""
+"""The log of a run, without secrets and with a limited size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SMALL = 2**8
 
 
 class RunLog(NamedTuple):
-    """What is kept of a run, as JSON: its data, its steps, and its last result."""
+    """The log of a run as JSON: its data, its steps, and its last result."""
 
     data: str | None = None
     steps: str | None = None
@@ -30,7 +30,7 @@ class RunLog(NamedTuple):
 NO_LOG = RunLog()
 
 
-class _Room:
+class _RemainingSpace:
     """The bytes that a log has left; what does not go into them is cut."""
 
     def __init__(self, size: int) -> None:
@@ -63,15 +63,15 @@ def run_log(data: object, steps: Iterable[StepLog], result: object, secrets: Sec
     """Return the log of a run; what is too large for it is cut, and says so."""
     # The steps share their bytes; data and result have their own, so that many steps cannot push
     # them out.
-    room = _Room(MAX_LOG_BYTES)
+    room = _RemainingSpace(MAX_LOG_BYTES)
     return RunLog(
-        as_json(_Room(_VALUE_BYTES).fit(data, secrets)),
+        as_json(_RemainingSpace(_VALUE_BYTES).fit(data, secrets)),
         as_json([_entry(step, room, secrets) for step in steps]),
-        as_json(_Room(_VALUE_BYTES).fit(result, secrets)),
+        as_json(_RemainingSpace(_VALUE_BYTES).fit(result, secrets)),
     )
 
 
-def _entry(step: StepLog, room: _Room, secrets: Secrets) -> dict[str, object]:
+def _entry(step: StepLog, room: _RemainingSpace, secrets: Secrets) -> dict[str, object]:
     return {
         "operation": step.operation,
         "key": step.key,

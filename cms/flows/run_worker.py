@@ -10,9 +10,9 @@ from typing import NamedTuple
 from cms import jsontext
 from cms.database.statements import statement
 from cms.flows.direct_runs import run_inner_flow
-from cms.flows.execution import LOOP, MAX_DEPTH, UNEXPECTED, Attempt, Cause, Execution, execute
-from cms.flows.limits import RunLimits
+from cms.flows.execution import LOOP, MAX_DEPTH, UNEXPECTED, Cause, Execution, RunAttempt, execute
 from cms.flows.run import RunContext, Services
+from cms.flows.run_limits import RunLimits
 from cms.flows.run_log import NO_LOG, RunLog
 from cms.flows.runs import MAX_ATTEMPTS, program_of
 from cms.jobs.task import Job, JobError
@@ -109,7 +109,7 @@ class _RunAttempt:
             return LOOP
         # Without a deadline: nobody waits for the run.
         context = RunContext(snapshot, RunLimits())
-        attempt = Attempt(run_inner_flow, context, self.taken.attempt, self.id)
+        attempt = RunAttempt(run_inner_flow, context, self.taken.attempt, self.id)
         return execute(self.services, program, cause, attempt=attempt)
 
     def _give_back(self, run_log: RunLog, reason: str | None) -> None:

@@ -32,7 +32,7 @@ QUERY_NAMES = frozenset({"key", "sig", "signature", "auth", "xamzsignature"})
 """Names that are secrets in the query of a URL, beside those that are secrets everywhere."""
 
 _HINT = re.compile(r"[=:]|(?i:\b(?:basic|bearer)\s)")
-"""What a text without is not looked at any further."""
+"""A text without any of these is not searched any further."""
 
 # At least 16 characters: "basic knowledge" is no credential.
 _SCHEME = re.compile(r"(?i)\b(basic|bearer)\s+([\w+/=.~-]{16,})")

@@ -40,21 +40,40 @@ _REVISION = read(
     parameters=(*ONE, "If-None-Match"),
 )
 
+_NEW_COMMENT = object_of({"collection": TEXT, "item": KEY, "comment": TEXT})
+_TEXT_OF_COMMENT = texts("comment")
+_NAMED_COMMENTS = {"keys": array_of(KEY), "query": OBJECT}
+
 _COMMENT = write(
-    "Comment on an item",
-    object_of({"collection": TEXT, "item": KEY, "comment": TEXT}),
-    data(OBJECT),
+    "Comment on an item, or on several",
+    any_of(_NEW_COMMENT, array_of(_NEW_COMMENT)),
+    data(any_of(OBJECT, array_of(OBJECT))),
     NO_CONTENT,
     parameters=("fields", "Idempotency-Key"),
 )
+_CHANGE_COMMENTS = write(
+    "Change several comments",
+    any_of(
+        array_of(object_of({"id": KEY, "comment": TEXT})),
+        object_of({"data": _TEXT_OF_COMMENT}, _NAMED_COMMENTS),
+    ),
+    data(array_of(OBJECT)),
+    NO_CONTENT,
+    parameters=("fields",),
+)
+_DELETE_COMMENTS = write(
+    "Delete several comments", any_of(array_of(KEY), object_of(optional=_NAMED_COMMENTS))
+)
 _CHANGE_COMMENT = write(
     "Change a comment",
-    texts("comment"),
+    _TEXT_OF_COMMENT,
     data(OBJECT),
     NO_CONTENT,
     parameters=("fields", "If-Match"),
 )
 _DELETE_COMMENT = write("Delete a comment", parameters=("If-Match",))
+
+_COMMENTS = {"post": _COMMENT, "patch": _CHANGE_COMMENTS, "delete": _DELETE_COMMENTS}
 
 _ASSET = Operation(
     summary="Read the content of a file",
@@ -104,9 +123,9 @@ CONTENT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
     {
         "/items/{collection}/{key}/revisions": {"get": _REVISIONS},
         "/items/{collection}/{key}/revisions/{revision}": {"get": _REVISION},
-        "/activity/comment": {"post": _COMMENT},
+        "/activity/comment": _COMMENTS,
         "/activity/comment/{key}": {"patch": _CHANGE_COMMENT, "delete": _DELETE_COMMENT},
-        "/comments": {"post": _COMMENT},
+        "/comments": _COMMENTS,
         "/comments/{key}": {"patch": _CHANGE_COMMENT, "delete": _DELETE_COMMENT},
         "/assets/{key}": {"get": _ASSET},
         "/assets/{key}/{name}": {"get": _ASSET},

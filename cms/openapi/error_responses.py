@@ -26,6 +26,7 @@ _DESCRIPTIONS = {
     431: "The head of the request is too large.",
     500: "An unexpected error; the log has more about it.",
     503: "Something that the service needs does not answer.",
+    507: "A disk is full; nothing is stored.",
 }
 
 

@@ -25,6 +25,9 @@ Json = dict[str, object]
 
 OPENAPI_VERSION = "3.1.0"
 
+_INTERFACE_VERSION = "1"
+"""That of the paths, which have no number: what is served stays as it is."""
+
 _EXTENSION_METHODS = {"search": "x-search"}
 """Methods that OpenAPI 3.1 has no place for, with the extension that describes them."""
 
@@ -50,7 +53,7 @@ def openapi_document(visible: VisibleCollections, served: Served) -> Json:
     security_schemes = _security_schemes(served.session_cookie)
     return {
         "openapi": OPENAPI_VERSION,
-        "info": {"title": "CMS", "version": version("cms"), "description": _DESCRIPTION},
+        "info": {"title": "CMS", "version": _version(visible), "description": _DESCRIPTION},
         "servers": [{"url": served.prefix or "/"}],
         # Nobody has to be somebody: without credentials the Public role calls.
         "security": [{}, *({name: []} for name in security_schemes)],
@@ -67,6 +70,14 @@ def openapi_document(visible: VisibleCollections, served: Served) -> Json:
             "securitySchemes": security_schemes,
         },
     }
+
+
+def _version(visible: VisibleCollections) -> str:
+    """Return the version of the service to administrators, to all others that of the interface.
+
+    Whoever looks for a version with a known fault must not find it here.
+    """
+    return version("cms") if visible.policy.is_admin else _INTERFACE_VERSION
 
 
 def _security_schemes(session_cookie: str) -> Json:

@@ -12,7 +12,7 @@ JSON = "application/json"
 
 READ_ERRORS = frozenset({400, 401, 403, 404})
 WRITE_ERRORS = READ_ERRORS | {408, 412, 413, 415, 422}
-ANY_ERRORS = frozenset({429, 431, 500, 503})
+ANY_ERRORS = frozenset({429, 431, 500, 503, 507})
 """The statuses that every operation may answer, whatever it does."""
 
 

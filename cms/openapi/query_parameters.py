@@ -21,8 +21,9 @@ from cms.openapi.json_schemas import (
     reference,
 )
 from cms.openapi.operation import JSON
+from cms.query.language.cursor_parameters import AFTER
 from cms.query.language.operators import OPERATORS, OperandKind
-from cms.query.language.parameters import AGGREGATES, COUNTS
+from cms.query.language.parameters import AGGREGATES, META
 
 FILTER = "Filter"
 TESTS = "FilterTests"
@@ -96,8 +97,9 @@ PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
         "limit": _query("limit", "How many rows at most; -1 for all.", {**INTEGER, "minimum": -1}),
         "offset": _query("offset", "How many rows to skip.", {**INTEGER, "minimum": 0}),
         "page": _query("page", "The page of `limit` rows, from 1.", {**INTEGER, "minimum": 1}),
+        "page_after": _query(AFTER, "The `meta.next_cursor` of the page before."),
         "search": _query("search", "Words that the rows contain."),
-        "meta": _names("meta", f"What to count: {', '.join(COUNTS)}, or `*`."),
+        "meta": _names("meta", f"What to tell beside the rows: {', '.join(META)}, or `*`."),
         "aggregate": _json(
             "aggregate",
             f"Functions over rows with their fields: {', '.join(AGGREGATES)}.",
@@ -162,6 +164,7 @@ LIST = (
     "limit",
     "offset",
     "page",
+    "page_after",
     "search",
     "meta",
     "aggregate",

@@ -15,6 +15,7 @@ from cms.openapi.json_schemas import (
     JsonSchema,
     any_of,
     array_of,
+    nullable,
     object_of,
 )
 from cms.openapi.operation import (
@@ -31,6 +32,7 @@ from cms.openapi.operation import (
     write,
 )
 from cms.openapi.query_parameters import LIST, ONE
+from cms.query.language.parameters import NEXT_CURSOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,16 @@ class Rows:
 
 
 _YAML = FORMATS["yaml"].media_type
-_COUNTS = object_of(optional={"total_count": INTEGER, "filter_count": INTEGER})
+_META = object_of(
+    optional={"total_count": INTEGER, "filter_count": INTEGER, NEXT_CURSOR: nullable(TEXT)}
+)
 
 
 def _list_answer(item: JsonSchema) -> Answer:
     # Aggregates are rows of another kind; a singleton is one row.
     listed = array_of(any_of(item, OBJECT))
     # A file in JSON is a list without anything around it.
-    envelope = object_of({"data": any_of(listed, item)}, {"meta": _COUNTS})
+    envelope = object_of({"data": any_of(listed, item)}, {"meta": _META})
     # The usual one first: viewers show it until another one is chosen.
     content: dict[str, JsonSchema] = {JSON: any_of(envelope, listed)}
     for file_format in FORMATS.values():

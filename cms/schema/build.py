@@ -10,7 +10,7 @@ from typing import Any
 
 from cms.schema.build_relations import constraints_of, relations_of
 from cms.schema.defaults import CAST
-from cms.schema.model import Catalogue, Check, Collection, Column, Field, Kind
+from cms.schema.model import Catalogue, CheckConstraint, Collection, Column, Field, Kind
 from cms.schema.referential_actions import (
     CatalogueRow,
     KeyedCollection,
@@ -178,9 +178,9 @@ def _key_attributes(key: CatalogueRow) -> dict[str, Any]:
     return {"is_unique": True}
 
 
-def _checks(rows: Iterable[CatalogueRow]) -> dict[str, Check]:
+def _checks(rows: Iterable[CatalogueRow]) -> dict[str, CheckConstraint]:
     """Return checks by their names; the check of a domain applies to all columns of the domain."""
-    checks: dict[str, Check] = {}
+    checks: dict[str, CheckConstraint] = {}
     for row in rows:
         name = row["name"]
         # The statement gives a row for each column that has the domain.
@@ -188,7 +188,7 @@ def _checks(rows: Iterable[CatalogueRow]) -> dict[str, Check]:
         columns = (*columns_before, *row["columns"])
         # For checks of other tables the condition itself has to do as a sentence.
         rule = system_table(row["table_name"]).check_rules.get(name) or row["rule"]
-        checks[name] = Check(columns, rule, row["expression"])
+        checks[name] = CheckConstraint(columns, rule, row["expression"])
     return checks
 
 
@@ -210,7 +210,7 @@ def _collection(
     metas: list[CatalogueRow],
     *,
     meta: CatalogueRow | None,
-    checks: Mapping[str, Check],
+    checks: Mapping[str, CheckConstraint],
 ) -> Collection:
     fields = {field.name: field for field in _fields(name, columns, metas)}
     return Collection(

@@ -103,7 +103,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckConstraint:
     """A CHECK constraint of a table, or of a domain that the columns have as their type.
 
     `expression` is the condition as SQL over the table's columns; None for a domain.
@@ -137,7 +137,7 @@ class Collection:
     """Whether a write may change more than its row: by triggers, or by keys with ON UPDATE."""
     former_history: Mapping[str, int] = field(default_factory=dict)
     """The last ids of activity and revisions of a dropped collection that had the same name."""
-    checks: Mapping[str, Check] = field(default_factory=dict)
+    checks: Mapping[str, CheckConstraint] = field(default_factory=dict)
     """The checks of the table by their names."""
 
     @property

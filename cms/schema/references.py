@@ -174,7 +174,7 @@ def _path(path: str, collection: str | None, change: FieldChange) -> str | None:
     return ".".join(steps)
 
 
-class _Step(NamedTuple):
+class _PathStep(NamedTuple):
     """A step of a path after a change: None in place of a dropped field.
 
     `target` is the collection that the step leads to, if any.
@@ -184,14 +184,14 @@ class _Step(NamedTuple):
     target: str | None
 
 
-def _step(name: FieldName, collection: str | None, change: FieldChange) -> _Step:
+def _step(name: FieldName, collection: str | None, change: FieldChange) -> _PathStep:
     # The target is looked up under the old name, as the catalogue is that of before the change.
     target = target_of(name, collection, change.catalogue)
     if not change.concerns(collection, name.field):
-        return _Step(str(name), target)
+        return _PathStep(str(name), target)
     if change.after is None:
-        return _Step(None, target)
-    return _Step(str(replace(name, field=change.after)), target)
+        return _PathStep(None, target)
+    return _PathStep(str(replace(name, field=change.after)), target)
 
 
 def _target(catalogue: Catalogue, collection: str | None, field: str) -> str | None:

@@ -75,7 +75,7 @@ class SystemTable:
     unrecorded_columns: frozenset[str] = frozenset()
     """Columns that a login changes; a change of nothing else is not recorded."""
     withheld_columns: frozenset[str] = frozenset()
-    """Columns that may hold secrets in any form: neither the history nor events have their values."""
+    """Columns that may hold secrets in any form: history and events are without their values."""
     unique_in_any_case: frozenset[str] = frozenset()
     """Columns that are unique without regard to capitals."""
     check_rules: Mapping[str, str] = field(default_factory=dict)

@@ -16,9 +16,9 @@ from cms.schema_sync.bodies import body, changes_body
 from cms.schema_sync.comparison import RecordDiff, of_section
 from cms.schema_sync.document import Rename
 from cms.schema_sync.losses import Deletions, deletions_of, require_no_loss
-from cms.schema_sync.run import Run
+from cms.schema_sync.schema_snapshot import SchemaSnapshot
 from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, Records
-from cms.schema_sync.snapshot import Snapshot
+from cms.schema_sync.structure_transaction import StructureTransaction
 from cms.schema_sync.type_changes import change_types
 from cms.store.context import RequestContext
 from cms.structure import collections, fields, relations
@@ -34,7 +34,7 @@ _LATER = ("group", "item_duplication_fields")
 def reach(
     transaction: Transaction,
     context: RequestContext,
-    target: Snapshot,
+    target: SchemaSnapshot,
     *,
     renames: Iterable[Rename],
     allows_loss: bool,
@@ -43,25 +43,26 @@ def reach(
 
     Raises `Refused` UNPROCESSABLE_CONTENT for what would delete data, unless `allows_loss`.
     """
-    run = Run(transaction, context, allows_loss)
+    structure = StructureTransaction(transaction, context, allows_loss)
     for rename in renames:
-        _rename(run, rename)
+        _rename(structure, rename)
     former: list[RecordDiff] = []
     for _ in range(MAX_PASSES):
-        diffs = run.differences(target)
+        diffs = structure.differences(target)
         # The database may write a setting otherwise than the document, and always will.
         if diffs in ([], former):
             break
         former = diffs
-        deletions = deletions_of(diffs, run.catalogue)
-        if not run.allows_loss:
-            require_no_loss(deletions, run.catalogue.collections)
+        deletions = deletions_of(diffs, structure.catalogue)
+        if not structure.allows_loss:
+            require_no_loss(deletions, structure.catalogue.collections)
+        # Deletions have a pass of their own: they free names that new records may need.
         if deletions:
-            _delete(run, deletions)
+            _delete(structure, deletions)
         else:
-            _make_and_change(run, diffs, target)
-        run.reload()
-    _require_records(run.differences(target))
+            _make_and_change(structure, diffs, target)
+        structure.reload()
+    _require_records(structure.differences(target))
 
 
 def _require_records(diffs: Iterable[RecordDiff]) -> None:
@@ -72,47 +73,55 @@ def _require_records(diffs: Iterable[RecordDiff]) -> None:
             raise invalid_payload(f"{diff.section}: {name} does not go with the rest", field=name)
 
 
-def _rename(run: Run, rename: Rename) -> None:
+def _rename(structure: StructureTransaction, rename: Rename) -> None:
     patch = RecordPatch(rename.before, {"field": rename.after})
-    fields.update_all(run.transaction, run.context, collection=rename.collection, patches=[patch])
-    run.reload()
+    fields.update_all(
+        structure.transaction, structure.context, collection=rename.collection, patches=[patch]
+    )
+    structure.reload()
 
 
 # Deletions, in the reverse order of dependency
 
 
-def _delete(run: Run, deletions: Deletions) -> None:
+def _delete(structure: StructureTransaction, deletions: Deletions) -> None:
     # All by the structure as it was: what is gone with something else is deleted without effect.
-    context = run.context
+    context = structure.context
     for collection, field in deletions.relations:
-        relation = relations.remove(run.transaction, context, collection=collection, field=field)
+        relation = relations.remove(
+            structure.transaction, context, collection=collection, field=field
+        )
         # The snapshot of the column has no foreign key either.
-        relations.drop_foreign_key(run.transaction, relation)
+        relations.drop_foreign_key(structure.transaction, relation)
     for collection, field in deletions.fields:
-        fields.remove(run.transaction, context, collection=collection, name=field)
+        fields.remove(structure.transaction, context, collection=collection, name=field)
     for (collection,) in deletions.collections:
-        collections.remove(run.transaction, context, name=collection)
-    prune_duplication_fields(run.transaction)
+        collections.remove(structure.transaction, context, name=collection)
+    prune_duplication_fields(structure.transaction)
 
 
 # What is new and what changes, in the order of dependency
 
 
-def _make_and_change(run: Run, diffs: Sequence[RecordDiff], target: Snapshot) -> None:
-    created = _create_collections(run, of_section(diffs, COLLECTIONS), target.sections[FIELDS])
-    run.reload()
+def _make_and_change(
+    structure: StructureTransaction, diffs: Sequence[RecordDiff], target: SchemaSnapshot
+) -> None:
+    created = _create_collections(
+        structure, of_section(diffs, COLLECTIONS), target.sections[FIELDS]
+    )
+    structure.reload()
     field_diffs = [diff for diff in of_section(diffs, FIELDS) if diff.name[0] not in created]
-    _create_fields(run, field_diffs)
-    is_whole = _change_fields(run, field_diffs)
+    _create_fields(structure, field_diffs)
+    is_whole = _change_fields(structure, field_diffs)
     # Relations and settings may name a field that the next pass makes anew.
     if not is_whole:
         return
-    _save_relations(run, of_section(diffs, RELATIONS))
-    _change_collections(run, of_section(diffs, COLLECTIONS))
+    _save_relations(structure, of_section(diffs, RELATIONS))
+    _change_collections(structure, of_section(diffs, COLLECTIONS))
 
 
 def _create_collections(
-    run: Run, diffs: Iterable[RecordDiff], all_fields: Records
+    structure: StructureTransaction, diffs: Iterable[RecordDiff], all_fields: Records
 ) -> frozenset[str]:
     """Create collections with their fields, and return their names."""
     fields_of: dict[str, list[Record]] = {}
@@ -128,43 +137,48 @@ def _create_collections(
         if isinstance(meta, Mapping):
             payload["meta"] = {key: value for key, value in meta.items() if key not in _LATER}
         payload["fields"] = fields_of.get(name, [])
-        created.append(collections.add(run.transaction, run.context, payload=payload))
+        created.append(collections.add(structure.transaction, structure.context, payload=payload))
     if created:
-        run.reload()
+        structure.reload()
     for name in created:
-        collections.finish(run.transaction, run.catalogue, name)
+        collections.finish(structure.transaction, structure.catalogue, name)
     return frozenset(created)
 
 
-def _create_fields(run: Run, diffs: Iterable[RecordDiff]) -> None:
+def _create_fields(structure: StructureTransaction, diffs: Iterable[RecordDiff]) -> None:
     for diff in diffs:
         if diff.before is None and diff.after is not None:
             payload = body(diff.after, "field", "type")
             collection = diff.name[0]
-            fields.create(run.transaction, run.context, collection=collection, payload=payload)
-    run.reload()
+            fields.create(
+                structure.transaction, structure.context, collection=collection, payload=payload
+            )
+    structure.reload()
 
 
-def _change_fields(run: Run, diffs: Iterable[RecordDiff]) -> bool:
+def _change_fields(structure: StructureTransaction, diffs: Iterable[RecordDiff]) -> bool:
     """Change fields; return whether all of them are still there."""
     patches: dict[str, list[RecordPatch]] = {}
     retyped: list[RecordDiff] = []
     for diff in diffs:
         if diff.before is None or diff.after is None:
             continue
+        # A new type needs the foreign keys of the column out of the way: see `change_types`.
         if diff.before["type"] != diff.after["type"]:
             retyped.append(diff)
         else:
             collection, field = diff.name
             patches.setdefault(collection, []).append(RecordPatch(field, changes_body(diff)))
     for collection, changes in patches.items():
-        fields.update_all(run.transaction, run.context, collection=collection, patches=changes)
+        fields.update_all(
+            structure.transaction, structure.context, collection=collection, patches=changes
+        )
     if patches:
-        run.reload()
-    return change_types(run, retyped)
+        structure.reload()
+    return change_types(structure, retyped)
 
 
-def _save_relations(run: Run, diffs: Iterable[RecordDiff]) -> None:
+def _save_relations(structure: StructureTransaction, diffs: Iterable[RecordDiff]) -> None:
     """Change relations, and then create those that are new: their lists may have to be free."""
     created = []
     for diff in diffs:
@@ -174,22 +188,26 @@ def _save_relations(run: Run, diffs: Iterable[RecordDiff]) -> None:
         collection, field = diff.name
         payload = changes_body(diff)
         relations.update(
-            run.transaction, run.context, collection=collection, field=field, payload=payload
+            structure.transaction,
+            structure.context,
+            collection=collection,
+            field=field,
+            payload=payload,
         )
-        run.reload()
+        structure.reload()
     for diff in created:
         assert diff.after
         payload = body(diff.after, "collection", "field", "related_collection")
         # Documents with two relations of one list are refused, so that none depends on another.
-        relations.add(run.transaction, run.context, payload=payload)
-    run.reload()
+        relations.add(structure.transaction, structure.context, payload=payload)
+    structure.reload()
 
 
-def _change_collections(run: Run, diffs: Iterable[RecordDiff]) -> None:
+def _change_collections(structure: StructureTransaction, diffs: Iterable[RecordDiff]) -> None:
     # All in one step: two groups may change places.
     patches = []
     for diff in diffs:
         if diff.before is not None and diff.after is not None:
             patches.append(RecordPatch(diff.name[0], changes_body(diff)))
     if patches:
-        collections.update_all(run.transaction, run.context, patches=patches)
+        collections.update_all(structure.transaction, structure.context, patches=patches)

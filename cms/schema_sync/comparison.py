@@ -9,6 +9,7 @@ from cms.schema.records import Record
 from cms.schema.types import ALIAS
 from cms.schema_sync.differences import differences
 from cms.schema_sync.document import RENAMED_FROM
+from cms.schema_sync.schema_snapshot import SchemaSnapshot
 from cms.schema_sync.sections import (
     COLLECTIONS,
     FIELDS,
@@ -18,7 +19,6 @@ from cms.schema_sync.sections import (
     RecordName,
     settable,
 )
-from cms.schema_sync.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,12 @@ class RecordDiff:
             return [{"kind": "N", "rhs": self.after}]
         if self.after is None:
             return [{"kind": "D", "lhs": self.before}]
+        # Values that no client can set, such as `data_type`, are no differences.
         changes = differences(settable(self.before), settable(self.after))
         return [change.as_entry() for change in changes]
 
 
-def compare(before: Snapshot, after: Snapshot) -> list[RecordDiff]:
+def compare(before: SchemaSnapshot, after: SchemaSnapshot) -> list[RecordDiff]:
     """Return the records in which two snapshots differ, in the order of sections and names.
 
     What a record of `after` leaves out counts as unchanged, and so does the primary key of a
@@ -73,14 +74,14 @@ def compare(before: Snapshot, after: Snapshot) -> list[RecordDiff]:
     return diffs
 
 
-def _with_automatic_keys(before: Snapshot, after: Snapshot) -> Snapshot:
+def _with_automatic_keys(before: SchemaSnapshot, after: SchemaSnapshot) -> SchemaSnapshot:
     fields = dict(after.sections[FIELDS])
     with_key = {name[0] for name, record in fields.items() if _is_key(record)}
     for name, record in before.sections[FIELDS].items():
         has_table = _has_table(after.sections[COLLECTIONS].get(name[:1]))
         if _is_key(record) and has_table and name[0] not in with_key:
             fields.setdefault(name, record)
-    return Snapshot({**after.sections, FIELDS: fields})
+    return SchemaSnapshot({**after.sections, FIELDS: fields})
 
 
 def _is_key(record: Record) -> bool:
@@ -109,6 +110,7 @@ def _completed(section: str, record: Record, present: Record) -> Record:
     result = {**present, **record}
     if section not in STRUCTURE:
         return result
+    # A `meta` or `schema` that is null or missing leaves all of its settings as they are.
     for group in ("meta", "schema"):
         result[group] = _completed_group(record.get(group), present[group])
     # Without a schema a collection is a folder, and an alias is no column.

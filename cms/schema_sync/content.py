@@ -62,11 +62,11 @@ def read_content(sections: Iterable[str], fetch: Fetch, catalogue: Catalogue) ->
 
     Raises `Refused` UNPROCESSABLE_CONTENT for two records of one name.
     """
-    wanted = set(sections)
+    requested = set(sections)
     reader = _Reader(fetch, catalogue)
     content: dict[str, Records] = {}
     for section in TABLES:
-        if section in wanted:
+        if section in requested:
             content[section] = _by_unique_name(section, _RECORDS[section](reader))
     return content
 

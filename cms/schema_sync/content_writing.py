@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from cms.database.connections import Transaction
 from cms.errors import abbreviated, invalid_payload
+from cms.flows.definition.graph import ENDS
 from cms.items.write.calls import CHANGE, CREATE, DELETE, PUT, WriteCall, WriteIntent, new_call
 from cms.items.write.plans import plan_create, plan_delete, plan_singleton, plan_update
 from cms.query.language.ast import EMPTY_QUERY
@@ -21,8 +22,6 @@ from cms.schema_sync.sections import name_of
 from cms.store.context import RequestContext
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
-
-_ENDS = ("resolve", "reject")
 
 
 @dataclass(frozen=True)
@@ -81,12 +80,12 @@ def write_content(writer: ContentWriter, diffs: Sequence[RecordDiff]) -> None:
                 writer.delete(TABLES[section], keys[diff.name[0]])
 
 
-def _key_of(keys: Mapping[str, str], name: object, what: str) -> str | None:
+def _key_of(keys: Mapping[str, str], name: object, field: str) -> str | None:
     """Return the id of what a record names; raises `Refused` INVALID_PAYLOAD."""
     if name is None:
         return None
     if not isinstance(name, str) or name not in keys:
-        raise invalid_payload(f'There is no {what} "{abbreviated(name)}"', field=what)
+        raise invalid_payload(f'There is no {field} "{abbreviated(name)}"', field=field)
     return keys[name]
 
 
@@ -110,6 +109,7 @@ def _saved(
 
 def _save_roles(writer: ContentWriter, diffs: Sequence[RecordDiff]) -> None:
     records = _saved(writer, ROLES, diffs, "parent")
+    # By now all roles exist, so that each can name its parent, whatever their order.
     keys = writer.keys(ROLES)
     for record in records:
         if "parent" in record:
@@ -120,6 +120,8 @@ def _save_roles(writer: ContentWriter, diffs: Sequence[RecordDiff]) -> None:
 def _save_permissions(writer: ContentWriter, diffs: Sequence[RecordDiff]) -> None:
     if not diffs:
         return
+    # A permission is named by all that it says. So none is changed: one is deleted, and another one
+    # created.
     roles = writer.keys(ROLES)
     stored: dict[object, list[str]] = {}
     names = {key: name for name, key in roles.items()}
@@ -164,10 +166,11 @@ def _save_flows(writer: ContentWriter, diffs: Sequence[RecordDiff]) -> None:
         present = writer.keys(OPERATIONS, flow=key)
         items = [_operation_item(operation, present, flows) for operation in operations]
         writer.update(FLOWS, key, {"operations": items})
+        # The operations are linked when all of them exist: any of them may name any other.
         made = writer.keys(OPERATIONS, flow=key)
         links = []
         for operation in operations:
-            ends = {end: _key_of(made, operation.get(end), "operation") for end in _ENDS}
+            ends = {end: _key_of(made, operation.get(end), "operation") for end in ENDS}
             links.append({"id": made[str(operation["key"])], **ends})
         first = _key_of(made, record.get("operation"), "operation")
         writer.update(FLOWS, key, {"operation": first, "operations": {"update": links}})
@@ -177,7 +180,7 @@ def _operation_item(
     operation: Record, present: Mapping[str, str], flows: Mapping[str, str]
 ) -> Record:
     """Return an operation as an item, without its ends: they may not be there yet."""
-    item = {key: value for key, value in operation.items() if key not in _ENDS}
+    item = {key: value for key, value in operation.items() if key not in ENDS}
     item["options"] = with_flow(item.get("type"), item.get("options"), flows)
     key = present.get(str(item.get("key")))
     return {**item, "id": key} if key else item

@@ -19,6 +19,7 @@ from cms.schema_sync.document import (
     problems_of_record,
     require_writable,
 )
+from cms.schema_sync.schema_snapshot import SchemaSnapshot
 from cms.schema_sync.sections import (
     COLLECTIONS,
     FIELDS,
@@ -30,7 +31,6 @@ from cms.schema_sync.sections import (
     is_name,
     name_of,
 )
-from cms.schema_sync.snapshot import Snapshot
 
 _SECTIONS = (*STRUCTURE, *TABLES)
 
@@ -183,7 +183,7 @@ def _renames_of(record: object, entry: DiffEntry, problems: list[Problem]) -> li
 # Edits
 
 
-def edited(snapshot: Snapshot, diff: Diff) -> Snapshot:
+def edited(snapshot: SchemaSnapshot, diff: Diff) -> SchemaSnapshot:
     """Return a snapshot with the edits of a diff; raises `Refused` INVALID_PAYLOAD where one does
     not fit.
     """
@@ -205,7 +205,7 @@ def edited(snapshot: Snapshot, diff: Diff) -> Snapshot:
     problems = inconsistencies(sections)
     if problems:
         raise combined(problems)
-    return Snapshot(sections)
+    return SchemaSnapshot(sections)
 
 
 def _edited_record(record: Record | None, entry: DiffEntry) -> Record | None:

@@ -26,6 +26,7 @@ from cms.schema.records import Record
 from cms.schema.system import is_system
 from cms.schema.types import TYPES, type_named
 from cms.schema_sync.content import TABLES
+from cms.schema_sync.schema_snapshot import VENDOR, VERSION, SchemaSnapshot
 from cms.schema_sync.sections import (
     COLLECTIONS,
     FIELDS,
@@ -38,7 +39,6 @@ from cms.schema_sync.sections import (
     is_name,
     name_of,
 )
-from cms.schema_sync.snapshot import VENDOR, VERSION, Snapshot
 
 RENAMED_FROM = "renamed_from"
 
@@ -54,7 +54,7 @@ class Rename(NamedTuple):
 class Document(NamedTuple):
     """A snapshot, and the former names of its fields."""
 
-    snapshot: Snapshot
+    snapshot: SchemaSnapshot
     renames: tuple[Rename, ...]
 
 
@@ -231,4 +231,4 @@ def _document(sections: Mapping[str, Records]) -> Document:
         if isinstance(former, str):
             renames.append(Rename(name[0], former, name[1]))
         fields[name] = {key: value for key, value in record.items() if key != RENAMED_FROM}
-    return Document(Snapshot({**sections, FIELDS: fields}), tuple(renames))
+    return Document(SchemaSnapshot({**sections, FIELDS: fields}), tuple(renames))

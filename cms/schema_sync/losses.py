@@ -18,7 +18,7 @@ _LOST_CONTENT = ("roles", "flows", "dashboards")
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """The names of records to delete. Those that cannot become what they shall be are made anew."""
+    """The names of records to delete; those that cannot be changed are then created again."""
 
     collections: tuple[RecordName, ...]
     fields: tuple[RecordName, ...]
@@ -60,6 +60,7 @@ def _collections(diffs: Sequence[RecordDiff]) -> Iterator[RecordName]:
     for diff in diffs:
         if diff.before is None:
             continue
+        # A folder has no table: to become one, or to lose it, a collection is created again.
         if diff.after is None or _is_folder(diff.before) != _is_folder(diff.after):
             yield diff.name
 
@@ -80,9 +81,11 @@ def require_no_loss(deletions: Deletions, collections: Mapping[str, Collection])
     """Raise `Refused` UNPROCESSABLE_CONTENT with each table and column that would be deleted."""
     problems = []
     for (name,) in deletions.collections:
+        # Folders hold no items.
         if collections[name].kind is Kind.TABLE:
             problems.append(_loss(f'the items of "{name}"', collection=name))
     for collection, field in deletions.fields:
+        # Nor do aliases hold values.
         if collections[collection].fields[field].column:
             subject = f'the values of "{collection}.{field}"'
             problems.append(_loss(subject, collection=collection, field=field))

@@ -10,8 +10,8 @@ from cms.schema.references import FieldChange
 from cms.schema.system import COLLECTIONS as COLLECTION_RECORDS
 from cms.schema.system import FIELDS as FIELD_RECORDS
 from cms.schema_sync.document import Rename
+from cms.schema_sync.schema_snapshot import SchemaSnapshot
 from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, by_name
-from cms.schema_sync.snapshot import Snapshot
 from cms.structure.stored_references import STORED_REFERENCES
 
 _REFERENCES = {COLLECTIONS: COLLECTION_RECORDS, FIELDS: FIELD_RECORDS}
@@ -25,7 +25,7 @@ _FIELD_NAMES = {
 """The settings that name a field of the record's own collection."""
 
 
-def due_renames(snapshot: Snapshot, renames: Iterable[Rename]) -> list[Rename]:
+def due_renames(snapshot: SchemaSnapshot, renames: Iterable[Rename]) -> list[Rename]:
     """Return the renames that a structure lacks, in an order in which each new name is free.
 
     One whose former name is gone, or whose new name is there, was done before.
@@ -33,6 +33,7 @@ def due_renames(snapshot: Snapshot, renames: Iterable[Rename]) -> list[Rename]:
     names = set(snapshot.sections[FIELDS])
     due: list[Rename] = []
     waiting = sorted(renames)
+    # A rename frees a name that another one may need: `b` to `c` has to come before `a` to `b`.
     while True:
         possible = [rename for rename in waiting if _is_possible(rename, names)]
         if not possible:
@@ -48,7 +49,9 @@ def _is_possible(rename: Rename, names: set[tuple[str, ...]]) -> bool:
     return (collection, before) in names and (collection, after) not in names
 
 
-def with_renames(snapshot: Snapshot, renames: Iterable[Rename], catalogue: Catalogue) -> Snapshot:
+def with_renames(
+    snapshot: SchemaSnapshot, renames: Iterable[Rename], catalogue: Catalogue
+) -> SchemaSnapshot:
     """Return the snapshot of a structure as it is after renames, in their order."""
     for rename in renames:
         change = FieldChange(catalogue, rename.collection, rename.before, rename.after)
@@ -56,7 +59,7 @@ def with_renames(snapshot: Snapshot, renames: Iterable[Rename], catalogue: Catal
         for section, records in snapshot.structure.sections.items():
             renamed = [_renamed(section, record, change) for record in records.values()]
             sections[section] = by_name(section, renamed)
-        snapshot = Snapshot(sections)
+        snapshot = SchemaSnapshot(sections)
     return snapshot
 
 

@@ -19,8 +19,8 @@ from cms.schema_sync.diff_document import Diff, edited
 from cms.schema_sync.document import Document, Rename, require_writable
 from cms.schema_sync.losses import require_no_content_loss
 from cms.schema_sync.renames import due_renames, with_renames
+from cms.schema_sync.schema_snapshot import SchemaSnapshot, snapshot_of, with_content
 from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordName
-from cms.schema_sync.snapshot import Snapshot, snapshot_of, with_content
 from cms.store.context import RequestContext
 from cms.store.identity import ClientInfo, Identity
 from cms.store.snapshot import load_snapshot
@@ -37,11 +37,6 @@ _TABLES = {
     FIELDS: FIELD_RECORDS,
     RELATIONS: RELATION_RECORDS,
 }
-
-
-def require_administrator(store: Store, identity: Identity) -> None:
-    """Raise `Refused` FORBIDDEN unless for administrators."""
-    store.run_unversioned_read(identity, lambda context: require_admin(context.actor))
 
 
 def diff_snapshot(store: Store, identity: Identity, document: Document) -> Record | None:
@@ -86,7 +81,7 @@ def _entries(
 
 
 def apply_diff(store: Store, identity: Identity, diff: Diff, *, allows_loss: bool) -> None:
-    """Change the structure by a diff, whole or not at all; one that was applied before does nothing.
+    """Change the structure by a diff, whole or not at all; to apply it again does nothing.
 
     Raises `Refused`: UNPROCESSABLE_CONTENT for what would delete data, unless `allows_loss`;
     INVALID_PAYLOAD for a diff that was made for another structure.
@@ -129,13 +124,17 @@ def _apply(
 
 
 def _reach_content(
-    writer: ContentWriter, target: Snapshot, *, only: set[RecordName] | None, allows_loss: bool
+    writer: ContentWriter,
+    target: SchemaSnapshot,
+    *,
+    only: set[RecordName] | None,
+    allows_loss: bool,
 ) -> None:
     """Write content until it is that of the target; `only` names the records to write."""
     # Read only now: changes of the structure have changed permissions already.
     context = writer.context
     present = read_content(target.sections, context.fetch, context.snapshot.catalogue)
-    diffs = compare(Snapshot(present), target)
+    diffs = compare(SchemaSnapshot(present), target)
     if only is not None:
         diffs = [diff for diff in diffs if diff.name in only]
     if not allows_loss:

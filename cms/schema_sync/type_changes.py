@@ -9,13 +9,13 @@ from cms.schema.model import Catalogue, ForeignKey
 from cms.schema_sync.bodies import changes_body
 from cms.schema_sync.comparison import RecordDiff
 from cms.schema_sync.losses import loss_of_values
-from cms.schema_sync.run import Run
+from cms.schema_sync.structure_transaction import StructureTransaction
 from cms.structure import collections, fields
 from cms.structure.column_changes import ValuesLost
 from cms.structure.lookup import RecordPatch
 
 
-def change_types(run: Run, diffs: Sequence[RecordDiff]) -> bool:
+def change_types(structure: StructureTransaction, diffs: Sequence[RecordDiff]) -> bool:
     """Change the types of fields, both sides of a foreign key together.
 
     A column with values that have no form in the new type is deleted where that is allowed: the
@@ -25,16 +25,16 @@ def change_types(run: Run, diffs: Sequence[RecordDiff]) -> bool:
         return True
     keys: dict[str, ForeignKey] = {}
     for diff in diffs:
-        keys |= _foreign_keys_of(run.catalogue, *diff.name)
+        keys |= _foreign_keys_of(structure.catalogue, *diff.name)
     # PostgreSQL would refuse to change one side of a key alone.
     for key in keys.values():
-        run.transaction.execute_ddl(ddl.drop_constraint(key.table, key.name))
-    are_changed = [_change_type(run, diff) for diff in diffs]
-    run.reload()
+        structure.transaction.execute_ddl(ddl.drop_constraint(key.table, key.name))
+    are_changed = [_change_type(structure, diff) for diff in diffs]
+    structure.reload()
     for key in keys.values():
-        if _has_both_sides(run.catalogue, key):
-            run.transaction.execute_ddl(ddl.add_foreign_key(key))
-    run.reload()
+        if _has_both_sides(structure.catalogue, key):
+            structure.transaction.execute_ddl(ddl.add_foreign_key(key))
+    structure.reload()
     return all(are_changed)
 
 
@@ -60,30 +60,32 @@ def _has_both_sides(catalogue: Catalogue, key: ForeignKey) -> bool:
     )
 
 
-def _change_type(run: Run, diff: RecordDiff) -> bool:
+def _change_type(structure: StructureTransaction, diff: RecordDiff) -> bool:
     """Change the type of a field; return False after deleting it instead."""
     collection, field = diff.name
     # Another field of the collection may have taken it along.
-    if collection not in run.catalogue.collections:
+    if collection not in structure.catalogue.collections:
         return False
-    deferred = len(run.transaction.after_commit)
+    deferred = len(structure.transaction.after_commit)
     patch = RecordPatch(field, changes_body(diff, "type"))
     try:
-        with run.transaction.savepoint():
-            fields.update_all(run.transaction, run.context, collection=collection, patches=[patch])
+        with structure.transaction.savepoint():
+            fields.update_all(
+                structure.transaction, structure.context, collection=collection, patches=[patch]
+            )
     except ValuesLost as refusal:
-        if not run.allows_loss:
+        if not structure.allows_loss:
             raise loss_of_values(collection, field) from refusal
-        del run.transaction.after_commit[deferred:]
-        _delete(run, collection, field)
-        run.reload()
+        del structure.transaction.after_commit[deferred:]
+        _delete(structure, collection, field)
+        structure.reload()
         return False
     return True
 
 
-def _delete(run: Run, collection: str, field: str) -> None:
+def _delete(structure: StructureTransaction, collection: str, field: str) -> None:
     """Delete a field; a primary key goes with its table."""
-    if field == run.catalogue.collections[collection].primary_key:
-        collections.delete(run.transaction, run.context, name=collection)
+    if field == structure.catalogue.collections[collection].primary_key:
+        collections.delete(structure.transaction, structure.context, name=collection)
     else:
-        fields.delete(run.transaction, run.context, collection=collection, name=field)
+        fields.delete(structure.transaction, structure.context, collection=collection, name=field)

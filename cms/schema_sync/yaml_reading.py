@@ -129,7 +129,8 @@ def _scalar(event: yaml.ScalarEvent) -> object:
     text: str = event.value
     tag = event.tag
     if tag is None and event.implicit[0]:
-        tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+        implicit = (True, False)
+        tag = _RESOLVER.resolve(yaml.ScalarNode, text, implicit)  # type: ignore[no-untyped-call]
     # Of the numbers of YAML those that JSON has: 0x1F and 12:30 are texts.
     if tag in _NUMBER_TAGS and _NUMBER.fullmatch(text):
         return jsontext.loads(text)

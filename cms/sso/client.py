@@ -1,4 +1,4 @@
-"""What every driver of login providers by the browser does."""
+"""The interface of all drivers of login providers that the browser visits."""
 
 from __future__ import annotations
 

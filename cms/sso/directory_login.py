@@ -10,8 +10,8 @@ from cms.auth import factors
 from cms.auth.login import count_failure
 from cms.auth.sessions import IssuedTokens, Issuer, LoginSource, Mode, invalid_credentials
 from cms.providers import Provider
-from cms.sso import login
-from cms.sso.accounts import ExternalAccounts
+from cms.sso import external_login
+from cms.sso.external_users import ExternalAccounts
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
 
@@ -47,9 +47,9 @@ def log_in(
 ) -> IssuedTokens:
     """Open a session of a user of the directory.
 
-    A failure counts like that of a login by password. Raises `Refused` INVALID_CREDENTIALS and, only
-    once the password was right, USER_SUSPENDED, INVALID_OTP or INVALID_IP; `ProviderError` where the
-    directory does not answer.
+    A failure counts like that of a login by password. Raises `Refused` INVALID_CREDENTIALS and,
+    only if the password was right, USER_SUSPENDED, INVALID_OTP or INVALID_IP; `ProviderError` where
+    the directory does not answer.
     """
     accounts = ExternalAccounts(store, directory.provider, client)
     answer = directory.client.authenticate(credentials.identifier, credentials.password)
@@ -60,10 +60,10 @@ def log_in(
         count_failure(store, counted, client)
         raise invalid_credentials()
     account = accounts.account_of(answer.profile)
-    login.check_status(account)
+    external_login.check_status(account)
     if account.tfa_secret is not None:
         if credentials.otp is None:
             raise factors.invalid_otp()
-        login.check_factor(store, account, credentials.otp, client=client)
+        external_login.check_factor(store, account, credentials.otp, client=client)
     source = LoginSource(directory.provider.name)
-    return login.log_in(store, issuer, account, source, mode=mode, client=client)
+    return external_login.log_in(store, issuer, account, source, mode=mode, client=client)

@@ -13,7 +13,7 @@ from joserfc.jwk import JWKRegistry, Key, KeySet
 
 from cms.providers import OPENID, Provider
 from cms.sso.failure import ProviderError
-from cms.sso.transport import ask_object
+from cms.sso.transport import fetch_object
 
 WELL_KNOWN = "/.well-known/openid-configuration"
 DOCUMENT_SECONDS = 600.0
@@ -45,8 +45,8 @@ class Endpoints:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """Something that a provider has told, and when, in seconds of the monotonic clock."""
+class _CachedDocument:
+    """What a provider has answered, and when, in seconds of the monotonic clock."""
 
     value: Any
     at: float
@@ -61,8 +61,8 @@ class Discovery:
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
         # Replaced as a whole: threads that ask at the same time do so for nothing, but no harm.
-        self._endpoints: _Found | None = None
-        self._keys: _Found | None = None
+        self._endpoints: _CachedDocument | None = None
+        self._keys: _CachedDocument | None = None
 
     def endpoints(self, session: OAuth2Session) -> Endpoints:
         """Return the endpoints, of the settings or the discovery document."""
@@ -72,26 +72,26 @@ class Discovery:
                 access=self._provider.access_url,
                 profile=self._provider.profile_url,
             )
-        found = self._endpoints
-        if found is None or not found.is_younger_than(DOCUMENT_SECONDS):
-            found = _Found(self._ask_endpoints(session), time.monotonic())
-            self._endpoints = found
-        endpoints: Endpoints = found.value
+        cached = self._endpoints
+        if cached is None or not cached.is_younger_than(DOCUMENT_SECONDS):
+            cached = _CachedDocument(self._fetch_endpoints(session), time.monotonic())
+            self._endpoints = cached
+        endpoints: Endpoints = cached.value
         return endpoints
 
     def keys(self, session: OAuth2Session, *, newer: bool = False) -> KeySet:
         """Return the keys; `newer` ones are asked for again, as they change now and then."""
-        found = self._keys
+        cached = self._keys
         seconds = KEYS_SECONDS if newer else DOCUMENT_SECONDS
-        if found is None or not found.is_younger_than(seconds):
-            found = _Found(self._ask_keys(session), time.monotonic())
-            self._keys = found
-        keys: KeySet = found.value
+        if cached is None or not cached.is_younger_than(seconds):
+            cached = _CachedDocument(self._fetch_keys(session), time.monotonic())
+            self._keys = cached
+        keys: KeySet = cached.value
         return keys
 
-    def _ask_endpoints(self, session: OAuth2Session) -> Endpoints:
+    def _fetch_endpoints(self, session: OAuth2Session) -> Endpoints:
         url = self._provider.issuer_url
-        document = ask_object(session, url, "the discovery document")
+        document = fetch_object(session, url, "the discovery document")
         issuer = _address(document, "issuer")
         # Otherwise one provider could speak for another.
         if url.endswith(WELL_KNOWN) and url != issuer.rstrip("/") + WELL_KNOWN:
@@ -109,13 +109,13 @@ class Discovery:
             names_issuer=document.get("authorization_response_iss_parameter_supported") is True,
         )
 
-    def _ask_keys(self, session: OAuth2Session) -> KeySet:
+    def _fetch_keys(self, session: OAuth2Session) -> KeySet:
         url = self.endpoints(session).keys
-        document = ask_object(session, str(url), "the list of keys")
+        document = fetch_object(session, str(url), "the list of keys")
         keys = document.get("keys")
         if not isinstance(keys, list):
             raise ProviderError("the list of keys has no keys")
-        # One that cannot be read, as of a curve that is not known here, takes nothing from the rest.
+        # A key that cannot be read, as of an unknown curve, does not make the others useless.
         return KeySet([key for each in keys if (key := _signing_key(each)) is not None])
 
 

@@ -1,4 +1,4 @@
-"""What a provider does wrong, and how a caller is told."""
+"""The errors of providers, and the refusals that callers get for them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def provider_failed(provider: Provider, error: ProviderError) -> Refused:
 
 
 def login_refused(provider: Provider, reason: str) -> Refused:
-    """Log why a provider's answer is not accepted, and return the refusal, which does not say it."""
+    """Log why a provider's answer is not accepted, and return the refusal, without the reason."""
     log.warning("A login by %s was refused: %s.", provider.name, reason)
     return Refused(Problem("INVALID_CREDENTIALS", "The provider's answer is not accepted."))

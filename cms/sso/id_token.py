@@ -29,7 +29,7 @@ class InvalidIdToken(Exception):
 
 
 class Expected(NamedTuple):
-    """What an ID token has to say."""
+    """The values that an ID token must have."""
 
     issuer: str
     client_id: str

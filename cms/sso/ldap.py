@@ -1,4 +1,4 @@
-"""Logins by a directory (LDAP): who somebody is, whether the password is right, and their groups."""
+"""Logins by a directory (LDAP): finding users, checking their passwords, reading their groups."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _ACCOUNT_DISABLED = 2
 """The bit of Active Directory's userAccountControl."""
 _LOCKED_FOR_EVER = "000001010000Z"
 _LOCKS = ("nsAccountLock", "loginDisabled")
-"""What other directories say of accounts that are locked; an entry without them is not."""
+"""Attributes by which other directories lock accounts; an entry without them is not locked."""
 _EXPIRY = "shadowExpire"
 """The day since 1970 from which an account of Unix does not count any more; -1 is none."""
 _DAY_SECONDS = 86_400
 
 
-class Entry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """An entry of the directory, by its DN; the attributes are in small letters."""
 
     dn: str
@@ -62,8 +62,8 @@ class Entry(NamedTuple):
         return any((self.text(name) or "").lower() == "true" for name in _LOCKS)
 
 
-class Authentication(NamedTuple):
-    """What a directory says to a login: the DN, if there is one, and the user if all is right."""
+class DirectoryAnswer(NamedTuple):
+    """The answer to a login: the DN of a known user, and the profile if the password is right."""
 
     dn: str | None
     profile: Profile | None
@@ -76,7 +76,7 @@ class DirectoryClient:
         self._provider = provider
         self._idle: queue.LifoQueue[Any] = queue.LifoQueue(MAX_IDLE_CONNECTIONS)
 
-    def authenticate(self, identifier: str, password: str) -> Authentication:
+    def authenticate(self, identifier: str, password: str) -> DirectoryAnswer:
         """Return what the directory says to an identifier and a password; raises `ProviderError`.
 
         An unknown identifier takes as many requests as a wrong password.
@@ -84,16 +84,16 @@ class DirectoryClient:
         # A bind without a password succeeds as nobody (RFC 4513, section 5.1.2), and a zero byte
         # ends the password for some servers.
         if not password or "\0" in password:
-            return Authentication(None, None)
+            return DirectoryAnswer(None, None)
         deadline = Deadline()
         with self._reading(deadline) as connection:
             entry = self._user(connection, identifier)
             dn = entry.dn if entry else f"cn={uuid.uuid4()},{self._provider.user_dn}"
             is_right = self._is_password(dn, password, deadline)
             if entry is None or not is_right or entry.is_disabled:
-                return Authentication(entry.dn if entry else None, None)
+                return DirectoryAnswer(entry.dn if entry else None, None)
             groups = self._groups(connection, entry)
-        return Authentication(entry.dn, self._profile(entry, groups))
+        return DirectoryAnswer(entry.dn, self._profile(entry, groups))
 
     def check(self) -> None:
         """Look at the base of the users, with the rights of the service; raises `ProviderError`."""
@@ -170,7 +170,7 @@ class DirectoryClient:
 
     # Searches
 
-    def _user(self, connection: Any, identifier: str) -> Entry | None:
+    def _user(self, connection: Any, identifier: str) -> DirectoryEntry | None:
         """Return the one entry of an identifier."""
         provider = self._provider
         condition = f"({provider.user_attribute}={escape_filter_chars(identifier)})"
@@ -188,7 +188,7 @@ class DirectoryClient:
         # Of two entries nobody knows whose password it is.
         return entries[0] if len(entries) == 1 else None
 
-    def _groups(self, connection: Any, user: Entry) -> tuple[str, ...]:
+    def _groups(self, connection: Any, user: DirectoryEntry) -> tuple[str, ...]:
         """Return the names of a user's groups, and of the groups that these are in."""
         if not self._provider.group_dn:
             return ()
@@ -208,7 +208,7 @@ class DirectoryClient:
                     members.append(group.dn)
         return tuple(names)
 
-    def _groups_of(self, connection: Any, members: Sequence[str]) -> Sequence[Entry]:
+    def _groups_of(self, connection: Any, members: Sequence[str]) -> Sequence[DirectoryEntry]:
         provider = self._provider
         conditions = [
             f"({provider.group_attribute}={escape_filter_chars(member)})" for member in members
@@ -216,7 +216,7 @@ class DirectoryClient:
         condition = f"(|{''.join(conditions)})"
         return self._search(connection, provider.group_dn, provider.group_scope, condition, ["cn"])
 
-    def _member_name(self, user: Entry) -> str:
+    def _member_name(self, user: DirectoryEntry) -> str:
         # Groups of the kind posixGroup hold names; all others hold DNs.
         if self._provider.group_attribute.lower() == "memberuid":
             return user.text("uid") or user.dn
@@ -229,7 +229,7 @@ class DirectoryClient:
         scope: str,
         condition: str,
         names: Sequence[str],
-    ) -> list[Entry]:
+    ) -> list[DirectoryEntry]:
         """Return the entries that a condition fits, without referrals."""
         connection.search(
             base,
@@ -242,13 +242,13 @@ class DirectoryClient:
         result = connection.result
         if result["result"] not in _ANSWERS:
             raise ProviderError(f"it answers a search with {result['description']}")
-        entries: list[Entry] = []
-        for found in connection.response or ():
-            if found["type"] == "searchResEntry":
-                entries.append(_entry(found))
+        entries: list[DirectoryEntry] = []
+        for response in connection.response or ():
+            if response["type"] == "searchResEntry":
+                entries.append(_entry(response))
         return entries
 
-    def _profile(self, entry: Entry, groups: tuple[str, ...]) -> Profile:
+    def _profile(self, entry: DirectoryEntry, groups: tuple[str, ...]) -> Profile:
         provider = self._provider
         email = entry.text(provider.mail_attribute)
         return Profile(
@@ -268,11 +268,11 @@ _TROUBLE = frozenset({1, 2, 3, 8, 11, 13, 51, 52, 54, 80})
 """Results of binds that are the server's trouble, or that of the settings, not the user's."""
 
 
-def _entry(found: Mapping[str, Any]) -> Entry:
+def _entry(response: Mapping[str, Any]) -> DirectoryEntry:
     attributes: dict[str, list[str]] = {}
-    for name, values in found["raw_attributes"].items():
+    for name, values in response["raw_attributes"].items():
         attributes[name.lower()] = [value.decode("utf-8", "replace") for value in values]
-    return Entry(found["dn"], attributes)
+    return DirectoryEntry(response["dn"], attributes)
 
 
 def _is_past_day(day: str | None) -> bool:
@@ -280,6 +280,6 @@ def _is_past_day(day: str | None) -> bool:
     return day is not None and day.isdecimal() and int(day) <= time.time() // _DAY_SECONDS
 
 
-def _name(entry: Entry, attribute: str) -> str | None:
+def _name(entry: DirectoryEntry, attribute: str) -> str | None:
     text = entry.text(attribute)
     return text[:MAX_NAME_LENGTH] if text else None

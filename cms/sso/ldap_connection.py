@@ -1,4 +1,4 @@
-"""Connections to a directory: TLS with checked certificates, and one deadline for all of a login."""
+"""Connections to a directory: TLS with checked certificates, and one deadline for a whole login."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ class _CheckedTls(Tls):  # type: ignore[misc]  # ldap3 has no types
         super().__init__(validate=ssl.CERT_REQUIRED)
         self._authority = authority
 
-    def wrap_socket(self, connection: Any, do_handshake: bool = False) -> None:  # noqa: FBT001 - as ldap3 calls it
+    # ldap3 calls it with the flag by position.
+    def wrap_socket(self, connection: Any, do_handshake: bool = False) -> None:  # noqa: FBT001
         context = ssl.create_default_context(cadata=self._authority)
         connection.socket = context.wrap_socket(
             connection.socket,

@@ -21,7 +21,7 @@ from cms.sso.failure import ProviderError, login_refused
 from cms.sso.id_token import Expected, InvalidIdToken, checked_claims
 from cms.sso.login_state import LoginState
 from cms.sso.profile import Profile, profile_from_claims
-from cms.sso.transport import ProviderTransport, ask_object
+from cms.sso.transport import ProviderTransport, fetch_object
 
 _BASIC = "client_secret_basic"
 # What authlib raises for an answer that it does not expect; the last for JSON that is deep.
@@ -203,10 +203,10 @@ class OAuthClient:
         *,
         token: str,
     ) -> Mapping[str, Any]:
-        """Return what the provider tells of a user beside the claims of the ID token."""
+        """Return the profile of a user at the provider, beside the claims of the ID token."""
         if endpoints.profile is None:
             return {}
-        details = ask_object(session, endpoints.profile, "the profile", token=token)
+        details = fetch_object(session, endpoints.profile, "the profile", token=token)
         # A token of another user could have been put in place of this one's.
         if "sub" in claims and details.get("sub") != claims["sub"]:
             raise login_refused(self._provider, "the profile is that of another user")
@@ -230,7 +230,7 @@ class OAuthClient:
 def _add_basic_credentials(
     client: Any, _method: str, url: str, headers: dict[str, str], body: str
 ) -> tuple[str, dict[str, str], str]:
-    """Put id and secret into the header, each in the encoding of forms (RFC 6749, section 2.3.1)."""
+    """Put id and secret into the header, form-encoded (RFC 6749, section 2.3.1)."""
     text = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
     headers["Authorization"] = f"Basic {base64.b64encode(text.encode()).decode()}"
     return url, headers, body

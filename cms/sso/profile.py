@@ -1,4 +1,4 @@
-"""What a provider tells of a user."""
+"""The profile of a user at a provider."""
 
 from __future__ import annotations
 

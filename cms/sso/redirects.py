@@ -6,6 +6,7 @@ import re
 from urllib.parse import urlsplit
 
 from cms.errors import invalid_query
+from cms.outgoing_addresses import DEFAULT_PORTS
 from cms.providers import Provider
 from cms.text_shapes import url_host
 
@@ -13,7 +14,6 @@ from cms.text_shapes import url_host
 _NEVER_IN_A_REDIRECT = re.compile(r"[\x00-\x20\x7f-\U0010ffff\\#]")
 MAX_LENGTH = 2_000
 """A redirect is kept in a cookie, and browsers keep cookies of 4,096 bytes."""
-_PORTS = {"http": 80, "https": 443}
 
 
 def checked_redirect(provider: Provider, redirect: str | None) -> str | None:
@@ -23,8 +23,8 @@ def checked_redirect(provider: Provider, redirect: str | None) -> str | None:
     """
     if redirect is None:
         return None
-    target = _place_of(redirect)
-    if target is None or target not in map(_place_of, provider.redirect_allow_list):
+    target = _parts_of(redirect)
+    if target is None or target not in map(_parts_of, provider.redirect_allow_list):
         raise invalid_query('"redirect" is not an allowed address', parameter="redirect")
     return redirect
 
@@ -35,7 +35,7 @@ def with_reason(redirect: str, code: str) -> str:
     return f"{redirect}{separator}reason={code}"
 
 
-def _place_of(address: str) -> tuple[str, str, int, str] | None:
+def _parts_of(address: str) -> tuple[str, str, int, str] | None:
     """Return scheme, host, port and path of an address; None where browsers may see another one."""
     if len(address) > MAX_LENGTH or _NEVER_IN_A_REDIRECT.search(address):
         return None
@@ -44,12 +44,12 @@ def _place_of(address: str) -> tuple[str, str, int, str] | None:
         port = parts.port
     except ValueError:
         return None
-    if parts.scheme not in _PORTS or not parts.hostname:
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
         return None
     host = url_host(parts.hostname)
     # Nothing else may stand beside host and port: no user, and no text behind a bracket.
     if parts.netloc.lower() not in (host, f"{host}:{port}"):
         return None
     if port is None:
-        port = _PORTS[parts.scheme]
+        port = DEFAULT_PORTS[parts.scheme]
     return parts.scheme, host, port, parts.path.rstrip("/")

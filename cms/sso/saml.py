@@ -58,7 +58,7 @@ _REFUSALS = (
     AttributeError,
     OverflowError,
 )
-"""What the libraries raise for a message that a stranger has written."""
+"""Errors that the libraries raise for malformed messages."""
 
 
 class ServiceAddresses(NamedTuple):
@@ -329,7 +329,7 @@ def _request_at(address: str, parameters: Mapping[str, str]) -> Mapping[str, Any
 
 
 def _subject_of(answer: OneLogin_Saml2_Response, addresses: ServiceAddresses) -> _Subject:
-    """Return what the one confirmed subject says; raises ValueError for what must not be missing."""
+    """Return the one confirmed subject; raises ValueError if a required value is missing."""
     request = answer.get_in_response_to()
     if not request or len(request) > MAX_REQUEST_ID:
         raise ValueError("nobody has asked for the answer")

@@ -67,7 +67,7 @@ class ProviderTransport(BaseAdapter):
         """Nothing is kept open."""
 
 
-def ask(session: OAuth2Session, url: str, *, token: str | None = None) -> Response:
+def fetch_answer(session: OAuth2Session, url: str, *, token: str | None = None) -> Response:
     """GET an address, with an access token if there is one; raises `ProviderError`."""
     headers = {"Accept": "application/json"}
     if token is not None:
@@ -83,19 +83,19 @@ def ask(session: OAuth2Session, url: str, *, token: str | None = None) -> Respon
     return response
 
 
-def ask_object(
-    session: OAuth2Session, url: str, what: str, *, token: str | None = None
+def fetch_object(
+    session: OAuth2Session, url: str, source: str, *, token: str | None = None
 ) -> Mapping[str, Any]:
-    """GET the JSON object at an address; `what` names it in the text of a `ProviderError`."""
-    response = ask(session, url, token=token)
+    """GET the JSON object at an address; `source` names it in the text of a `ProviderError`."""
+    response = fetch_answer(session, url, token=token)
     if response.status_code != 200:
-        raise ProviderError(f"{what} answers with status {response.status_code}")
+        raise ProviderError(f"{source} answers with status {response.status_code}")
     try:
         value = orjson.loads(response.content)
     except ValueError:
-        raise ProviderError(f"{what} answers with something that is not JSON") from None
+        raise ProviderError(f"{source} answers with something that is not JSON") from None
     if not isinstance(value, dict):
-        raise ProviderError(f"{what} answers with something that is no object")
+        raise ProviderError(f"{source} answers with something that is no object")
     return value
 
 

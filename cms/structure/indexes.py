@@ -78,22 +78,18 @@ class DeferredIndex:
 def _index_build_lock(database: Database, table: str) -> Iterator[None]:
     """Let builds on a table take turns on all machines: two of them would wait for each other.
 
-    The lock is tried again and again. A statement that waits for it would have a snapshot, and a
-    concurrent build waits for older snapshots. For the same reason it is a lock of the session: a
-    transaction has a snapshot, too.
+    The lock is that of a transaction, so that it holds behind a pooler as well, and is tried again
+    and again. A concurrent build waits for older snapshots: a statement that waits for the lock has
+    one, and a transaction that does nothing can do without.
     """
-    # Behind a pooler the lock would stay with a connection that others use. Without it, one of two
-    # builds may fail, which is reported.
-    if not database.has_session:
-        yield
-        return
     with database.autocommit_connection() as session:
-        while not session.execute(statement("lock_index_build"), (table,))[0][0]:
+        while True:
+            with session.read_committed():
+                if session.execute(statement("lock_index_build"), (table,))[0][0]:
+                    session.rest()
+                    yield
+                    return
             time.sleep(LOCK_RETRY_SECONDS)
-        try:
-            yield
-        finally:
-            session.execute(statement("unlock_index_build"), (table,))
 
 
 def add_index(

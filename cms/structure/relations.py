@@ -389,8 +389,8 @@ def _change_actions(transaction: Transaction, present: ForeignKey, schema: MetaS
         on_update=str(schema.get("on_update", present.on_update)),
         on_delete=str(schema.get("on_delete", present.on_delete)),
     )
-    # PostgreSQL cannot alter the actions of a constraint. Both statements are of one transaction, so
-    # that no row can lose its target in between.
+    # PostgreSQL cannot alter the actions of a constraint. Both statements are of one transaction,
+    # so that no row can lose its target in between.
     if changed != present:
         transaction.execute_ddl(ddl.drop_constraint(present.table, present.name))
         transaction.execute_ddl(ddl.add_foreign_key(changed))

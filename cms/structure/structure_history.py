@@ -65,7 +65,7 @@ class RecordKey(NamedTuple):
 
 
 RecordSource = Record | Field | Relation
-"""What a record is made of: most are the same before and after, and so are never made."""
+"""The source of a record; if it does not change, as most do not, no record is built."""
 
 RecordSources = dict[RecordKey, RecordSource]
 

@@ -1,4 +1,4 @@
-"""What a panel shows, as one query of the query language (docs/dashboards.md)."""
+"""The query of a panel, in the query language (docs/dashboards.md)."""
 
 from __future__ import annotations
 

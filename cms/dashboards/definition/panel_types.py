@@ -101,7 +101,7 @@ class PanelType:
     required: tuple[str, ...] = ()
     checks: Mapping[str, Check] = field(default_factory=dict)
     required_by_function: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What is needed besides, by the value of the option `function`."""
+    """Options that are needed in addition, by the value of the option `function`."""
 
     def errors(self, options: object) -> Iterator[OptionError]:
         """Yield what is wrong with options, whatever the collections are."""

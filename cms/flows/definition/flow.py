@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cms import jsontext
-from cms.flows.definition.graph import Graph, Operation, graph_problems
+from cms.flows.definition.graph import FlowOperation, Graph, graph_problems
 from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.trigger_types import FILTER_SCOPES, SCOPES, TRIGGER_TYPES
 from cms.schema.system import FLOWS, OPERATIONS
@@ -26,7 +26,7 @@ class FlowDefinition:
 
 
 class FlowProblem(NamedTuple):
-    """What is wrong with a flow: in which row, and at which path inside it."""
+    """A problem of a flow, with its row and the path inside the row."""
 
     collection: str
     key: str
@@ -39,7 +39,7 @@ def flow_definition(row: Sequence[Any]) -> FlowDefinition:
     identifier, trigger, options, first, operations, is_active, accountability = row
     entries = jsontext.loads_stored(operations)
     assert isinstance(entries, list)
-    by_id = {entry["id"]: Operation(**entry) for entry in entries}
+    by_id = {entry["id"]: FlowOperation(**entry) for entry in entries}
     graph = Graph(by_id, first or _only_beginning(by_id))
     return FlowDefinition(identifier, trigger, _loads(options), graph, is_active, accountability)
 
@@ -70,7 +70,7 @@ def _filter_problems(flow: FlowDefinition) -> Iterator[FlowProblem]:
             yield FlowProblem(FLOWS, flow.id, ("options", "scope", index), reason)
 
 
-def _operation_problems(operation: Operation) -> Iterator[FlowProblem]:
+def _operation_problems(operation: FlowOperation) -> Iterator[FlowProblem]:
     options = OPERATION_TYPES.get(operation.type)
     if options is None:
         reason = f"it is one of {', '.join(OPERATION_TYPES)}"
@@ -80,7 +80,7 @@ def _operation_problems(operation: Operation) -> Iterator[FlowProblem]:
         yield FlowProblem(OPERATIONS, operation.id, ("options", *error.path), str(error))
 
 
-def _only_beginning(operations: Mapping[str, Operation]) -> str | None:
+def _only_beginning(operations: Mapping[str, FlowOperation]) -> str | None:
     """Return where a flow begins that does not say so.
 
     That is the oldest operation to which no other one leads.

@@ -1,7 +1,7 @@
 """The operations of a flow as a graph: which one comes first, and which one after which.
 
 An operation leads to one other in case of success (`resolve`) and to one in case of failure
-(`reject`). Each has at most one way in, so a flow is a tree.
+(`reject`). Each has at most one edge in, so a flow is a tree.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ENDS = ("resolve", "reject")
 NO_OPERATION = "the flow has no such operation"
 
 
-class Operation(NamedTuple):
+class FlowOperation(NamedTuple):
     """One operation as its row says."""
 
     id: str
@@ -32,12 +32,12 @@ class Operation(NamedTuple):
 class Graph:
     """The operations of one flow by id, and the first one."""
 
-    operations: Mapping[str, Operation]
+    operations: Mapping[str, FlowOperation]
     first: str | None = None
 
 
 class GraphProblem(NamedTuple):
-    """What is wrong with a graph: at which operation (None: the flow), and at which field."""
+    """A problem of a graph, with its operation (None: the flow itself) and its field."""
 
     operation: str | None
     field: str
@@ -52,46 +52,46 @@ def graph_problems(graph: Graph) -> Iterator[GraphProblem]:
     for operation in graph.operations.values():
         if operation.key.startswith("$"):
             yield GraphProblem(operation.id, "key", "names with $ are those of the run")
-    # Ways are added one by one, so that a problem is that of the way that makes it; the graph is a
-    # tree as long as none is.
+    # Edges are added one by one, so that a problem is that of the edge that causes it. Without
+    # problems the graph is a tree.
     sources: dict[str, str | None] = {}
-    for way in _ways_in(graph):
-        reason = _reason_against(way, graph, sources)
+    for edge in _edges(graph):
+        reason = _reason_against(edge, graph, sources)
         if reason is not None:
-            yield GraphProblem(way.source, way.field, reason)
+            yield GraphProblem(edge.source, edge.field, reason)
         else:
-            sources[way.target] = way.source
+            sources[edge.target] = edge.source
 
 
-class _WayIn(NamedTuple):
-    """One way to an operation: from an end of another one, or from the flow."""
+class _Edge(NamedTuple):
+    """A connection to an operation, from an end of another one or from the flow."""
 
     source: str | None
     field: str
     target: str
 
 
-def _ways_in(graph: Graph) -> Iterator[_WayIn]:
+def _edges(graph: Graph) -> Iterator[_Edge]:
     if graph.first is not None:
         # None stands for the flow itself, whose field `operation` names the first one.
-        yield _WayIn(None, "operation", graph.first)
+        yield _Edge(None, "operation", graph.first)
     for operation in graph.operations.values():
         for end in ENDS:
             target = operation.next(end)
             if target is not None:
-                yield _WayIn(operation.id, end, target)
+                yield _Edge(operation.id, end, target)
 
 
-def _reason_against(way: _WayIn, graph: Graph, sources: Mapping[str, str | None]) -> str | None:
-    """Return why a way cannot be added to those that `sources` has: each target, its source."""
-    if way.target not in graph.operations:
+def _reason_against(edge: _Edge, graph: Graph, sources: Mapping[str, str | None]) -> str | None:
+    """Return why an edge cannot be added to those that `sources` has: each target, its source."""
+    if edge.target not in graph.operations:
         return NO_OPERATION
     # Each operation has one source at most, so what lies before it is a line.
-    before = way.source
+    before = edge.source
     while before is not None:
-        if before == way.target:
+        if before == edge.target:
             return "it leads back to an operation before it"
         before = sources.get(before)
-    if way.target in sources:
+    if edge.target in sources:
         return "another operation, or the flow itself, already leads there"
     return None

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from cms.emails import is_email
 from cms.errors import Refused
 from cms.flows.definition.signature import parse_secret
-from cms.flows.definition.templates import Constant, TemplateError, parse_template
+from cms.flows.definition.templates import FixedValue, TemplateError, parse_template
 from cms.option_checks import Check, OptionError, json_object, text
 from cms.query.language.parse import PARAMETERS
 from cms.query.rules.payload_rules import parse_rule
@@ -93,7 +93,7 @@ def _errors_of(
 
 
 def _is_constant(value: object) -> bool:
-    return isinstance(parse_template(value), Constant)
+    return isinstance(parse_template(value), FixedValue)
 
 
 # What options take

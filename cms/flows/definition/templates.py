@@ -31,7 +31,7 @@ class RenderedTooLarge(Exception):
 
 
 class TemplateError(ValueError):
-    """What stands in braces is no path."""
+    """The text between braces is not a path."""
 
     def __init__(self, text: str, path: tuple[str | int, ...]) -> None:
         super().__init__(f'"{{{{{text}}}}}" is no path such as {{{{$trigger.body.title}}}}')
@@ -80,7 +80,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class FixedValue:
     """A value without a lookup."""
 
     value: object
@@ -93,7 +93,7 @@ class Constant:
 class Object:
     """An object of templates; the names may hold lookups, too."""
 
-    entries: tuple[tuple[Lookup | Text | Constant, Template], ...]
+    entries: tuple[tuple[Lookup | Text | FixedValue, Template], ...]
 
     def render(self, scope: Scope) -> dict[str, object]:
         return {_written(name.render(scope)): value.render(scope) for name, value in self.entries}
@@ -109,7 +109,7 @@ class List:
         return [element.render(scope) for element in self.elements]
 
 
-Template = Constant | Lookup | Text | Object | List
+Template = FixedValue | Lookup | Text | Object | List
 
 
 def parse_template(value: object, path: tuple[str | int, ...] = ()) -> Template:
@@ -126,16 +126,16 @@ def parse_template(value: object, path: tuple[str | int, ...] = ()) -> Template:
         for name, inner in value.items():
             entry = (_parse_text(name, path), parse_template(inner, (*path, name)))
             entries.append(entry)
-            is_constant = is_constant and all(isinstance(part, Constant) for part in entry)
+            is_constant = is_constant and all(isinstance(part, FixedValue) for part in entry)
         template = Object(tuple(entries))
     elif isinstance(value, list):
         elements = [parse_template(inner, (*path, index)) for index, inner in enumerate(value)]
         template = List(tuple(elements))
-        is_constant = all(isinstance(element, Constant) for element in elements)
+        is_constant = all(isinstance(element, FixedValue) for element in elements)
     else:
-        return Constant(value)
+        return FixedValue(value)
     # A large value without a lookup is handed on, and not made anew by each run.
-    return Constant(value) if is_constant else template
+    return FixedValue(value) if is_constant else template
 
 
 def require_size(rendered: object) -> None:
@@ -176,7 +176,7 @@ def lookups(template: Template) -> Iterator[Lookup]:
                 yield from lookups(element)
 
 
-def _parse_text(text: str, path: tuple[str | int, ...]) -> Constant | Lookup | Text:
+def _parse_text(text: str, path: tuple[str | int, ...]) -> FixedValue | Lookup | Text:
     parts: list[str | Lookup] = []
     end = 0
     # No expression: with braces that nothing closes it would take quadratic time, or worse.
@@ -189,7 +189,7 @@ def _parse_text(text: str, path: tuple[str | int, ...]) -> Constant | Lookup | T
         parts.append(_parse_lookup(text[opening + 2 : closing].strip(), path))
         end = closing + 2
     if not parts:
-        return Constant(text)
+        return FixedValue(text)
     if end < len(text):
         parts.append(text[end:])
     # A lookup alone keeps the type of its value: `{{$trigger.count}}` is a number.

@@ -55,8 +55,8 @@ _FIRST_ERROR_STATUS = 400
 _TRANSIENT_STATUSES = frozenset({408, 425, 429, *range(500, 600)})
 
 
-class Exchange(NamedTuple):
-    """What has come of a request; without a status, `reason` says why there is no answer."""
+class RequestOutcome(NamedTuple):
+    """The outcome of a request; without a status, `reason` says why there is no answer."""
 
     status: int | None
     reason: str
@@ -95,15 +95,15 @@ def send_request(options: RenderedOptions, run: Run) -> object:
         options["url"], method, headers, body, follows_redirects=message is None
     )
     start = time.perf_counter()
-    exchange = _exchange(outgoing, _address_filter(run), _limits(run))
+    outcome = _exchange(outgoing, _address_filter(run), _limits(run))
     milliseconds = round((time.perf_counter() - start) * 1000, 3)
     if message is not None:
-        reason = exchange.reason if exchange.has_failed else None
-        delivery = Delivery(message, outgoing.url, exchange.status, reason, milliseconds)
-        record_delivery(run, delivery, has_failed=exchange.has_failed)
-    if exchange.has_failed:
-        raise Rejected(exchange.result, is_transient=exchange.is_transient)
-    return exchange.result
+        reason = outcome.reason if outcome.has_failed else None
+        delivery = Delivery(message, outgoing.url, outcome.status, reason, milliseconds)
+        record_delivery(run, delivery, has_failed=outcome.has_failed)
+    if outcome.has_failed:
+        raise Rejected(outcome.result, is_transient=outcome.is_transient)
+    return outcome.result
 
 
 def _address_filter(run: Run) -> AddressFilter:
@@ -118,20 +118,20 @@ def _limits(run: Run) -> FetchLimits:
 
 def _exchange(
     outgoing: OutgoingRequest, address_filter: AddressFilter, limits: FetchLimits
-) -> Exchange:
+) -> RequestOutcome:
     try:
         with fetch(outgoing, address_filter, limits=limits) as response:
             content = b"".join(response.chunks)
     except AddressDenied as denied:
         # The name of a host may only be unknown for a while.
-        return Exchange(None, str(denied), is_transient=isinstance(denied, HostDenied))
+        return RequestOutcome(None, str(denied), is_transient=isinstance(denied, HostDenied))
     except FetchError as failed:
-        return Exchange(None, str(failed), is_transient=True)
+        return RequestOutcome(None, str(failed), is_transient=True)
     except ResponseTooLarge:
-        return Exchange(None, f"it answers with more than {MAX_RESPONSE_BYTES // 2**20} MB")
+        return RequestOutcome(None, f"it answers with more than {MAX_RESPONSE_BYTES // 2**20} MB")
     # A redirect of a signed request has come to nothing.
     first_error = _FIRST_ERROR_STATUS if outgoing.follows_redirects else _FIRST_REDIRECT_STATUS
-    return Exchange(
+    return RequestOutcome(
         response.status,
         _storable(response.reason),
         {name: _storable(value) for name, value in response.headers.items()},

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cms.flows.limits import MAX_INNER_RUNS
 from cms.flows.run import Rejected, RenderedOptions, Run
+from cms.flows.run_limits import MAX_INNER_RUNS
 
 DEFAULT_BATCH_SIZE = 10
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import select
 import signal
 import sys
 import time
@@ -26,6 +25,7 @@ from py_mini_racer import (
     MiniRacer,
 )
 
+from cms.child_input import waits_for_job
 from cms.flows.scripts.script_job import (
     MAX_ANSWER_LENGTH,
     MAX_LINE_LENGTH,
@@ -34,7 +34,6 @@ from cms.flows.scripts.script_job import (
     ScriptJob,
 )
 
-IDLE_SECONDS = 60.0
 END_SECONDS = 1.0
 """How long after its time a script is ended that does not let itself be interrupted."""
 
@@ -54,7 +53,7 @@ def main() -> None:
     # A script that has met a limit may have left the engine in any state: the process ends, and the
     # next job gets a new one.
     has_met_limit = False
-    while not has_met_limit and _waits_for_job():
+    while not has_met_limit and waits_for_job():
         line = sys.stdin.buffer.readline()
         if not line:
             return
@@ -86,12 +85,6 @@ def _data_bytes() -> int:
     status = (_PROCESS / "status").read_text("ascii")
     (line,) = (line for line in status.splitlines() if line.startswith("VmData:"))
     return int(line.split()[1]) * 1024
-
-
-def _waits_for_job() -> bool:
-    """Wait for the next job, or the end of the input; false where neither comes for a while."""
-    readable, _, _ = select.select([sys.stdin], [], [], IDLE_SECONDS)
-    return bool(readable)
 
 
 def _run(job: ScriptJob, heap_bytes: int) -> tuple[str, bool]:

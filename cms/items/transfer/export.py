@@ -61,8 +61,8 @@ def _open_stream(store: Store, request: ReadRequest, context: RequestContext) ->
     page = _nested_page(store.page, request)
     statement, literals = prepare_read(store, context, request, nested_page=page)
     run = ReadRun(statement, literals, batch=BATCH_ROWS)
-    values = checked_parameters(store, context, run, estimator_of(store))
-    batches = store.database.stream(statement.text, values, rows=BATCH_ROWS)
+    values = checked_parameters(store, context, run, estimator_of(store, context))
+    batches = context.reads.stream(statement.text, values, rows=BATCH_ROWS)
     # An item has one key for all paths into the same nested object.
     keys = list(dict.fromkeys(path[0] for path in statement.paths))
     return _ItemStream(_with_first_batch(_items(batches, statement, context)), keys)

@@ -48,7 +48,7 @@ class ImportProblems:
             raise Refused(problems)
 
     def _total_problem(self, problems: list[Problem]) -> Problem:
-        reason = f"The file has at least {self.total} faults; the first {len(problems)} are told"
+        reason = f"The file has at least {self.total} faults; the first {len(problems)} are listed"
         extensions = {"reason": reason, "total": self.total}
         return Problem(problems[0].code, f"{reason}.", extensions)
 

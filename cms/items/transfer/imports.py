@@ -182,7 +182,7 @@ class _Import:
                 # Without `parsed` the rows are part of a batch, or parsing refused them before.
                 self._write(parsed or self._parse(rows))
         except Refused as refused:
-            if refused.status == STATUS["SERVICE_UNAVAILABLE"]:
+            if refused.is_unavailable:
                 raise
             # PostgreSQL names no row: halves of the batch are tried until one row is left.
             if len(rows) > 1 and _needs_halving(refused):

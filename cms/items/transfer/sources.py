@@ -72,7 +72,7 @@ class SourceColumn:
         return values or [self.parse_cell(text) for text in texts]
 
 
-class Header(Protocol):
+class HeaderParser(Protocol):
     def __call__(self, names: Sequence[str], /) -> Sequence[SourceColumn]:
         """Return the columns of a header; raises `Refused` for a name that it may not hold."""
 
@@ -111,7 +111,7 @@ class Lines:
 # CSV
 
 
-def read_csv(file: BinaryIO, max_bytes: int, header: Header) -> Iterator[SourceRow]:
+def read_csv(file: BinaryIO, max_bytes: int, header: HeaderParser) -> Iterator[SourceRow]:
     """Read RFC 4180 with a header; blank lines are skipped."""
     # The limit is one for the whole process, so it may only grow. `Lines` bounds the rows.
     csv.field_size_limit(max(max_bytes, csv.field_size_limit()))
@@ -211,7 +211,7 @@ def _parse_row(
 # JSON
 
 
-def read_jsonl(file: BinaryIO, max_bytes: int, header: Header) -> Iterator[SourceRow]:
+def read_jsonl(file: BinaryIO, max_bytes: int, header: HeaderParser) -> Iterator[SourceRow]:
     """Read one object a line; blank lines are skipped."""
     lines = Lines(file, max_bytes)
     for text in lines:
@@ -226,7 +226,7 @@ def read_jsonl(file: BinaryIO, max_bytes: int, header: Header) -> Iterator[Sourc
             yield SourceRow(lines.number, size, problem=_problem(f"it is not usable JSON: {error}"))
 
 
-def read_json(file: BinaryIO, max_bytes: int, header: Header) -> Iterator[SourceRow]:
+def read_json(file: BinaryIO, max_bytes: int, header: HeaderParser) -> Iterator[SourceRow]:
     """Read an array of objects."""
     stream = _JsonStream(file, max_bytes)
     if stream.next() != "[":
@@ -357,6 +357,6 @@ def _too_long(max_bytes: int, line: int) -> Refused:
     return Refused(Problem("CONTENT_TOO_LARGE", sentence, {"limit": max_bytes, "line": line}))
 
 
-SOURCES: Mapping[str, Callable[[BinaryIO, int, Header], Iterator[SourceRow]]] = MappingProxyType(
-    {"csv": read_csv, "json": read_json, "jsonl": read_jsonl}
+SOURCES: Mapping[str, Callable[[BinaryIO, int, HeaderParser], Iterator[SourceRow]]] = (
+    MappingProxyType({"csv": read_csv, "json": read_json, "jsonl": read_jsonl})
 )

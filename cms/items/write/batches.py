@@ -38,7 +38,7 @@ from cms.items.write.preconditions import check_match, check_singleton
 from cms.items.write.rows import lock_rows
 from cms.memory import note_memory_use
 from cms.query.language.operations import (
-    Operation,
+    BatchOperation,
     OperationResults,
     in_operation,
     parse_operations,
@@ -78,7 +78,7 @@ def run_batch(
 def _plan_batch(
     store: Store,
     identity: Identity,
-    operations: Sequence[Operation],
+    operations: Sequence[BatchOperation],
     max_bytes: int,
     context: RequestContext,
 ) -> WritePlan[bytes]:
@@ -97,7 +97,7 @@ def _plan_batch(
     return WritePlan(run)
 
 
-def _run_batch(batch: _BatchRun, operations: Sequence[Operation]) -> bytes:
+def _run_batch(batch: _BatchRun, operations: Sequence[BatchOperation]) -> bytes:
     _lock_rows_by_key(batch, operations)
     answers = []
     for number, operation in enumerate(operations):
@@ -127,7 +127,7 @@ class _BatchRun:
         return Executor(self.store, self.context, self.transaction, self.identity.client)
 
 
-def _json_answer(batch: _BatchRun, operation: Operation) -> object:
+def _json_answer(batch: _BatchRun, operation: BatchOperation) -> object:
     """Return the answer of an operation as JSON, which takes less memory than its values."""
     answer = jsontext.dumps(_run_operation(batch, operation))
     note_memory_use(len(answer))
@@ -138,7 +138,7 @@ def _json_answer(batch: _BatchRun, operation: Operation) -> object:
     return jsontext.raw_json(answer)
 
 
-def _lock_rows_by_key(batch: _BatchRun, operations: Sequence[Operation]) -> None:
+def _lock_rows_by_key(batch: _BatchRun, operations: Sequence[BatchOperation]) -> None:
     """Lock the rows that operations name by key, before any operation runs.
 
     Collections are locked in the order of their names, rows in the order of their keys. Two batches
@@ -155,7 +155,7 @@ def _lock_rows_by_key(batch: _BatchRun, operations: Sequence[Operation]) -> None
             lock_rows(batch.executor, call.collection, keys)
 
 
-def _keys_in(operations: Sequence[Operation], collection: Collection) -> list[str]:
+def _keys_in(operations: Sequence[BatchOperation], collection: Collection) -> list[str]:
     """Return the keys by which operations name rows of a collection; raises `Refused`."""
     keys: list[str] = []
     for operation in operations:
@@ -167,7 +167,7 @@ def _keys_in(operations: Sequence[Operation], collection: Collection) -> list[st
     return keys
 
 
-def _keys_of(operation: Operation, collection: Collection) -> list[object]:
+def _keys_of(operation: BatchOperation, collection: Collection) -> list[object]:
     """Return the keys by which an operation names rows that it writes, not parsed yet.
 
     References to earlier operations are among them, and whatever else was sent in place of a key.
@@ -186,7 +186,7 @@ def _keys_of(operation: Operation, collection: Collection) -> list[object]:
     return keys
 
 
-def _run_operation(batch: _BatchRun, operation: Operation) -> object:
+def _run_operation(batch: _BatchRun, operation: BatchOperation) -> object:
     # Values of references are put in first, so that the method gets what a single call would.
     try:
         arguments = batch.results.resolve_references(operation.arguments)
@@ -222,7 +222,7 @@ def _call(
 # The methods of operations
 
 
-def _create(batch: _BatchRun, operation: Operation) -> object:
+def _create(batch: _BatchRun, operation: BatchOperation) -> object:
     call = _call(batch, operation.collection, CREATE, operation.output_params)
     data = operation.arguments["data"]
     if isinstance(data, list):
@@ -230,7 +230,7 @@ def _create(batch: _BatchRun, operation: Operation) -> object:
     return _single_item(plan_create(call, [data]).run(batch.transaction))
 
 
-def _read(batch: _BatchRun, operation: Operation) -> object:
+def _read(batch: _BatchRun, operation: BatchOperation) -> object:
     require_not_system(operation.collection, batch.context.actor.policy)
     params = operation.arguments.get("query", {})
     if not isinstance(params, dict):
@@ -240,7 +240,7 @@ def _read(batch: _BatchRun, operation: Operation) -> object:
     return batch.executor.answer(request, key=key)
 
 
-def _update(batch: _BatchRun, operation: Operation) -> object:
+def _update(batch: _BatchRun, operation: BatchOperation) -> object:
     arguments = operation.arguments
     transaction = batch.transaction
     data = arguments["data"]
@@ -265,7 +265,7 @@ def _update(batch: _BatchRun, operation: Operation) -> object:
     return _single_item(plan_singleton(call, data).run(transaction))
 
 
-def _delete(batch: _BatchRun, operation: Operation) -> None:
+def _delete(batch: _BatchRun, operation: BatchOperation) -> None:
     call = _call(batch, operation.collection, DELETE)
     arguments = operation.arguments
     if "key" in arguments:

@@ -12,7 +12,7 @@ from cms.database.error_mapping import Conflict
 from cms.errors import Problem, abbreviated
 from cms.items.write.problems import with_position
 from cms.items.write.resolved_rows import ResolvedRow
-from cms.schema.model import Check, Collection
+from cms.schema.model import CheckConstraint, Collection
 from cms.schema.types.field_type import Trait
 
 # The row in the detail of an error, `Failing row contains (1, a (b), null).`: values may hold
@@ -86,7 +86,7 @@ def describe_check(problem: Problem, collection: Collection) -> Problem:
     return replace(problem, message=_message(collection, check), extensions=extensions)
 
 
-def _message(collection: Collection, check: Check) -> str:
+def _message(collection: Collection, check: CheckConstraint) -> str:
     reason = check.rule if collection.is_system else "A value breaks a rule of the table"
     return f"Invalid payload. {reason[0].upper()}{reason[1:]}."
 

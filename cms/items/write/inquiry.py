@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from cms.database.connections import Row
 from cms.database.error_mapping import Conflict, Stale, UnexpectedError, database_problem
-from cms.errors import MAX_PROBLEMS, STATUS, Problem, Refused
+from cms.errors import MAX_PROBLEMS, Problem, Refused
 from cms.fragment import Fragment
 from cms.items.write.conflicts import describe_check, with_field
 from cms.items.write.parsed import PendingKey
 from cms.items.write.problems import Problems, with_position
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.query.sql import questions
-from cms.schema.model import Catalogue, Check, Collection, Field, ForeignKey
+from cms.schema.model import Catalogue, CheckConstraint, Collection, Field, ForeignKey
 from cms.schema.system import system_table
 from cms.store.refusals import RunQuestion
 
@@ -164,7 +164,7 @@ class _InquiryRun:
             return
 
     def _check_rule(
-        self, row_set: InquirySet, name: str, check: Check, columns: Mapping[str, _Values]
+        self, row_set: InquirySet, name: str, check: CheckConstraint, columns: Mapping[str, _Values]
     ) -> None:
         """Add problems for rows that break a check, where they hold a value in all its columns."""
         collection = row_set.collection
@@ -277,7 +277,7 @@ class _InquiryRun:
             return self.run_question(question)
         except Refused as refused:
             # Without a connection, or after a timeout, further questions would only wait again.
-            if refused.status == STATUS["SERVICE_UNAVAILABLE"]:
+            if refused.is_unavailable:
                 raise _LimitReached from None
             raise
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cms.errors import Problem, abbreviated, combined, invalid_payload
+from cms.items.read.prepare import RowTest, narrowed
 from cms.items.read.reads import parse_key
 from cms.items.write.executor import Executor
 from cms.items.write.rows import lock_rows
@@ -18,14 +19,21 @@ _WITHOUT_LIMIT = PageSizes(default=None)
 
 
 def named_keys(
-    executor: Executor, collection: Collection, payload: Mapping[str, object]
+    executor: Executor,
+    collection: Collection,
+    payload: Mapping[str, object],
+    *,
+    only: Sequence[RowTest] = (),
 ) -> list[str]:
-    """Return the keys of the items that a payload names by either `keys` or `query`."""
+    """Return the keys of the items that a payload names by either `keys` or `query`.
+
+    `only` are tests that items must pass besides those of the query.
+    """
     if len({"keys", "query"} & payload.keys()) != 1:
         raise invalid_payload("It takes either keys or query", field="keys")
     if "keys" in payload:
         return _parse_keys(collection, payload["keys"])
-    return _keys_of_query(executor, collection, payload["query"])
+    return _keys_of_query(executor, collection, payload["query"], only)
 
 
 def _parse_keys(collection: Collection, value: object) -> list[str]:
@@ -42,7 +50,9 @@ def _may_be_key(value: object) -> bool:
     return value is not None and not isinstance(value, dict | list)
 
 
-def _keys_of_query(executor: Executor, collection: Collection, params: object) -> list[str]:
+def _keys_of_query(
+    executor: Executor, collection: Collection, params: object, only: Sequence[RowTest]
+) -> list[str]:
     """Return the keys of the items that a query selects, and lock the items.
 
     The query runs again once the items are locked. Items that it does not select any more, because
@@ -52,7 +62,7 @@ def _keys_of_query(executor: Executor, collection: Collection, params: object) -
     if not isinstance(params, Mapping):
         raise invalid_payload("query must be an object", field="query", value=abbreviated(params))
     _refuse_unknown_parameters(params)
-    parsed = parse(params, _WITHOUT_LIMIT)
+    parsed = narrowed(parse(params, _WITHOUT_LIMIT), only)
     query = replace(
         # Only the keys count: aggregates and groups would not answer items.
         parsed.query,

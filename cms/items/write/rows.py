@@ -166,6 +166,16 @@ def column_by_key(
     return dict(rows)
 
 
+def stored_keys(executor: Executor, collection: Collection, keys: Sequence[str]) -> dict[str, str]:
+    """Return keys as they are stored, by their texts as sent; keys that no row has are left out."""
+    rows = executor.run_cached(
+        ("stored keys", collection.name),
+        lambda: locks.stored_keys(collection, ArgumentSlots()),
+        [array(keys), array(keys)],
+    )
+    return dict(rows)
+
+
 # Revisions
 
 

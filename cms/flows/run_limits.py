@@ -1,4 +1,4 @@
-"""What a run may take together with the runs inside it: time, and how many these are."""
+"""The limits of a run together with the runs inside it: their time and their number."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
 from cms.flows.definition.templates import RenderedTooLarge
 from cms.flows.direct_runs import run_at_once
 from cms.flows.execution import Cause, refusal_of
-from cms.flows.limits import RunLimits
 from cms.flows.program import Program
 from cms.flows.run import RunContext, Services
+from cms.flows.run_limits import RunLimits
 from cms.flows.runs import program_of, queue_runs
 from cms.items.read.answers import json_body
 from cms.items.read.prepare import ReadRequest
@@ -27,7 +27,7 @@ from cms.store.identity import Identity
 from cms.store.snapshot import Snapshot
 
 MAX_CACHED_BYTES = 2**24
-"""What all answers that one process keeps may take."""
+"""The bytes that all cached answers of one process may take."""
 MAX_CACHED_ANSWER = 2**20
 """Bytes of an answer that is kept."""
 _OVERHEAD = 2**12
@@ -104,7 +104,7 @@ class FlowCalls:
             raise invalid_payload("what the flow returns is too large") from None
 
     def _trigger(self, identity: Identity, key: str, request: FlowRequest) -> bytes | None:
-        # Found in a read, and run after it: a run may last far longer than a snapshot may be held.
+        # The flow runs after the read that finds it: a run may last longer than a snapshot is used.
         flow = self.services.store.run_read(
             identity, lambda context: self._find(context, identity, key, request)
         )

@@ -18,7 +18,7 @@ from cms.auth.transactions import in_transaction
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
-from cms.sso.accounts import ExternalAccount
+from cms.sso.external_users import ExternalAccount
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from cms.database.connections import Transaction
 from cms.schema.model import Catalogue
 from cms.schema_sync.comparison import RecordDiff, compare
-from cms.schema_sync.snapshot import Snapshot, snapshot_of
+from cms.schema_sync.schema_snapshot import SchemaSnapshot, snapshot_of
 from cms.store.context import RequestContext
 from cms.store.snapshot import load_snapshot
 from cms.structure.indexes import pending_indexes
 
 
 @dataclass
-class Run:
+class StructureTransaction:
     """A transaction with the structure as its changes have left it."""
 
     transaction: Transaction
@@ -38,6 +38,6 @@ class Run:
     def reload(self) -> None:
         self._has_changed = True
 
-    def differences(self, target: Snapshot) -> list[RecordDiff]:
+    def differences(self, target: SchemaSnapshot) -> list[RecordDiff]:
         present = snapshot_of(self.catalogue, pending_indexes=pending_indexes(self.transaction))
         return compare(present, target)

@@ -1,4 +1,4 @@
-"""A value that takes time to find out, kept for some seconds and found out once for all."""
+"""A value that takes time to compute, cached for some seconds and computed once for all."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
-    """A value that `find` returns, kept for `seconds` after it is known.
+class CachedValue(Generic[T]):
+    """A value that `find` returns, cached for `seconds`.
 
-    One thread at a time finds it out, for all callers of this process.
+    One thread at a time computes it, for all callers of this process.
     """
 
     def __init__(self, find: Callable[[], T], *, seconds: float) -> None:
@@ -29,7 +29,7 @@ class Kept(Generic[T]):
         return self.begin().result(max_seconds)
 
     def begin(self) -> Future[T]:
-        """Begin to find the value out, unless it is known or being found out."""
+        """Begin to compute the value, unless it is cached or being computed."""
         with self._lock:
             future = self._future
             if future is None or (future.done() and time.monotonic() > self._expires):

@@ -157,7 +157,7 @@ class ExternalAccounts:
 
     def _synchronise(self, profile: Profile, account: ExternalAccount) -> None:
         changes: dict[str, str | None] = {}
-        for name, value in self._wanted(profile, account).items():
+        for name, value in self._synchronised_values(profile, account).items():
             if value != getattr(account, name):
                 changes[name] = value
         if "role" in changes:
@@ -166,20 +166,22 @@ class ExternalAccounts:
             update = partial(self._update, account, changes)
             write_user(self.store, update, verb="update", client=self.client)
 
-    def _wanted(self, profile: Profile, account: ExternalAccount) -> Mapping[str, str | None]:
+    def _synchronised_values(
+        self, profile: Profile, account: ExternalAccount
+    ) -> Mapping[str, str | None]:
         """Return what the settings take over at each login, of the fields of an account."""
-        wanted: dict[str, str | None] = {}
+        values: dict[str, str | None] = {}
         if self.provider.sync_user_info:
-            # What a provider does not tell stays as it is.
+            # What a provider does not send stays as it is.
             names = {"first_name": profile.first_name, "last_name": profile.last_name}
-            wanted.update(_without_none(names))
+            values.update(_without_none(names))
             is_trusted = profile.is_email_verified or not self.provider.require_verified_email
             if profile.email and is_trusted and not self._is_taken(profile.email, account.id):
-                wanted["email"] = profile.email
+                values["email"] = profile.email
         # Where groups decide nothing, the role is that of this service.
         if self.provider.role_mapping or self.provider.group_dn:
-            wanted["role"] = self._role_of(profile)
-        return wanted
+            values["role"] = self._role_of(profile)
+        return values
 
     def _update(
         self,

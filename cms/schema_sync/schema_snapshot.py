@@ -23,21 +23,23 @@ VENDOR = "postgres"
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SchemaSnapshot:
     """The records of each section, by name and in the order of their names, without ids."""
 
     sections: Mapping[str, Records]
 
     @property
-    def structure(self) -> Snapshot:
+    def structure(self) -> SchemaSnapshot:
         """The sections of the structure alone."""
-        return Snapshot({section: self.sections[section] for section in STRUCTURE})
+        return SchemaSnapshot({section: self.sections[section] for section in STRUCTURE})
 
     @property
-    def content(self) -> Snapshot:
+    def content(self) -> SchemaSnapshot:
         """The sections that are there on request."""
         sections = self.sections.items()
-        return Snapshot({name: records for name, records in sections if name not in STRUCTURE})
+        return SchemaSnapshot(
+            {name: records for name, records in sections if name not in STRUCTURE}
+        )
 
     def as_document(self) -> Record:
         document: Record = {"version": VERSION, "vendor": VENDOR}
@@ -66,14 +68,16 @@ def _snapshot_document(context: RequestContext, *, include: Iterable[str]) -> Re
 
 
 def with_content(
-    structure: Snapshot, context: RequestContext, *, include: Iterable[str]
-) -> Snapshot:
+    structure: SchemaSnapshot, context: RequestContext, *, include: Iterable[str]
+) -> SchemaSnapshot:
     """Return a snapshot with further sections, as they are now."""
     content = read_content(include, context.fetch, context.snapshot.catalogue)
-    return Snapshot({**structure.sections, **content})
+    return SchemaSnapshot({**structure.sections, **content})
 
 
-def snapshot_of(catalogue: Catalogue, *, pending_indexes: Names[tuple[str, str]] = ()) -> Snapshot:
+def snapshot_of(
+    catalogue: Catalogue, *, pending_indexes: Names[tuple[str, str]] = ()
+) -> SchemaSnapshot:
     """Return the snapshot of a structure, without system collections and views.
 
     `pending_indexes` names the columns whose indexes count as present, by table and name.
@@ -84,7 +88,7 @@ def snapshot_of(catalogue: Catalogue, *, pending_indexes: Names[tuple[str, str]]
     for collection in own:
         fields += _field_records(collection, pending_indexes)
     relations = _relation_records(catalogue.relations, names=names, catalogue=catalogue)
-    return Snapshot(
+    return SchemaSnapshot(
         {
             COLLECTIONS: by_name(COLLECTIONS, list(map(collection_record, own))),
             FIELDS: by_name(FIELDS, fields),

@@ -10,8 +10,8 @@ from cms.errors import Problem, Refused
 from cms.flows.definition.templates import RenderedTooLarge
 from cms.flows.direct_runs import run_at_once
 from cms.flows.execution import MAX_DEPTH, Cause, Execution, refusal_of
-from cms.flows.limits import RunLimits
 from cms.flows.run import OpenTransaction, RunContext, Services
+from cms.flows.run_limits import RunLimits
 from cms.flows.runs import program_of
 from cms.items.write.event_runs import accountability_of
 from cms.schema.system import event_name
