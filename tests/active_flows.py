@@ -39,10 +39,12 @@ def make_flow(
 
 
 def work(stage: Stage, config: Config) -> None:
-    """Do all jobs that are due, as a worker would."""
+    """Do all jobs that are queued, as a worker would."""
     ours = replace(config, database_url=stage.dsn)
     database = stage.admin.app.store.database
-    drain(ours, database, tasks_of(ours, database))
+    # Nightly tasks would queue jobs of their own, which a test at their hour would find.
+    tasks = [task for task in tasks_of(ours, database) if task.cron is None]
+    drain(ours, database, tasks)
 
 
 def runs(admin: Client, flow: str) -> list[Json]:

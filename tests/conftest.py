@@ -8,12 +8,12 @@ import gc
 import itertools
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -24,7 +24,7 @@ from cms.database.migrate import migrate
 from cms.embedded import start
 from tests import things
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
-from tests.databases import drop_database
+from tests.databases import drop_database, end_maintenance, maintenance
 from tests.examples import register_profiles
 from tests.files.forms import FileService, file_service
 from tests.memory import use_memory
@@ -38,7 +38,18 @@ PROCESSORS = (
 # Each worker has a server of its own, and the longest files take as long however many there are.
 MAX_WORKERS = 12
 
-RELEASE_FOLDERS = {Path(__file__).parent / name for name in ("smoke", "web", "store/embedded")}
+_RELEASE = (
+    "browser",
+    "faults",
+    "machines",
+    "sdk",
+    "smoke",
+    "sso",
+    "sso/ldap",
+    "sso/saml",
+    "store/embedded",
+)
+RELEASE_FOLDERS = {Path(__file__).parent / name for name in (*_RELEASE, "web")}
 
 RECURSION_LIMIT = sys.getrecursionlimit()
 
@@ -64,15 +75,33 @@ def pytest_xdist_auto_num_workers() -> int:
     return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or more)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Spare the workers of `make test` the import of folders that it leaves out."""
+    if config.getoption("markexpr") == "not release" and collection_path in RELEASE_FOLDERS:
+        return True
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that no worker is left alone with one at the end.
 
     What starts real processes, stops and kills them is for `make check`, which leaves nothing out.
     """
+    cases: Counter[str] = Counter()
     for item in items:
-        if item.path.parent in RELEASE_FOLDERS:
+        if item.path.parent in RELEASE_FOLDERS or _is_further_case(item, cases):
             item.add_marker("release")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def _is_further_case(item: pytest.Item, cases: Counter[str]) -> bool:
+    """Tell whether a test has had as many cases as its mark `quick` leaves to `make test`."""
+    quick = item.get_closest_marker("quick")
+    if quick is None:
+        return False
+    function, _, _ = item.nodeid.partition("[")
+    cases[function] += 1
+    return cases[function] > int(quick.args[0])
 
 
 def pytest_runtest_setup() -> None:
@@ -124,6 +153,7 @@ def server_dsn() -> Iterator[str]:
         )  # as root the server runs as another account, which must be able to enter
         with start(Path(folder, "data"), binaries=programs, settings=fast | sizes) as server:
             yield server.dsn
+            end_maintenance()
 
 
 @pytest.fixture(scope="session")
@@ -132,7 +162,7 @@ def make_database(server_dsn: str) -> Callable[..., str]:
 
     def make(template: str = "template1") -> str:
         name = f"test_{os.getpid()}_{next(_numbers)}"
-        with psycopg.connect(server_dsn, autocommit=True) as connection:
+        with maintenance(server_dsn) as connection:
             # Copies of files take half the time of copies through the log; PostgreSQL 14 knows
             # nothing else.
             strategy = "STRATEGY FILE_COPY" if connection.info.server_version >= 150000 else ""

@@ -31,13 +31,6 @@ def end_connections(dsn: str) -> None:
         assert not left.fetchall()
 
 
-def drop_database(dsn: str) -> None:
-    """Drop the database that a dsn names, whoever is still connected."""
-    name = sql.Identifier(str(conninfo_to_dict(dsn)["dbname"]))
-    with psycopg.connect(make_conninfo(dsn, dbname="postgres"), autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
-
-
 class SideDoor:
     """A connection past the service, kept open: to begin one takes longer than most statements."""
 
@@ -75,3 +68,30 @@ class SideDoor:
         """End the kept connection; the next use begins another."""
         if self._kept is not None:
             self._kept.close()
+
+
+_side_doors: dict[str, SideDoor] = {}
+
+
+@contextmanager
+def maintenance(dsn: str) -> Iterator[psycopg.Connection]:
+    """Yield a connection to the database `postgres` of a dsn's server, which is kept for the next
+    databases that are made and dropped.
+    """
+    address = make_conninfo(dsn, dbname="postgres")
+    with _side_doors.setdefault(address, SideDoor(address)).connection() as connection:
+        yield connection
+
+
+def end_maintenance() -> None:
+    """End all connections that `maintenance` keeps."""
+    while _side_doors:
+        _, side_door = _side_doors.popitem()
+        side_door.close()
+
+
+def drop_database(dsn: str) -> None:
+    """Drop the database that a dsn names, whoever is still connected."""
+    name = sql.Identifier(str(conninfo_to_dict(dsn)["dbname"]))
+    with maintenance(dsn) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))

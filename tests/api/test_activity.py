@@ -128,7 +128,9 @@ def test_the_revisions_of_an_item_are_its_own(stage: Stage, things: Table) -> No
 def test_the_total_of_an_items_revisions_is_theirs(stage: Stage, things: Table) -> None:
     for key in (1, 1, 2):
         note(stage, things.name, key, {"title": "a"})
-    meta = things.api.get(f"{things.path}/1/revisions?meta=*&filter[id]=0").body["meta"]
+    meta = things.api.get(
+        f"{things.path}/1/revisions?meta=total_count,filter_count&filter[id]=0"
+    ).body["meta"]
     assert meta == {"total_count": 2, "filter_count": 0}
 
 

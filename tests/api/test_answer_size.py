@@ -139,6 +139,7 @@ def test_what_a_small_body_makes_large_is_not_written(stage: Stage, admin: Clien
     assert len(post(prices.path, "fields=short", 1_000, '{"short":1}').data) == 1_000
 
 
+@pytest.mark.release
 def test_long_defaults_are_counted_for_every_item(
     make_client: Any, stage: Stage, admin: Client
 ) -> None:
@@ -151,25 +152,26 @@ def test_long_defaults_are_counted_for_every_item(
     assert len(api.post(f"{items.path}?fields=note", [{"n": 1}] * 50).data) == 50
 
 
+@pytest.mark.release
 def test_memory_is_given_back_after_large_writes_and_imports(
     make_client: Any, stage: Stage, admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted: list[int] = []
-    monkeypatch.setattr(memory._TRIMMER, "schedule", lambda: wanted.append(1))
+    trims: list[int] = []
+    monkeypatch.setattr(memory._TRIMMER, "schedule", lambda: trims.append(1))
     items = table(admin, field("n", "integer"), field("text", "text"))
     stage.execute(f"ALTER TABLE {items.name} ADD note text DEFAULT '{'z' * 50_000}'")
     api = make_client(database_url=stage.dsn).bearing(stage.admin._token)
     assert len(api.post(f"{items.path}?fields=n", [{"n": 1}] * 50).data) == 50
-    assert wanted == []
+    assert trims == []
     assert len(api.post(f"{items.path}?fields=note", [{"n": 1}] * 50).data) == 50
-    assert wanted == [1]
+    assert trims == [1]
     file = "n,text\r\n" + f"1,{'x' * 10_000}\r\n" * 150
     for rows, status in ((file, 200), (file + "no,\r\n", 400)):
         answer = api.send(
             "POST", f"/utils/import/{items.name}", raw=rows, **{"Content-Type": "text/csv"}
         )
         assert answer.status == status, answer
-    assert wanted == [1, 1, 1]
+    assert trims == [1, 1, 1]
 
 
 def test_all_answers_of_a_batch_are_one(notes: Table) -> None:
@@ -188,6 +190,7 @@ def test_the_database_goes_on_after_an_answer_that_was_given_up(notes: Table) ->
         assert len(notes.get(fields="title").data) == 10
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("path", "chunked"),
     [

@@ -25,6 +25,7 @@ def test_a_new_item_is_active_unless_something_says_otherwise(notes: Table) -> N
     assert notes.api.patch(f"{notes.path}/{items[2]['id']}", {"text": "c"}).data["status"] is None
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("kind", "values", "active"),
     [
@@ -66,6 +67,7 @@ def test_a_default_of_null_is_none(stage: Stage) -> None:
     assert stage.admin.post("/items/drawers", {}).data["status"] == "draft"
 
 
+@pytest.mark.release
 def test_it_holds_wherever_items_are_made(admin: Client, notes: Table) -> None:
     book = table(
         admin, field("title", "string"), field("note", "integer"), field("above", "integer")
@@ -137,6 +139,7 @@ def test_rules_of_fields_and_the_history_see_it(admin: Client) -> None:
     assert revision["data"] == item == {"id": item["id"], "on": True, "reason": "x"}
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("kind", "meta", "path"),
     [
@@ -167,6 +170,7 @@ def test_values_that_do_not_fit_are_refused_with_their_place(
     assert admin.get(f"/collections/{things.name}").data["meta"]["archive_field"] is None
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "change",
     [{"type": "integer"}, {"schema": {"max_length": 4}}, {"meta": {"special": ["conceal"]}}],
@@ -195,6 +199,7 @@ def test_a_field_does_not_change_away_from_its_archive_values(
     assert things.add({})[0]["state"] is None
 
 
+@pytest.mark.release
 def test_what_was_made_unfit_elsewhere_fills_nothing_and_keeps_nobody_from_other_changes(
     stage: Stage,
 ) -> None:

@@ -156,7 +156,7 @@ def test_a_reference_keeps_the_type_of_its_value_and_a_text_is_never_one(admin: 
     assert built["any"] == {"key": answer.data[0]["id"], "all": [{"deep": [1, None]}, None]}
 
 
-def test_one_failing_operation_refuses_all_and_every_fault_of_it_is_told_with_its_place(
+def test_one_failing_operation_refuses_all_and_every_fault_of_it_is_reported_with_its_place(
     admin: Client, ledger: StoredState
 ) -> None:
     before = ledger.state()
@@ -228,7 +228,7 @@ def test_an_operation_is_refused_as_the_call_alone_would_be(
         pytest.param(ref(f"many.{'9' * 5_000}"), ["data", "pin"], id="longer than int() takes"),
     ],
 )
-def test_a_reference_that_leads_nowhere_is_told_with_its_place(
+def test_a_reference_that_leads_nowhere_is_reported_with_its_place(
     admin: Client, operation: Json, path: list[Any]
 ) -> None:
     answer = batch(
@@ -258,7 +258,7 @@ def test_a_body_of_another_shape_is_refused(admin: Client, body: Any) -> None:
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
 
 
-def test_every_operation_of_a_wrong_shape_is_told_at_once(admin: Client) -> None:
+def test_every_operation_of_a_wrong_shape_is_reported_at_once(admin: Client) -> None:
     answer = batch(
         admin,
         5,  # type: ignore[arg-type]

@@ -159,7 +159,9 @@ def test_where_the_column_takes_no_null_there_is_no_circle(stage: Stage, admin: 
     assert stage.value("SELECT count(*) FROM system_activity") == before
 
 
-def test_a_clash_of_what_was_held_back_is_told_with_its_place(stage: Stage, admin: Client) -> None:
+def test_a_conflict_of_deferred_keys_is_reported_with_its_place(
+    stage: Stage, admin: Client
+) -> None:
     stage.execute("CREATE UNIQUE INDEX one_captaincy ON teams (captain)")
     player = str(uuid4())
     host = {"id": str(uuid4())}

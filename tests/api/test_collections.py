@@ -60,6 +60,7 @@ def test_every_documented_key_of_meta_is_answered(api: Client) -> None:
     assert api.get("/collections/articles").data["meta"].keys() == set(expected.split())
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("type_name", "key"),
     [
@@ -129,6 +130,7 @@ def test_settings_change_and_what_is_not_sent_stays(api: Client) -> None:
     assert comment["comment"] == 'it\'s 100 % "mine"'
 
 
+@pytest.mark.release
 def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(
     api: Client, dsn: str
 ) -> None:
@@ -156,6 +158,7 @@ def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(
     assert records[2]["meta"] is records[3]["meta"] is None
 
 
+@pytest.mark.release
 def test_several_collections_change_together_or_not_at_all(api: Client) -> None:
     make(api, "a"), make(api, "b")
     changed = [{"collection": "a", "meta": {"sort": 1}}, {"collection": "b", "meta": {"sort": 2}}]
@@ -169,6 +172,7 @@ def test_several_collections_change_together_or_not_at_all(api: Client) -> None:
     assert api.patch("/collections", [changed[0], changed[0]]).codes == ["INVALID_PAYLOAD"]
 
 
+@pytest.mark.release
 def test_collections_stand_in_groups_that_exist_and_do_not_go_round(api: Client, dsn: str) -> None:
     api.post("/collections", {"collection": "outer"})
     api.post("/collections", {"collection": "inner", "meta": {"group": "outer"}})
@@ -236,6 +240,7 @@ def test_a_deleted_collection_takes_everything_that_speaks_of_it_along(
             assert rows == (0,), table
 
 
+@pytest.mark.release
 def test_a_deleted_collection_takes_the_lists_of_its_rows_along(api: Client) -> None:
     make(api, "authors")
     make(api, "articles", {"field": "author", "type": "integer"})
@@ -256,6 +261,7 @@ def test_a_table_that_a_view_needs_is_not_dropped(api: Client, dsn: str) -> None
     assert "articles" in names(api)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "name", ["select", "order", "User", "percent_", "a" * 63, "system", "null", "table"]
 )
@@ -294,7 +300,7 @@ def test_names_that_are_no_names_are_refused(admin: Client, name: object) -> Non
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
 
 
-def test_everything_that_is_wrong_is_told_at_once_with_its_place(admin: Client) -> None:
+def test_everything_that_is_wrong_is_reported_at_once_with_its_place(admin: Client) -> None:
     answer = admin.post(
         "/collections",
         {

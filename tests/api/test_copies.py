@@ -130,6 +130,7 @@ def test_a_copy_is_made_by_reading_and_posting(admin: Client) -> None:
     assert item(admin, f"posts/{key}", fields) == before
 
 
+@pytest.mark.release
 def test_a_list_that_is_gone_is_allowed_nobody(admin: Client) -> None:
     fields = ["title", "comments", "author"]
     body = {"role": None, "collection": "posts", "action": "read", "fields": fields}

@@ -81,7 +81,7 @@ def test_anybody_never_means_with_cookies(anybody: Client) -> None:
     assert allowed(preflight(anybody, OTHER)) == ("*", None)
 
 
-def test_without_cors_nothing_is_said(stage: Stage) -> None:
+def test_without_cors_no_header_allows_anything(stage: Stage) -> None:
     assert allowed(stage.anonymous.send("GET", "/server/ping", Origin=APP)) == (None, None)
     assert allowed(preflight(stage.anonymous, APP, "/server/ping")) == (None, None)
 

@@ -51,7 +51,7 @@ def panel(admin: Client, dashboard: str, type: str, **options: object) -> str:
     return str(answer.data["id"])
 
 
-def shown(client: Client, key: str) -> Any:
+def data_of(client: Client, key: str) -> Any:
     return client.get(f"/panels/{key}/data").data
 
 
@@ -96,18 +96,18 @@ def test_a_metric_shows_one_value(
     admin: Client, orders: str, dashboard: str, options: dict[str, object], value: object
 ) -> None:
     key = panel(admin, dashboard, "metric", collection=orders, **options)
-    assert shown(admin, key) == {"value": value}
+    assert data_of(admin, key) == {"value": value}
 
 
 def test_lists_and_tables_show_items(admin: Client, orders: str, dashboard: str) -> None:
     template = "{{ name }}: {{price}} €"
     options = {"collection": orders, "sortField": "id", "sortDirection": "asc", "limit": 2}
     listed = panel(admin, dashboard, "list", displayTemplate=template, **options)
-    assert shown(admin, listed) == {
+    assert data_of(admin, listed) == {
         "items": [{"name": "Pears", "price": 3}, {"name": "Plums", "price": 5}]
     }
     table = panel(admin, dashboard, "table", fields=["name"], collection=orders, sortField="id")
-    assert shown(admin, table)["items"][0] == {"name": "Figs"}
+    assert data_of(admin, table)["items"][0] == {"name": "Figs"}
 
 
 @pytest.mark.parametrize(
@@ -136,16 +136,16 @@ def test_a_time_series_has_a_point_for_each_period_with_rows(
         function="sum",
         valueField="price",
     )
-    assert [(point["date"], point["value"]) for point in shown(admin, key)["points"]] == points
+    assert [(point["date"], point["value"]) for point in data_of(admin, key)["points"]] == points
 
 
 def test_the_range_of_a_time_series_ends_now(admin: Client, orders: str, dashboard: str) -> None:
     options = {"collection": orders, "dateField": "sold"}
-    assert shown(admin, panel(admin, dashboard, "time-series", range="1 day", **options)) == {
+    assert data_of(admin, panel(admin, dashboard, "time-series", range="1 day", **options)) == {
         "points": []
     }
     century = panel(admin, dashboard, "time-series", range="100 years", **options)
-    assert len(shown(admin, century)["points"]) == 3
+    assert len(data_of(admin, century)["points"]) == 3
 
 
 @pytest.mark.parametrize("type", ["bar-chart", "line-chart"])
@@ -153,7 +153,7 @@ def test_a_chart_has_a_point_for_each_value_of_its_axis(
     admin: Client, orders: str, dashboard: str, type: str
 ) -> None:
     counted = panel(admin, dashboard, type, collection=orders, xAxis="name")
-    assert shown(admin, counted)["points"] == [
+    assert data_of(admin, counted)["points"] == [
         {"x": "Figs", "y": 1},
         {"x": "Pears", "y": 2},
         {"x": "Plums", "y": 1},
@@ -161,7 +161,7 @@ def test_a_chart_has_a_point_for_each_value_of_its_axis(
     summed = panel(
         admin, dashboard, type, collection=orders, xAxis="year(sold)", yAxis="price", function="sum"
     )
-    assert shown(admin, summed)["points"] == [
+    assert data_of(admin, summed)["points"] == [
         {"x": 2024, "y": 8},
         {"x": 2025, "y": 4},
         {"x": None, "y": None},
@@ -170,8 +170,8 @@ def test_a_chart_has_a_point_for_each_value_of_its_axis(
 
 def test_labels_and_markdown_show_their_text(admin: Client, dashboard: str) -> None:
     source = "# Hi <script>alert(1)</script> [x](javascript:alert(1))"
-    assert shown(admin, panel(admin, dashboard, "label", text=source)) == {"text": source}
-    markdown = shown(admin, panel(admin, dashboard, "markdown", text=source))
+    assert data_of(admin, panel(admin, dashboard, "label", text=source)) == {"text": source}
+    markdown = data_of(admin, panel(admin, dashboard, "markdown", text=source))
     assert markdown["text"] == source
     assert "<h1>Hi &lt;script&gt;" in markdown["html"]
     assert "href" not in markdown["html"]
@@ -383,6 +383,7 @@ def picture(
     return drawn._replace(key=key)
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_panel_is_drawn_in_both_themes_with_its_title(
     admin: Client, picture: DrawnPanel, theme: str
@@ -443,6 +444,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused(
     assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("values", [[1e308, -1e308], [5e-324], [-0.0], [10**300, 1]], ids=str)
 @pytest.mark.parametrize("type", ["bar-chart", "line-chart"])
 def test_the_largest_and_smallest_numbers_are_drawn_or_left_out(
@@ -465,9 +467,9 @@ def test_long_values_and_many_lines_are_drawn_as_far_as_there_is_room(
     for _ in range(3):
         texts.add({"body": "x" * 900_000})
     template = "{{body}}" * 200
-    shown = panel(admin, dashboard, "list", collection=texts.name, displayTemplate=template)
+    formatted = panel(admin, dashboard, "list", collection=texts.name, displayTemplate=template)
     lines = panel(admin, dashboard, "label", text="a\n" * 10_000)
-    for key in (shown, lines):
+    for key in (formatted, lines):
         answer = admin.get(f"/panels/{key}/data", format="svg", height=4_000)
         assert answer.status == 200
         assert len(answer.content) < 100_000

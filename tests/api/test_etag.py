@@ -115,6 +115,7 @@ def test_a_view_has_an_answer_and_no_version(stage: Stage, things: Table) -> Non
     )
 
 
+@pytest.mark.release
 def test_of_fifty_editors_with_the_same_tag_one_wins(
     make_client: Callable[..., Client], admin_token: str
 ) -> None:
@@ -195,6 +196,7 @@ def test_settings_and_the_own_account_are_changed_by_who_has_seen_them(
     assert change(admin, path, {name: "again"}, tag(admin, path)).status == 200
 
 
+@pytest.mark.release
 def test_of_editors_who_make_a_singleton_at_once_one_wins(
     make_client: Callable[..., Client], admin_token: str
 ) -> None:

@@ -137,25 +137,25 @@ def test_a_value_of_any_type_is_read_as_it_was_written(
 ) -> None:
     """In an answer, by a filter, and out of an export and in again."""
     things, copy = of_each_type[kind]
-    wanted = dict(enumerate([*values, None] if kind != "smaller" else values, start=1))
+    values_by_key = dict(enumerate([*values, None] if kind != "smaller" else values, start=1))
     assert {
         item["id"]: item["v"]
-        for item in things.add(*({"id": n, "v": v} for n, v in wanted.items()))
-    } == wanted
-    for number, value in wanted.items():
+        for item in things.add(*({"id": n, "v": v} for n, v in values_by_key.items()))
+    } == values_by_key
+    for number, value in values_by_key.items():
         assert things.api.patch(f"{things.path}/{number}", {"v": value}).data == {
             "id": number,
             "v": value,
         }
-    assert dict(enumerate(things.column("v", "sort=id"), start=1)) == wanted
+    assert dict(enumerate(things.column("v", "sort=id"), start=1)) == values_by_key
     if (kind, values) in TEXTS:
-        for number, value in wanted.items():
+        for number, value in values_by_key.items():
             answer = things.api.search(
                 things.path, {"filter": {"v": {"_eq": value}}, "fields": ["id"]}
             )
             assert answer.data == [{"id": number}], value
     empty = things.column("id", "filter[v][_null]=true")
-    assert empty == [number for number, value in wanted.items() if value is None]
+    assert empty == [number for number, value in values_by_key.items() if value is None]
     for form in ("json", "csv", "jsonl"):
         content = things.get(export=form).content
         copy.api.delete(copy.path, {"query": {"limit": -1}})
@@ -193,6 +193,7 @@ def test_lists_are_json_with_what_fits_them(stage: Stage) -> None:
     assert revisions[0]["data"] == {"id": 1, "tags": ["a", "b"], "sizes": None}
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("kind", "value", "code"),
     [
@@ -218,6 +219,7 @@ def test_what_a_type_does_not_take_is_refused_with_its_field(
     assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, [code], "v")
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
@@ -301,6 +303,7 @@ def test_an_enum_offers_its_values(stage: Stage) -> None:
     )
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "kind", ["mood", "interval", "inet", "macaddr", "int4range", "short", "date", "numeric"]
 )
@@ -375,6 +378,7 @@ ODD = [
 ]
 
 
+@pytest.mark.release
 def test_columns_of_any_name_are_shown_under_a_star_and_alone_by_an_alias(stage: Stage) -> None:
     columns = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" text' for name in ODD)
     things = existing_table(stage, f"id serial PRIMARY KEY, {columns}")
@@ -397,7 +401,7 @@ def test_columns_of_any_name_are_shown_under_a_star_and_alone_by_an_alias(stage:
         assert copy.get().data == [item]
 
 
-def test_a_table_named_like_the_services_own_is_told(
+def test_a_table_named_like_the_services_own_is_reported(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.execute("CREATE TABLE system_shop (id serial PRIMARY KEY)")

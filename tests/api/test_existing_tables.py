@@ -130,7 +130,7 @@ def _answers(api: Client, name: str) -> Iterator[tuple[str, Answer]]:
     yield "PATCH collection", api.patch(f"/collections/{quoted}", {"meta": {"searchable": True}})
 
 
-def test_what_names_nothing_is_told_in_sentences(stage: Stage) -> None:
+def test_what_names_nothing_is_reported_in_sentences(stage: Stage) -> None:
     things = table(
         stage.admin, field("owner", "integer"), field("place", "integer"), sort_field="place"
     )

@@ -47,8 +47,9 @@ def test_it_refuses_what_the_read_itself_would_refuse(things: Table) -> None:
         assert things.api.get(f"/utils/explain?path={path}").status in (400, 404), path
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("path", ["//[", "//%E2%84%80", "/items/[", "nowhere"])
-def test_a_path_that_is_none_is_refused_to_administrators_and_told_to_nobody_else(
+def test_a_path_that_is_none_is_refused_to_administrators_and_reported_to_nobody_else(
     things: Table, anonymous: Client, path: str
 ) -> None:
     assert things.api.get(f"/utils/explain?path={path}").status in (400, 404)

@@ -49,7 +49,7 @@ def test_items_with_and_without_keys_may_come_in_one_call(things: Table) -> None
     assert keys(*things.add({})) == [10]
 
 
-def test_a_key_that_was_given_before_it_was_drawn_is_no_clash_of_the_next_items(
+def test_a_key_that_was_given_before_it_was_drawn_is_no_conflict_of_the_next_items(
     things: Table,
 ) -> None:
     things.add({})
@@ -79,6 +79,7 @@ def test_explicit_keys_of_an_import_move_the_sequence(things: Table) -> None:
     assert keys(*things.add({})) == [5]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("kind", "last"), [("integer", 2**31 - 1), ("bigint", 2**63 - 1)])
 def test_the_last_key_of_a_type_does_not_use_up_the_others(
     stage: Stage, kind: str, last: int
@@ -113,6 +114,7 @@ def test_a_refused_write_uses_up_no_keys(stage: Stage, things: Table) -> None:
     assert writer.post(things.path, {"name": "a"}).data["id"] < 2**30
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("definition", "key", "following"),
     [
@@ -140,6 +142,7 @@ def test_every_kind_of_sequence_moves_its_way(
     assert keys(*things.add({})) == [following]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("sequence", ["shared_numbers", '"Odd ""numbers""\'s"'])
 def test_a_sequence_that_the_column_does_not_own_moves_too(stage: Stage, sequence: str) -> None:
     stage.execute(f"CREATE SEQUENCE {sequence}")
@@ -191,6 +194,7 @@ def test_a_column_that_counts_up_beside_the_key_does_as_well(stage: Stage) -> No
     assert things.add({})[0]["number"] == 10
 
 
+@pytest.mark.release
 def test_a_sequence_that_the_account_may_not_set_fails_no_write(
     dsn: str, config: Config, make_client: Callable[..., Client]
 ) -> None:
@@ -220,6 +224,7 @@ def test_a_sequence_that_the_account_may_not_set_fails_no_write(
             connection.execute("DROP ROLE counts_only")
 
 
+@pytest.mark.release
 def test_writers_with_and_without_keys_do_not_hinder_each_other(
     make_client: Callable[..., Client], admin_token: str
 ) -> None:

@@ -25,6 +25,7 @@ def store(config: Config) -> Iterator[Store]:
     store.close()
 
 
+@pytest.mark.release
 def test_exports_that_nobody_reads_leave_reads_their_connections(
     store: Store, api: Client, config: Config
 ) -> None:

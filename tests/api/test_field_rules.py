@@ -10,6 +10,7 @@ from tests.client import Client
 from tests.things import field, table
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("meta", "path"),
     [

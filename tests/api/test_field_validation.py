@@ -22,7 +22,7 @@ def shop(admin: Client) -> Table:
     return table(admin, price, code, reason, field("free", "boolean"))
 
 
-def test_a_new_item_keeps_the_rules_of_its_fields_and_is_told_all_that_it_breaks(
+def test_a_new_item_keeps_the_rules_of_its_fields_and_all_that_it_breaks_is_reported(
     shop: Table,
 ) -> None:
     answer = shop.api.post(shop.path, [{"code": "AB"}, {"price": 0, "code": "ab"}])

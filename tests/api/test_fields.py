@@ -125,6 +125,7 @@ def test_each_type_reads_back_as_itself(types: Table, type_name: str) -> None:
     assert item == {"id": 1, type_name: None}
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(("type_name", "sent", "read"), DEFAULTS + COMPUTED)
 def test_a_default_reads_back_as_a_value_of_its_type(
     admin: Client, name: str, type_name: str, sent: Any, read: Any
@@ -253,6 +254,7 @@ def test_names_that_are_no_names_are_refused(admin: Client, name: object) -> Non
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["select", "order", "User", "from", "a" * 63])
 def test_names_that_sql_reserves_work(admin: Client, name: str) -> None:
     add(admin, name, "string", schema={"is_indexed": True, "comment": "x", "default_value": "y"})
@@ -290,7 +292,7 @@ def test_a_field_that_holds_nulls_does_not_become_required(api: Client) -> None:
     assert api.patch("/fields/things/a", {"schema": {"is_nullable": False}}).status == 200
 
 
-def test_a_refusal_of_the_databases_is_told_in_its_first_line_only(api: Client) -> None:
+def test_a_refusal_of_the_databases_is_reported_in_its_first_line_only(api: Client) -> None:
     refused = api.post(
         "/fields/things", {"field": "a", "type": "json", "schema": {"is_indexed": True}}
     )

@@ -50,8 +50,8 @@ class SpareFields:
 @pytest.fixture(scope="module")
 def spare(admin: Client) -> SpareFields:
     types = [*(row[0] for row in SURVIVING), *(row[0] for row in LOSING)]
-    wanted = Counter(types) + Counter(string=len(WRONG_NAMES))
-    names = {kind: [f"{kind}_{number}" for number in range(wanted[kind])] for kind in wanted}
+    counts = Counter(types) + Counter(string=len(WRONG_NAMES))
+    names = {kind: [f"{kind}_{number}" for number in range(counts[kind])] for kind in counts}
     fields = [field(name, kind) for kind, kinds_names in names.items() for name in kinds_names]
     return SpareFields(table(admin, *fields), names)
 
@@ -157,6 +157,7 @@ SURVIVING: list[tuple[str, Any, str, Any]] = [
 ]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(("before", "value", "after", "expected"), SURVIVING)
 def test_a_type_changes_when_every_value_survives(
     spare: SpareFields, before: str, value: Any, after: str, expected: Any
@@ -291,6 +292,7 @@ def test_what_the_database_generates_is_not_set_otherwise(api: Client, dsn: str)
         assert api.patch("/fields/things/twice", body).codes == ["INVALID_PAYLOAD"]
 
 
+@pytest.mark.release
 def test_a_large_table_gets_its_index_without_holding_up_writers(
     api: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -423,13 +425,13 @@ RULE = {
 }
 
 
-def rule_of(thing: str, author: str, own: str) -> dict[str, Any]:
+def rule_of(relation: str, author: str, own: str) -> dict[str, Any]:
     return {
         "_and": [
             {own: {"_eq": "name"}},
             {
                 "_or": [
-                    {author: {thing: {"_in": ["a"]}}},
+                    {author: {relation: {"_in": ["a"]}}},
                     {author: {"things": {"_some": {own: {"_null": True}}}}},
                 ]
             },
@@ -438,6 +440,7 @@ def rule_of(thing: str, author: str, own: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.release
 def test_rules_follow_a_rename_through_relations_at_the_right_collection_only(
     library: Client, dsn: str
 ) -> None:

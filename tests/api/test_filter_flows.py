@@ -133,6 +133,7 @@ def test_what_a_flow_nests_is_filtered_and_authorized_too(
     assert texts(parts) == ["nested!"]
 
 
+@pytest.mark.release
 def test_what_a_flow_makes_of_a_related_item_is_checked_as_if_it_was_sent(
     stage: Stage, admin: Client, pages: Table, parts: Table
 ) -> None:

@@ -60,6 +60,7 @@ def pause(stage: Stage) -> float:
     )
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -91,6 +92,7 @@ def test_a_failure_that_may_pass_is_tried_again(
     assert (run["state"], run["attempt"], run["reason"]) == ("done", 3, None)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "error", [Rejected("not now", is_transient=True), RuntimeError("a mistake")]
 )

@@ -113,6 +113,7 @@ def test_moments_that_a_clock_leaves_out_are_made_up_for_by_one_run(
     assert clock.runs() == ["2026-05-05T11:00", "2026-05-05T16:00"]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("seconds", ["", "0 "])
 @pytest.mark.parametrize(
     ("cron", "span", "expected"),

@@ -44,7 +44,7 @@ def test_a_flow_is_run_with_its_steps_printed(shell: CliRunner, admin: Client) -
     assert [run["trigger"] for run in runs(admin, flow)] == ["manual"]
 
 
-def test_a_rejected_run_is_told_by_the_exit_code(shell: CliRunner, admin: Client) -> None:
+def test_a_rejected_run_is_reported_by_the_exit_code(shell: CliRunner, admin: Client) -> None:
     flow = make_flow(admin, "operation", {}, [step("stop", "throw-error", {"message": "No"})])
     result = flows(shell, "run", flow)
     assert result.exit_code == 1
@@ -69,7 +69,7 @@ NO_FLOW = "00000000-0000-0000-0000-000000000000"
         ((NO_FLOW, "--data", "{"), 2, "Error: Invalid value for --data: It is no JSON: "),
     ],
 )
-def test_what_cannot_be_run_is_told_in_a_sentence(
+def test_what_cannot_be_run_is_reported_in_a_sentence(
     shell: CliRunner, words: tuple[str, ...], code: int, sentence: str
 ) -> None:
     result = flows(shell, "run", *words)

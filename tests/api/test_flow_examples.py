@@ -139,6 +139,7 @@ def test_there_are_ten_examples() -> None:
     assert len(EXAMPLES) == 10
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("title", EXAMPLES)
 def test_an_example_does_what_it_says(
     stage: Stage, stage_settings: Config, hooks: tuple[Source, list[Received]], title: str

@@ -54,6 +54,7 @@ def requeue(admin: Client) -> Callable[[], float]:
     return lambda: requeue_lost_runs(admin.app.store.database)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("attempt", [0, 1])
 def test_a_run_that_has_lost_its_job_is_done_by_another(
     stage: Stage, admin: Client, settings: Config, requeue: Callable[[], float], attempt: int

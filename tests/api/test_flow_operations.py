@@ -64,6 +64,7 @@ def test_a_script_answers_a_webhook_and_its_console_is_in_the_log(admin: Client)
     assert run["steps"][0]["log"] == ["n 5"]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "statement",
     ["while (true) {}", "const a = []; while (true) a.push(new Uint8Array(1e7).fill(1))"],

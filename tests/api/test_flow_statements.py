@@ -41,6 +41,7 @@ def test_a_call_takes_as_many_statements_with_forty_operations_as_with_two(
     assert counts[0] == counts[1] <= MAX_CALL
 
 
+@pytest.mark.release
 def test_a_run_in_the_background_takes_as_many_with_forty_operations_as_with_two(
     stage: Stage, settings: Config, admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,7 +168,7 @@ def test_keys_are_unique_within_a_flow(admin: Client) -> None:
     assert answer.codes == ["RECORD_NOT_UNIQUE"]
 
 
-def test_everything_wrong_with_a_flow_is_told_at_once(admin: Client) -> None:
+def test_everything_wrong_with_a_flow_is_reported_at_once(admin: Client) -> None:
     operations = [
         {"key": "a", "type": "mail", "options": {"to": "nobody", "subject": ""}},
         {"key": "b", "type": "request", "options": {}},
@@ -184,7 +184,7 @@ def test_everything_wrong_with_a_flow_is_told_at_once(admin: Client) -> None:
     assert not any("key" in error for error in answer.errors)
 
 
-def test_what_is_wrong_with_several_rows_is_told_with_their_places(admin: Client) -> None:
+def test_what_is_wrong_with_several_rows_is_reported_with_their_places(admin: Client) -> None:
     wrong = {"key": "wrong", "type": "request", "options": {}}
     # Operations of one moment are ordered by their ids.
     circle = sorted([str(uuid4()), str(uuid4())])
@@ -278,7 +278,7 @@ def test_a_flow_whose_first_operation_is_deleted_begins_with_the_next_one(
     assert admin.post(f"/flows/trigger/{flow['id']}", {}).data == "second"
 
 
-def test_an_inactive_flow_is_checked_and_told_where_its_nested_parts_are_wrong(
+def test_an_inactive_flow_is_checked_and_reported_where_its_nested_parts_are_wrong(
     admin: Client,
 ) -> None:
     flow = new_flow(admin, status="inactive")

@@ -147,7 +147,9 @@ def test_a_permission_that_is_deleted_or_changed_is_so_for_every_process(
         assert statuses(processes, path, anonymous=True) == {403}
 
 
-def ask_all(processes: list[Process], method: str, path: str, bodies: list[Any]) -> list[Answer]:
+def request_all(
+    processes: list[Process], method: str, path: str, bodies: list[Any]
+) -> list[Answer]:
     """Send every process a request of nobody, all at once, and return their answers."""
     for process, body in zip(processes, bodies, strict=True):
         process.pipe.send((method, path, body, True))
@@ -159,7 +161,7 @@ def suspends(processes: list[Process], stage: Stage, *, attempts: int) -> list[b
     people = [person(stage) for _ in processes]
     for _ in range(attempts):
         wrong = [{"email": email, "password": "wrong"} for email in people]
-        ask_all(processes, "POST", "/auth/login", wrong)
+        request_all(processes, "POST", "/auth/login", wrong)
     return [of_user(stage, email, "status") == "suspended" for email in people]
 
 
@@ -168,7 +170,7 @@ def registers(processes: list[Process], number: int, password: str) -> list[int]
         {"email": f"new{number}_{index}_{len(password)}@example.com", "password": password}
         for index in range(PROCESSES)
     ]
-    answers = ask_all(processes, "POST", "/users/register", bodies)
+    answers = request_all(processes, "POST", "/users/register", bodies)
     return [answer.status for answer in answers]
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from cms.auth import accounts
 from cms.config import Config
-from cms.database.connections import Database, Transaction
+from cms.database.connections import Transaction
+from cms.database.reader import Reader
 from cms.database.statements import statement
 from tests.active_flows import make_flow, runs, step
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
@@ -54,6 +55,7 @@ def test_a_write_is_made_under_the_structure_of_its_moment(api: Client, other: C
     assert other.post("/items/things", {"name": "c"}).codes == ["INVALID_PAYLOAD"]
 
 
+@pytest.mark.release
 def test_a_dropped_collection_is_gone_everywhere(api: Client, other: Client) -> None:
     api.post("/collections", TABLE)
     assert other.get("/items/things").status == 200
@@ -83,6 +85,7 @@ def test_a_role_that_loses_its_rights_loses_them_at_the_next_request(
 EXPLAINED = "/permissions/explain?user=public&collection=things&action=read"
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "path", ["/utils/explain?path=/items/things", EXPLAINED, "/server/health", "/server/info"]
 )
@@ -98,6 +101,7 @@ def test_who_is_no_administrator_any_more_is_told_nothing_that_is_for_administra
     assert after.status == 403 or after.body["data"].keys() < before.body["data"].keys()
 
 
+@pytest.mark.release
 def test_the_structure_is_explained_as_it_is_now(api: Client, other: Client) -> None:
     api.post("/collections", TABLE)
     assert other.get(EXPLAINED).data == []
@@ -137,6 +141,7 @@ def test_a_column_dropped_behind_the_services_back_is_found_by_the_statement_tha
     assert api.get("/items/things").data == [{"id": 1}]
 
 
+@pytest.mark.release
 def test_a_process_goes_on_with_the_structure_that_its_own_change_has_left(
     api: Client, other: Client
 ) -> None:
@@ -150,6 +155,7 @@ def test_a_process_goes_on_with_the_structure_that_its_own_change_has_left(
     assert api.post("/items/things", {"more": "x"}).data["more"] == "x"
 
 
+@pytest.mark.release
 def test_a_change_of_structure_loads_the_structure_once(
     api: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,21 +260,22 @@ def test_changes_of_rights_at_once_take_turns(
     assert not deadlocks
 
 
+@pytest.mark.release
 def test_a_read_is_answered_however_often_rights_change_meanwhile(
     api: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.post("/collections", TABLE)
     api.post("/items/things", {"name": "a"})
-    fetch = Database.fetch
+    fetch = Reader.fetch
     moves = 0
     with psycopg.connect(dsn, autocommit=True) as connection:
 
-        def spy(database: Database, text: str, *values: Any, **more: Any) -> Any:
+        def spy(reader: Reader, text: str, *values: Any, **more: Any) -> Any:
             nonlocal moves
             moves += connection.execute(MOVE_RIGHTS).rowcount
-            return fetch(database, text, *values, **more)
+            return fetch(reader, text, *values, **more)
 
-        monkeypatch.setattr(Database, "fetch", spy)
+        monkeypatch.setattr(Reader, "fetch", spy)
         for path in (
             "/items/things?fields=name",
             "/items/things/1",

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from cms.app import create_app
 from cms.config import Config
-from cms.database.connections import Database, Transaction
+from cms.database.connections import Transaction
+from cms.database.reader import Reader
 from cms.errors import STATUS
 from cms.query.language.operators import OPERATORS, OperandKind
 from cms.query.language.parse import AGGREGATES
@@ -73,15 +74,13 @@ def collections_of_all_types(stage: Stage) -> None:
 def statements(stage: Stage) -> Iterator[list[str]]:
     """The text of every statement that reaches the database, definitions excepted."""
     seen: list[str] = []
-    fetch = Database._fetch
+    fetch = Reader.fetch
     execute = Transaction.execute
     read = Transaction.read  # in portions; others come by `execute`
 
-    def fetching(
-        self: Database, pool: Any, text: str, values: Sequence[object], *chunking: Any
-    ) -> Any:
+    def fetching(self: Reader, text: str, values: Sequence[object] = (), **options: Any) -> Any:
         seen.append(text)
-        return fetch(self, pool, text, values, *chunking)
+        return fetch(self, text, values, **options)
 
     def reading(self: Transaction, text: str, values: Sequence[object], *, chunking: Any) -> Any:
         if chunking:
@@ -95,7 +94,7 @@ def statements(stage: Stage) -> Iterator[list[str]]:
         return execute(self, text, values, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Database, "_fetch", fetching)
+        patch.setattr(Reader, "fetch", fetching)
         patch.setattr(Transaction, "execute", executing)
         patch.setattr(Transaction, "read", reading)
         yield seen

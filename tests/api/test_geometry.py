@@ -151,7 +151,7 @@ def test_a_geometry_takes_no_equality_and_a_text_no_intersection(shapes: Table) 
         assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"]), answer
 
 
-def test_nulls_are_told(shapes: Table) -> None:
+def test_nulls_are_distinguished(shapes: Table) -> None:
     assert shapes.column("name", "filter[shape][_null]=true") == ["none"]
     assert len(shapes.column("name", "filter[shape][_nnull]=true")) == 3
 

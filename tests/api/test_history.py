@@ -267,6 +267,7 @@ def test_a_revision_can_be_sent_back(admin: Client) -> None:
     assert Table(admin, books.name).get().data == [first]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "change",
     [

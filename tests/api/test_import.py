@@ -120,7 +120,7 @@ def test_a_file_without_rows_does_nothing(things: Table, form: str, empty: str) 
         ("x", "application/json", b'[{"name": "a"}]'),
     ],
 )
-def test_a_form_is_told_by_the_name_of_its_file_or_by_its_type(
+def test_a_form_is_recognised_by_the_name_of_its_file_or_by_its_type(
     things: Table, filename: str, kind: str, body: bytes
 ) -> None:
     raw = form_of(body, filename=filename, kind=kind)
@@ -161,7 +161,7 @@ BAD_JSON = [
 
 
 @pytest.mark.parametrize(("body", "line"), BAD_JSON)
-def test_an_array_that_is_no_json_is_told_with_its_line(
+def test_an_array_that_is_no_json_is_reported_with_its_line(
     things: Table, body: str, line: int
 ) -> None:
     answer = send(things, body, form="json")
@@ -177,7 +177,7 @@ def test_items_are_whole_wherever_a_piece_of_the_file_ends(things: Table) -> Non
     assert things.column("price", "limit=-1&sort=id") == [item["price"] for item in items]
 
 
-def test_a_bad_line_is_told_beside_the_others(things: Table) -> None:
+def test_a_bad_line_is_reported_beside_the_others(things: Table) -> None:
     answer = send(
         things, '{"name": "a"}\nnonsense\n{"name": []}\n7\n{"name": "b\\u0000"}\n', form="jsonl"
     )
@@ -188,7 +188,7 @@ def test_a_bad_line_is_told_beside_the_others(things: Table) -> None:
     assert (unclosed.status, lines(unclosed)) == (400, [(2, "INVALID_PAYLOAD", None)])
 
 
-def test_everything_that_is_wrong_is_told_with_its_line_and_nothing_is_written(
+def test_everything_that_is_wrong_is_reported_with_its_line_and_nothing_is_written(
     things: Table, stage: Stage
 ) -> None:
     before = stage.value("SELECT count(*) FROM system_activity")
@@ -214,7 +214,7 @@ def test_everything_that_is_wrong_is_told_with_its_line_and_nothing_is_written(
     assert stage.value("SELECT count(*) FROM system_activity") == before
 
 
-def test_what_the_database_refuses_is_told_with_the_line_of_its_row(
+def test_what_the_database_refuses_is_reported_with_the_line_of_its_row(
     things: Table, stage: Stage
 ) -> None:
     rows = [f"row {n},{n}" for n in range(200)]
@@ -224,6 +224,7 @@ def test_what_the_database_refuses_is_told_with_the_line_of_its_row(
     assert stage.value(f'SELECT count(*) FROM "{things.name}"') == 0
 
 
+@pytest.mark.release
 def test_no_more_than_a_hundred_faults_are_told_and_their_number(things: Table) -> None:
     answer = send(things, "name,price\n" + "a,x\n" * 12_000)
     assert len(answer.errors) == 101
@@ -243,6 +244,7 @@ def test_a_header_names_fields_that_are_there_each_once(
     assert answer.errors[0].get("field") == (named or None)
 
 
+@pytest.mark.release
 def test_a_header_of_very_many_names_is_refused_at_once(things: Table) -> None:
     answer = send(things, ",".join(f"x{n}" for n in range(100_000)) + "\n")
     assert (answer.status, len(answer.errors), answer.errors[100]["total"]) == (400, 101, 100_000)
@@ -289,7 +291,7 @@ def test_each_batch_is_parsed_while_the_database_writes_the_one_before(
     assert things.column("name") == list("abcde")
 
 
-def test_faults_of_several_batches_are_told_together(
+def test_faults_of_several_batches_are_reported_together(
     things: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imports, "BATCH_ROWS", 2)

@@ -105,6 +105,7 @@ def test_secrets_of_an_export_stay_as_they_are(admin: Client, stage: Stage) -> N
     assert stage.value(f"SELECT code FROM {things.name} WHERE id = 1") == kept
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_an_export_of_all_rows_holds_all_that_belongs_to_them(admin: Client, form: str) -> None:
     parents = table(admin, field("name", "string"))

@@ -188,7 +188,7 @@ def test_a_group_and_an_aggregate_of_the_same_name_are_refused(admin: Client) ->
     assert odd.read("groupBy=at_year,year(at)").codes == ["INVALID_QUERY"]
 
 
-def test_floats_beyond_their_range_are_told_and_not_a_fault(admin: Client) -> None:
+def test_floats_beyond_their_range_are_reported_and_not_a_fault(admin: Client) -> None:
     wide = table(admin, field("f", "float"))
     wide.add({"f": 1.7e308}, {"f": 1.7e308})
     answer: Any = wide.read("aggregate[sum]=f")

@@ -205,7 +205,7 @@ def test_the_answer_to_a_query_that_the_database_cannot_do_is_no_fault(stage: St
     assert "division" not in answer.text
 
 
-def test_an_unknown_route_and_a_wrong_method_are_told(notes: Table) -> None:
+def test_an_unknown_route_and_a_wrong_method_are_reported(notes: Table) -> None:
     answer = notes.api.get(f"{notes.path}/1/2/3")
     assert (answer.status, answer.codes) == (404, ["ROUTE_NOT_FOUND"])
     answer = notes.api.send("PUT", notes.path)

@@ -68,7 +68,9 @@ def test_a_key_may_be_sent(admin: Client) -> None:
     )
 
 
-def test_every_fault_of_every_item_is_told_in_one_answer_and_nothing_is_made(admin: Client) -> None:
+def test_every_fault_of_every_item_is_reported_in_one_answer_and_nothing_is_made(
+    admin: Client,
+) -> None:
     books = table(admin, field("title", "string", is_nullable=False), field("pages", "integer"))
     sent = [
         {"title": "a", "pages": "x"},
@@ -135,7 +137,7 @@ def test_null_for_a_key_that_counts_up_is_as_good_as_nothing(admin: Client) -> N
     assert admin.post(books.path, {"id": None, "title": "c"}).data["id"] == 4
 
 
-def test_a_column_too_short_for_a_hash_is_told_with_its_place(stage: Stage) -> None:
+def test_a_column_too_short_for_a_hash_is_reported_with_its_place(stage: Stage) -> None:
     stage.execute("CREATE TABLE doors (id serial PRIMARY KEY, code varchar(20))")
     stage.execute(
         "INSERT INTO system_fields (collection, field, special) VALUES ('doors', 'code', '{hash}')"
@@ -206,7 +208,7 @@ def test_automatic_keys_follow_the_order_of_the_items_whatever_fields_they_name(
 
 
 @pytest.mark.parametrize("code", ["45000", "P0001", "23000", "ZZ123"])
-def test_what_a_trigger_refuses_is_told_in_its_words_whatever_its_code(
+def test_what_a_trigger_refuses_is_reported_in_its_words_whatever_its_code(
     stage: Stage, admin: Client, code: str
 ) -> None:
     name = f"guarded_{code.lower()}"
@@ -222,7 +224,7 @@ def test_what_a_trigger_refuses_is_told_in_its_words_whatever_its_code(
     assert "not on Sundays" in answer.errors[0]["message"]
 
 
-def test_of_what_the_database_refuses_the_row_is_told_that_brought_it(
+def test_of_what_the_database_refuses_the_row_is_reported_that_brought_it(
     stage: Stage, admin: Client
 ) -> None:
     sign = field("sign", "string", special="conceal", is_unique=True)

@@ -202,6 +202,7 @@ def test_text_operators_on_csv_speak_of_its_stored_form(things: Table) -> None:
     assert ids(things, {"a_csv": {"_starts_with": "a,"}}) == [1]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "operand", ["%", "_", "\\", "\\%", "50% off_", "'", '"', "{0}", "$1", "%s", "👩", "é"]
 )
@@ -286,7 +287,7 @@ def test_a_filter_of_another_shape_is_refused(things: Table, filter: object) -> 
     refused(things, filter)
 
 
-def test_the_place_of_a_fault_is_told(things: Table) -> None:
+def test_the_place_of_a_fault_is_reported(things: Table) -> None:
     fault = refused(things, {"_and": [{"id": 1}, {"a_integer": {"_like": 1}}]}).errors[0]
     assert fault["path"] == "filter[_and][1][a_integer][_like]"
     fault = refused(things, {"a_integer": {"_eq": "x"}}).errors[0]
@@ -346,6 +347,7 @@ def test_another_operand_is_not_parsed_anew(things: Table, monkeypatch: pytest.M
     assert (fault["code"], fault["message"].count("much")) == ("INVALID_QUERY", 0)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("operator", ["_eq", "_contains", "_lt", "_in", "_between"])
 def test_nothing_can_be_learned_of_a_secret(admin: Client, operator: str) -> None:
     safe = table(admin, field("h", "hash"), field("c", "string", special="conceal"))
@@ -380,6 +382,7 @@ def test_the_moment_and_the_caller_stand_for_values(admin: Client) -> None:
     assert ids(things, {"who": {"_neq": "$CURRENT_USER"}}) == []
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("filter", "expected"),
     [
@@ -416,6 +419,7 @@ def books_of_authors(admin: Client) -> Table:
     return books
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("kind", "largest"), [("smallint", 2**15 - 1), ("integer", 2**31 - 1), ("bigint", 2**63 - 1)]
 )
@@ -439,6 +443,7 @@ def test_lists_of_numbers_may_name_what_a_column_cannot_hold(
     assert matching(_nin=[]) == [1, 2, 3, 4]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", ["smallint", "integer", "bigint"])
 @pytest.mark.parametrize("operator", ["_in", "_nin"])
 def test_long_lists_of_numbers_are_compared_in_one_type(

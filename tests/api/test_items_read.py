@@ -89,7 +89,7 @@ def test_fields_name_what_is_shown(books: Table, query_string: str, keys: list[s
         ("deep=5", "deep"),
     ],
 )
-def test_a_wrong_field_alias_or_meta_is_refused_and_told(
+def test_a_wrong_field_alias_or_meta_is_refused_and_reported(
     books: Table, query_string: str, reason: str
 ) -> None:
     answer = books.read(query_string)
@@ -105,6 +105,7 @@ def test_counts_stand_beside_the_data(books: Table) -> None:
     assert books.read("meta=*&search=Emma&fields=id").body["meta"] == {
         "total_count": 2,
         "filter_count": 1,
+        "next_cursor": None,
     }
     assert books.read("meta=filter_count&filter[id]=7").body == {
         "data": [],

@@ -47,7 +47,7 @@ def books(admin: Client) -> Table:
         ("shelf,shelf,-shelf", [2, 4, 1, 3, 5]),
     ],
 )
-def test_items_are_sorted_as_said_with_null_as_the_largest_and_the_key_last(
+def test_items_are_sorted_as_asked_with_null_as_the_largest_and_the_key_last(
     books: Table, sort: str, expected: list[int]
 ) -> None:
     assert books.column("id", f"sort={sort}") == expected

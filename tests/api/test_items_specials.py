@@ -169,6 +169,7 @@ def test_a_key_that_only_the_database_makes_can_name_an_item_but_not_be_chosen(
     assert (answer.status, answer.errors[0]["field"]) == (400, "id")
 
 
+@pytest.mark.release
 def test_one_statement_writes_nothing_under_a_structure_that_has_moved_on(
     make_client: Callable[..., Client], admin_token: str
 ) -> None:
@@ -227,6 +228,7 @@ def test_texts_and_numbers_of_other_tables_are_cast_as_their_fields_say(
     assert last["delta"] == {"ready": False, "told": []}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("value", ["plain", "", "{", "NaN"])
 def test_a_text_that_is_no_json_is_not_taken_for_it(
     stage: Stage, admin: Client, value: str

@@ -292,6 +292,7 @@ KEYS: list[tuple[str, Any, Any]] = [
 ]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("kind", "sent", "answered"), KEYS)
 def test_a_key_of_any_type_is_created_changed_and_deleted(
     stage: Stage, kind: str, sent: Any, answered: Any
@@ -313,6 +314,7 @@ def test_a_key_of_any_type_is_created_changed_and_deleted(
     assert items.column("v") == []
 
 
+@pytest.mark.quick(12)
 @pytest.mark.parametrize(
     "written", ["1_000", "１２", "٣", "0x10", "1e", "+", "1,5", "Infinity", "NaN", "1 2", ""]
 )

@@ -85,7 +85,7 @@ def test_several_items_each_get_their_own_by_an_array(books: Table) -> None:
 
 
 @pytest.mark.parametrize("who", ["admin", "member"])
-def test_a_missing_key_is_told_once(books: Table, stage: Stage, who: str) -> None:
+def test_a_missing_key_is_reported_once(books: Table, stage: Stage, who: str) -> None:
     caller = member(stage, may(books.name), may(books.name, action="update"))
     api = books.api if who == "admin" else caller
     answer = api.patch(books.path, [{"id": 1, "title": "A"}, {"id": None, "title": "B"}])
@@ -176,6 +176,7 @@ WAITING = (
 )
 
 
+@pytest.mark.release
 def test_a_change_that_is_given_up_for_a_deadlock_is_made_again(api: Client, dsn: str) -> None:
     """The other side asks for what the service holds, and waits longer than the
     service before it looks for a cycle.

@@ -92,6 +92,7 @@ def test_what_is_asked_at_several_levels_is_counted_together(things: Table, name
     assert is_refused(things.api.search(things.path, query), limit)
 
 
+@pytest.mark.release
 def test_stars_open_so_many_fields_in_all(things: Table) -> None:
     assert things.get(fields="*.*.*.*").status == 200
     assert is_refused(things.get(fields="*.*.*.*.*.*.*"), limits.MAX_FIELDS_IN_ALL)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import falcon
 import pytest
 
 from cms.config import Config
@@ -101,6 +103,19 @@ def test_clients_cannot_make_up_labels(scraper: Client, anonymous: Client) -> No
     assert value(samples, "cms_requests_total", **made_up) == 20
     search = {"method": "SEARCH", "route": "/items/{collection}", "status": "403"}
     assert value(samples, "cms_requests_total", **search) == 20
+
+
+def test_clients_cannot_use_up_the_room_for_series(scraper: Client, anonymous: Client) -> None:
+    """By asking each route with every method that Falcon knows."""
+    app = anonymous.app
+    for route in sorted(app.templates()):
+        for method in falcon.COMBINED_METHODS:
+            anonymous.send(method, re.sub(r"{\w+}", "1", route))
+    samples = scraped(scraper)
+    requests = [dict(labels) for name, labels in samples if name == "cms_requests_total"]
+    assert {labels["route"] for labels in requests} >= app.templates() - {"/metrics"}
+    assert app.store.database.metrics.open().room > 0.5
+    assert all(labels["method"] == "other" for labels in requests if labels["status"] == "405")
 
 
 def test_the_plan_cache_has_hits_and_misses(scraper: Client, api: Client) -> None:

@@ -248,7 +248,7 @@ def refuse_meanwhile(monkeypatch: pytest.MonkeyPatch, dsn: str, code: str) -> No
 
 
 @pytest.mark.parametrize(("name", "code"), REFUSALS)
-def test_whatever_the_database_refuses_by_a_structure_that_has_moved_on_is_not_told(
+def test_whatever_the_database_refuses_by_a_structure_that_has_moved_on_is_not_reported(
     clients: list[Client], dsn: str, monkeypatch: pytest.MonkeyPatch, name: str, code: str
 ) -> None:
     api = clients[0]

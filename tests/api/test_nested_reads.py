@@ -113,6 +113,7 @@ def test_lists_that_multiply_are_refused_however_they_are_asked_for(stage: Stage
     assert is_refused(api.get(f"/items/articles?{aliased}"), "a.b.a.b.a.b.a.b")
 
 
+@pytest.mark.quick(1)
 def test_what_a_write_answers_is_bounded_like_a_read(stage: Stage) -> None:
     api = stage.admin
     fields = f"fields={MULTIPLYING}.id"
@@ -205,6 +206,7 @@ def test_what_cannot_be_too_much_is_not_even_looked_at(
     assert len(seen) == 2
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("limit", "status"), [(10, 200), (11, 400)])
 def test_the_setting_is_met_and_not_passed(
     make_client: Any, stage: Stage, limit: int, status: int
@@ -226,6 +228,7 @@ def bounded(make_client: Any, stage: Stage, **settings: object) -> Client:
     return client
 
 
+@pytest.mark.release
 def test_a_small_site_that_postgres_has_never_looked_at_is_read_in_depth(api: Client) -> None:
     """It takes tables that it knows nothing of to be larger than they
     are, and their lists to be shorter.
@@ -267,6 +270,7 @@ def test_many_filters_along_many_relations_are_answered(
     )
 
 
+@pytest.mark.release
 def test_one_long_list_among_short_ones_is_reckoned_with(api: Client, dsn: str) -> None:
     """Of most authors there is one article, and of one a hundred: what the
     mean says is not what a read picks.

@@ -47,7 +47,7 @@ def test_others_are_told_of_the_collections_that_they_know_only(
     assert answers[0].text == answers[1].text.replace("xotes", "notes")
 
 
-def test_a_key_that_is_in_no_list_is_told(admin: Client) -> None:
+def test_a_key_that_is_in_no_list_is_reported(admin: Client) -> None:
     post = admin.post("/items/posts", {}).data["id"]
     for word in ("delete", "update"):
         (error,) = admin.patch(f"/items/posts/{post}", {"comments": {word: [999]}}).errors

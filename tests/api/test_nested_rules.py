@@ -108,7 +108,7 @@ def test_a_row_does_not_leave_a_list_without_which_it_may_not_be(
     assert admin.patch(f"/items/posts/{key}", {"comments": []}).data["comments"] == []
 
 
-def test_a_row_that_is_not_there_is_told_with_its_place_to_whoever_writes(stage: Stage) -> None:
+def test_a_row_that_is_not_there_is_reported_with_its_place_to_whoever_writes(stage: Stage) -> None:
     hidden = stage.admin.post("/items/comments", {"text": "hidden"}).data["id"]
     key = post(stage.admin)
     seen = {"permissions": {"text": {"_neq": "hidden"}}}
@@ -190,7 +190,7 @@ def test_a_key_that_names_a_row_takes_no_right_to_change_it(stage: Stage) -> Non
         assert writer.patch(f"/items/posts/{owner}", {"comments": [new]}).codes == ["FORBIDDEN"]
 
 
-def test_the_name_of_a_hidden_key_is_told_to_nobody(stage: Stage) -> None:
+def test_the_name_of_a_hidden_key_is_reported_to_nobody(stage: Stage) -> None:
     writer = member(stage, may("comments", "text"), may("comments", "text", action="update"))
     key = stage.admin.post("/items/comments", {"text": "a"}).data["id"]
     for name in ("id", "no_such_field"):

@@ -202,7 +202,7 @@ def test_a_place_in_the_array_is_a_place_in_the_order(admin: Client) -> None:
         ([{"text": "x", "post": {"title": "no"}}], ["comments", 0]),
     ],
 )
-def test_a_wrong_value_of_a_to_many_field_is_told_with_its_path(
+def test_a_wrong_value_of_a_to_many_field_is_reported_with_its_path(
     admin: Client, value: object, path: object
 ) -> None:
     key = post(admin)
@@ -299,7 +299,7 @@ def test_many_to_any_without_a_collection_is_refused(admin: Client) -> None:
 # All of it together
 
 
-def test_every_fault_at_every_depth_is_told_at_once(admin: Client) -> None:
+def test_every_fault_at_every_depth_is_reported_at_once(admin: Client) -> None:
     sent = [
         {"title": "x" * 256, "tags": [{"tags_id": {"size": "big"}}, {"tags_id": {"name": None}}]},
         {"author": {"boss": {"name": []}}},

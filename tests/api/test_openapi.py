@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from typing import Any
 
@@ -58,8 +59,8 @@ def document(client: Client) -> Json:
 
 def schema(client: Client, component: str) -> Json:
     schemas: Json = document(client)["components"]["schemas"]
-    found: Json = schemas[component]
-    return found
+    schema: Json = schemas[component]
+    return schema
 
 
 def callers(stage: Stage) -> dict[str, Client]:
@@ -71,7 +72,8 @@ def callers(stage: Stage) -> dict[str, Client]:
     }
 
 
-@pytest.mark.parametrize("name", ["admin", "public", "member", "app"])
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("name", ["public", "admin", "member", "app"])
 def test_the_document_is_valid(stage: Stage, name: str) -> None:
     OpenAPIV31SpecValidator(document(callers(stage)[name])).validate()
 
@@ -180,7 +182,7 @@ def test_a_client_that_has_the_document_gets_it_no_more(stage: Stage) -> None:
 # What a caller may not know
 
 
-def test_no_hidden_name_is_told(stage: Stage) -> None:
+def test_no_hidden_name_is_reported(stage: Stage) -> None:
     assert HIDDEN in stage.admin.get(PATH).text
     for settings in ({}, {"app_access": True}):
         caller = member_of(stage, new_role(stage, *SEEN, **settings))
@@ -216,7 +218,7 @@ def test_each_schema_has_the_fields_of_its_action(stage: Stage) -> None:
     assert "ItemChange.shops" not in document(caller)["components"]["schemas"]
 
 
-def test_presets_are_not_told(stage: Stage) -> None:
+def test_presets_are_not_reported(stage: Stage) -> None:
     secret = may("shops", "id", "code", action="create", presets={"code": "hush", "kind": "hush"})
     caller = member_of(stage, new_role(stage, secret, app_access=True))
     answer = caller.get(PATH)
@@ -242,6 +244,14 @@ def test_callers_do_not_get_each_others_documents(stage: Stage) -> None:
     for _ in range(2):
         assert "Item.people" not in first.get(PATH).text
         assert "Item.shops" not in second.get(PATH).text
+
+
+def test_the_exact_version_is_for_administrators(stage: Stage) -> None:
+    versions = {
+        name: document(caller)["info"]["version"] for name, caller in callers(stage).items()
+    }
+    own = importlib.metadata.version("cms")
+    assert {name for name, version in versions.items() if version == own} == {"admin"}
 
 
 def test_a_wrong_token_is_refused(stage: Stage) -> None:

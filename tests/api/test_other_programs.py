@@ -54,6 +54,7 @@ GOES = [
 ]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.usefixtures("checking_always")
 @pytest.mark.parametrize(("change", "path"), [*APPEARS, *GOES])
 def test_a_change_is_there_for_every_process_with_one_load(
@@ -69,6 +70,7 @@ def test_a_change_is_there_for_every_process_with_one_load(
     assert counter(dsn) == moved + 1
 
 
+@pytest.mark.quick(1)
 @pytest.mark.usefixtures("checking_always")
 @pytest.mark.parametrize(
     ("change", "path", "value"),
@@ -91,6 +93,7 @@ def test_a_change_of_a_column_is_there(
     assert api.get("/fields/made/word").data["schema"][path] == value
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("checking_always")
 def test_a_process_that_reads_from_a_replica_finds_them_too(
     make_client: Callable[..., Client], dsn: str, admin_token: str
@@ -113,6 +116,7 @@ def test_a_change_of_structure_begins_with_what_they_have_left(api: Client, dsn:
     assert api.post("/fields/made", {"field": "more", "type": "string"}).status == 200
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("checking_always")
 def test_what_changes_no_structure_moves_no_counter(api: Client, dsn: str) -> None:
     run(dsn, "CREATE TABLE made (id serial PRIMARY KEY, word text)")
@@ -172,6 +176,7 @@ def test_nobody_looks_more_than_once_a_minute(
     assert api.get("/collections/made").status == 200
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("checking_always")
 def test_foreign_keys_of_tables_that_are_no_collections_are_seen(api: Client, dsn: str) -> None:
     run(

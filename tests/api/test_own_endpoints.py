@@ -72,6 +72,7 @@ def operations(name: str) -> list[dict[str, object]]:
     return [{"collection": name, **operation} for operation in operations]
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_path_of_items_reaches_a_system_collection(
     stage: Stage, unrestricted: Client, name: str
@@ -84,6 +85,7 @@ def test_no_path_of_items_reaches_a_system_collection(
             ], answer
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_administrators_are_told_why(stage: Stage, name: str) -> None:
     for answer in calls(stage.admin, name):

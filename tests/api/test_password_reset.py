@@ -38,7 +38,7 @@ def reset(client: Client, token: str, password: str = NEW) -> Answer:
     return client.post(RESET, {"token": token, "password": password})
 
 
-def test_a_link_comes_by_letter_and_sets_the_password(
+def test_a_link_comes_by_mail_and_sets_the_password(
     stage: Stage, client: Client, mails: Outbox
 ) -> None:
     email = person(stage)

@@ -113,7 +113,7 @@ def test_a_new_address_ends_other_sessions_and_not_the_one_that_set_it(
     assert one.get("/users/me").codes == ["INVALID_TOKEN"]
 
 
-def test_a_password_follows_the_policy_whatever_is_said_of_the_account_beside_it(
+def test_a_password_follows_the_policy_whatever_else_of_the_account_is_sent(
     stage: Stage, admin: Client
 ) -> None:
     posts = table(admin, field("author", "uuid"))
@@ -177,6 +177,7 @@ def test_a_role_takes_networks_that_can_be_read(admin: Client) -> None:
     assert admin.delete(f"/roles/{role['id']}").status == 204
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "body",
     [

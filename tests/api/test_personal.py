@@ -69,8 +69,8 @@ def test_presets_of_a_role_and_of_all_are_read_and_not_changed(
 ) -> None:
     of_role = admin.post("/presets", {"bookmark": "Team", "role": ann.role}).data["id"]
     of_all = admin.post("/presets", {"bookmark": "All"}).data["id"]
-    shown = {preset["id"] for preset in ann.client.get("/presets").data}
-    assert shown >= {of_role, of_all}
+    preset_ids = {preset["id"] for preset in ann.client.get("/presets").data}
+    assert preset_ids >= {of_role, of_all}
     assert of_role not in {preset["id"] for preset in ben.client.get("/presets").data}
     for key in (of_role, of_all):
         assert ann.client.patch(f"/presets/{key}", {"bookmark": "X"}).status == 403
@@ -213,6 +213,7 @@ def test_who_may_not_read_the_item_is_not_told_of_it(
     assert subjects(ann) == subjects(hidden) == []
 
 
+@pytest.mark.release
 def test_a_comment_notifies_fifty_and_tells_nobody_who_may_read(
     stage: Stage, admin: Client, page: dict[str, Any]
 ) -> None:

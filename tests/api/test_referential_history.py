@@ -344,6 +344,7 @@ def test_stamps_stay_as_the_database_leaves_them(stage: Stage, admin: Client) ->
     assert last["data"] == {"id": 1, "up": None, "changed": None, "double": 0}
 
 
+@pytest.mark.release
 def test_many_rows_are_a_few_statements(stage: Stage, admin: Client) -> None:
     above, below, last, _ = tables(
         stage,
@@ -367,7 +368,7 @@ def test_many_rows_are_a_few_statements(stage: Stage, admin: Client) -> None:
         assert stage.value(parents) == 5000
 
 
-def test_what_goes_with_users_and_roles_is_told(stage: Stage, admin: Client) -> None:
+def test_what_goes_with_users_and_roles_is_reported(stage: Stage, admin: Client) -> None:
     role = admin.post("/roles", {"name": "Editors"}).data["id"]
     user = admin.post(
         "/users", {"email": "ed@example.com", "password": "secret-of-ed", "role": role}

@@ -34,6 +34,7 @@ def test_a_list_that_deletes_what_it_leaves_out_tells_what_went_with_it(
     )
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("accountability", ["activity", None])
 def test_what_goes_with_rows_of_a_list_that_leave_no_revision_names_the_write_around_them(
     stage: Stage, admin: Client, accountability: str | None
@@ -84,6 +85,7 @@ def listed(stage: Stage, admin: Client, accountability: str | None) -> list[str]
     return [owner, below, last, around]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("accountability", ["activity", None])
 def test_what_goes_by_the_list_of_a_to_one_object_names_the_nearest_write_with_a_revision(
     stage: Stage, admin: Client, accountability: str | None
@@ -127,6 +129,7 @@ def test_what_goes_in_a_write_that_changes_nothing_else_has_no_parent(
     assert deletions(admin, last)["1"]["parent"] is None
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("accountability", ["activity", None])
 def test_what_goes_by_a_list_whose_owner_waits_for_a_new_row_names_the_owner(
     stage: Stage, admin: Client, accountability: str | None

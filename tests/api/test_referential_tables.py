@@ -120,7 +120,9 @@ HEIRS = (
 )
 
 
-def test_rows_of_tables_that_inherit_are_told_under_their_own(stage: Stage, admin: Client) -> None:
+def test_rows_of_tables_that_inherit_are_reported_under_their_own(
+    stage: Stage, admin: Client
+) -> None:
     above, parent, heir, pointing = tables(stage, HEIRS % "CASCADE")
     admin.post(f"/items/{above}", {"id": 1})
     admin.post(f"/items/{parent}", [{"id": n, "up": 1} for n in (1, 2)])
@@ -259,8 +261,9 @@ BETWEEN = {
 }
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("between", BETWEEN)
-def test_what_goes_with_rows_that_are_no_items_is_told(
+def test_what_goes_with_rows_that_are_no_items_is_reported(
     stage: Stage, admin: Client, between: str
 ) -> None:
     owner = "{3}.{1}" if between == "another schema" else "{1}"
@@ -294,6 +297,7 @@ def test_what_goes_with_rows_that_are_no_items_is_told(
     assert stage.value(f"SELECT count(*) FROM {table}") == 1
 
 
+@pytest.mark.release
 def test_tables_that_the_service_may_not_read_hinder_no_deletion(
     dsn: str, config: Config, make_client: Callable[..., Client]
 ) -> None:

@@ -158,7 +158,7 @@ def test_the_address_of_another_user(admin: Client) -> None:
 
 
 @pytest.mark.parametrize("name", ["focal_point_x", "focal_point_y"])
-def test_the_focal_point_of_a_file_is_told_with_its_range(admin: Client, name: str) -> None:
+def test_the_focal_point_of_a_file_is_reported_with_its_range(admin: Client, name: str) -> None:
     body = (
         b'--edge\r\nContent-Disposition: form-data; name="file"; '
         b'filename="x.txt"\r\n\r\nhi\r\n--edge--\r\n'
@@ -233,7 +233,7 @@ def test_keys_of_several_columns_exclusions_and_lists(stage: Stage, things: Tabl
     assert "a, b" not in str(error)
 
 
-def test_all_that_the_database_minds_of_an_item_is_told(many: Table) -> None:
+def test_all_that_the_database_minds_of_an_item_is_reported(many: Table) -> None:
     for names in (
         WRONG,
         ["stars", "hearts"],
@@ -252,14 +252,14 @@ def test_all_that_the_database_minds_of_an_item_is_told(many: Table) -> None:
         )
 
 
-def test_what_the_database_minds_is_told_beside_what_the_service_minds(many: Table) -> None:
+def test_what_the_database_minds_is_reported_beside_what_the_service_minds(many: Table) -> None:
     answer = many.api.post(
         many.path, {"name": "x" * 300, "price": "much", "stars": 9, "short": "ABC"}
     )
     assert [error["field"] for error in answer.errors] == ["name", "price", "short", "stars"]
 
 
-def test_every_item_and_every_related_item_is_told_with_its_place(many: Table) -> None:
+def test_every_item_and_every_related_item_is_reported_with_its_place(many: Table) -> None:
     items = [
         {"stars": 9},
         {"grade": 1},
@@ -291,7 +291,7 @@ def test_rows_of_the_call_itself_are_no_fault(many: Table) -> None:
     assert faults(many.api.patch(many.path, swap), "index") == [("INVALID_PAYLOAD", "stars", 9, 0)]
 
 
-def test_a_rule_of_several_fields_is_told_for_every_item_that_breaks_it(many: Table) -> None:
+def test_a_rule_of_several_fields_is_reported_for_every_item_that_breaks_it(many: Table) -> None:
     items = [{"stars": 3, "price": 1}, {"stars": 2, "price": 9}, {"stars": 5, "price": 5}]
     answer = many.api.post(many.path, items)
     assert [(error["index"], error["fields"]) for error in answer.errors] == [
@@ -300,7 +300,7 @@ def test_a_rule_of_several_fields_is_told_for_every_item_that_breaks_it(many: Ta
     ]
 
 
-def test_of_many_faults_the_first_hundred_are_told(many: Table) -> None:
+def test_of_many_faults_the_first_hundred_are_reported(many: Table) -> None:
     answer = many.api.post(many.path, [{"net": f"bad {number}"} for number in range(500)])
     assert (answer.status, len(answer.errors)) == (400, 100)
 
@@ -423,6 +423,7 @@ def test_an_import_tells_no_row_that_points_to_one_beside_a_refused_one(
         )
 
 
+@pytest.mark.release
 def test_an_import_stops_asking_the_database_after_a_hundred_faults(
     many: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,6 +88,7 @@ def test_the_other_side_lists_the_items_that_point_to_it(library: Client) -> Non
     assert library.get("/items/authors").data == [{"id": author, "articles": [article]}]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["n", "t", "t0", "c0", "r", "found", "structure"])
 def test_fields_of_any_name_are_read_through_a_relation(library: Client, name: str) -> None:
     for collection in ("authors", "articles"):
@@ -103,6 +104,7 @@ def test_fields_of_any_name_are_read_through_a_relation(library: Client, name: s
     ]
 
 
+@pytest.mark.release
 def test_the_list_may_be_made_before_its_relation(library: Client) -> None:
     library.post(
         "/fields/authors",
@@ -113,6 +115,7 @@ def test_the_list_may_be_made_before_its_relation(library: Client) -> None:
     assert library.get("/items/authors").data == []
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("action", "left"),
     [
@@ -122,9 +125,7 @@ def test_the_list_may_be_made_before_its_relation(library: Client) -> None:
         ("RESTRICT", None),
     ],
 )
-def test_what_a_deletion_does_is_said_on_the_relation(
-    library: Client, action: str, left: Any
-) -> None:
+def test_the_relation_decides_what_a_deletion_does(library: Client, action: str, left: Any) -> None:
     record = library.post("/relations", {**TO_AUTHOR, "schema": {"on_delete": action}}).data
     assert record["schema"]["on_delete"] == action
     author = library.post("/items/authors", {}).data["id"]
@@ -150,6 +151,7 @@ def test_a_relation_changes_what_it_does_and_says(library: Client) -> None:
     assert [field["field"] for field in library.get("/fields/authors").data] == ["id"]
 
 
+@pytest.mark.release
 def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(
     library: Client, dsn: str
 ) -> None:
@@ -188,6 +190,7 @@ def test_a_deleted_relation_leaves_its_foreign_key_and_takes_its_list_along(
     assert library.delete("/relations/authors/texts").status == 204
 
 
+@pytest.mark.release
 def test_a_column_that_goes_takes_its_relation_and_its_list_along(library: Client) -> None:
     relate(library, one_field="articles")
     library.delete("/fields/articles/author")
@@ -235,6 +238,7 @@ def test_links_go_with_either_end_and_a_link_that_is_left_out_is_deleted(library
     assert library.get("/items/articles_tags").data == []
 
 
+@pytest.mark.release
 def test_a_collection_may_be_related_to_itself(library: Client) -> None:
     meta = {"junction_collection": "links", "junction_field": "other"}
     record = relate(library, {**TO_TAGS, "related_collection": "articles", "meta": meta})
@@ -246,6 +250,7 @@ def test_a_collection_may_be_related_to_itself(library: Client) -> None:
     )
 
 
+@pytest.mark.release
 def test_a_junction_that_is_there_already_is_used(library: Client) -> None:
     fields = [{"field": "articles_id", "type": "integer"}, {"field": "weight", "type": "integer"}]
     library.post("/collections", {"collection": "articles_tags", "schema": {}, "fields": fields})
@@ -267,6 +272,7 @@ def test_a_many_to_many_relation_made_by_hand_works(library: Client) -> None:
     assert library.get("/relations/articles/tags").data["meta"]["junction_field"] == "tag"
 
 
+@pytest.mark.release
 def test_a_side_of_a_junction_that_goes_is_named_no_more(library: Client) -> None:
     relate(library, TO_TAGS)
     library.delete("/collections/tags")
@@ -320,6 +326,7 @@ def test_a_many_to_any_relation_has_no_foreign_key(library: Client) -> None:
     assert library.get("/relations/sections").data == []
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "meta",
     [
@@ -342,6 +349,7 @@ def test_a_many_to_any_relation_knows_its_collections(
         assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize(
     "change",
     [
@@ -403,6 +411,7 @@ def test_values_that_point_nowhere_refuse_the_relation(library: Client) -> None:
     assert not library.get("/fields/articles/author").data["schema"]["is_indexed"]
 
 
+@pytest.mark.release
 def test_a_field_has_one_relation_and_a_list_one_source(library: Client) -> None:
     relate(library, one_field="articles")
     assert library.post("/relations", TO_AUTHOR).codes == ["INVALID_PAYLOAD"]
@@ -442,6 +451,7 @@ def test_unknown_relations_are_not_found(admin: Client) -> None:
         assert (answer.status, answer.codes) == (404, ["NOT_FOUND"]), answer
 
 
+@pytest.mark.release
 def test_a_large_table_gets_the_index_of_its_relation_after_the_commit(
     library: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

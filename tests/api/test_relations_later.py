@@ -35,6 +35,7 @@ def listed(api: Client, article: int, field: str = "id") -> list[Any]:
     ]
 
 
+@pytest.mark.release
 def test_a_sort_field_may_be_made_after_the_relation_that_names_it(library: Client) -> None:
     assert relate(library, TO_TAGS, sort_field="place")["meta"]["sort_field"] == "place"
     article = library.post("/items/articles", {"tags": [{}, {}, {}]}).data["id"]
@@ -55,6 +56,7 @@ def test_a_sort_field_may_be_made_after_the_relation_that_names_it(library: Clie
     assert listed(library, article) == [1, 2, 3]
 
 
+@pytest.mark.release
 def test_a_junction_field_may_be_made_after_the_relation_that_names_it(library: Client) -> None:
     fields = [{"field": "article", "type": "integer"}]
     library.post("/collections", {"collection": "labels", "schema": {}, "fields": fields})
@@ -73,6 +75,7 @@ def test_a_junction_field_may_be_made_after_the_relation_that_names_it(library: 
     }
 
 
+@pytest.mark.release
 def test_a_sort_field_that_was_dropped_behind_the_services_back_counts_as_unnamed(
     library: Client, dsn: str
 ) -> None:

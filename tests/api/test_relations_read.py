@@ -417,7 +417,7 @@ def test_what_cannot_be_read_is_refused_wherever_it_is_named(admin: Client, path
         ("deep[articles][_limt]", "1"),
     ],
 )
-def test_a_fault_is_told_with_its_level(admin: Client, location: str, fault: str) -> None:
+def test_a_fault_is_reported_with_its_level(admin: Client, location: str, fault: str) -> None:
     answer = admin.get(f"/items/authors?fields=articles.tags.id,staff.boss.id&{location}={fault}")
     assert (answer.codes, answer.errors[0]["parameter"]) == (
         ["INVALID_QUERY"],
@@ -425,7 +425,7 @@ def test_a_fault_is_told_with_its_level(admin: Client, location: str, fault: str
     )
 
 
-def test_a_fault_in_a_filter_is_told_with_its_path(admin: Client) -> None:
+def test_a_fault_in_a_filter_is_reported_with_its_path(admin: Client) -> None:
     parameter = "deep[articles][_filter][title][_between]"
     (problem,) = admin.get(f"/items/authors?fields=articles.id&{parameter}=1").errors
     assert (problem["path"], problem["parameter"]) == (parameter, "deep[articles][_filter]")

@@ -362,7 +362,7 @@ def test_a_change_that_has_waited_sees_other_tables_as_they_are_by_then(
     assert tables.stage.value(f"SELECT title FROM {tables.posts.name} WHERE id = 1") == "a"
 
 
-def test_a_trigger_that_keeps_a_row_is_told_as_before(tables: RuledTables) -> None:
+def test_a_trigger_that_keeps_a_row_is_reported_as_before(tables: RuledTables) -> None:
     tables.stage.execute(
         """
         CREATE TABLE kept (id integer PRIMARY KEY, state text);

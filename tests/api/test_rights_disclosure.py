@@ -98,7 +98,7 @@ def test_app_access_brings_the_reads_that_an_app_needs_and_no_more(
     assert caller.get("/activity").status == 403
 
 
-def test_structure_is_told_as_far_as_permissions_speak_of_it(
+def test_structure_is_reported_as_far_as_permissions_speak_of_it(
     stage: Stage, notes: Table, admin: Client
 ) -> None:
     other = table(admin, field("x", "string"))

@@ -77,7 +77,9 @@ def test_a_rule_shows_its_rows_only_in_lists_by_key_and_in_counts(library: Libra
     assert caller.get(f"{books.path}/1").data["title"] == "One"
     assert caller.get(f"{books.path}/2").status == caller.get(f"{books.path}/99").status == 404
     assert caller.get(f"{books.path}/2").text == caller.get(f"{books.path}/99").text
-    meta = caller.get(books.path, meta="*", **{"filter[price][_gt]": 1}).body["meta"]
+    meta = caller.get(
+        books.path, meta="total_count,filter_count", **{"filter[price][_gt]": 1}
+    ).body["meta"]
     assert meta == {"total_count": 2, "filter_count": 1}
     assert caller.get(books.path, **{"aggregate[sum]": "price"}).data == [{"sum": {"price": 4}}]
 

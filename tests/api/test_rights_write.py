@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cms.database.connections import Database, Row
+from cms.database.connections import Row
+from cms.database.reader import Reader
 from tests.client import Answer, Client
 from tests.members import may, member
 from tests.statements import counted_in_transactions
@@ -119,13 +120,13 @@ def test_what_a_path_from_the_caller_leads_to_is_looked_up_once_for_all_items(
         may(blog.posts.name, action="create", validation=rule), may(blog.posts.name)
     )
     seen: list[str] = []
-    fetch = Database.fetch
+    fetch = Reader.fetch
 
-    def spy(self: Database, text: str, values: Sequence[object] = ()) -> list[Row]:
+    def spy(self: Reader, text: str, values: Sequence[object] = ()) -> list[Row]:
         seen.append(text)
         return fetch(self, text, values)
 
-    monkeypatch.setattr(Database, "fetch", spy)
+    monkeypatch.setattr(Reader, "fetch", spy)
     counts = []
     for number in (1, 50):
         assert caller.post(blog.posts.path, [{"status": "x"}] * number).status == 200

@@ -52,13 +52,13 @@ def without(document: Json, collection: str, name: str | None = None) -> Json:
 
 
 def record_of(document: Json, collection: str, name: str) -> Json:
+    record: Json
     (record,) = (
         record
         for record in document["fields"]
         if (record["collection"], record["field"]) == (collection, name)
     )
-    found: Json = record
-    return found
+    return record
 
 
 def apply(client: Client, document: Json, *, destroys: bool = False) -> Answer:
@@ -112,6 +112,7 @@ def test_a_diff_for_another_structure_is_refused(admin: Client) -> None:
     assert record_of(snapshot(admin), "articles", "title")["meta"]["note"] is None
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("name", [None, "name"])
 def test_data_is_deleted_only_where_that_is_allowed(admin: Client, name: str | None) -> None:
     admin.post("/items/authors", {"name": "Ann"})
@@ -129,6 +130,7 @@ def test_data_is_deleted_only_where_that_is_allowed(admin: Client, name: str | N
     assert admin.post("/schema/diff", document).status == 204
 
 
+@pytest.mark.release
 def test_a_new_type_that_values_do_not_fit_deletes_them_only_where_allowed(
     admin: Client,
 ) -> None:
@@ -145,6 +147,7 @@ def test_a_new_type_that_values_do_not_fit_deletes_them_only_where_allowed(
     assert admin.get("/items/authors").data[0]["name"] is None
 
 
+@pytest.mark.release
 def test_a_new_type_keeps_the_values_that_fit(admin: Client) -> None:
     admin.post("/items/authors", {"name": "17"})
     document = snapshot(admin)
@@ -155,6 +158,7 @@ def test_a_new_type_keeps_the_values_that_fit(admin: Client) -> None:
     assert admin.get("/items/authors").data[0]["name"] == 17
 
 
+@pytest.mark.release
 def test_the_key_of_a_relation_changes_on_both_sides(admin: Client) -> None:
     author = admin.post("/items/authors", {"name": "Ann"}).data["id"]
     admin.post("/items/articles", {"title": "One", "author": author})
@@ -198,12 +202,14 @@ def test_a_rename_keeps_the_values(admin: Client) -> None:
     assert admin.post("/schema/diff", document).status == 204
 
 
+@pytest.mark.release
 def test_without_the_former_name_a_rename_would_delete(admin: Client) -> None:
     document = renamed(snapshot(admin))
     del record_of(document, "articles", "writer")["renamed_from"]
     assert apply(admin, document).status == 422
 
 
+@pytest.mark.release
 def test_names_move_on_in_a_row(admin: Client) -> None:
     admin.post("/items/articles", {"title": "One"})
     document = snapshot(admin)
@@ -239,6 +245,7 @@ def test_what_a_document_leaves_out_stays(admin: Client) -> None:
     assert admin.post("/schema/diff", document).status == 204
 
 
+@pytest.mark.release
 def test_the_history_has_the_changes(admin: Client) -> None:
     document = renamed(snapshot(admin))
     document["fields"].append({"collection": "authors", "field": "born", "type": "date"})
@@ -251,6 +258,7 @@ def test_the_history_has_the_changes(admin: Client) -> None:
     }
 
 
+@pytest.mark.release
 def test_presets_of_deleted_collections_are_in_the_history(admin: Client) -> None:
     admin.post("/presets", {"collection": "articles", "bookmark": "Mine"})
     document = without(snapshot(admin), "articles")
@@ -269,6 +277,7 @@ def form(*parts: tuple[str, bytes]) -> bytes:
     return lines + b"--" + BOUNDARY.encode() + b"--\r\n"
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("export", ["yaml", "json"])
 def test_a_diff_takes_files(admin: Client, export: str) -> None:
     content = admin.get("/schema/snapshot", export=export).content
@@ -292,6 +301,7 @@ def test_only_administrators_compare_and_apply(stage: Stage) -> None:
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
 
 
+@pytest.mark.release
 def test_allow_destructive_is_read_from_the_query_too(admin: Client) -> None:
     document = without(snapshot(admin), "authors", "name")
     diff = admin.post("/schema/diff", document).data
@@ -300,6 +310,7 @@ def test_allow_destructive_is_read_from_the_query_too(admin: Client) -> None:
     assert admin.post("/schema/apply?allow_destructive=true", diff).status == 204
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("size", [3])
 def test_groups_may_change_places(admin: Client, size: int) -> None:
     for number in range(size):

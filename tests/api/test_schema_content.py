@@ -133,6 +133,7 @@ CHANGES: list[Callable[[Json], object]] = [
 ]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_changes_are_applied(admin: Client, change: Callable[[Json], object]) -> None:
     before = snapshot(admin)
@@ -156,6 +157,7 @@ def sorted_content(document: Json) -> dict[str, Any]:
     return {**document, "permissions": sorted(map(repr, document["permissions"]))}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("section", ["roles", "flows", "dashboards"])
 def test_they_are_deleted_only_where_that_is_allowed(admin: Client, section: str) -> None:
     before = snapshot(admin)
@@ -174,6 +176,7 @@ def test_they_are_deleted_only_where_that_is_allowed(admin: Client, section: str
     assert snapshot(admin) == before
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("section", "record"),
     [
@@ -228,6 +231,7 @@ def test_the_last_administrator_stays(admin: Client) -> None:
     assert snapshot(admin) == before
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("written", ["name", "title"])
 def test_permissions_follow_a_renamed_field(admin: Client, written: str) -> None:
     """Whichever name the permissions of the document have."""

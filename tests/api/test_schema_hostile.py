@@ -126,6 +126,7 @@ RECORDS: list[tuple[str, Any]] = [
 ]
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize(("section", "record"), RECORDS)
 def test_a_wrong_record_is_refused_and_leaves_nothing(
     admin: Client, document: Json, section: str, record: Any
@@ -137,6 +138,7 @@ def test_a_wrong_record_is_refused_and_leaves_nothing(
     assert admin.get("/schema/snapshot").data == document
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize(("section", "record"), RECORDS)
 def test_a_wrong_record_in_a_diff_is_refused(
     admin: Client, document: Json, section: str, record: Any

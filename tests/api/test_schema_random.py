@@ -57,6 +57,7 @@ def lead(client: Client, target: Json) -> None:
     assert snapshot(client) == target
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_diff_of_two_structures_leads_from_one_to_the_other(
     stage: Stage, other: Stage, seed: int

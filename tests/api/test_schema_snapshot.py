@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cms.schema_sync.texts import write_yaml
+from cms.schema_sync.document_texts import write_yaml
 from tests.client import Client
 from tests.things import Json, Stage, field, make_collections
 
@@ -79,6 +79,7 @@ def test_records_are_those_of_the_other_routes(admin: Client) -> None:
     assert document["collections"][0] == admin.get("/collections/articles").data
 
 
+@pytest.mark.release
 def test_the_order_does_not_depend_on_creation(admin: Client, api: Client) -> None:
     fill(api, backwards=True)
     assert api.get("/schema/snapshot").content == admin.get("/schema/snapshot").content

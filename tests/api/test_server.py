@@ -23,8 +23,9 @@ from cms.app import create_app, create_wsgi
 from cms.auth import accounts
 from cms.config import Config, ConfigError
 from cms.database import connections
-from cms.database.connections import Database, Row
+from cms.database.connections import Row
 from cms.database.migrate import migrate
+from cms.database.reader import Reader
 from cms.http.logs import PrettyFormatter, log_request, start_logging
 from cms.secret_file import secret_of
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
@@ -60,7 +61,8 @@ def test_health_without_a_database_is_503_with_the_reason(without_database: Clie
     assert int(answer.headers["retry-after"]) > 0
     assert answer.body["data"] == {
         "status": "error",
-        "reason": "The database is not available. It does not answer.",
+        "reason": "The database is not available. "
+        "It does not answer, or all connections to it are in use.",
     }
 
 
@@ -83,15 +85,15 @@ def test_health_asks_who_calls_only_when_all_is_well_and_somebody_says_so(
 def outside_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements that are read outside transactions from now on."""
     statements: list[str] = []
-    fetch = Database._fetch
+    fetch = Reader.fetch
 
     def noted(
-        database: Database, pool: Any, text: str, values: Sequence[object], *chunking: Any
+        reader: Reader, text: str, values: Sequence[object] = (), **options: Any
     ) -> list[Row]:
         statements.append(text)
-        return fetch(database, pool, text, values, *chunking)
+        return fetch(reader, text, values, **options)
 
-    monkeypatch.setattr(Database, "_fetch", noted)
+    monkeypatch.setattr(Reader, "fetch", noted)
     return statements
 
 
@@ -111,6 +113,7 @@ def test_on_a_database_that_is_not_migrated_every_answer_says_what_to_do(
         assert "run `cms migrate`" in answer.errors[0]["reason"], answer
 
 
+@pytest.mark.release
 def test_an_address_may_name_a_schema_of_its_own(empty_dsn: str, settings: Config) -> None:
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA tenant")
@@ -158,11 +161,12 @@ def test_health_is_ok_and_shows_its_parts_to_administrators_only(
     assert api.get("/server/health").data["database"]["status"] == "ok"
 
 
-def test_the_version_is_told_to_administrators_only(api: Client, anonymous: Client) -> None:
+def test_the_version_is_reported_to_administrators_only(api: Client, anonymous: Client) -> None:
     assert anonymous.get("/server/info").data.keys() == {"project"}
     assert api.get("/server/info").data.keys() == {"project", "version", "database"}
 
 
+@pytest.mark.release
 def test_a_restart_of_the_database_is_not_noticed_by_clients(api: Client, dsn: str) -> None:
     assert api.get("/roles").status == 200
     assert api.post("/collections", {"collection": "before"}).status == 200
@@ -228,6 +232,7 @@ def test_options_lists_what_a_route_takes(anonymous: Client) -> None:
     }
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "path", ["/server/ping", "/server/info", "/roles", "/users/me", "/collections"]
 )

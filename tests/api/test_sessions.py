@@ -275,6 +275,7 @@ def test_of_two_refreshes_at_once_at_most_one_succeeds_and_the_session_ends(stag
     assert client.post("/auth/refresh", {"refresh_token": renewed}).status == 401
 
 
+@pytest.mark.release
 def test_an_access_token_lives_on_after_the_logout_in_every_process_alike(
     make_client: Callable[..., Client], admin_token: str
 ) -> None:

@@ -99,7 +99,7 @@ def test_items_that_are_numbered_first_are_in_the_history(admin: Client) -> None
 
 
 @pytest.mark.parametrize(("accountability", "count"), [("activity", 2), (None, 0)])
-def test_a_collection_says_whether_moves_are_told(
+def test_the_accountability_of_a_collection_decides_whether_moves_are_recorded(
     admin: Client, accountability: str | None, count: int
 ) -> None:
     fields = field("sort", "integer"), field("title", "string")
@@ -111,6 +111,7 @@ def test_a_collection_says_whether_moves_are_told(
     assert history(things) == []
 
 
+@pytest.mark.release
 def test_many_moves_are_those_of_a_list(admin: Client) -> None:
     random = Random(7)
     things = make(admin, Random(3).choices([None, 1, 2, 5, 9], k=12))
@@ -125,6 +126,7 @@ def test_many_moves_are_those_of_a_list(admin: Client) -> None:
         assert order(things) == model
 
 
+@pytest.mark.release
 def test_moves_at_once_leave_every_item_a_place_of_its_own(
     make_client: Callable[..., Client], admin_token: str
 ) -> None:
@@ -150,7 +152,7 @@ def test_a_body_without_both_keys_is_refused(admin: Client, body: Any, fields: l
     assert (answer.status, [error["field"] for error in answer.errors]) == (400, fields)
 
 
-def test_what_cannot_be_sorted_is_told(stage: Stage, admin: Client) -> None:
+def test_what_cannot_be_sorted_is_reported(stage: Stage, admin: Client) -> None:
     things = make(admin, [1, 2])
     assert move(things, 1, 99) == 404
     assert move(things, "x", 1) == 404

@@ -102,6 +102,7 @@ def some_field(admin: Client) -> str:
     return f"/fields/{table(admin, field('name', 'string')).name}/name"
 
 
+@pytest.mark.release
 @given(options=JSON, display_options=JSON, note=_TEXTS)
 def test_fields_keep_options_of_interfaces_and_displays(
     admin: Client, some_field: str, options: object, display_options: object, note: str
@@ -130,6 +131,7 @@ COLLECTION_META = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.release
 @given(sent=COLLECTION_META)
 def test_collections_keep_what_applications_show(
     admin: Client, some_field: str, sent: dict[str, object]

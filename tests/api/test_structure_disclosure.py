@@ -125,7 +125,7 @@ def caller(stage: Stage) -> Client:
     return member_of(stage, new_role(stage, *SEEN, app_access=True))
 
 
-def test_no_hidden_name_is_told_anywhere(stage: Stage, caller: Client) -> None:
+def test_no_hidden_name_is_reported_anywhere(stage: Stage, caller: Client) -> None:
     paths = (
         *("/collections", "/collections/books"),
         *(
@@ -144,7 +144,7 @@ def test_no_hidden_name_is_told_anywhere(stage: Stage, caller: Client) -> None:
         assert HIDDEN not in answer.text, path
 
 
-def test_what_may_be_told_is_told(stage: Stage, caller: Client) -> None:
+def test_what_may_be_disclosed_is_disclosed(stage: Stage, caller: Client) -> None:
     books = caller.get("/collections/books").data["meta"]
     assert books["display_template"] == "{{title}} by {{author.name}} "
     assert books["item_duplication_fields"] == ["title", "author.name"]

@@ -116,7 +116,7 @@ def test_what_is_no_code_is_a_wrong_one(stage: Stage, otp: str) -> None:
     )
 
 
-def test_nothing_is_said_of_the_factor_before_the_password_is_right(stage: Stage) -> None:
+def test_the_factor_is_not_revealed_before_the_password_is_right(stage: Stage) -> None:
     email = person(stage, tfa_secret=SECRET)
     assert outcome(login(stage.anonymous, email, "wrong", otp=code())) == (
         401,

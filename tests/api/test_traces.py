@@ -212,7 +212,7 @@ def test_traces_are_off_unless_they_are_configured(environ: dict[str, str]) -> N
     "more",
     [{"OTEL_TRACES_EXPORTER": "console"}, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}],
 )
-def test_exporters_that_are_not_there_are_told(
+def test_exporters_that_are_not_there_are_reported(
     more: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "cms"):

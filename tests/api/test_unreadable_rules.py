@@ -19,6 +19,7 @@ def stored(value: object) -> str:
     return json.dumps(value)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("rule", UNREADABLE, ids=str)
 @pytest.mark.parametrize("part", ["permissions", "validation"])
 def test_a_permission_that_cannot_be_read_gives_nothing(
@@ -48,6 +49,7 @@ def test_a_permission_that_cannot_be_read_gives_nothing(
     assert things.column("size") == [1]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("rule", UNREADABLE, ids=str)
 def test_a_field_whose_validation_cannot_be_read_is_not_written(stage: Stage, rule: object) -> None:
     things = table(stage.admin, field("size", "integer"))

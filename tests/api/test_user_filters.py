@@ -87,6 +87,7 @@ def test_a_filter_fills_the_profile_of_who_registers(
     assert login(stage.anonymous, "bea@example.com").status == 200
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "code",
     [
@@ -154,6 +155,7 @@ def test_flows_run_alike_for_addresses_with_and_without_an_account(
     assert of_user(stage, known, "row_to_json(system_users)::text") == before
 
 
+@pytest.mark.release
 def test_registrations_at_the_same_time_all_pass(
     stage: Stage, admin: Client, mails: Outbox
 ) -> None:

@@ -49,6 +49,7 @@ def test_users_and_roles_that_are_nowhere(admin: Client) -> None:
     ]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("path", "body", "name", "value"),
     [
@@ -78,7 +79,7 @@ def test_users_and_roles_that_are_nowhere(admin: Client) -> None:
         ("/comments", {"collection": "x", "item": 1, "comment": 7}, "comment", 7),
     ],
 )
-def test_what_else_is_wrong_is_told_with_its_value(
+def test_what_else_is_wrong_is_reported_with_its_value(
     admin: Client, things: Table, path: str, body: dict[str, Any], name: str, value: object
 ) -> None:
     if "sort" in path:

@@ -133,7 +133,7 @@ def test_a_script_without_the_nonce_is_refused(visit: Visit) -> None:
     assert visit["foreignScript"] == "refused"
 
 
-def test_a_wrong_token_is_told_and_none_is_stored(visit: Visit) -> None:
+def test_a_wrong_token_is_reported_and_none_is_stored(visit: Visit) -> None:
     assert visit["message"] == "The access token is not valid."
     assert visit["stored"] == 0
 

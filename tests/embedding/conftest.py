@@ -23,7 +23,7 @@ PROVIDER = {
 }
 
 
-@pytest.fixture(scope="module", params=list(HOSTS))
+@pytest.fixture(scope="module", params=["flask", pytest.param("django", marks=pytest.mark.release)])
 def host(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,

@@ -12,11 +12,14 @@ from typing import Any
 
 import falcon
 import pytest
+from django.utils.functional import SimpleLazyObject
+from markupsafe import Markup
+from werkzeug.local import LocalProxy
 
 from cms.app import create_app
 from cms.config import Config
 from cms.errors import forbidden
-from tests.client import ADMIN_EMAIL, Answer, Client
+from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 from tests.people import OWN_ORIGIN, login, of_user, outcome, person
 from tests.things import Stage
 
@@ -294,10 +297,50 @@ def test_an_exception_of_the_application_is_a_fault_that_is_logged(
     assert causes == [error] * 5
 
 
-@pytest.mark.parametrize("returned", [b"admin@example.com", 1, True, ["admin@example.com"], {}])
-def test_anything_but_a_text_is_a_fault(make_embedded: MakeEmbedded, returned: object) -> None:
+@pytest.mark.parametrize(
+    "returned",
+    [
+        b"admin@example.com",
+        1,
+        True,
+        ["admin@example.com"],
+        {},
+        LocalProxy(lambda: ADMIN_EMAIL),
+        SimpleLazyObject(lambda: ADMIN_EMAIL),
+    ],
+    ids=lambda returned: type(returned).__name__,
+)
+def test_anything_but_a_text_is_a_fault_that_is_named(
+    make_embedded: MakeEmbedded, returned: object, caplog: pytest.LogCaptureFixture
+) -> None:
     client = make_embedded(lambda environ: returned)
     assert outcome(client.get("/settings")) == (500, ["INTERNAL_SERVER_ERROR"])
+    faults = [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
+    assert faults == [f"identify returned {type(returned).__name__}, not str or None"]
+
+
+def test_a_text_that_is_safe_in_html_is_a_text(make_embedded: MakeEmbedded) -> None:
+    client = make_embedded(lambda environ: Markup(ADMIN_EMAIL))
+    assert client.get("/users/me?fields=email").data == {"email": ADMIN_EMAIL}
+
+
+def test_a_fault_of_the_application_leaves_logins_alone_beside_a_replica(
+    stage: Stage, settings: Config
+) -> None:
+    """There it is asked about every write, to note who reads from the primary afterwards."""
+
+    def identify(environ: dict[str, Any]) -> str:
+        raise RuntimeError("the host broke")
+
+    config = replace(
+        settings, database_url=stage.dsn, database_read_url=stage.dsn, database_pool_size=2
+    )
+    client = Client(create_app(config, identify=identify))
+    body = {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}
+    assert client.post("/auth/login", body).status == 200
+    assert client.post("/auth/password/request", {"email": "x@example.com"}).status == 204
+    assert client.post("/nowhere", {}).status == 404
+    client.close()
 
 
 def test_the_application_is_asked_once_and_only_where_the_caller_matters(

@@ -166,6 +166,7 @@ def umask() -> int:
     return current
 
 
+@pytest.mark.release
 def test_the_settings_of_the_process_stay(own_config: Config) -> None:
     before = process_settings()
     use(own_config)
@@ -199,6 +200,7 @@ def connections(config: Config) -> int:
     return int(row[0]) if row else 0
 
 
+@pytest.mark.release
 def test_closing_ends_connections_threads_and_children(
     own_config: Config, redis_address: str
 ) -> None:
@@ -217,6 +219,7 @@ def open_ports() -> list[Any]:
     return [one.raddr for one in psutil.Process().net_connections("tcp") if one.raddr]
 
 
+@pytest.mark.release
 def test_a_process_that_is_forked_later_has_connections_of_its_own(own_config: Config) -> None:
     """As a server does that loads the application, asks it something, and then forks."""
     email = "ada@example.com"

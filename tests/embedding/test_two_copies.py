@@ -164,3 +164,27 @@ def test_each_has_its_own_prefix_and_function(copies: Copies, settings: Config) 
 
 def always(user: str | None, environ: dict[str, Any]) -> str | None:
     return user
+
+
+@pytest.mark.parametrize(
+    ("prefix", "written"),
+    [
+        ("/my cms", "/my%20cms"),
+        ("/caf\xc3\xa9", "/caf%C3%A9"),
+        ("/a; Domain=other.example", "/a%3B%20Domain=other.example"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["session", "cookie"])
+def test_a_prefix_of_any_characters_is_written_as_in_addresses(
+    copies: Copies, settings: Config, mode: str, prefix: str, written: str
+) -> None:
+    app = create_app(replace(settings, database_url=copies[0].dsn, database_pool_size=2))
+    browser = webtest.TestApp(app, extra_environ={"SCRIPT_NAME": prefix})
+    body = {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD, "mode": mode}
+    cookie = browser.post_json("/auth/login", body).headers["Set-Cookie"]
+    path = f"{written}/auth" if mode == "cookie" else written
+    assert f"; Path={path};" in f"{cookie};"
+    assert "; Domain" not in cookie
+    document = browser.get("/server/specs/oas").json
+    assert document["servers"] == [{"url": written}]
+    app.close()

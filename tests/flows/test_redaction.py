@@ -99,9 +99,9 @@ def test_the_form_of_a_text_tells_secrets(text: str) -> None:
     ],
 )
 def test_a_secret_is_known_as_others_write_it(secret: object, appears: object) -> None:
-    shown = masked({"value": appears}, {"secret": secret})["value"]
-    assert MASK in shown
-    assert str(secret).strip() not in shown
+    logged = masked({"value": appears}, {"secret": secret})["value"]
+    assert MASK in logged
+    assert str(secret).strip() not in logged
 
 
 def test_of_secrets_that_overlap_the_longest_is_masked() -> None:
@@ -128,8 +128,8 @@ def test_names_of_concealed_fields_are_secrets_of_a_run() -> None:
     secrets = Secrets({"pin"})
     value = {"payload": {"pin": "1234", "nested": [{"pin": 5}]}, "other": "is 1234"}
     secrets.collect(value)
-    shown = {"payload": {"pin": MASK, "nested": [{"pin": MASK}]}, "other": f"is {MASK}"}
-    assert secrets.masked(value) == shown
+    logged = {"payload": {"pin": MASK, "nested": [{"pin": MASK}]}, "other": f"is {MASK}"}
+    assert secrets.masked(value) == logged
 
 
 def test_a_short_text_is_masked_under_its_name_only() -> None:
@@ -137,15 +137,15 @@ def test_a_short_text_is_masked_under_its_name_only() -> None:
 
 
 def test_names_that_look_alike_without_their_secrets_are_all_kept() -> None:
-    shown = masked({"aaaa": 1, "bbbb": 2}, {"tokens": ["aaaa", "bbbb"]})
-    assert sorted(shown.values()) == [1, 2]
+    logged = masked({"aaaa": 1, "bbbb": 2}, {"tokens": ["aaaa", "bbbb"]})
+    assert sorted(logged.values()) == [1, 2]
 
 
 def test_a_long_text_is_cut_behind_its_secrets() -> None:
     for start in (MAX_TEXT_LENGTH - 5, MAX_TEXT_LENGTH + 5):
-        shown = masked({"a": "x" * start + SECRET + "x" * 100}, {"token": SECRET})["a"]
-        assert SECRET[:6] not in shown
-        assert len(shown) <= MAX_TEXT_LENGTH + 2
+        logged = masked({"a": "x" * start + SECRET + "x" * 100}, {"token": SECRET})["a"]
+        assert SECRET[:6] not in logged
+        assert len(logged) <= MAX_TEXT_LENGTH + 2
 
 
 def test_deep_values_end() -> None:
@@ -204,6 +204,7 @@ def test_the_work_grows_with_the_value_and_not_with_its_secrets() -> None:
     assert calls_of(4000) < 2.3 * calls_of(2000)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "text", ["a" * 10, "?", "&a", "password:", "?key=x", "://a@", '\\"', "a='", "Basic "]
 )

@@ -92,7 +92,7 @@ def test_a_function_may_be_exported_in_several_ways(pool: ScriptPool, code: str)
         ("module.exports = (", {"name": "SyntaxError", "message": "Unexpected token '}'"}),
     ],
 )
-def test_what_a_script_throws_is_told(pool: ScriptPool, code: str, error: object) -> None:
+def test_what_a_script_throws_is_reported(pool: ScriptPool, code: str, error: object) -> None:
     outcome = pool.run(code, {})
     assert outcome.has_failed
     assert outcome.error == error
@@ -235,6 +235,7 @@ HOGS = {
 }
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("statements", LOOPS.values(), ids=LOOPS.keys())
 def test_a_script_without_an_end_is_stopped(tmp_path: Path, statements: str) -> None:
     pool = make(tmp_path, 0.5)
@@ -249,6 +250,7 @@ def test_a_script_without_an_end_is_stopped(tmp_path: Path, statements: str) -> 
         pool.close()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("statements", HOGS.values(), ids=HOGS.keys())
 def test_a_script_without_a_bound_on_its_memory_is_stopped(
     pool: ScriptPool, statements: str
@@ -279,6 +281,7 @@ def test_the_lines_before_the_limit_are_kept(tmp_path: Path) -> None:
     assert outcome.error == {"name": "LimitExceeded", "message": message}
 
 
+@pytest.mark.release
 def test_other_scripts_run_beside_one_without_an_end(tmp_path: Path) -> None:
     pool = make(tmp_path, 3)
     try:
@@ -302,6 +305,7 @@ def test_a_child_has_no_secret_of_the_service(
     assert all("hunter2" not in str(child.environ()) for child in children())
 
 
+@pytest.mark.release
 def test_a_crowd_is_told_to_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cms.flows.scripts.script_pool.MAX_CONCURRENT", 1)
     pool = make(tmp_path, 0.2)
@@ -327,6 +331,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.release
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path)],

@@ -29,6 +29,7 @@ class SourceModule(NamedTuple):
     line_count: int
     long_lines: list[int]
     functions: list[Function]
+    classes: list[str]
     imports: set[str]
     """Modules, and `module.name` where a name is imported from one."""
     packed_assignments: list[int]
@@ -55,7 +56,7 @@ def _read(path: Path) -> SourceModule:
     lines = text.splitlines()
     long_lines = [number for number, line in enumerate(lines, 1) if len(line) > MAX_LINE_LENGTH]
     name = path.relative_to(ROOT)
-    module = SourceModule(name, len(lines), long_lines, [], set(), [], [], [])
+    module = SourceModule(name, len(lines), long_lines, [], [], set(), [], [], [])
     for node in ast.walk(ast.parse(text)):
         _note(module, node)
     return module
@@ -66,6 +67,8 @@ def _note(module: SourceModule, node: ast.AST) -> None:
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             module.functions.append(_function(node))
+        case ast.ClassDef():
+            module.classes.append(node.name)
         case ast.Import():
             module.imports.update(alias.name for alias in node.names)
         case ast.ImportFrom(module=str(source)):

@@ -84,7 +84,7 @@ def test_every_link_of_the_documentation_leads_somewhere() -> None:
             assert (file.parent / target).exists(), f"{file.name} links to {target}"
 
 
-def test_what_is_told_as_missing_is_not_there(settings: Config) -> None:
+def test_what_is_reported_as_missing_is_not_there(settings: Config) -> None:
     app = create_app(replace(settings, database_url="postgresql://nowhere"))
     routes = {route.path for route in inspect_routes(app)}
     missing = re.findall(

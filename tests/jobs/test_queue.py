@@ -92,6 +92,7 @@ def test_jobs_run_where_statements_may_not_be_prepared(queue: QueueDatabase) -> 
     assert len(done) == 8
 
 
+@pytest.mark.release
 def test_each_job_runs_once_with_many_workers(queue: QueueDatabase) -> None:
     done: list[Job] = []
     with queue.database.transaction() as transaction:
@@ -239,12 +240,12 @@ def test_a_task_with_a_number_of_its_own_does_not_hold_up_others(queue: QueueDat
     done: list[str] = []
     has_mail = threading.Event()
     running = 0
-    most_running = 0
+    max_running = 0
 
     def run(job: Job) -> None:
-        nonlocal running, most_running
+        nonlocal running, max_running
         running += 1
-        most_running = max(most_running, running)
+        max_running = max(max_running, running)
         assert has_mail.wait(10)
         time.sleep(0.05)
         running -= 1
@@ -259,7 +260,7 @@ def test_a_task_with_a_number_of_its_own_does_not_hold_up_others(queue: QueueDat
     queue.put("mail")
     queue.drain(Task("mail", mail), Task("flow", run, max_concurrent=2), worker_concurrency=1)
     assert (sorted(done), done[0]) == (["flow"] * 5 + ["mail"], "mail")
-    assert most_running == 2
+    assert max_running == 2
 
 
 def test_a_worker_runs_as_many_flows_as_the_setting_says(queue: QueueDatabase) -> None:

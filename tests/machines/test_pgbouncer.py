@@ -122,22 +122,41 @@ def test_two_calls_with_one_key_write_once(site: Pooled) -> None:
 
 
 def test_indexes_of_large_tables_are_built_and_leave_no_lock(site: Pooled) -> None:
+    require_indexes(site, site.admin, "large")
+
+
+def require_indexes(site: Pooled, admin: Client, table: str) -> None:
+    """Have two indexes of a new table built at the same time."""
     site.query(
-        "CREATE TABLE large (id serial PRIMARY KEY, a text, b text);"
-        "INSERT INTO large (a, b)"
+        f"CREATE TABLE {table} (id serial PRIMARY KEY, a text, b text);"
+        f"INSERT INTO {table} (a, b)"
         " SELECT repeat(md5(n::text), 5), n FROM generate_series(1, 90000) AS n"
     )
-    site.admin.send("POST", "/utils/cache/clear")
+    admin.send("POST", "/utils/cache/clear")
 
-    def index(field: str) -> int:
+    def index(field: str) -> tuple[int, str]:
         body = {"schema": {"is_indexed": True}}
-        return site.admin.send("PATCH", f"/fields/large/{field}", json=body).status_code
+        answer = admin.send("PATCH", f"/fields/{table}/{field}", json=body)
+        return answer.status_code, "" if answer.ok else answer.text
 
     with ThreadPoolExecutor(2) as threads:
-        assert list(threads.map(index, "ab")) == [200, 200]
-    indexes = "SELECT count(*) FROM pg_indexes WHERE tablename = 'large'"
+        assert list(threads.map(index, "ab")) == [(200, "")] * 2
+    indexes = f"SELECT count(*) FROM pg_indexes WHERE tablename = '{table}'"
     assert site.query(indexes) == [(3,)]
-    assert site.query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)]
+    locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+    assert site.query(locks) == [(0,)]
+
+
+def test_without_a_way_past_it_indexes_of_a_table_are_built_one_after_the_other(
+    site: Pooled,
+) -> None:
+    settings = {"DATABASE_PREPARE": "false"}
+    with (
+        new_folder() as folder,
+        installation(folder, site.address, settings, kinds=("event", "gthread")) as machines,
+    ):
+        for number in range(3):
+            require_indexes(site, machines.first.login(), f"larger{number}")
 
 
 def test_a_worker_does_the_jobs_of_web_servers(site: Pooled) -> None:

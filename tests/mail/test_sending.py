@@ -143,6 +143,7 @@ def test_an_address_that_only_newer_servers_take_reaches_one(mailer: Mailer, inb
     assert inbox.only().recipients == ["zoë@example.com"]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("end", ["\r\n", "\n", "\r", "\r\n\r\n", "\x85", "\u2028", "\x0b"])
 def test_nothing_begins_a_header_of_its_own(mailer: Mailer, inbox: Inbox, end: str) -> None:
     text = f"Hello{end}Bcc: eve@example.com"
@@ -243,7 +244,7 @@ def test_a_server_without_tls_gets_nothing_unless_the_operator_says_so(
     assert len(inbox.mails) == 1
 
 
-def test_a_wrong_password_is_told_without_it(
+def test_a_wrong_password_is_reported_without_it(
     mailer: Mailer, trusted: trustme.CA, caplog: pytest.LogCaptureFixture
 ) -> None:
     with mail_server(tls=server_context(trusted, "127.0.0.1")) as inbox:
@@ -279,6 +280,7 @@ def test_each_attempt_has_the_same_message_id(mailer: Mailer, inbox: Inbox) -> N
     assert inbox.only().message["Message-ID"] == f"<{payload}@example.com>"
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("address", ["ann@example.com", "data"])
 @pytest.mark.parametrize(
     ("answer", "left"), [("550 5.1.1 nobody here", "failed"), ("451 4.3.2 not now", "todo")]
@@ -347,6 +349,7 @@ def test_with_a_mail_server_no_link_comes_into_the_log(
 # Templates
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "name", ["password-reset", "user-invitation", "user-registration", "share"]
 )
@@ -409,7 +412,7 @@ def test_a_template_of_the_operator_alone_needs_one_file(
         ("{{ url.no.such }}", "'url' is undefined"),
     ],
 )
-def test_a_template_that_is_wrong_is_told_and_waits_to_be_mended(
+def test_a_template_that_is_wrong_is_reported_and_waits_to_be_mended(
     mailer: Mailer,
     inbox: Inbox,
     tmp_path: Path,

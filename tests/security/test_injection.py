@@ -149,6 +149,7 @@ def caller(request: pytest.FixtureRequest, shop: Shop) -> Client:
     return caller
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("operand", [*AS_A_NAME, *AS_A_VALUE])
 def test_a_nasty_name_or_value_is_no_part_of_the_statement(
     shop: Shop, caller: Client, operand: str

@@ -85,20 +85,20 @@ def ways(
 def test_a_hidden_field_is_set_by_nobody_and_looks_like_one_that_is_not_there(
     stage: Stage, stamped: Table, notes: Table
 ) -> None:
-    (thing,) = stamped.add({"title": "x"})
-    (note,) = notes.add({"thing": thing["id"]})
+    (item,) = stamped.add({"title": "x"})
+    (note,) = notes.add({"thing": item["id"]})
     allowed = [may(stamped.name, "id", "title", "notes", action=action) for action in ACTIONS]
     caller = member(stage, *allowed, *(may(notes.name, action=action) for action in ACTIONS))
     before = stage.value(f"SELECT count(*) FROM {stamped.name}")
     for name in ("hidden", "maker", "made", "__proto__", "constructor", "title "):
-        answers = ways(caller, stamped, notes, thing["id"], note["id"], {"title": "y", name: "z"})
+        answers = ways(caller, stamped, notes, item["id"], note["id"], {"title": "y", name: "z"})
         missing = ways(
-            caller, stamped, notes, thing["id"], note["id"], {"title": "y", "nowhere": "z"}
+            caller, stamped, notes, item["id"], note["id"], {"title": "y", "nowhere": "z"}
         )
         assert [answer.status for answer in answers] == [403] * len(answers), name
         assert [answer.text for answer in answers] == [answer.text for answer in missing], answers
     assert stage.value(f"SELECT count(*) FROM {stamped.name}") == before
-    assert stamped.get(fields="title,hidden", **{"filter[id]": thing["id"]}).data == [
+    assert stamped.get(fields="title,hidden", **{"filter[id]": item["id"]}).data == [
         {"title": "x", "hidden": "default"}
     ]
 
@@ -106,8 +106,8 @@ def test_a_hidden_field_is_set_by_nobody_and_looks_like_one_that_is_not_there(
 def test_what_the_service_stamps_is_its_own_whatever_is_sent(
     stage: Stage, stamped: Table, notes: Table
 ) -> None:
-    (thing,) = stamped.add({"title": "x"})
-    (note,) = notes.add({"thing": thing["id"]})
+    (item,) = stamped.add({"title": "x"})
+    (note,) = notes.add({"thing": item["id"]})
     permissions = [
         may(name, action=action) for name in (stamped.name, notes.name) for action in ACTIONS
     ]
@@ -124,14 +124,14 @@ def test_what_the_service_stamps_is_its_own_whatever_is_sent(
     )
     me = caller.get("/users/me").data["id"]
     for body in (forged, {"title": "y", **forged}):
-        for answer in ways(caller, stamped, notes, thing["id"], note["id"], body):
+        for answer in ways(caller, stamped, notes, item["id"], note["id"], body):
             assert answer.status == 200, answer
-    rows = stamped.get(limit=-1, **{"filter[id][_gte]": thing["id"]}).data
+    rows = stamped.get(limit=-1, **{"filter[id][_gte]": item["id"]}).data
     assert {row["maker"] for row in rows} == {me, stage.admin.get("/users/me").data["id"]}
     assert {row["changer"] for row in rows} == {me, None}
     assert ANYBODY not in {row["maker_role"] for row in rows}
     assert not [row for row in rows if "2001" in (row["made"], row["changed"] or "")]
-    assert stamped.column("changed", f"filter[id][_gt]={thing['id']}") == [None] * (len(rows) - 1)
+    assert stamped.column("changed", f"filter[id][_gt]={item['id']}") == [None] * (len(rows) - 1)
 
 
 def test_a_preset_stands_under_the_payload_and_cannot_be_asked_to_be_more(
@@ -210,6 +210,7 @@ def pointing(stage: Stage, name: str, target: str) -> Table:
     return collection
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("body", USER_FIELDS, ids=lambda body: next(iter(body)))
 def test_admin_only_fields_of_users_are_out_of_reach(
     stage: Stage, posts: Table, body: Json
@@ -264,6 +265,7 @@ UNSET: list[Json] = [
 ]
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("presets", UNSET, ids=lambda body: next(iter(body)))
 def test_no_preset_sets_what_a_user_is_or_logs_in_with(stage: Stage, presets: Json) -> None:
     """Refused with the permission, and by each write where the permission is there all the same."""
@@ -316,6 +318,7 @@ def books(files: FileService) -> Table:
     return pointing(files.stage, "cover", "system_files")
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("body", OWNED, ids=lambda body: next(iter(body)))
 def test_what_belongs_to_the_storage_is_set_by_no_request(
     files: FileService, books: Table, body: Json

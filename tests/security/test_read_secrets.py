@@ -338,7 +338,7 @@ def test_a_list_that_is_no_field_of_a_row_lists_nothing_there(shop: Shop) -> Non
     ]
 
 
-def test_where_a_key_leads_is_told_where_its_collection_may_be_read(shop: Shop) -> None:
+def test_where_a_key_leads_is_reported_where_its_collection_may_be_read(shop: Shop) -> None:
     """A key of any collection says nothing in rows in which the column
     that names the collection is hidden.
     """

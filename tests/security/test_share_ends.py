@@ -54,6 +54,7 @@ UNDO: dict[str, Callable[[Magazine, Json], object]] = {
 }
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("end", END)
 def test_a_share_is_dead_at_once(mag: Magazine, end: str) -> None:
     share = mag.share()

@@ -49,7 +49,7 @@ def test_of_each_collection_only_related_rows_are_read(guest: Client, name: str)
     path = f"/items/{name}"
     assert keys(guest, path) == visible
     assert guest.get(path, **{"aggregate[count]": "*"}).data == [{"count": len(visible)}]
-    assert guest.get(path, meta="*", limit=1).body["meta"] == {
+    assert guest.get(path, meta="total_count,filter_count", limit=1).body["meta"] == {
         "total_count": len(visible),
         "filter_count": len(visible),
     }

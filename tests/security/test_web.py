@@ -214,7 +214,7 @@ def test_no_answer_tells_whether_an_address_has_an_account(
             ), (path, status)
 
 
-def test_a_letter_to_nobody_costs_what_a_letter_costs(stage: Stage, role: str) -> None:
+def test_a_mail_to_nobody_costs_what_a_mail_costs(stage: Stage, role: str) -> None:
     """One job in the queue each, whose text differs in the addresses only."""
     known = person(stage)
     unknown = f"{uuid4()}@example.com"

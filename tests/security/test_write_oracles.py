@@ -129,7 +129,7 @@ def test_no_query_of_a_write_looks_at_what_is_hidden(tables: NotesAndVaults) -> 
     assert tables.notes.column("id") == [tables.seen, tables.hidden]
 
 
-def test_what_the_database_minds_is_told_without_hidden_names(tables: NotesAndVaults) -> None:
+def test_what_the_database_minds_is_reported_without_hidden_names(tables: NotesAndVaults) -> None:
     name = tables.notes.name
     path = tables.notes.path
     hidden_presets = {"presets": {"secret": "beta", "vault": 1}}
@@ -232,7 +232,7 @@ def test_nested_keys_tell_nothing_of_hidden_items(tables: NotesAndVaults) -> Non
     assert tables.notes.column("vault") == [1, None]
 
 
-def test_a_collection_that_a_key_of_any_may_lead_to_is_not_told(tables: NotesAndVaults) -> None:
+def test_a_collection_that_a_key_of_any_may_lead_to_is_not_reported(tables: NotesAndVaults) -> None:
     things = table(tables.stage.admin, field("item", "string"), field("kind", "string"))
     meta = {"one_collection_field": "kind", "one_allowed_collections": [tables.vaults.name]}
     relation = {

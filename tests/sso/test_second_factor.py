@@ -51,7 +51,7 @@ def test_a_code_ends_the_login_of_a_user_with_a_second_factor(
     assert "logout_url" in left.json()["data"]
 
 
-def test_with_redirect_the_missing_code_is_told_there(
+def test_with_redirect_the_missing_code_is_reported_there(
     site: Site, provider: RunningProvider
 ) -> None:
     _with_factor(site, provider)

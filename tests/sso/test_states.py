@@ -110,7 +110,7 @@ def test_an_issuer_is_compared_even_where_the_provider_does_not_announce_it(
     assert_not_begun(site, forger, browser, url)
 
 
-def test_errors_of_the_provider_are_told_by_code(
+def test_errors_of_the_provider_are_reported_by_code(
     site: Site, forger: Forger, browser: Browser
 ) -> None:
     errors = {

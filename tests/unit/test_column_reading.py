@@ -173,6 +173,7 @@ def test_cells_are_read_column_by_column_as_one_by_one(table: list[list[str]]) -
     _compare(table, WAYS)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 @examples
 @given(table=st.lists(st.tuples(st.sampled_from(CELLS[1:])), max_size=6))

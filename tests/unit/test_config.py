@@ -147,7 +147,7 @@ def test_a_setting_takes(name: str, text: str, value: object, tmp_path: Path) ->
         ("EMAIL_FROM", "CMS <a@example.com>\r\nBcc: <b@example.com>"),
     ],
 )
-def test_a_wrong_value_is_told_by_name_with_what_it_takes(
+def test_a_wrong_value_is_reported_by_name_with_what_it_takes(
     name: str, text: str, tmp_path: Path
 ) -> None:
     (problem,) = problems_of({name: text}, tmp_path)
@@ -165,7 +165,7 @@ def test_a_wrong_value_is_told_by_name_with_what_it_takes(
         ({"EMAIL_SMTP_SECURE": "1", "EMAIL_SMTP_IGNORE_TLS": "1"}, "contradict each other"),
     ],
 )
-def test_settings_of_mail_that_contradict_each_other_are_told(
+def test_settings_of_mail_that_contradict_each_other_are_reported(
     settings: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     (problem,) = problems_of(settings, tmp_path)
@@ -180,7 +180,7 @@ def test_the_port_of_the_mail_server_follows_its_tls(
     assert load({"EMAIL_SMTP_SECURE": secure}, folder=tmp_path).email_smtp_port == port
 
 
-def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_everything_wrong_is_reported_at_once(tmp_path: Path) -> None:
     problems = problems_of({"PORT": "x", "WEB_THREADS": "0", "LOG_STYLE": "x"}, tmp_path)
     assert [problem.split()[0] for problem in problems] == ["PORT", "LOG_STYLE", "WEB_THREADS"]
 
@@ -234,7 +234,7 @@ def test_a_dotenv_line_is_read_as_a_shell_would(
 
 
 @pytest.mark.parametrize("line", ["PORT", "PORT: 80", "1PORT=80", "PORT='80", 'PORT="80" 1'])
-def test_a_dotenv_line_that_is_none_is_told_by_number(line: str, tmp_path: Path) -> None:
+def test_a_dotenv_line_that_is_none_is_reported_by_number(line: str, tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(f"HOST=127.0.0.1\n{line}\n")
     assert problems_of({}, tmp_path) == ("Line 2 of .env is not NAME=value.",)
 
@@ -272,7 +272,7 @@ def test_a_value_and_a_file_of_it_is_one_too_many(tmp_path: Path) -> None:
     assert problems == ("SECRET and SECRET_FILE are both set: keep one.",)
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     problems = problems_of({"SECRET_FILE": "missing", "ADMIN_PASSWORD_FILE": "binary"}, tmp_path)
     assert [problem.split()[0] for problem in problems] == ["SECRET_FILE", "ADMIN_PASSWORD_FILE"]
@@ -354,7 +354,7 @@ def test_a_location_is_what_its_own_settings_say(tmp_path: Path) -> None:
     assert (s3.name, s3.bucket, s3.root, s3.secret) == ("s3", "b", "some/root", None)
 
 
-def test_what_a_driver_lacks_is_told_by_name(tmp_path: Path) -> None:
+def test_what_a_driver_lacks_is_reported_by_name(tmp_path: Path) -> None:
     wrong = {"STORAGE_LOCATIONS": "a,b", "STORAGE_A_DRIVER": "s3", "STORAGE_B_DRIVER": "ftp"}
     problems = problems_of(wrong, tmp_path)
     assert problems == (
@@ -434,7 +434,7 @@ def test_a_short_secret_stops_the_start_wherever_it_comes_from(
     assert problems("y" * 32) == (port,)
 
 
-def test_a_data_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+def test_a_data_folder_that_is_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     with pytest.raises(ConfigError, match=f"SECRET is not set.*{os.sep}data"):
         secret_of(config_in(tmp_path))
@@ -470,3 +470,15 @@ def test_redis_needs_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("cms.config.find_spec", lambda name: None)
     sentence = "REDIS needs the extra redis: pip install 'cms[redis]'."
     assert problems_of({"REDIS": address}, tmp_path) == (sentence,)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["redis://:hunter2@host:x/0", "redis://:hun/ter2@host", "redis://[::1:6379", "redis://h:99999"],
+)
+def test_an_address_of_redis_that_cannot_be_read_is_told_without_the_password(
+    tmp_path: Path, address: str
+) -> None:
+    (problem,) = problems_of({"REDIS": address}, tmp_path)
+    assert problem.startswith("REDIS")
+    assert "hun" not in problem

@@ -51,6 +51,7 @@ def test_a_number_of_more_digits_is_refused(text: str) -> None:
         decimal_of(text)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("text", ["1", "1.", "1e", "1e1 ", ".1e", "(1e5,"])
 def test_texts_of_any_length_are_looked_through_in_one_go(text: str) -> None:
     check_numbers(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cms.flows.definition.graph import Graph, Operation, graph_problems
+from cms.flows.definition.graph import FlowOperation, Graph, graph_problems
 from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.schedule import ScheduleError, parse_schedule
 from cms.flows.definition.trigger_types import TRIGGER_TYPES
@@ -21,7 +21,7 @@ UUID = "6d82432b-98a5-4064-a153-8f8c8bb1257b"
 def graph(first: str | None, **ends: tuple[str | None, str | None]) -> Graph:
     """Return a graph of operations with the names of their two ends."""
     operations = {
-        name: Operation(name, f"key_{name}", "log", {}, resolve, reject)
+        name: FlowOperation(name, f"key_{name}", "log", {}, resolve, reject)
         for name, (resolve, reject) in ends.items()
     }
     return Graph(operations, first)
@@ -59,7 +59,7 @@ def test_a_wrong_way_is_named_with_its_end(
 
 
 def test_keys_may_not_look_like_values_of_the_run() -> None:
-    operation = Operation("a", "$last", "log", {})
+    operation = FlowOperation("a", "$last", "log", {})
     (problem,) = graph_problems(Graph({"a": operation}))
     assert (problem.operation, problem.field) == ("a", "key")
 

@@ -9,21 +9,21 @@ from typing import cast
 import pytest
 
 from cms.flows.definition.flow import FlowDefinition
-from cms.flows.definition.graph import Graph, Operation
+from cms.flows.definition.graph import FlowOperation, Graph
 from cms.flows.engine import Outcome, run_program
-from cms.flows.limits import RunLimits
 from cms.flows.program import compile_flow
 from cms.flows.run import Run, Services
+from cms.flows.run_limits import RunLimits
 from cms.store.identity import ANONYMOUS
 
 SECRET = "a secret of at least thirty-two bytes"
 
 
-def operation(key: str, kind: str, options: Mapping[str, object], **ends: str) -> Operation:
-    return Operation(key, key, kind, options, ends.get("resolve"), ends.get("reject"))
+def operation(key: str, kind: str, options: Mapping[str, object], **ends: str) -> FlowOperation:
+    return FlowOperation(key, key, kind, options, ends.get("resolve"), ends.get("reject"))
 
 
-def run(*operations: Operation, trigger: object = None) -> Outcome:
+def run(*operations: FlowOperation, trigger: object = None) -> Outcome:
     """Run operations, the first one first."""
     graph = Graph({entry.id: entry for entry in operations}, operations[0].id)
     program = compile_flow(FlowDefinition("flow", "webhook", {}, graph))
@@ -169,6 +169,7 @@ def test_a_sleep_beyond_the_deadline_rejects_at_once() -> None:
     assert outcome.rejected.reason == "The flow takes longer than 60 seconds."
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("doubled", ["{{$last}}{{$last}}", ["{{$last}}", "{{$last}}"]])
 def test_values_that_grow_with_each_operation_reject_in_time(doubled: object) -> None:
     steps = [

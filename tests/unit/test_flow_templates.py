@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cms.flows.definition.templates import (
-    Constant,
+    FixedValue,
     Lookup,
     RenderedTooLarge,
     TemplateError,
@@ -118,7 +118,7 @@ def test_the_lookups_of_a_template_can_be_listed() -> None:
 def test_values_without_braces_stay_as_they_are(value: object) -> None:
     if "{{" not in str(value):
         template = parse_template(value)
-        assert isinstance(template, Constant)
+        assert isinstance(template, FixedValue)
         assert template.render({}) == value
 
 

@@ -29,6 +29,6 @@ def test_an_address_has_one_form(text: str, expected: str | None) -> None:
 @pytest.mark.parametrize(
     "text", ["", "192.0.2.0/33", "10.0.0.0-10.0.0.9", "*", 7, None, ["192.0.2.1"]]
 )
-def test_what_is_no_network_is_told(text: object) -> None:
+def test_what_is_no_network_is_reported(text: object) -> None:
     with pytest.raises(ValueError):
         network(text)

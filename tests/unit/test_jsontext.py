@@ -76,7 +76,7 @@ def test_a_number_that_is_too_long_is_refused_with_the_path_to_it(
     assert caught.value.path == path
 
 
-def test_a_text_that_is_no_json_is_told_as_such_whatever_numbers_it_holds() -> None:
+def test_a_text_that_is_no_json_is_reported_as_such_whatever_numbers_it_holds() -> None:
     with pytest.raises(ValueError, match="line 1, column 11"):
         jsontext.loads("[1e131071,")
 

@@ -214,7 +214,7 @@ def test_a_list_may_be_changed_instead_of_replaced() -> None:
         ([{"text": {}}], ["pages", 0, "text"], "it must be a string"),
     ],
 )
-def test_a_wrong_list_is_told_with_its_position(
+def test_a_wrong_list_is_reported_with_its_position(
     pages: object, path: list[object] | None, reason: str
 ) -> None:
     ((code, _, problem_path, problem_reason), *_) = problems({"pages": pages})

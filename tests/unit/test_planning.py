@@ -228,7 +228,7 @@ def sequels(*rows: ResolvedRow) -> ResolvedSet:
     return ResolvedSet(AUTHORS, 0, [stored("1")], to_many=(listed,))
 
 
-def test_new_keys_are_told_by_collection_where_several_sets_are_written() -> None:
+def test_new_keys_are_reported_by_collection_where_several_sets_are_written() -> None:
     authors = ResolvedSet(AUTHORS, 1, [new(id="7"), stored("8", name="x"), new(name="y")])
     by_them = objects(BOOKS, "author", authors, [(0, 0), (1, 1), (2, 2)])
     plan = plan_of(ResolvedSet(BOOKS, 0, [new(id="1"), new(), new()], to_one=(by_them,)))

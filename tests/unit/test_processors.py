@@ -93,6 +93,7 @@ assert shown() == [available[-1]]
 """)
 
 
+@pytest.mark.release
 @several_processors
 def test_images_are_transformed_on_all_processors() -> None:
     run("""

@@ -84,7 +84,7 @@ def test_what_oauth2_needs(tmp_path: Path, name: str) -> None:
     assert problem.startswith(f"{name} is needed")
 
 
-def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_everything_that_is_wrong_is_reported_at_once(tmp_path: Path) -> None:
     wrong = {"AUTH_KEYCLOAK_MODE": "cookies", "AUTH_KEYCLOAK_SYNC_USER_INFO": "maybe"}
     assert len(problems(tmp_path, OPENID, wrong, AUTH_KEYCLOAK_CLIENT_ID="")) == 3
 
@@ -109,12 +109,12 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         ("EMAIL_KEY", "user..email"),
     ],
 )
-def test_a_wrong_value_is_told_with_the_name_of_its_setting(
+def test_a_wrong_value_is_reported_with_the_name_of_its_setting(
     tmp_path: Path, option: str, text: str
 ) -> None:
     variable = f"AUTH_KEYCLOAK_{option}"
-    told = problems(tmp_path, OPENID, **{variable: text})
-    assert any(variable in problem for problem in told), told
+    reported = problems(tmp_path, OPENID, **{variable: text})
+    assert any(variable in problem for problem in reported), reported
 
 
 def test_secrets_are_in_no_problem_and_masked(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_the_order_of_a_mapping_stays(tmp_path: Path) -> None:
     assert list(provider.role_mapping) == ["z", "a", "m"]
 
 
-def test_an_unknown_setting_is_told_with_one_that_is_alike(tmp_path: Path) -> None:
+def test_an_unknown_setting_is_reported_with_one_that_is_alike(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, OPENID, AUTH_KEYCLOAK_CLIENTID="cms")
     assert problem == "AUTH_KEYCLOAK_CLIENTID is no setting of a provider: AUTH_KEYCLOAK_CLIENT_ID?"
     (problem,) = problems(tmp_path, OPENID, AUTH_KEYCLOAK_XYZZY="cms")
@@ -165,7 +165,7 @@ def test_one_name_may_begin_with_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", ["keycloak,keycloak", "keycloak, other ,keycloak", "Keycloak"])
-def test_a_name_that_comes_twice_or_in_capitals_is_told_by_its_setting(
+def test_a_name_that_comes_twice_or_in_capitals_is_reported_by_its_setting(
     tmp_path: Path, names: str
 ) -> None:
     (problem,) = problems(tmp_path, OPENID, AUTH_PROVIDERS=names)
@@ -179,8 +179,8 @@ def test_secrets_come_from_files(tmp_path: Path) -> None:
     del settings["AUTH_KEYCLOAK_CLIENT_SECRET"]
     assert provider_of(tmp_path, settings).client_secret == "from-a-file"
     missing = str(tmp_path / "none")
-    told = problems(tmp_path, settings, AUTH_KEYCLOAK_CLIENT_SECRET_FILE=missing)
-    assert any("AUTH_KEYCLOAK_CLIENT_SECRET_FILE" in problem for problem in told)
+    reported = problems(tmp_path, settings, AUTH_KEYCLOAK_CLIENT_SECRET_FILE=missing)
+    assert any("AUTH_KEYCLOAK_CLIENT_SECRET_FILE" in problem for problem in reported)
 
 
 def test_names_are_taken_in_small_letters_too(tmp_path: Path) -> None:
@@ -193,15 +193,15 @@ def test_names_are_taken_in_small_letters_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "url", ["https://[::1", "https://[", "https://:443/", "https://a:99999/", "https://a:b/"]
 )
-def test_an_address_without_host_or_port_is_told_by_name(tmp_path: Path, url: str) -> None:
-    told = problems(tmp_path, OPENID, AUTH_KEYCLOAK_ISSUER_URL=url)
-    assert told[0].startswith("AUTH_KEYCLOAK_ISSUER_URL takes an address")
+def test_an_address_without_host_or_port_is_reported_by_name(tmp_path: Path, url: str) -> None:
+    reported = problems(tmp_path, OPENID, AUTH_KEYCLOAK_ISSUER_URL=url)
+    assert reported[0].startswith("AUTH_KEYCLOAK_ISSUER_URL takes an address")
 
 
 @pytest.mark.parametrize("url", ["ldap://[::1", "ldap://:389", "ldap://a:99999", "ldaps://a:b"])
-def test_a_directory_without_host_or_port_is_told_by_name(tmp_path: Path, url: str) -> None:
-    told = problems(tmp_path, LDAP, AUTH_LDAP_CLIENT_URL=url)
-    assert told[0].startswith("AUTH_LDAP_CLIENT_URL takes an address")
+def test_a_directory_without_host_or_port_is_reported_by_name(tmp_path: Path, url: str) -> None:
+    reported = problems(tmp_path, LDAP, AUTH_LDAP_CLIENT_URL=url)
+    assert reported[0].startswith("AUTH_LDAP_CLIENT_URL takes an address")
 
 
 @pytest.mark.parametrize("url", ["ldap://[::1]:389", "ldaps://a:636/", "ldap://a"])
@@ -209,12 +209,12 @@ def test_addresses_of_directories(tmp_path: Path, url: str) -> None:
     assert provider_of(tmp_path, LDAP, AUTH_LDAP_CLIENT_URL=url).client_url == url
 
 
-def test_an_authority_that_is_no_certificate_is_told_by_name(tmp_path: Path) -> None:
-    told = problems(tmp_path, LDAP, AUTH_LDAP_CLIENT_CA="rubbish")
-    assert told[0].startswith("AUTH_LDAP_CLIENT_CA takes certificates as PEM")
+def test_an_authority_that_is_no_certificate_is_reported_by_name(tmp_path: Path) -> None:
+    reported = problems(tmp_path, LDAP, AUTH_LDAP_CLIENT_CA="rubbish")
+    assert reported[0].startswith("AUTH_LDAP_CLIENT_CA takes certificates as PEM")
 
 
 @pytest.mark.parametrize("name", ["state", "nonce", "redirect_uri", "response_type", "client_id"])
 def test_parameters_of_the_service_itself_are_no_settings(tmp_path: Path, name: str) -> None:
-    told = problems(tmp_path, OPENID, AUTH_KEYCLOAK_PARAMS=f'{{"{name}": "x"}}')
-    assert told[0].startswith("AUTH_KEYCLOAK_PARAMS takes JSON")
+    reported = problems(tmp_path, OPENID, AUTH_KEYCLOAK_PARAMS=f'{{"{name}": "x"}}')
+    assert reported[0].startswith("AUTH_KEYCLOAK_PARAMS takes JSON")

@@ -80,7 +80,7 @@ def test_names_that_a_client_makes_up_stay_in_no_memory() -> None:
     try:
         for number in range(200):
             head((b"X-%05d" % number + b"x" * 50_000, b"value"))
-        held, _ = tracemalloc.get_traced_memory()
+        allocated_bytes, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 1_000_000
+    assert allocated_bytes < 1_000_000

@@ -48,6 +48,7 @@ def calls_of_log(value: object) -> int:
     return count
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("shape", [lambda value: value, json.dumps, lambda value: [str(value)]])
 def test_of_a_large_value_the_log_looks_at_the_beginning_only(
     shape: Callable[[object], object],
@@ -67,7 +68,7 @@ def test_of_a_large_text_that_is_json_the_beginning_is_kept_without_secrets() ->
     assert "abc" not in log_of(text)
 
 
-def test_the_beginning_is_kept_without_secrets_and_the_size_is_told() -> None:
+def test_the_beginning_is_kept_without_secrets_and_the_size_is_reported() -> None:
     log = log_of(value_of(4_000))
     assert f'\\"token\\":\\"{MASK}\\"' in log
     assert SECRET not in log

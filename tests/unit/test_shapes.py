@@ -84,7 +84,7 @@ def fill_gaps(query_string: str) -> ParsedQuery | None:
 @example("filter[x][_contains][a][_eq]=5")
 @example("filter[a][_eq]=1&filter[a][_eq]=2")
 @example("deep[tags][_filter][name][_eq]=5&limit=7&offset=3")
-def test_a_shape_filled_again_is_what_was_said(query_string: str) -> None:
+def test_a_shape_filled_again_is_what_was_sent(query_string: str) -> None:
     assert fill_gaps(query_string) == parsed(query_string)
 
 

@@ -29,7 +29,7 @@ def mail(purpose: str = "password-reset", *, secret: str = SECRET) -> str:
     return link_token(purpose, user=USER, fingerprint="mark", secret=secret, life=MINUTE)
 
 
-def test_a_letters_token_tells_its_reader_and_the_mark() -> None:
+def test_the_token_of_a_mail_has_its_user_and_the_fingerprint() -> None:
     assert read_link_token("password-reset", mail(), secret=SECRET) == (USER, "mark")
 
 

@@ -27,6 +27,7 @@ ANYTHING: st.SearchStrategy[object] = st.one_of(
 )
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("name", TYPES)
 @given(value=ANYTHING)
 def test_any_value_is_taken_as_text_or_refused_with_a_reason(name: str, value: object) -> None:

@@ -97,7 +97,7 @@ def test_a_failure_tells_the_test_its_operand_and_its_place(test: Json, operand:
     }
 
 
-def test_every_failed_test_is_told() -> None:
+def test_every_failed_test_is_reported() -> None:
     rule = {"title": {"_contains": "b", "_starts_with": "a"}, "price": {"_gt": 5}}
     assert failed(rule, {"title": "x", "price": 5}) == [
         ("title", "contains"),
@@ -106,7 +106,7 @@ def test_every_failed_test_is_told() -> None:
     ]
 
 
-def test_of_alternatives_all_are_told_when_none_holds() -> None:
+def test_of_alternatives_all_are_reported_when_none_holds() -> None:
     rule = {"_or": [{"title": {"_eq": "a"}}, {"price": {"_lt": 1}}]}
     assert failed(rule, {"title": "b", "price": 3}) == [("title", "eq"), ("price", "lt")]
     assert failed(rule, {"title": "b", "price": 0}) == []
@@ -114,7 +114,7 @@ def test_of_alternatives_all_are_told_when_none_holds() -> None:
     assert failed({"_and": []}, {}) == []
 
 
-def test_the_fields_own_message_is_what_is_said() -> None:
+def test_the_fields_own_message_is_answered() -> None:
     parsed = parse_field_rule("title", {"_regex": "^[a-z]+$"}, message="Small mails, please.")
     rule = resolve_rule(parsed, ARTICLES, CATALOGUE)
     (problem,) = failures(rule, {"title": "A"}, NEW)
@@ -140,7 +140,7 @@ def test_numbers_and_dates_are_compared_as_such() -> None:
     assert failed({"year(day)": {"_eq": 2020}}, {"day": "2020-01-01"}) == []
 
 
-def test_the_inside_of_a_json_value_is_told_by_its_path() -> None:
+def test_the_inside_of_a_json_value_is_reported_by_its_path() -> None:
     rule = {"data": {"size": {"width": {"_gt": 5}}, "tags": {"_contains": "a"}}}
     assert failed(rule, {"data": {"size": {"width": 6}, "tags": ["a"]}}) == []
     assert failed(rule, {"data": {"size": {"width": 5}}}, CHANGE) == [
@@ -213,7 +213,7 @@ def test_variables_stand_for_the_caller() -> None:
         {"_eq": 1},
     ],
 )
-def test_a_rule_that_does_not_fit_its_collection_is_told_as_such(rule: Json) -> None:
+def test_a_rule_that_does_not_fit_its_collection_is_reported_as_such(rule: Json) -> None:
     with pytest.raises(Refused) as refused:
         failures(resolved(rule), {"title": "a", "price": 1}, NEW)
     assert refused.value.problems[0].code == "INVALID_QUERY"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cms.schema_sync.texts import write_yaml
+from cms.schema_sync.document_texts import write_yaml
 from cms.schema_sync.yaml_reading import MAX_LEVELS, read_yaml
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
@@ -63,6 +63,6 @@ def test_levels_are_limited(levels: int) -> None:
         read_yaml(b"[" * levels + b"]" * levels)
 
 
-def test_characters_that_yaml_lacks_are_told_with_their_line() -> None:
+def test_characters_that_yaml_lacks_are_reported_with_their_line() -> None:
     with pytest.raises(ValueError, match=r"^it has the character U\+0007 at line 2$"):
         read_yaml("a: äöü\nb: \x07\n\n\n\n\n".encode())

@@ -8,7 +8,7 @@ from typing import Any
 
 from cms.config import Config
 from cms.providers import Provider
-from cms.sso.ldap import Authentication, DirectoryClient
+from cms.sso.ldap import DirectoryAnswer, DirectoryClient
 from tests.client import Answer
 from tests.people import of_user
 from tests.sso.ldap.directory import PASSWORD
@@ -35,10 +35,12 @@ def role_of(stage: Stage, name: str) -> str | None:
 
 def provider_of(config: Config, name: str = "ldap", **options: Any) -> Provider:
     """Return a provider of the settings, with other options."""
-    found = next(provider for provider in config.providers if provider.name == name)
-    return replace(found, **options)
+    provider = next(provider for provider in config.providers if provider.name == name)
+    return replace(provider, **options)
 
 
-def authenticate(provider: Provider, name: str = "ada", password: str = PASSWORD) -> Authentication:
+def authenticate(
+    provider: Provider, name: str = "ada", password: str = PASSWORD
+) -> DirectoryAnswer:
     with closing(DirectoryClient(provider)) as client:
         return client.authenticate(name, password)

@@ -10,7 +10,7 @@ import pytest
 
 from cms.config import Config
 from cms.sso.failure import ProviderError
-from cms.sso.ldap import Authentication, DirectoryClient
+from cms.sso.ldap import DirectoryAnswer, DirectoryClient
 from tests.sso.ldap.directory import PASSWORD, PEOPLE, SERVICE, Directory
 from tests.sso.ldap.logins import REFUSED, authenticate, log_in, outcome, provider_of
 from tests.things import Stage
@@ -55,7 +55,7 @@ def test_a_user_of_another_server_is_not_looked_for_there(
     deep = provider_of(stage_settings, user_scope="sub")
     for name in ("away", "elsewhere"):
         assert outcome(log_in(stage, name)) == REFUSED
-        assert authenticate(deep, name) == Authentication(None, None)
+        assert authenticate(deep, name) == DirectoryAnswer(None, None)
     # Who is here logs in, with the referral beside.
     assert log_in(stage, "ada").status == 200
     assert not has_visitor(other_server)
@@ -110,7 +110,7 @@ def test_a_password_that_a_server_may_take_for_none_is_never_sent(
 ) -> None:
     before = directory.log
     answer = authenticate(provider_of(stage_settings), "ada", password)
-    assert answer == Authentication(None, None)
+    assert answer == DirectoryAnswer(None, None)
     assert directory.log == before
 
 

@@ -1,4 +1,4 @@
-"""Values that are kept: found out once for all, again after their time, never waited for long."""
+"""Cached values: computed once for all, again after their time, never waited for long."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cms.kept import Kept
+from cms.cached_value import CachedValue
 
 
 def test_parallel_callers_share_one_search_and_later_ones_its_value() -> None:
@@ -19,18 +19,18 @@ def test_parallel_callers_share_one_search_and_later_ones_its_value() -> None:
         time.sleep(0.05)
         return len(calls)
 
-    kept = Kept(find, seconds=60)
+    cached = CachedValue(find, seconds=60)
     with ThreadPoolExecutor(20) as pool:
-        values = list(pool.map(lambda _: kept.get(max_seconds=10), range(40)))
+        values = list(pool.map(lambda _: cached.get(max_seconds=10), range(40)))
     assert (set(values), len(calls)) == ({1}, 1)
 
 
 def test_a_value_is_found_out_again_after_its_time() -> None:
     numbers = iter(range(10))
-    kept = Kept(lambda: next(numbers), seconds=0.05)
-    assert kept.get(max_seconds=1) == kept.get(max_seconds=1) == 0
+    cached = CachedValue(lambda: next(numbers), seconds=0.05)
+    assert cached.get(max_seconds=1) == cached.get(max_seconds=1) == 0
     time.sleep(0.1)
-    assert kept.get(max_seconds=1) == 1
+    assert cached.get(max_seconds=1) == 1
 
 
 def test_a_failure_is_kept_as_well() -> None:
@@ -40,14 +40,14 @@ def test_a_failure_is_kept_as_well() -> None:
         calls.append(1)
         raise LookupError
 
-    kept = Kept(find, seconds=60)
+    cached = CachedValue(find, seconds=60)
     for _ in range(3):
         with pytest.raises(LookupError):
-            kept.get(max_seconds=1)
+            cached.get(max_seconds=1)
     assert len(calls) == 1
 
 
-def test_nobody_waits_longer_than_said_and_nothing_is_begun_twice() -> None:
+def test_nobody_waits_longer_than_asked_and_nothing_is_begun_twice() -> None:
     calls = []
     release = threading.Event()
 
@@ -56,12 +56,12 @@ def test_nobody_waits_longer_than_said_and_nothing_is_begun_twice() -> None:
         release.wait(10)
         return 7
 
-    kept = Kept(find, seconds=60)
+    cached = CachedValue(find, seconds=60)
     began = time.monotonic()
     for _ in range(3):
         with pytest.raises(TimeoutError):
-            kept.get(max_seconds=0.05)
+            cached.get(max_seconds=0.05)
     assert time.monotonic() - began < 5
     release.set()
-    assert kept.get(max_seconds=10) == 7
+    assert cached.get(max_seconds=10) == 7
     assert len(calls) == 1

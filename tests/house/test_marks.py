@@ -1,0 +1,18 @@
+"""What `make test` leaves to `make check`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import RELEASE_FOLDERS
+
+
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("number", range(3))
+def test_all_cases_but_the_first_are_left(request: pytest.FixtureRequest, number: int) -> None:
+    is_left = request.node.get_closest_marker("release") is not None
+    assert is_left == (number >= 2)
+
+
+def test_folders_that_are_left_are_there() -> None:
+    assert {folder for folder in RELEASE_FOLDERS if not any(folder.glob("test_*.py"))} == set()

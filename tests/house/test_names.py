@@ -1,0 +1,36 @@
+"""A name means one thing (docs/code-map.md); exceptions are listed with their reasons."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.house.source_modules import source_modules
+
+NAMED_AFTER_WHAT_THEY_SERVE = ("cms/http/", "cms/cli/", "cms/items/write/hooks/")
+SHARED_MODULE_NAMES = {
+    "__init__": "the name that Python gives it",
+    "counters": "those of freshness, and those of requests",
+    "error": "the one error of its folder",
+}
+
+SHARED_CLASS_NAMES = {
+    "ForeignKey": "of the catalogue, and of tables that an archive restores",
+    "Table": "of statements, and of an archive",
+    "Window": "of the rows of a page, and of a rate limit",
+}
+
+
+def test_no_two_modules_have_the_same_name() -> None:
+    names = Counter(
+        module.path.stem
+        for module in source_modules("cms")
+        if not str(module.path).startswith(NAMED_AFTER_WHAT_THEY_SERVE)
+    )
+    repeated = {name for name, count in names.items() if count > 1}
+    assert repeated == set(SHARED_MODULE_NAMES)
+
+
+def test_no_two_classes_have_the_same_name() -> None:
+    names = Counter(name for module in source_modules("cms") for name in module.classes)
+    repeated = {name for name, count in names.items() if count > 1}
+    assert repeated == set(SHARED_CLASS_NAMES)
