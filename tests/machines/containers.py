@@ -75,6 +75,15 @@ class Builder:
         """Tell whether an image is here, or comes from its registry."""
         return self._succeeds("inspect", "--type", "image", name) or self._succeeds("pull", name)
 
+    def can_run(self, image: str) -> bool:
+        """Tell whether a command starts in an image: some machines have a program that cannot."""
+        try:
+            with self.container(image, {}) as container:
+                container.output_of("true")
+        except subprocess.CalledProcessError:
+            return False
+        return True
+
     def build(self, folder: Path, image: str) -> None:
         options = _CHROOT if self.is_buildah else ()
         words = [
@@ -113,8 +122,8 @@ class Builder:
         return done.returncode == 0
 
 
-def working_builder() -> Builder | None:
-    """Return a program that can build and run containers now."""
+def working_builder(base: str) -> Builder | None:
+    """Return a program that has an image to build on, and can run commands in it."""
     for name in ("podman", "docker", "buildah"):
         program = shutil.which(name)
         if program is None:
@@ -122,6 +131,7 @@ def working_builder() -> Builder | None:
         asked = subprocess.run(
             [program, "info"], capture_output=True, timeout=ASK_SECONDS, check=False
         )
-        if asked.returncode == 0:
-            return Builder(program)
+        builder = Builder(program)
+        if asked.returncode == 0 and builder.has_image(base) and builder.can_run(base):
+            return builder
     return None
