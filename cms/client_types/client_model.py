@@ -13,7 +13,7 @@ from cms.openapi.collection_schemas import (
     value_schema,
 )
 from cms.openapi.json_schemas import JsonSchema
-from cms.schema.model import Catalogue, Collection
+from cms.schema.model import Catalogue, Collection, Field
 from cms.schema.names import NAME
 
 
@@ -58,10 +58,20 @@ def _client_fields(visible: VisibleCollections, collection: Collection) -> Itera
             key = _key_schema(visible.whole, names[0])
             yield ClientField(field.name, key, targets, is_list=True, is_nullable=False)
         elif field.column is not None:
-            is_nullable = field.column.is_nullable or has_masks
+            is_null_by_itself = field.column.is_nullable or has_masks
+            is_nullable = is_null_by_itself or _may_lead_nowhere(visible, field, targets)
             yield ClientField(
                 field.name, value_schema(field), targets, is_list=False, is_nullable=is_nullable
             )
+
+
+def _may_lead_nowhere(visible: VisibleCollections, field: Field, targets: Iterable[str]) -> bool:
+    """Tell whether the row that a field names may be hidden or missing, and so be null."""
+    relation = visible.whole.by_many.get((field.collection, field.name))
+    if relation is None:
+        return False
+    is_dangling = relation.constraint is None
+    return any(is_dangling or not visible.shows_every_row(name) for name in targets)
 
 
 def _is_readable(visible: VisibleCollections, name: str) -> bool:

@@ -23,6 +23,7 @@ from cms.openapi.json_schemas import (
 )
 from cms.openapi.operation import Need
 from cms.openapi.row_operations import Rows, RowSchemas
+from cms.query.language.ast import EVERYTHING
 from cms.schema.auto_fields import auto_fields_of
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.system import FILES, FOLDERS
@@ -64,6 +65,12 @@ class VisibleCollections:
 
     def grants(self, name: str, action: str) -> tuple[StoredGrant, ...]:
         return (FULL_GRANT,) if self.policy.is_admin else self.policy.granted(name, action)
+
+    def shows_every_row(self, name: str) -> bool:
+        """Tell whether no row of a collection is hidden from the caller."""
+        if self.policy.shared:
+            return False
+        return any(grant.rule == EVERYTHING for grant in self.grants(name, "read"))
 
     def fields(self, collection: Collection, action: str) -> list[Field]:
         """Return the fields of a described collection that an action is permitted for."""

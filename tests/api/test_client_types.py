@@ -13,7 +13,8 @@ from mypy import api as mypy
 from tests.client import Client
 from tests.members import may, member
 from tests.sdk.test_typescript import make_collections
-from tests.things import Stage
+from tests.things import Stage, field
+from tests.things import make_collections as make_collections_of
 
 PYTHON = "/server/specs/types?language=python"
 TYPESCRIPT = "/server/specs/types?language=typescript"
@@ -115,6 +116,49 @@ def test_types_show_what_the_caller_may_read_and_nothing_else(stage: Stage, path
     assert "BlogPosts" in printed
     for hidden in ("title", "Authors", "Comments", "SystemUsers", "Front", "mood"):
         assert hidden not in printed, hidden
+
+
+def test_a_reference_is_null_where_its_row_may_be_hidden_or_missing(stage: Stage) -> None:
+    make_collections_of(
+        stage.admin,
+        {
+            "teams": [field("name", "string")],
+            "players": [
+                field("team", "integer", is_nullable=False),
+                field("coach", "integer", is_nullable=False),
+            ],
+        },
+        [("players", "team", "teams", {}), ("players", "coach", "teams", {})],
+    )
+    drop_foreign_key(stage, "players", "coach")
+    assert stage.admin.post("/items/teams", {"name": "secret"}).status == 200
+    assert stage.admin.post("/items/players", {"team": 1, "coach": 2}).status == 200
+    of_open = may("teams", permissions={"name": {"_eq": "open"}})
+    limited = member(stage, may("players"), of_open)
+    unlimited = member(stage, may("players"), may("teams"), of_open)
+    keys_only = member(stage, may("players"))
+    path = "/items/players?fields=team.name,coach.name"
+    assert limited.get(path).data == [{"team": None, "coach": None}]
+    assert unlimited.get(path).data == [{"team": {"name": "secret"}, "coach": None}]
+    coach = "coach: number | Teams | null"
+    assert {"team: number | Teams | null", coach} <= players_of(limited)
+    for caller in (unlimited, stage.admin):
+        assert {"team: number | Teams", coach} <= players_of(caller)
+    assert {"team: number", "coach: number"} <= players_of(keys_only)
+
+
+def drop_foreign_key(stage: Stage, table: str, column: str) -> None:
+    """Leave a relation without its foreign key, as tables of other programs have them."""
+    name = stage.value(
+        "SELECT conname FROM pg_constraint WHERE contype = 'f' "
+        f"AND conrelid = '{table}'::regclass AND pg_get_constraintdef(oid) LIKE '%({column})%'"
+    )
+    stage.execute(f'ALTER TABLE "{table}" DROP CONSTRAINT "{name}"')
+    assert stage.admin.post("/utils/cache/clear").status == 204
+
+
+def players_of(client: Client) -> set[str]:
+    return interface(types(client, TYPESCRIPT), "Players")
 
 
 def test_a_secret_is_a_text(stage: Stage) -> None:
