@@ -14,6 +14,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from supply_chain.__main__ import main
 from supply_chain.audit import audit, judged
 from supply_chain.licence_rules import REASONS, STATED
 from supply_chain.licences import PAGE, LicensedPackage, licensed_packages, page
@@ -202,6 +203,17 @@ def test_a_platform_without_a_wheel_is_told(tmp_path: Path) -> None:
 def test_what_a_platform_builds_is_locked() -> None:
     locked = {one.name for one in locked_packages(LOCK_FILE.read_text())}
     assert {name for platform in PLATFORMS for name in platform.built} <= locked
+
+
+@pytest.mark.parametrize("lines", [[], ["Linux, Python 3.11: there is no wheel"]])
+def test_the_command_tells_whether_all_platforms_are_served(
+    lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("supply_chain.__main__.unserved", lambda _lock: iter(lines))
+    assert main(["platforms"]) == bool(lines)
+    output, errors = capsys.readouterr()
+    assert ("serves every system" in output) == (not lines)
+    assert errors.splitlines() == lines
 
 
 def test_the_command_tells_what_it_can_do() -> None:
