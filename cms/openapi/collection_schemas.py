@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cms.access.policy import FULL_GRANT, Policy, StoredGrant
@@ -22,12 +22,14 @@ from cms.openapi.json_schemas import (
     reference,
 )
 from cms.openapi.operation import Need
+from cms.openapi.row_examples import with_example
 from cms.openapi.row_operations import Rows, RowSchemas
 from cms.query.language.ast import EVERYTHING
 from cms.schema.auto_fields import auto_fields_of
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.system import FILES, FOLDERS
 from cms.schema.types.field_type import JSON_TEXT
+from cms.text_shapes import MASK
 
 ROW = "Row"
 """The component that stands for the rows of any collection."""
@@ -114,7 +116,7 @@ def row_components(visible: VisibleCollections) -> dict[str, JsonSchema]:
         if visible.has_component(collection, "create"):
             components[_component(name, "create")] = _new_item(visible, collection)
         if visible.has_component(collection, "update"):
-            components[_component(name, "update")] = _sent(visible, collection, "update")
+            components[_component(name, "update")] = _changed_item(visible, collection)
     return components
 
 
@@ -127,7 +129,8 @@ def _item(visible: VisibleCollections, collection: Collection) -> JsonSchema:
     for field in visible.fields(collection, "read"):
         # Null also stands for a value that the caller may not read in this row.
         members[field.name] = _with_note(nullable(_answered(visible, field)), field)
-    return _with_comment(object_of(optional=members), collection)
+    item = _with_comment(object_of(optional=members), collection)
+    return _with_example(item, collection, members)
 
 
 def _answered(visible: VisibleCollections, field: Field) -> JsonSchema:
@@ -142,7 +145,8 @@ def _answered(visible: VisibleCollections, field: Field) -> JsonSchema:
 def value_schema(field: Field) -> JsonSchema:
     """Return the schema of a value of the field itself, whatever it is related to."""
     if field.is_secret:
-        return described(TEXT, "A mask where there is a value; the value is never shown.")
+        text = {**TEXT, "examples": [MASK]}
+        return described(text, "A mask where there is a value; the value is never shown.")
     if field.choices:
         return {"type": "string", "enum": list(field.choices)}
     schema = field.type.json_schema
@@ -161,7 +165,32 @@ def _new_item(visible: VisibleCollections, collection: Collection) -> JsonSchema
     required = _required(visible, collection)
     if required:
         sent["required"] = required
-    return sent
+    return _with_example(sent, collection, _example_names(visible, collection, "create", required))
+
+
+def _changed_item(visible: VisibleCollections, collection: Collection) -> JsonSchema:
+    sent = _sent(visible, collection, "update")
+    return _with_example(sent, collection, _example_names(visible, collection, "update"))
+
+
+def _with_example(schema: JsonSchema, collection: Collection, names: Iterable[str]) -> JsonSchema:
+    # Many texts of the service's own collections are words that it knows, such as those of `status`.
+    return schema if collection.is_system else with_example(schema, names)
+
+
+def _example_names(
+    visible: VisibleCollections, collection: Collection, action: str, required: Sequence[str] = ()
+) -> list[str]:
+    """Return the fields of an example that is sent: the required ones, and plain values.
+
+    Without keys, which would have to be those of rows that are there.
+    """
+    names: list[str] = []
+    for field in _sent_fields(visible, collection, action):
+        is_key = field.name == collection.primary_key or bool(targets_of(visible.catalogue, field))
+        if field.name in required or not is_key:
+            names.append(field.name)
+    return names
 
 
 def _required(visible: VisibleCollections, collection: Collection) -> list[str]:
@@ -177,11 +206,18 @@ def _required(visible: VisibleCollections, collection: Collection) -> list[str]:
     return [field.name for field in visible.fields(collection, "create") if field.name in needed]
 
 
-def _sent(visible: VisibleCollections, collection: Collection, action: str) -> JsonSchema:
-    members: dict[str, JsonSchema] = {}
+def _sent_fields(visible: VisibleCollections, collection: Collection, action: str) -> list[Field]:
+    fields: list[Field] = []
     for field in visible.fields(collection, action):
         if field.column is None or not field.column.is_generated:
-            members[field.name] = _with_note(_sent_value(visible, field), field)
+            fields.append(field)
+    return fields
+
+
+def _sent(visible: VisibleCollections, collection: Collection, action: str) -> JsonSchema:
+    members: dict[str, JsonSchema] = {}
+    for field in _sent_fields(visible, collection, action):
+        members[field.name] = _with_note(_sent_value(visible, field), field)
     return _with_comment(object_of(optional=members), collection)
 
 

@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from falcon.inspect import inspect_routes
 from openapi_spec_validator import OpenAPIV31SpecValidator
@@ -144,6 +145,39 @@ def test_relations_refer_to_each_other(stage: Stage) -> None:
     assert {"$ref": "#/components/schemas/Item.people"} in author["anyOf"][0]["anyOf"]
     books = schema(stage.admin, "Item.people")["properties"]["hush_books"]
     assert "Item.books" in json.dumps(books)
+
+
+@pytest.mark.parametrize("name", ["admin", "member", "app"])
+def test_examples_of_rows_are_as_their_schemas_say(stage: Stage, name: str) -> None:
+    described = document(callers(stage)[name])
+    components = described["components"]["schemas"]
+    names = {name for name, schema in components.items() if "examples" in schema}
+    assert names
+    for name in names:
+        whole = {"$ref": f"#/components/schemas/{name}", "components": described["components"]}
+        for example in components[name]["examples"]:
+            jsonschema_rs.validate(whole, example)
+
+
+def test_examples_that_are_sent_can_be_written(stage: Stage) -> None:
+    (new,) = schema(stage.admin, "NewItem.shops")["examples"]
+    assert new == {"kind": "text", "amount": 1.5, "note": "text", "code": "text"}
+    created = stage.admin.post("/items/shops", new)
+    assert created.status == 200, created
+    (change,) = schema(stage.admin, "ItemChange.shops")["examples"]
+    assert stage.admin.patch(f"/items/shops/{created.data['id']}", change).status == 200
+    (item,) = schema(stage.admin, "Item.shops")["examples"]
+    assert set(item) == set(created.data)
+
+
+def test_rows_of_the_service_have_no_examples_that_it_would_refuse(stage: Stage) -> None:
+    assert "examples" not in schema(stage.admin, "NewItem.system_users")
+
+
+def test_examples_have_the_fields_that_a_caller_may_use(stage: Stage) -> None:
+    caller = callers(stage)["member"]
+    assert schema(caller, "Item.shops")["examples"] == [{"id": 1, "kind": "text"}]
+    assert schema(caller, "NewItem.shops")["examples"] == [{"code": "text"}]
 
 
 def test_a_singleton_is_no_list(stage: Stage) -> None:

@@ -113,7 +113,11 @@ GEOMETRY = FieldType(
     write_sql="ST_GeomFromGeoJSON({0})",
     text_sql="ST_GeomFromGeoJSON({0})",
     json_sql="ST_AsGeoJSON({0})::json",
-    json_schema={"type": "object", "description": "A geometry of GeoJSON."},
+    json_schema={
+        "type": "object",
+        "description": "A geometry of GeoJSON.",
+        "examples": [{"type": "Point", "coordinates": [13.4, 52.5]}],
+    },
     base_types=("geometry",),
     marker="geometry",
     markers=frozenset({"geometry"}),
