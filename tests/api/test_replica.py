@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cms.app import create_app
 from cms.config import Config
@@ -182,6 +182,18 @@ def test_without_the_primary_or_the_replica_nothing_is_well(
     for path in ("/server/health", "/server/info", "/items/things"):
         answer = client.get(path)
         assert (answer.status, int(answer.headers["retry-after"]) > 0) == (503, True), path
+
+
+def test_reads_go_on_without_the_replica_where_its_address_names_the_primary_as_well(
+    make_client: Callable[..., Client], dsn: str
+) -> None:
+    primary = conninfo_to_dict(dsn)
+    hosts = {"host": f"127.0.0.1,{primary['host']}", "port": f"9,{primary['port']}"}
+    both = make_conninfo(dsn, **hosts, target_session_attrs="prefer-standby")
+    secret = "for the loss of the replica alone " * 2
+    client = make_client(database_url=dsn, database_read_url=both, secret=secret)
+    for path in ("/server/health", "/server/info"):
+        assert client.get(path).status == 200, path
 
 
 def test_redis_is_a_part_where_it_knows_who_has_written(settings: Config) -> None:
