@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cms.backup.archive_format import unpacked
+from cms.backup.archives import Archive
 from cms.backup.checking import check_migrations
 from cms.backup.error import BackupError
 from cms.backup.manifest import TABLES, Head, Table
-from cms.backup.places import Place
 from cms.backup.progress import Watcher
 from cms.backup.verifying import head_of, verified, watched
 from cms.database import bulk, row_merging
@@ -27,7 +27,7 @@ class CollectionRestoration:
     """One collection of an archive that is put back into a database."""
 
     dsn: str
-    place: Place
+    archive: Archive
     watcher: Watcher
     collection: str
 
@@ -37,12 +37,12 @@ class CollectionRestoration:
         Rows that the archive does not have stay. Raises `BackupError` and `BulkError`, and then
         nothing has changed.
         """
-        head = head_of(self.place)
+        head = head_of(self.archive)
         check_migrations(head)
         table = _table(head, self.collection)
         with bulk_transaction(self.dsn, reads_only=True) as transaction:
             _check_columns(transaction, table)
-        verified(self.place, self.watcher)
+        verified(self.archive, self.watcher)
         for _attempt in range(_ATTEMPTS):
             try:
                 return self._write(head, table)
@@ -59,7 +59,7 @@ class CollectionRestoration:
             # one that waited for them would be in a circle.
             bulk.lock_for_merging(transaction, table.name)
             keys = _check_columns(transaction, table)
-            self.watcher.begin("restoring", self.place.size())
+            self.watcher.begin("restoring", self.archive.size())
             pieces = self._rows(head.tables.index(table) + 1)
             row_merging.stage(transaction, table.name, table.columns, pieces)
             _require_targets(transaction, table)
@@ -69,7 +69,7 @@ class CollectionRestoration:
 
     def _rows(self, number: int) -> Iterator[bytes]:
         folder = f"{TABLES}/{number:05}/"
-        for member in unpacked(watched(self.place.read(), self.watcher)):
+        for member in unpacked(watched(self.archive.read(), self.watcher)):
             if member.name.startswith(folder):
                 yield from member.pieces
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from itertools import groupby
 
 from cms.backup.archive_format import Member, unpacked
+from cms.backup.archives import Archive
 from cms.backup.checking import check_archive, content_of, missing_extensions
 from cms.backup.error import BackupError, DamagedArchive
 from cms.backup.manifest import (
@@ -27,7 +28,6 @@ from cms.backup.manifest import (
     read_sequences,
     read_summary,
 )
-from cms.backup.places import Place
 from cms.backup.progress import Watcher
 from cms.backup.structure_dump import for_server
 from cms.backup.verifying import content_bytes, head_of, verified, watched
@@ -49,10 +49,10 @@ After twice that PostgreSQL looks for circles and ends one side, which may be a 
 class Restoration:
     """One archive that is put back into a database and its storage locations."""
 
-    def __init__(self, dsn: str, storages: Storages, *, place: Place, watcher: Watcher) -> None:
+    def __init__(self, dsn: str, storages: Storages, *, archive: Archive, watcher: Watcher) -> None:
         self._dsn = dsn
         self._storages = storages
-        self._place = place
+        self._archive = archive
         self._watcher = watcher
 
     def run(self, *, replaces: bool) -> int:
@@ -61,11 +61,11 @@ class Restoration:
         With `replaces`, also in place of what is there. Raises `BackupError`, `BulkError` and
         `Refused`, and then nothing has changed.
         """
-        head = head_of(self._place)
+        head = head_of(self._archive)
         with bulk.bulk_transaction(self._dsn, reads_only=True) as transaction:
             self._check(transaction, head, replaces=replaces)
         # All of it before anything is changed, and again while it is put back.
-        missing = verified(self._place, self._watcher)
+        missing = verified(self._archive, self._watcher)
         with bulk.bulk_transaction(self._dsn, reads_only=False) as transaction:
             transaction.execute(statement("lock_migrations"))
             counters = self._clear(transaction, head, replaces=replaces)
@@ -122,13 +122,13 @@ class Restoration:
         for name, schema in head.extensions.items():
             if name not in missing:
                 bulk.create_extension(transaction, name, schema=schema)
-        self._watcher.begin("restoring", self._place.size())
-        members = unpacked(watched(self._place.read(), self._watcher))
+        self._watcher.begin("restoring", self._archive.size())
+        members = unpacked(watched(self._archive.read(), self._watcher))
         _Pass(transaction, head, contents).run(members)
 
 
 class _Pass:
-    """One pass over the members of an archive, in their order, which puts each into its place."""
+    """One pass over the members of an archive, in their order, which puts each where it belongs."""
 
     def __init__(self, transaction: Transaction, head: Head, contents: _Contents) -> None:
         self._transaction = transaction
@@ -141,7 +141,7 @@ class _Pass:
 
     def run(self, members: Iterable[Member]) -> None:
         """Raise `DamagedArchive` for an archive that does not hold what it says."""
-        for (folder, name), group in groupby(members, key=_place_in_archive):
+        for (folder, name), group in groupby(members, key=_folder_and_owner):
             if folder == TABLES:
                 self._copy(self._table(name), group)
                 continue
@@ -264,7 +264,7 @@ def _script(member: Member) -> str:
         raise DamagedArchive(f"{member.name} is not readable") from None
 
 
-def _place_in_archive(member: Member) -> tuple[str, str]:
+def _folder_and_owner(member: Member) -> tuple[str, str]:
     """Return the folder of a member, and the name of what it belongs to within that."""
     folder, _, rest = member.name.partition("/")
     return folder, rest.partition("/")[0]

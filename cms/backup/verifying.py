@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from cms.backup.archive_format import Member, unpacked
+from cms.backup.archives import Archive
 from cms.backup.error import DamagedArchive
 from cms.backup.manifest import HEAD, LISTS, Entry, Head, read_entries, read_head
-from cms.backup.places import Place
 from cms.backup.progress import Watcher
 
 MAX_DESCRIPTION_BYTES = 2**26
 """More than the structure of ten thousand collections takes."""
 
 
-def head_of(place: Place) -> Head:
+def head_of(archive: Archive) -> Head:
     """Return the head of an archive, whatever follows it."""
-    for member in unpacked(place.read()):
+    for member in unpacked(archive.read()):
         return _head(member)
     raise DamagedArchive("it is empty")
 
 
-def verified(place: Place, watcher: Watcher) -> int:
+def verified(archive: Archive, watcher: Watcher) -> int:
     """Read an archive to its end, and return how many files have no content in it.
 
     Raises `DamagedArchive` if a byte is missing or another one.
     """
     missing = 0
-    watcher.begin("checking", place.size())
-    for member in unpacked(watched(place.read(), watcher)):
+    watcher.begin("checking", archive.size())
+    for member in unpacked(watched(archive.read(), watcher)):
         if member.name.startswith(f"{LISTS}/"):
             missing += _tell_missing(read_entries(content_bytes(member)), watcher)
     return missing

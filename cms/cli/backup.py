@@ -19,8 +19,8 @@ from rich.progress import (
 )
 
 from cms.backup.archive_format import packed
+from cms.backup.archives import archive_at
 from cms.backup.collection_restoring import CollectionRestoration
-from cms.backup.places import place_of
 from cms.backup.restoring import Restoration
 from cms.backup.writing import Backup
 from cms.cli.session import announce, database, existing_database, say
@@ -33,9 +33,9 @@ EXIT_MISSING = 3
 """The exit status of an archive that is whole, but in which contents of files are missing."""
 
 
-def back_up(config: Config, archive: str) -> int:
+def back_up(config: Config, address: str) -> int:
     """Write an archive, and return the exit status."""
-    place = place_of(archive, config)
+    archive = archive_at(address, config)
 
     def find_dump(major: int) -> Path:
         return find_program("pg_dump", postgres_bin=config.postgres_bin, major=major)
@@ -45,33 +45,33 @@ def back_up(config: Config, archive: str) -> int:
         backup = Backup(dsn, storages, find_program=find_dump, watcher=bar)
         # Closed while there still is a server: it ends the transaction of a backup that fails.
         with closing(backup.members()) as members:
-            place.write(packed(members))
-        size = place.size()
-    say(f"Backed up into {archive}: {_amount(size)}.")
+            archive.write(packed(members))
+        size = archive.size()
+    say(f"Backed up into {address}: {_amount(size)}.")
     return _status_of_missing(backup.missing)
 
 
-def restore(config: Config, archive: str, *, replaces: bool) -> int:
+def restore(config: Config, address: str, *, replaces: bool) -> int:
     """Put an archive back, and return the exit status."""
-    place = place_of(archive, config)
+    archive = archive_at(address, config)
     # Before a database is made for it.
-    place.size()
+    archive.size()
     with database(_past_pooler(config)) as dsn, _progress() as bar:
         storages = Storages.from_config(config)
-        restoration = Restoration(dsn, storages, place=place, watcher=bar)
+        restoration = Restoration(dsn, storages, archive=archive, watcher=bar)
         missing = restoration.run(replaces=replaces)
         applied = migrate(dsn)
-    say(f"Restored {archive}.")
+    say(f"Restored {address}.")
     for name in applied:
         say(f"Applied {name}.")
     return _status_of_missing(missing)
 
 
-def restore_collection(config: Config, archive: str, *, collection: str) -> None:
+def restore_collection(config: Config, address: str, *, collection: str) -> None:
     """Put the rows of one collection back."""
-    place = place_of(archive, config)
+    archive = archive_at(address, config)
     with existing_database(_past_pooler(config)) as dsn, _progress() as bar:
-        merged = CollectionRestoration(dsn, place, bar, collection).run()
+        merged = CollectionRestoration(dsn, archive, bar, collection).run()
     say(f"{collection}: {merged.created} created, {merged.replaced} replaced.")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cms.backup.archive_format import member_of, packed, unpacked
-from cms.backup.places import FilePlace
+from cms.backup.archives import ArchiveFile
 from cms.backup.progress import Watcher
 from cms.backup.restoring import Restoration
 from cms.backup.writing import Backup
@@ -47,15 +47,17 @@ class Installation:
     def back_up(self, path: Path, *, watcher: Watcher | None = None) -> Notes:
         notes = Notes()
         backup = Backup(self.dsn, self.storages, find_program=find_dump, watcher=watcher or notes)
-        FilePlace(path).write(packed(backup.members()))
+        ArchiveFile(path).write(packed(backup.members()))
         return notes
 
     def restore(
         self, path: Path, *, replaces: bool = False, watcher: Watcher | None = None
     ) -> Notes:
         notes = Notes()
-        place = FilePlace(path)
-        restoration = Restoration(self.dsn, self.storages, place=place, watcher=watcher or notes)
+        archive = ArchiveFile(path)
+        restoration = Restoration(
+            self.dsn, self.storages, archive=archive, watcher=watcher or notes
+        )
         restoration.run(replaces=replaces)
         return notes
 

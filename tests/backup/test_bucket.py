@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cms.backup.archive_format import packed
+from cms.backup.archives import Archive, archive_at
 from cms.backup.error import BackupError
-from cms.backup.places import Place, place_of
 from cms.backup.restoring import Restoration
 from cms.backup.writing import Backup
 from cms.config import Config
@@ -37,29 +37,29 @@ def bucket(location: Location) -> Storage:
 
 
 @pytest.fixture
-def place(settings: Config, location: Location) -> Place:
-    return place_of(ARCHIVE, replace(settings, locations=(location,)))
+def archive(settings: Config, location: Location) -> Archive:
+    return archive_at(ARCHIVE, replace(settings, locations=(location,)))
 
 
 def test_an_archive_is_written_to_a_bucket_and_restored_from_it(
-    service: Installation, empty: Installation, bucket: Storage, place: Place
+    service: Installation, empty: Installation, bucket: Storage, archive: Archive
 ) -> None:
     backup = Backup(service.dsn, service.storages, find_program=find_dump, watcher=Notes())
-    place.write(packed(backup.members()))
+    archive.write(packed(backup.members()))
     assert [one.path for one in bucket.list("nightly")] == ["nightly/service.tar.gz"]
     with pytest.raises(BackupError, match="is there already"):
-        place.write([b"another"])
-    Restoration(empty.dsn, empty.storages, place=place, watcher=Notes()).run(replaces=False)
+        archive.write([b"another"])
+    Restoration(empty.dsn, empty.storages, archive=archive, watcher=Notes()).run(replaces=False)
     assert rows_of(empty.dsn) == rows_of(service.dsn)
     assert empty.contents() == service.contents()
     bucket.delete(["nightly/service.tar.gz"])
 
 
 def test_a_large_archive_is_uploaded_in_parts_and_one_that_fails_leaves_nothing(
-    bucket: Storage, place: Place
+    bucket: Storage, archive: Archive
 ) -> None:
-    place.write(bytes(PART_BYTES) for _number in range(8))
-    assert place.size() == 8 * PART_BYTES
+    archive.write(bytes(PART_BYTES) for _number in range(8))
+    assert archive.size() == 8 * PART_BYTES
     bucket.delete(["nightly/service.tar.gz"])
 
     def failing() -> Iterator[bytes]:
@@ -68,15 +68,15 @@ def test_a_large_archive_is_uploaded_in_parts_and_one_that_fails_leaves_nothing(
         raise BackupError("the test")
 
     with pytest.raises(BackupError, match="the test"):
-        place.write(failing())
+        archive.write(failing())
     assert list(bucket.list()) == []
 
 
-def test_what_is_not_in_the_bucket_is_named(place: Place) -> None:
+def test_what_is_not_in_the_bucket_is_named(archive: Archive) -> None:
     with pytest.raises(BackupError, match=f"{ARCHIVE} is not there"):
-        place.size()
+        archive.size()
     with pytest.raises(BackupError, match="is not there"):
-        list(place.read())
+        list(archive.read())
 
 
 def test_a_bucket_that_cannot_be_reached_is_named_before_anything_is_read(
@@ -89,11 +89,11 @@ def test_a_bucket_that_cannot_be_reached_is_named_before_anything_is_read(
         yield b""
 
     wrong = replace(location, endpoint="http://127.0.0.1:1", secret="not to be told")
-    place = place_of(ARCHIVE, replace(settings, locations=(wrong,)))
+    archive = archive_at(ARCHIVE, replace(settings, locations=(wrong,)))
     uses: tuple[Callable[[], object], ...] = (
-        place.size,
-        lambda: list(place.read()),
-        lambda: place.write(chunks()),
+        archive.size,
+        lambda: list(archive.read()),
+        lambda: archive.write(chunks()),
     )
     for use in uses:
         with pytest.raises(BackupError, match=rf"{ARCHIVE} cannot be reached .* s3:") as caught:
@@ -107,9 +107,9 @@ def test_an_address_without_bucket_or_key_is_refused(
     settings: Config, location: Location, archive: str
 ) -> None:
     with pytest.raises(BackupError, match="s3://BUCKET/KEY"):
-        place_of(archive, replace(settings, locations=(location,)))
+        archive_at(archive, replace(settings, locations=(location,)))
 
 
 def test_a_bucket_needs_the_account_of_a_location(settings: Config, tmp_path: Path) -> None:
     with pytest.raises(BackupError, match="No storage location is in S3"):
-        place_of(ARCHIVE, settings)
+        archive_at(ARCHIVE, settings)

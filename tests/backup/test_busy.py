@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from cms.backup.archive_format import packed
+from cms.backup.archives import ArchiveFile
 from cms.backup.collection_restoring import CollectionRestoration
-from cms.backup.places import FilePlace
 from cms.backup.writing import Backup, is_locked
 from cms.database.bulk import bulk_transaction
 from cms.database.row_merging import Merged
@@ -85,7 +85,7 @@ def test_rows_of_one_collection_come_back_between_writes_in_another_order(
     )
     with busy(living.dsn, writes) as errors:
         for _ in range(5):
-            restoration = CollectionRestoration(living.dsn, FilePlace(archive), Notes(), "topics")
+            restoration = CollectionRestoration(living.dsn, ArchiveFile(archive), Notes(), "topics")
             assert restoration.run() == Merged(created=0, replaced=20)
     assert {type(error) for error in errors} <= {psycopg.errors.DeadlockDetected}
 
@@ -106,7 +106,7 @@ def test_a_change_of_structure_that_waits_for_a_backup_does_not_stop_it_for_ever
 
     archive.unlink()
     backup = Backup(living.dsn, living.storages, find_program=find_dump_late, watcher=Notes())
-    FilePlace(archive).write(packed(backup.members()))
+    ArchiveFile(archive).write(packed(backup.members()))
     changing[0].join()
     # The change came first in the end, and the structure is that of the moment of the rows.
     members = members_of(archive)

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from cms.backup.archives import ArchiveFile
 from cms.backup.collection_restoring import CollectionRestoration
 from cms.backup.error import BackupError, DamagedArchive
-from cms.backup.places import FilePlace
 from cms.database.row_merging import Merged
 from tests.backup.archives import Installation, Notes
 from tests.backup.comparison import rows_of
@@ -21,7 +21,7 @@ from tests.files.forms import locations_in
 
 
 def restore(service: Installation, archive: Path, collection: str) -> Merged:
-    return CollectionRestoration(service.dsn, FilePlace(archive), Notes(), collection).run()
+    return CollectionRestoration(service.dsn, ArchiveFile(archive), Notes(), collection).run()
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cms.backup.archive_format import Member, member_of, packed, unpacked
+from cms.backup.archives import ArchiveFile
 from cms.backup.error import BackupError, DamagedArchive
-from cms.backup.places import FilePlace
 from cms.backup.verifying import verified
 from cms.database.bulk import BulkError
 from cms.errors import Refused
@@ -25,7 +25,7 @@ def write(path: Path, content: bytes) -> Path:
 
 def is_refused(path: Path) -> bool:
     try:
-        verified(FilePlace(path), Notes())
+        verified(ArchiveFile(path), Notes())
     except DamagedArchive:
         return True
     return False

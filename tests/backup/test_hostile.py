@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from cms.backup.archive_format import Member, member_of, packed, unpacked
+from cms.backup.archives import Archive, ArchiveFile
 from cms.backup.error import BackupError, DamagedArchive
-from cms.backup.places import FilePlace, Place
 from cms.backup.verifying import head_of, verified
 from cms.database.bulk import BulkError
 from cms.errors import Refused
@@ -131,12 +131,12 @@ def seal(archive: Path, members: Contents) -> None:
     ("name", "read"),
     [
         ("backup.json", head_of),
-        ("lists/0000001.json", lambda place: verified(place, Notes())),
-        ("end.json", lambda place: verified(place, Notes())),
+        ("lists/0000001.json", lambda archive: verified(archive, Notes())),
+        ("end.json", lambda archive: verified(archive, Notes())),
     ],
 )
 def test_a_description_that_claims_to_be_huge_is_not_read_into_memory(
-    name: str, read: Callable[[Place], object]
+    name: str, read: Callable[[Archive], object]
 ) -> None:
     """Few bytes of gzip stand for very many zeros."""
     taken = 0
@@ -156,7 +156,7 @@ def test_a_description_that_claims_to_be_huge_is_not_read_into_memory(
 
 @dataclass(frozen=True)
 class Chunks:
-    """A place that has these bytes."""
+    """An archive of these bytes."""
 
     chunks: Iterator[bytes]
 
@@ -182,7 +182,7 @@ def test_members_other_than_files_are_refused(archive: Path, kind: bytes) -> Non
         file.addfile(info)
     archive.write_bytes(gzip.compress(tar.getvalue()))
     with pytest.raises(DamagedArchive, match="something that is no file"):
-        verified(FilePlace(archive), Notes())
+        verified(ArchiveFile(archive), Notes())
 
 
 @pytest.mark.parametrize(

@@ -258,13 +258,13 @@ class WriteAuthorizer:
             # Rows without values were only named by their keys, and are as they were.
             changed = [row for row in rows if row.is_new or row.values]
             self.run_after_hook(collection, fetch, changed)
-        ruled_keys: list[tuple[GuardedRule, str]] = []
+        keys_to_test: list[tuple[GuardedRule, str]] = []
         for number, rule in row_set.rules.items():
             key = written.key(RowId(row_set.number, number))
             if key is not None:
-                ruled_keys.append((rule, key))
+                keys_to_test.append((rule, key))
         # One statement tests all rows of a rule, however many there are.
-        for rule, keys in grouped_by_rule(ruled_keys):
+        for rule, keys in grouped_by_rule(keys_to_test):
             answers = self._test_rows(collection, keys, [rule], fetch)
             # A row that gives no answer is gone: a trigger may have removed it.
             if len(answers) < len(keys) or not all(holds for _, holds in answers):

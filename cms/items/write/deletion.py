@@ -216,15 +216,15 @@ class _Deletion:
         return self.catalogue.collections[str(root_table.collection)].fields[root_table.key]
 
     def _actions_on(
-        self, root_tables: Mapping[RootTable, RevisionsByRow], *acts: str
+        self, root_tables: Mapping[RootTable, RevisionsByRow], *on_delete: str
     ) -> Iterator[ReferentialAction]:
-        """Yield the foreign keys to these tables whose ON DELETE is one of `acts`.
+        """Yield the foreign keys to these tables whose ON DELETE is one of `on_delete`.
 
         Their order is always the same, so that deletions of the same rows do not deadlock.
         """
         for root_table in sorted(root_tables, key=_table_name):
             for action in self.actions.by_root_table.get(root_table, ()):
-                if action.on_delete in acts:
+                if action.on_delete in on_delete:
                     yield action
 
 

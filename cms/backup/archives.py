@@ -1,4 +1,4 @@
-"""Where archives are: files of this machine, and objects in buckets of S3."""
+"""Archives as files of this machine, and as objects in buckets of S3."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _S3_PART_BYTES = 2**24
 """S3 takes at most 10,000 parts: with these an archive may have 160 GB."""
 
 
-class Place(Protocol):
-    """Where one archive is, or will be."""
+class Archive(Protocol):
+    """One archive, which is there or will be."""
 
     def write(self, chunks: Iterable[bytes]) -> None:
         """Write a new archive, whole or not at all; raises `BackupError` if there is one."""
@@ -35,18 +35,18 @@ class Place(Protocol):
         """Return how many bytes it has; raises `BackupError` if there is none."""
 
 
-def place_of(archive: str, config: Config) -> Place:
-    """Return the place of `s3://BUCKET/KEY`, or of a file."""
-    if archive.startswith(_PREFIX):
-        return _bucket_place(archive, config)
-    return FilePlace(Path(archive))
+def archive_at(address: str, config: Config) -> Archive:
+    """Return the archive at `s3://BUCKET/KEY`, or at the path of a file."""
+    if address.startswith(_PREFIX):
+        return _object_at(address, config)
+    return ArchiveFile(Path(address))
 
 
 class _Unfinished(BackupError):
     """Another process writes an archive of the same name, or has been cut off."""
 
 
-class FilePlace:
+class ArchiveFile:
     """A file, which only its owner may read."""
 
     def __init__(self, path: Path) -> None:
@@ -121,7 +121,7 @@ def _write_all(file: FileIO, chunk: bytes) -> None:
         rest = rest[file.write(rest) :]
 
 
-class BucketPlace:
+class ArchiveObject:
     """An object in a bucket, reached as a storage location is."""
 
     def __init__(self, storage: Storage, key: str, *, name: str) -> None:
@@ -158,11 +158,11 @@ class BucketPlace:
             ) from refusal
 
 
-def _bucket_place(archive: str, config: Config) -> BucketPlace:
-    bucket, _, key = archive.removeprefix(_PREFIX).partition("/")
+def _object_at(address: str, config: Config) -> ArchiveObject:
+    bucket, _, key = address.removeprefix(_PREFIX).partition("/")
     if not bucket or not key:
-        raise BackupError(f"{archive} names no object: s3://BUCKET/KEY.")
-    return BucketPlace(Storage(_location(bucket, config)), key, name=archive)
+        raise BackupError(f"{address} names no object: s3://BUCKET/KEY.")
+    return ArchiveObject(Storage(_location(bucket, config)), key, name=address)
 
 
 def _location(bucket: str, config: Config) -> Location:
