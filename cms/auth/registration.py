@@ -172,7 +172,9 @@ def _earlier_hash(store: Store, form: RegistrationForm) -> str | None:
     """
     rows = store.database.fetch_primary(statement("find_registered_password"), (form.email,))
     earlier_hash: str | None = rows[0][0] if rows else None
-    return earlier_hash if passwords.matches(earlier_hash, form.password) else None
+    if passwords.matches(earlier_hash, form.password):
+        return earlier_hash
+    return None
 
 
 def verify(store: Store, link: MailLink, *, token: str, client: ClientInfo) -> None:

@@ -59,7 +59,9 @@ class Issuer:
 
     def life_of(self, mode: Mode) -> timedelta:
         """Return how long a session lives when nobody renews it."""
-        return self.session_life if mode is Mode.SESSION else self.refresh_life
+        if mode is Mode.SESSION:
+            return self.session_life
+        return self.refresh_life
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +227,9 @@ def _find_session(transaction: Transaction, issuer: Issuer, token: str) -> LiveS
     digest, mode, is_alive, user, _ = rows[0]
     # Only the digest is stored: whoever reads the table cannot use its sessions.
     if digest == passwords.digest(token):
-        return LiveSession(session, Mode(mode), user) if is_alive else None
+        if not is_alive:
+            return None
+        return LiveSession(session, Mode(mode), user)
     # Only an older token of this service ends the session: a made-up one must not log users out.
     if tokens.is_signed_here(token, secret=issuer.secret):
         transaction.execute(statement("end_stolen_session"), (session,))

@@ -82,7 +82,9 @@ def _is_readable(visible: VisibleCollections, name: str) -> bool:
 def _key_schema(catalogue: Catalogue, name: str) -> JsonSchema:
     collection = catalogue.collections[name]
     # Without a key of one column rows are listed by nothing that is known here.
-    return value_schema(collection.key) if collection.primary_key else {}
+    if not collection.primary_key:
+        return {}
+    return value_schema(collection.key)
 
 
 def type_names(
@@ -110,12 +112,16 @@ def _type_name(collection: str) -> str:
     words = "".join(_or_blank(character) for character in collection).split()
     # Python takes letters for equal that are written in different ways, such as those of full width.
     name = normalize("NFKC", "".join(word[0].upper() + word[1:] for word in words))
-    return name if name.isidentifier() else f"Type{name}"
+    if name.isidentifier():
+        return name
+    return f"Type{name}"
 
 
 def _or_blank(character: str) -> str:
     # What no identifier may hold separates words, as `_` does.
-    return character if f"a{character}".isidentifier() and character != "_" else " "
+    if f"a{character}".isidentifier() and character != "_":
+        return character
+    return " "
 
 
 def _unused(name: str, taken: set[str]) -> str:

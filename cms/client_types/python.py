@@ -83,7 +83,9 @@ def _field_type(field: ClientField, names: Mapping[str, str]) -> str:
     if field.is_nullable:
         types.append("None")
     # What may be anything needs no other type beside it.
-    return own if types[0] == "Any" else " | ".join(types)
+    if types[0] == "Any":
+        return own
+    return " | ".join(types)
 
 
 def _value_type(schema: JsonSchema) -> str:

@@ -70,4 +70,6 @@ def _value_type(schema: JsonSchema) -> str:
 
 
 def _member(name: str) -> str:
-    return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)
+    if _PLAIN_NAME.fullmatch(name):
+        return name
+    return json.dumps(name)

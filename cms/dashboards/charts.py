@@ -40,8 +40,11 @@ def draw_chart(panel: Panel, data: Data, picture: Picture) -> bytes:
     else:
         labels = [value_text(point["x"]) for point in points]
         values = [point["y"] for point in points]
-    kind = _pygal().Bar if panel.type == "bar-chart" else _pygal().Line
-    chart = kind(**_chart_settings(panel, picture, labels))
+    settings = _chart_settings(panel, picture, labels)
+    if panel.type == "bar-chart":
+        chart = _pygal().Bar(**settings)
+    else:
+        chart = _pygal().Line(**settings)
     # Its own id is another one in each picture.
     chart.uuid = panel.id
     chart.x_labels = [cut(label) for label in labels]
@@ -113,7 +116,9 @@ def _axis_name(panel: Panel) -> str:
     options = panel.options
     field = options.get("valueField") or options.get("yAxis")
     function = options.get("function") or "count"
-    return cut(f"{function} of {field}" if field else function)
+    if not field:
+        return cut(function)
+    return cut(f"{function} of {field}")
 
 
 def _date_text(moment: str, panel: Panel) -> str:

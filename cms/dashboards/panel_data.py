@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -115,9 +115,11 @@ def _read_all(store: Store, context: RequestContext, panels: Sequence[Panel]) ->
     Raises `Stale` where one of them has met other counters than those of the snapshot.
     """
     prepared = [_prepare(store, context, panel) for panel in panels]
-    reads = [read for read in prepared if isinstance(read, _Read)]
-    # Results come in the order of the reads; panels without a statement take none.
-    results = iter(context.reads.fetch_all([read.call for read in reads]) if reads else ())
+    calls = [read.call for read in prepared if isinstance(read, _Read)]
+    results: Iterator[list[Row] | Exception] = iter(())
+    if calls:
+        # They come in the order of the calls; panels without a statement take none.
+        results = iter(context.reads.fetch_all(calls))
     all_data = []
     for each in prepared:
         if isinstance(each, _Read):

@@ -74,7 +74,10 @@ def draw_list(panel: Panel, data: Data, picture: Picture) -> bytes:
         shown = items[: _row_count(picture)]
         lines = [display_text(template, item, as_text=_short_text) for item in shown]
         return _draw_lines(panel, lines, picture)
-    return _draw_rows(panel, list(items[0]) if items else [], items, picture)
+    columns: list[str] = []
+    if items:
+        columns = list(items[0])
+    return _draw_rows(panel, columns, items, picture)
 
 
 def draw_table(panel: Panel, data: Data, picture: Picture) -> bytes:
@@ -134,7 +137,9 @@ def _draw_rows(
         _add_text(svg, NO_DATA, style, x=picture.width / 2, y=picture.height / 2)
         return _bytes(svg)
     names = list(names)[:MAX_TABLE_COLUMNS]
-    table = [names] if has_head else []
+    table: list[list[str]] = []
+    if has_head:
+        table.append(names)
     for row in rows[: _row_count(picture)]:
         table.append([value_text(value_at(row, name)) for name in names])
     _add_table(svg, table, picture, top=2 if title_of(panel) else 1, has_head=has_head)

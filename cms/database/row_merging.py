@@ -57,9 +57,9 @@ def stage(
 
 def unmatched(transaction: Transaction, table: str, key: ForeignKey) -> Unmatched:
     """Return the staged rows whose foreign key names a row that is neither stored nor staged."""
-    matches = [_match(key, sql.Identifier(key.target_schema, key.target))]
+    conditions = [_has_no_target(key, sql.Identifier(key.target_schema, key.target))]
     if key.target == table:
-        matches.append(_match(key, sql.Identifier(STAGED)))
+        conditions.append(_has_no_target(key, sql.Identifier(STAGED)))
     query = sql.SQL(
         "SELECT concat_ws(', ', {columns}), count(*) OVER () FROM {staged} AS staged "
         "WHERE num_nulls({columns}) = 0 AND {conditions} "
@@ -67,7 +67,7 @@ def unmatched(transaction: Transaction, table: str, key: ForeignKey) -> Unmatche
     ).format(
         columns=sql.SQL(", ").join(sql.Identifier("staged", name) for name in key.columns),
         staged=sql.Identifier(STAGED),
-        conditions=sql.SQL(" AND ").join(matches),
+        conditions=sql.SQL(" AND ").join(conditions),
         limit=sql.Literal(_MAX_EXAMPLES),
     )
     rows = _fetch(transaction, query)
@@ -119,8 +119,8 @@ def largest_staged(transaction: Transaction, column: str) -> int | None:
     return value
 
 
-def _match(key: ForeignKey, target: sql.Identifier) -> sql.Composed:
-    """Return the condition that no row of a table is the one that is named."""
+def _has_no_target(key: ForeignKey, target: sql.Identifier) -> sql.Composed:
+    """Return the condition that no row of `target` has the values of a staged foreign key."""
     pairs = [
         sql.SQL("target.{} = staged.{}").format(sql.Identifier(theirs), sql.Identifier(ours))
         for theirs, ours in zip(key.target_columns, key.columns, strict=True)

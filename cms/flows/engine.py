@@ -155,7 +155,9 @@ def _slot(step: FlowStep, run: Run) -> AbstractContextManager[None]:
     if step.type not in _WAITING_TYPES:
         return nullcontext()
     slots = run.services.wait_slots
-    return nullcontext() if slots is None else slots.take()
+    if slots is None:
+        return nullcontext()
+    return slots.take()
 
 
 def _require_valid(step: FlowStep, options: object) -> None:

@@ -45,7 +45,9 @@ class Cause(NamedTuple):
         if user:
             return Identity(user=user, client=client)
         # A role without a user: of a share, or of an operation with the `permissions` of a role.
-        return Identity(role=role, client=client) if role else ANONYMOUS.with_client(client)
+        if role:
+            return Identity(role=role, client=client)
+        return ANONYMOUS.with_client(client)
 
 
 class RunAttempt(NamedTuple):
@@ -82,7 +84,9 @@ class Execution(NamedTuple):
 
     @property
     def state(self) -> str:
-        return "rejected" if self.outcome.rejected else "done"
+        if self.outcome.rejected:
+            return "rejected"
+        return "done"
 
     @property
     def reason(self) -> str | None:

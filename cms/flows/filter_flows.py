@@ -88,7 +88,9 @@ def _changed(execution: Execution, payload: object) -> object:
             Problem("UNPROCESSABLE_CONTENT", f"{reason.capitalize()}.", {"reason": reason})
         ) from None
     # A payload is an object: a flow that returns anything else leaves it as it was.
-    return result if isinstance(result, Mapping) else payload
+    if isinstance(result, Mapping):
+        return result
+    return payload
 
 
 def _log_refusal(execution: Execution) -> None:

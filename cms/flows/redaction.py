@@ -177,13 +177,17 @@ class Secrets:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, Mapping):
-            return MASK if depth > MAX_DEPTH else self._masked_mapping(value, depth, own_name)
+            if depth > MAX_DEPTH:
+                return MASK
+            return self._masked_mapping(value, depth, own_name)
         if isinstance(value, list | tuple):
             if depth > MAX_DEPTH:
                 return MASK
             return [self._masked(inner, depth + 1) for inner in value]
-        # A number that is a secret, as of a code that was sent.
-        return MASK if str(value) in self._texts else value
+        # A number may be a secret as well: a code that was sent, for example.
+        if str(value) in self._texts:
+            return MASK
+        return value
 
     def _masked_mapping(
         self, value: Mapping[Any, object], depth: int, own_name: str
@@ -192,12 +196,17 @@ class Secrets:
         masked: dict[str, object] = {}
         for name, inner in value.items():
             text = str(name)
-            key = self._without_known(text) if _is_plain(name) else self._masked_text(text, depth)
+            if _is_plain(name):
+                key = self._without_known(text)
+            else:
+                key = self._masked_text(text, depth)
             # Names that look alike without their secrets are still as many.
             if key in masked:
                 key = f"{key} {len(masked)}"
-            is_secret = inner is not None and text in secret_names
-            masked[key] = MASK if is_secret else self._masked(inner, depth + 1, own_name=text)
+            if inner is not None and text in secret_names:
+                masked[key] = MASK
+            else:
+                masked[key] = self._masked(inner, depth + 1, own_name=text)
         return masked
 
     def _secret_names(self, value: Mapping[Any, object], own_name: str) -> set[str]:
@@ -227,12 +236,16 @@ class Secrets:
                 text = jsontext.dumps(masked).decode()
         is_cut = is_cut or len(text) > length
         text = masked_by_form(self._without_known(text[:length]))
-        return f"{text[:MAX_TEXT_LENGTH]} …" if is_cut or len(text) > MAX_TEXT_LENGTH else text
+        if is_cut or len(text) > MAX_TEXT_LENGTH:
+            return f"{text[:MAX_TEXT_LENGTH]} …"
+        return text
 
     def _without_known(self, text: str) -> str:
         if self._pattern is None:
             return text
-        return str(self._pattern.sub(MASK, text)) if _is_encodable(text) else MASK
+        if not _is_encodable(text):
+            return MASK
+        return str(self._pattern.sub(MASK, text))
 
 
 def _is_kept_whole(value: object) -> bool:

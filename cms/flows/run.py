@@ -143,7 +143,9 @@ class Run:
 
     def _accountability(self, name: str) -> str | None:
         accountability = self.values.get("$accountability")
-        return accountability.get(name) if isinstance(accountability, Mapping) else None
+        if not isinstance(accountability, Mapping):
+            return None
+        return accountability.get(name)
 
     @contextmanager
     def open_transaction(self) -> Iterator[Transaction]:

@@ -142,4 +142,6 @@ class _RunAttempt:
 
 
 def _loads(text: str | None) -> object:
-    return None if text is None else jsontext.loads_stored(text)
+    if text is None:
+        return None
+    return jsontext.loads_stored(text)

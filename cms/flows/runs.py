@@ -49,10 +49,14 @@ def program_of(snapshot: Snapshot, flow: str, fetch: Fetch) -> Program | None:
     # it again and again.
     def load() -> Program | _NoProgram:
         rows = fetch(statement("find_flow_definitions"), ([flow],))
-        return compile_flow(flow_definition(rows[0])) if rows else _NO_PROGRAM
+        if not rows:
+            return _NO_PROGRAM
+        return compile_flow(flow_definition(rows[0]))
 
     program = snapshot.derived.setdefault_with(("flow program", flow), load)
-    return program if isinstance(program, Program) else None
+    if isinstance(program, Program):
+        return program
+    return None
 
 
 def queue_runs(fetch: Fetch, flow: str, causes: Sequence[Cause]) -> list[str]:

@@ -56,7 +56,9 @@ _ENTRY_VALUE = re.compile(
 def is_secret_name(name: str) -> bool:
     """Tell whether the value under a name is a secret, whatever it is."""
     # Callers choose names: long ones would fill the memory.
-    return _is_secret_name(name) if len(name) <= 100 else _is_secret_name.__wrapped__(name)
+    if len(name) <= 100:
+        return _is_secret_name(name)
+    return _is_secret_name.__wrapped__(name)
 
 
 @lru_cache(maxsize=4096)
@@ -128,7 +130,9 @@ def masked_by_form(text: str) -> str:
 
 
 def _masked_query_entry(match: re.Match[str]) -> str:
-    return f"{match[1]}={MASK}" if is_query_secret(match[1]) else match[0]
+    if is_query_secret(match[1]):
+        return f"{match[1]}={MASK}"
+    return match[0]
 
 
 def _without_entries(text: str) -> str:

@@ -90,4 +90,6 @@ def _http_time(header: str | None) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     # "-0000" means UTC as well, but is parsed to a time without a zone.
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+    if time.tzinfo is None:
+        return time.replace(tzinfo=UTC)
+    return time

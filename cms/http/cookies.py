@@ -126,7 +126,9 @@ class Cookies:
 def session_cookie(request: falcon.Request) -> str | None:
     """Return the value of the session cookie."""
     # Most requests have no cookies; to ask Falcon for one takes longer than this test.
-    return _value(request, SESSION_COOKIE) if "HTTP_COOKIE" in request.env else None
+    if "HTTP_COOKIE" not in request.env:
+        return None
+    return _value(request, SESSION_COOKIE)
 
 
 def refresh_token_of(request: falcon.Request, mode: Mode | None) -> str | None:

@@ -12,7 +12,9 @@ from cms.config import Config
 
 def cors_middleware(config: Config) -> Sequence[object]:
     """Return the CORS middleware, where the settings turn it on."""
-    return [Cors(config)] if config.cors_enabled and config.cors_origin else []
+    if config.cors_enabled and config.cors_origin:
+        return [Cors(config)]
+    return []
 
 
 class Cors:

@@ -150,7 +150,9 @@ def file_format_of(params: Mapping[str, object]) -> str | None:
     """Return the format of the export that parameters ask for, None for no export."""
     file_format = params.get("export")
     # "export=" asks for nothing; any other value is a format, if only an unknown one.
-    return None if file_format in (None, "") else str(file_format)
+    if file_format in (None, ""):
+        return None
+    return str(file_format)
 
 
 def send_file(response: falcon.Response, export_file: Export) -> None:

@@ -66,7 +66,9 @@ def _own_handler() -> LogHandler | None:
     if len(_service_log.handlers) != 1:
         return None
     handler = _service_log.handlers[0]
-    return handler if isinstance(handler, LogHandler) and handler.is_unmodified else None
+    if isinstance(handler, LogHandler) and handler.is_unmodified:
+        return handler
+    return None
 
 
 def start_logging(config: Config) -> None:
@@ -116,8 +118,9 @@ class JsonFormatter(logging.Formatter):
     """One JSON object for each line, for machines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        error = {"error": self.formatException(record.exc_info)} if record.exc_info else {}
-        fields = _fields_of(record) | error
+        fields = _fields_of(record)
+        if record.exc_info:
+            fields["error"] = self.formatException(record.exc_info)
         return self.line(record.created, record.levelname, record.getMessage(), fields)
 
     def line(self, created: float, level: str, message: str, fields: Mapping[str, object]) -> str:
@@ -131,7 +134,9 @@ class PrettyFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = self.line(record.created, record.levelname, record.getMessage(), _fields_of(record))
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if not record.exc_info:
+            return line
+        return f"{line}\n{self.formatException(record.exc_info)}"
 
     def line(self, created: float, level: str, message: str, fields: Mapping[str, object]) -> str:
         time_taken = f" {fields['ms']} ms" if "ms" in fields else ""

@@ -98,7 +98,9 @@ class Authentication:
                 self._require_own_page(request)
                 return identity
         cookie = session_cookie(request)
-        return self._from_cookie(request, cookie) if cookie else ANONYMOUS
+        if not cookie:
+            return ANONYMOUS
+        return self._from_cookie(request, cookie)
 
     def _require_own_page(self, request: falcon.Request) -> None:
         """Raise `Refused` FORBIDDEN for another site's request that might change something.

@@ -94,7 +94,9 @@ class RequestState:
     @property
     def client(self) -> ClientInfo:
         """Where the request came from."""
-        return self._find_client() if self._find_client else ClientInfo()
+        if self._find_client:
+            return self._find_client()
+        return ClientInfo()
 
     @property
     def identity(self) -> Identity:
@@ -133,7 +135,9 @@ def method_label(request: falcon.Request, status: int) -> str:
     route would take all the room that there is for series.
     """
     is_served = request.method != _UNSUPPORTED and status != _METHOD_NOT_ALLOWED
-    return str(request.context.method) if is_served else OTHER_METHOD
+    if is_served:
+        return str(request.context.method)
+    return OTHER_METHOD
 
 
 def mount_path(request: falcon.Request) -> str:

@@ -107,7 +107,9 @@ def _read_file(content: bytes) -> object:
     try:
         # In YAML not every number of JSON is one.
         is_json = content.lstrip().startswith(b"{")
-        return jsontext.loads(content) if is_json else read_yaml(content)
+        if is_json:
+            return jsontext.loads(content)
+        return read_yaml(content)
     except ValueError as error:
         raise invalid_payload(f"The snapshot cannot be read: {error}") from None
 

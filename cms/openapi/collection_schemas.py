@@ -66,7 +66,9 @@ class VisibleCollections:
         return bool(self.grants(need.collection, need.action))
 
     def grants(self, name: str, action: str) -> tuple[StoredGrant, ...]:
-        return (FULL_GRANT,) if self.policy.is_admin else self.policy.granted(name, action)
+        if self.policy.is_admin:
+            return (FULL_GRANT,)
+        return self.policy.granted(name, action)
 
     def shows_every_row(self, name: str) -> bool:
         """Tell whether no row of a collection is hidden from the caller."""
@@ -139,7 +141,9 @@ def _answered(visible: VisibleCollections, field: Field) -> JsonSchema:
         return array_of(any_of(KEY, *targets) if targets else ANYTHING)
     own = value_schema(field)
     # The key by itself, or the row that it is of where `fields` asks for more.
-    return any_of(own, *targets) if targets and own else own
+    if targets and own:
+        return any_of(own, *targets)
+    return own
 
 
 def value_schema(field: Field) -> JsonSchema:
@@ -254,9 +258,13 @@ def is_list(catalogue: Catalogue, field: Field) -> bool:
 
 def _with_note(schema: JsonSchema, field: Field) -> JsonSchema:
     note = field.meta.get("note") if field.meta else None
-    return described(schema, note) if isinstance(note, str) and note else schema
+    if isinstance(note, str) and note:
+        return described(schema, note)
+    return schema
 
 
 def _with_comment(schema: JsonSchema, collection: Collection) -> JsonSchema:
     note = collection.meta.get("note") if collection.meta else collection.comment
-    return described(schema, note) if isinstance(note, str) and note else schema
+    if isinstance(note, str) and note:
+        return described(schema, note)
+    return schema

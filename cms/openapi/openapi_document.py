@@ -77,7 +77,9 @@ def _version(visible: VisibleCollections) -> str:
 
     Whoever looks for a version with a known fault must not find it here.
     """
-    return version("cms") if visible.policy.is_admin else _INTERFACE_VERSION
+    if visible.policy.is_admin:
+        return version("cms")
+    return _INTERFACE_VERSION
 
 
 def _security_schemes(session_cookie: str) -> Json:
@@ -146,12 +148,14 @@ def _operation(path: str, method: str, operation: Operation) -> Json:
 
 
 def _operation_id(path: str, method: str) -> str:
-    # A dollar sign, so that `/items/{collection}` is not a collection of the name `collection`.
-    names = [
-        f"${part[1:-1]}" if part.startswith("{") else component_part(part)
-        for part in path.strip("/").split("/")
-    ]
-    return ".".join([method, *names])
+    names = [method]
+    for part in path.strip("/").split("/"):
+        # A dollar sign, so that `/items/{collection}` is not a collection of the name `collection`.
+        if part.startswith("{"):
+            names.append(f"${part[1:-1]}")
+        else:
+            names.append(component_part(part))
+    return ".".join(names)
 
 
 def _responses(operation: Operation) -> Json:

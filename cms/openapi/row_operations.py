@@ -53,7 +53,9 @@ class Rows:
     name: str | None
 
     def need(self, action: str) -> Need | None:
-        return Need(self.name, action) if self.name else None
+        if not self.name:
+            return None
+        return Need(self.name, action)
 
 
 _YAML = FORMATS["yaml"].media_type

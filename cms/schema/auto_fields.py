@@ -206,7 +206,9 @@ def _auto_kind(field: Field, markers: frozenset[str]) -> str:
 def _auto_value(field: Field, kind: str, writer: Writer) -> str | None:
     if kind == "date":
         return _moment(field, writer.moment)
-    return writer.user if kind == "user" else writer.role
+    if kind == "user":
+        return writer.user
+    return writer.role
 
 
 def _moment(field: Field, moment: datetime) -> str:

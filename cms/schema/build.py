@@ -229,7 +229,9 @@ def _collection(
 def _kind(table: CatalogueRow | None) -> Kind:
     if table is None:
         return Kind.FOLDER
-    return Kind.VIEW if table["is_view"] else Kind.TABLE
+    if table["is_view"]:
+        return Kind.VIEW
+    return Kind.TABLE
 
 
 def _with_former_history(collection: Collection, dropped: CatalogueRow) -> Collection:
@@ -266,7 +268,9 @@ def _stand_in_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Fi
     """
     if table is None or not (table["is_view"] or is_system(name)):
         return None
-    return "id" if "id" in fields and _can_be_key(fields["id"]) else None
+    if "id" in fields and _can_be_key(fields["id"]):
+        return "id"
+    return None
 
 
 def _fields(

@@ -87,9 +87,9 @@ def default_value(
         raise invalid_payload(
             reason, field="schema.default_value", value=abbreviated(value)
         ) from None
-    max_length = (
-        int(str(length or field_type.default_length)) if field_type.default_length else None
-    )
+    max_length = None
+    if field_type.default_length:
+        max_length = int(str(length or field_type.default_length))
     # PostgreSQL accepts such a default, and then refuses every row that relies on it.
     if max_length and len(parsed) > max_length:
         reason = f"The default of {field}: it takes at most {max_length} characters"

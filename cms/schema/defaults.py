@@ -35,7 +35,9 @@ def default_of(field: Field, column: Column) -> object:
     literal = _literal(expression)
     if column.element:
         return [] if literal == "{}" else expression
-    return expression if literal is None else _typed(literal, field.type)
+    if literal is None:
+        return expression
+    return _typed(literal, field.type)
 
 
 def is_computed(column: Column) -> bool:
@@ -55,7 +57,9 @@ def computed_default(field_type: FieldType, value: object) -> str | None:
     if text in _NOW_WORDS:
         return field_type.now_sql or None
     # `gen_random_uuid()` is the only expression besides the moment that a client can set.
-    return text if text and text == field_type.key_default else None
+    if text and text == field_type.key_default:
+        return text
+    return None
 
 
 def _expression(column: Column) -> str | None:

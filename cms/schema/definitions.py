@@ -119,9 +119,10 @@ def parse_collection(payload: Mapping[str, object]) -> CollectionDefinition:
     # Only a table has a key; a folder has no columns at all.
     if schema is not None:
         fields = _with_key(fields)
-    # GET answers null for a table without a record: to send that back makes none.
-    is_mere_table = schema is not None and _is_null(payload, "meta")
-    return CollectionDefinition(str(name), None if is_mere_table else meta, schema, fields)
+        # GET answers null for a table without a record: to send that back makes none.
+        if _is_null(payload, "meta"):
+            return CollectionDefinition(str(name), None, schema, fields)
+    return CollectionDefinition(str(name), meta, schema, fields)
 
 
 def parse_field(payload: object, prefix: str = "") -> FieldDefinition:

@@ -29,22 +29,30 @@ class FieldName:
     @property
     def written(self) -> str:
         """The name as it is written, without the function."""
-        return self.field if self.target is None else f"{self.field}:{self.target}"
+        if self.target is None:
+            return self.field
+        return f"{self.field}:{self.target}"
 
     @property
     def key(self) -> str:
         """The key in the answer."""
         # `year(published)` is shown as `published_year`.
-        return f"{self.written}_{self.function}" if self.function else self.field
+        if self.function:
+            return f"{self.written}_{self.function}"
+        return self.field
 
     def __str__(self) -> str:
-        return f"{self.function}({self.written})" if self.function else self.written
+        if self.function:
+            return f"{self.function}({self.written})"
+        return self.written
 
 
 def parse_name(text: str) -> FieldName:
     """Return a field, a function of one, `year(published)`, or a field with its target."""
     matched = _CALL.fullmatch(text)
-    return FieldName.parse(matched[2], matched[1]) if matched else FieldName.parse(text)
+    if matched:
+        return FieldName.parse(matched[2], matched[1])
+    return FieldName.parse(text)
 
 
 FieldPath = tuple[FieldName, ...]

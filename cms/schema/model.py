@@ -86,7 +86,9 @@ class Field:
     def json_sql(self) -> str:
         """The SQL template that shows the value in an answer."""
         # The mask tells whether there is a value; the value itself never leaves the database.
-        return MASKED_SQL if self.is_secret else self.type.json_sql
+        if self.is_secret:
+            return MASKED_SQL
+        return self.type.json_sql
 
     @property
     def has_sequence(self) -> bool:
@@ -149,7 +151,9 @@ class Collection:
     def accountability(self) -> str | None:
         """The history that writes leave: `all`, `activity` (no revisions) or None for nothing."""
         # A table that another program has made has no record of settings, but a history.
-        value = self.meta.get("accountability", "all") if self.meta else "all"
+        if not self.meta:
+            return "all"
+        value = self.meta.get("accountability", "all")
         return value if isinstance(value, str) else None
 
     @property
@@ -159,21 +163,31 @@ class Collection:
     @property
     def group(self) -> str | None:
         """The collection under which this one is listed."""
-        name = self.meta.get("group") if self.meta else None
+        if not self.meta:
+            return None
+        name = self.meta.get("group")
         return name if isinstance(name, str) else None
 
     @property
     def sort_field(self) -> str | None:
         """The field of manual sorting, if it is set and exists."""
-        name = self.meta.get("sort_field") if self.meta else None
+        if not self.meta:
+            return None
+        name = self.meta.get("sort_field")
         # A setting may outlive its field: columns of a table can also be dropped by other programs.
-        return name if isinstance(name, str) and name in self.fields else None
+        if isinstance(name, str) and name in self.fields:
+            return name
+        return None
 
     @property
     def archive_field(self) -> Field | None:
         """The field that tells archived items from active ones, if it is set and exists."""
-        name = self.meta.get("archive_field") if self.meta else None
-        return self.fields.get(name) if isinstance(name, str) else None
+        if not self.meta:
+            return None
+        name = self.meta.get("archive_field")
+        if not isinstance(name, str):
+            return None
+        return self.fields.get(name)
 
     @property
     def is_writable(self) -> bool:

@@ -212,7 +212,9 @@ def converter(field: Field) -> Parse:
 
 def _seal_of(field: Field) -> Callable[[str], str] | None:
     """Return what makes of a value what is stored in its place."""
-    return passwords.digest if "digest" in field.special else field.type.seal
+    if "digest" in field.special:
+        return passwords.digest
+    return field.type.seal
 
 
 def _sealing(parse: Parse, seal: Callable[[str], str]) -> Parse:

@@ -173,7 +173,9 @@ class _Inheritance:
     def _owner(self, name: TableName) -> KeyedCollection | None:
         schema, table_name = name
         # Collections are tables of one schema; others may have tables of the same names.
-        return self._owners.get(table_name) if schema is None else None
+        if schema is not None:
+            return None
+        return self._owners.get(table_name)
 
     def _collection(self, name: TableName) -> str | None:
         """Return the collection of a table, or else of its nearest parent that has one."""

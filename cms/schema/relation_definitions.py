@@ -97,7 +97,9 @@ def _related(payload: Mapping[str, object]) -> str | None:
 
 def _junction(payload: Mapping[str, object]) -> str | None:
     meta = payload.get("meta")
-    junction = meta.get("junction_collection") if isinstance(meta, Mapping) else None
+    if not isinstance(meta, Mapping):
+        return None
+    junction = meta.get("junction_collection")
     if junction is not None and not isinstance(junction, str):
         raise invalid_payload(
             "meta.junction_collection: it must be a name", field="meta.junction_collection"
@@ -192,7 +194,9 @@ def check_many_to_any(meta: Mapping[str, object]) -> None:
 def check_allowed_collections(meta: MetaSettings, catalogue: Catalogue) -> None:
     """Raise `Refused` when a many-to-any relation allows a collection that does not exist."""
     allowed = meta.get("one_allowed_collections")
-    for name in allowed if isinstance(allowed, list) else ():
+    if not isinstance(allowed, list):
+        return
+    for name in allowed:
         require_target(catalogue, name, "meta.one_allowed_collections")
 
 

@@ -348,5 +348,6 @@ def system_table(collection: str) -> SystemTable:
 
 def event_name(collection: str, verb: str) -> str:
     """Return the name of an event: items.create, users.update and so on."""
-    subject = collection.removeprefix(SYSTEM_PREFIX) if is_system(collection) else "items"
-    return f"{subject}.{verb}"
+    if not is_system(collection):
+        return f"items.{verb}"
+    return f"{collection.removeprefix(SYSTEM_PREFIX)}.{verb}"

@@ -46,7 +46,9 @@ class DirectoryEntry(NamedTuple):
     def text(self, name: str) -> str | None:
         """Return the first value of an attribute."""
         values = self.attributes.get(name.lower())
-        return values[0].strip() or None if values else None
+        if not values:
+            return None
+        return values[0].strip() or None
 
     @property
     def is_disabled(self) -> bool:
@@ -88,10 +90,13 @@ class DirectoryClient:
         deadline = Deadline()
         with self._reading(deadline) as connection:
             entry = self._user(connection, identifier)
-            dn = entry.dn if entry else f"cn={uuid.uuid4()},{self._provider.user_dn}"
-            is_right = self._is_password(dn, password, deadline)
-            if entry is None or not is_right or entry.is_disabled:
-                return DirectoryAnswer(entry.dn if entry else None, None)
+            if entry is None:
+                # The password is tried on an entry that does not exist.
+                self._is_password(f"cn={uuid.uuid4()},{self._provider.user_dn}", password, deadline)
+                return DirectoryAnswer(None, None)
+            is_right = self._is_password(entry.dn, password, deadline)
+            if not is_right or entry.is_disabled:
+                return DirectoryAnswer(entry.dn, None)
             groups = self._groups(connection, entry)
         return DirectoryAnswer(entry.dn, self._profile(entry, groups))
 

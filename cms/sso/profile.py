@@ -63,7 +63,9 @@ def _value_at(claims: Mapping[str, object], path: str) -> object:
 def _text(value: object) -> str | None:
     """Return a text for people to read, without spaces around it."""
     text = _exact_text(value)
-    return text.strip() if text else None
+    if text is None:
+        return None
+    return text.strip()
 
 
 def _exact_text(value: object) -> str | None:
@@ -73,18 +75,25 @@ def _exact_text(value: object) -> str | None:
         return str(value)
     if not isinstance(value, str):
         return None
-    return value if value.strip() and _UNSTORABLE.search(value) is None else None
+    if value.strip() and _UNSTORABLE.search(value) is None:
+        return value
+    return None
 
 
 def _name(claims: Mapping[str, object], path: str) -> str | None:
-    text = _text(_value_at(claims, path)) if path else None
-    return text[:MAX_NAME_LENGTH] if text else None
+    if not path:
+        return None
+    text = _text(_value_at(claims, path))
+    if text is None:
+        return None
+    return text[:MAX_NAME_LENGTH]
 
 
 def _groups(value: object) -> Iterator[str]:
     """Yield the groups of a claim: texts, or one text for a single group."""
-    groups = value if isinstance(value, list) else [value]
-    for group in groups[:MAX_GROUPS]:
+    if not isinstance(value, list):
+        value = [value]
+    for group in value[:MAX_GROUPS]:
         text = _exact_text(group)
         if text is not None:
             yield text

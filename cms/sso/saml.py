@@ -147,7 +147,9 @@ class SamlClient:
     def metadata(self) -> bytes:
         """Return the description of this service that a provider reads."""
         document = self._settings.get_sp_metadata()
-        return document if isinstance(document, bytes) else str(document).encode()
+        if isinstance(document, bytes):
+            return document
+        return str(document).encode()
 
     def check(self) -> None:
         """Nothing can be asked of an identity provider: browsers carry all messages."""

@@ -96,7 +96,9 @@ def _check_element(element: Any, name: str, allowed: frozenset[str]) -> None:
 def _digests_in(parent: Any) -> frozenset[str]:
     # In the padding of encryption SHA-1 is the default, and does no harm.
     is_padding = parent is not None and parent.tag == f"{{{_ENC}}}EncryptionMethod"
-    return _DIGESTS | {f"{_DS}sha1"} if is_padding else _DIGESTS
+    if is_padding:
+        return _DIGESTS | {f"{_DS}sha1"}
+    return _DIGESTS
 
 
 def _check_signature(signature: Any) -> None:

@@ -25,7 +25,9 @@ class FlowOperation(NamedTuple):
     reject: str | None = None
 
     def next(self, end: str) -> str | None:
-        return self.resolve if end == "resolve" else self.reject
+        if end == "resolve":
+            return self.resolve
+        return self.reject
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,15 @@ def _is_constant(value: object) -> bool:
     return isinstance(parse_template(value), FixedValue)
 
 
+def _elements(value: object) -> Iterator[tuple[tuple[int, ...], object]]:
+    """Yield the elements of a list, each with its path; another value is its only element."""
+    if not isinstance(value, list):
+        yield (), value
+        return
+    for index, element in enumerate(value):
+        yield (index,), element
+
+
 # What options take
 
 
@@ -115,9 +124,8 @@ def script(value: object) -> None:
 
 def object_or_objects(value: object) -> None:
     """Take an object, or a list of objects."""
-    for index, element in enumerate(value if isinstance(value, list) else [value]):
+    for path, element in _elements(value):
         if not isinstance(element, Mapping):
-            path = (index,) if isinstance(value, list) else ()
             raise OptionError("it is an object, or a list of objects", *path)
 
 
@@ -128,9 +136,8 @@ def key(value: object) -> None:
 
 def key_or_keys(value: object) -> None:
     """Take the key of an item, or a list of keys."""
-    for index, element in enumerate(value if isinstance(value, list) else [value]):
+    for path, element in _elements(value):
         if isinstance(element, bool) or not isinstance(element, str | int):
-            path = (index,) if isinstance(value, list) else ()
             raise OptionError("it is a key, or a list of keys", *path)
 
 
@@ -155,18 +162,26 @@ def uuid_or_uuids(value: object) -> None:
 
 def texts_of(value: object) -> list[str]:
     """Return the texts of an option that takes one, or a list of them."""
-    return [str(element) for element in value] if isinstance(value, list) else [str(value)]
+    if isinstance(value, list):
+        return [str(element) for element in value]
+    return [str(value)]
 
 
 def addresses(value: object) -> None:
     """Take an e-mail address, a list of them, or a text with commas between them."""
-    elements = value.split(",") if isinstance(value, str) else value
-    if not isinstance(elements, list) or not elements:
+    if isinstance(value, str):
+        for text in value.split(","):
+            _check_address(text)
+        return
+    if not isinstance(value, list) or not value:
         raise OptionError("it is an e-mail address, or a list of them")
-    for index, element in enumerate(elements):
-        if not is_email(element.strip() if isinstance(element, str) else element):
-            path = (index,) if isinstance(value, list) else ()
-            raise OptionError("it is not an e-mail address", *path)
+    for index, element in enumerate(value):
+        _check_address(element, index)
+
+
+def _check_address(value: object, *path: int) -> None:
+    if not isinstance(value, str) or not is_email(value.strip()):
+        raise OptionError("it is not an e-mail address", *path)
 
 
 def permissions(value: object) -> None:
@@ -206,11 +221,10 @@ def method(value: object) -> None:
 
 def signing_secrets(value: object) -> None:
     """Take the secret of a signature, or a list of them while one is being replaced."""
-    for index, element in enumerate(value if isinstance(value, list) else [value]):
+    for path, element in _elements(value):
         try:
             parse_secret(element if isinstance(element, str) else "")
         except ValueError as error:
-            path = (index,) if isinstance(value, list) else ()
             raise OptionError(str(error), *path) from None
     if value == []:
         raise OptionError("at least one is needed")

@@ -135,7 +135,9 @@ def parse_template(value: object, path: tuple[str | int, ...] = ()) -> Template:
     else:
         return FixedValue(value)
     # A large value without a lookup is handed on, and not made anew by each run.
-    return FixedValue(value) if is_constant else template
+    if is_constant:
+        return FixedValue(value)
+    return template
 
 
 def require_size(rendered: object) -> None:
@@ -210,11 +212,15 @@ def _element(elements: list[object], step: str) -> object:
     if not step.isdecimal() or len(step) > _MAX_INDEX_DIGITS:
         return None
     index = int(step)
-    return elements[index] if index < len(elements) else None
+    if index < len(elements):
+        return elements[index]
+    return None
 
 
 def _written(value: object) -> str:
     """Return a value as it stands in a text: null is empty, objects and numbers are JSON."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else jsontext.dumps(value).decode()
+    if isinstance(value, str):
+        return value
+    return jsontext.dumps(value).decode()

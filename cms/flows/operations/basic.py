@@ -50,8 +50,9 @@ def _rule(value: object) -> ResolvedRule:
 def write_log(options: RenderedOptions, run: Run) -> object:
     """Write a line in the log of the run and in that of the service, without secrets."""
     message = run.secrets.masked(options["message"])
-    text = message if isinstance(message, str) else jsontext.dumps(message).decode()
-    text = text[:MAX_TEXT_LENGTH]
+    if not isinstance(message, str):
+        message = jsontext.dumps(message).decode()
+    text = message[:MAX_TEXT_LENGTH]
     run.log(text)
     log.info("flow %s: %s", run.flow, text)
     return None

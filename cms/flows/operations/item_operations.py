@@ -72,9 +72,11 @@ def _of_keys(
 ) -> dict[str, object]:
     """Return a query of the items of these keys; all of them are one page."""
     of_keys = {str(keyed(context, name).primary_key): {"_in": list(keys)}}
-    own = query.get("filter")
+    query_filter: object = of_keys
+    if query.get("filter"):
+        query_filter = {"_and": [query["filter"], of_keys]}
     # A limit of the query itself replaces -1, which is all items.
-    return {"limit": -1, **query, "filter": {"_and": [own, of_keys]} if own else of_keys}
+    return {"limit": -1, **query, "filter": query_filter}
 
 
 def update_items(options: RenderedOptions, run: Run) -> object:
@@ -96,7 +98,9 @@ def _selection(options: RenderedOptions) -> dict[str, object]:
     if key is None:
         _require_selection(options)
         return {"query": options.get("query") or {}}
-    return {"keys": key if isinstance(key, list) else [key]}
+    if isinstance(key, list):
+        return {"keys": key}
+    return {"keys": [key]}
 
 
 def _require_selection(options: RenderedOptions) -> None:

@@ -13,23 +13,24 @@ from cms.mail.notifications import Notification, notify
 from cms.mail.post import GENERIC, BodyFormat, Mail, post
 
 _TEMPLATE_TYPE = "template"
-_FORMATS: Mapping[str, str] = {"wysiwyg": "html"}
-"""Types of bodies that have another name here."""
+_FORMATS: Mapping[str, str] = {"wysiwyg": "html", _TEMPLATE_TYPE: "markdown"}
+"""The formats of bodies whose type is called otherwise."""
 
 
 def send_mail(options: RenderedOptions, run: Run) -> object:
     """Post a mail, which a worker sends; the result is null."""
     kind = str(options.get("type") or "markdown")
-    template = (
-        options.get("template") if kind == _TEMPLATE_TYPE or not options.get("body") else None
-    )
+    template = GENERIC
+    # A body that is written for this mail goes before a template, unless the type asks for one.
+    if kind == _TEMPLATE_TYPE or not options.get("body"):
+        template = options.get("template") or GENERIC
     mail = Mail(
         _addresses(options["to"]),
-        template=template or GENERIC,
+        template=template,
         data=options.get("data") or {},
         subject=options["subject"],
         body=options.get("body") or "",
-        kind=cast(BodyFormat, "markdown" if kind == _TEMPLATE_TYPE else _FORMATS.get(kind, kind)),
+        kind=cast(BodyFormat, _FORMATS.get(kind, kind)),
         cc=_addresses(options.get("cc")),
         bcc=_addresses(options.get("bcc")),
     )
@@ -71,5 +72,6 @@ def _addresses(value: object) -> list[str]:
     """Return the addresses of a list, or of a text with commas between them."""
     if value is None:
         return []
-    elements = value if isinstance(value, list) else str(value).split(",")
-    return [str(element).strip() for element in elements]
+    if not isinstance(value, list):
+        value = str(value).split(",")
+    return [str(element).strip() for element in value]

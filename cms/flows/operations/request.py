@@ -129,8 +129,10 @@ def _exchange(
         return RequestOutcome(None, str(failed), is_transient=True)
     except ResponseTooLarge:
         return RequestOutcome(None, f"it answers with more than {MAX_RESPONSE_BYTES // 2**20} MB")
-    # A redirect of a signed request has come to nothing.
-    first_error = _FIRST_ERROR_STATUS if outgoing.follows_redirects else _FIRST_REDIRECT_STATUS
+    first_error = _FIRST_ERROR_STATUS
+    if not outgoing.follows_redirects:
+        # A redirect of a signed request has come to nothing.
+        first_error = _FIRST_REDIRECT_STATUS
     return RequestOutcome(
         response.status,
         _storable(response.reason),

@@ -105,7 +105,10 @@ def _text(options: RenderedOptions, name: str) -> str:
 
 
 def _algorithms(named: object) -> list[str]:
-    names = [named or ALGORITHMS[0]] if not isinstance(named, list) else named
+    if isinstance(named, list):
+        names = named
+    else:
+        names = [named or ALGORITHMS[0]]
     if not names or not set(map(str, names)) <= set(ALGORITHMS):
         raise ValueError(f"the algorithm is one of {', '.join(ALGORITHMS)}")
     return [str(name) for name in names]

@@ -20,10 +20,9 @@ _CHANGE = ("comment",)
 def parse_new_comments(items: Sequence[object]) -> list[CommentText]:
     """Return the comments of a body; raises `Refused` INVALID_PAYLOAD with all problems of them."""
     problems = Problems()
-    texts = [
-        _texts(item, _NEW, problems, position)
-        for position, item in zip(_positions(items), items, strict=True)
-    ]
+    texts: list[dict[str, str]] = []
+    for position, item in zip(_positions(items), items, strict=True):
+        texts.append(_texts(item, _NEW, problems, position))
     problems.refuse()
     return [CommentText(*map(each.__getitem__, _NEW)) for each in texts]
 

@@ -176,11 +176,14 @@ def _keys_of(operation: BatchOperation, collection: Collection) -> list[object]:
         return []
     arguments = operation.arguments
     key_or_keys = arguments.get("keys", arguments.get("key"))
-    keys = list(key_or_keys) if isinstance(key_or_keys, list) else [key_or_keys]
-    # Changed items of an array hold their keys. New ones may, too: mostly no row has those yet.
+    keys = [key_or_keys]
+    if isinstance(key_or_keys, list):
+        keys = list(key_or_keys)
     data = arguments.get("data")
-    items = data if isinstance(data, list) else []
-    for item in items:
+    if not isinstance(data, list):
+        return keys
+    # Changed items of an array hold their keys. New ones may, too: mostly no row has those yet.
+    for item in data:
         if isinstance(item, dict):
             keys.append(item.get(collection.primary_key))
     return keys

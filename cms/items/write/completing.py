@@ -285,7 +285,9 @@ class RowCompleter:
             raise forbidden()
         passing, problems = self.passing_grants(grants, row)
         # One permission is enough: what others find wrong does not matter then.
-        return passing, [] if passing else problems
+        if passing:
+            problems = []
+        return passing, problems
 
     def _grant_problems(self, grant: GuardedGrant, row: ResolvedRow) -> list[Problem]:
         if grant.validation is None:

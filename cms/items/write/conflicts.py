@@ -117,7 +117,9 @@ def _find_in_field(
     elif len({row.values[name] for row in candidates}) > 1:
         failing = _failing_value(conflict.server_text, name, collection)
         candidates = _rows_with_value(candidates, name, failing)
-    return _ValueSource(candidates[0], name) if candidates else None
+    if not candidates:
+        return None
+    return _ValueSource(candidates[0], name)
 
 
 def _rows_with_value(
@@ -173,7 +175,9 @@ def _find_quoted(
                 sources.append(_ValueSource(row, name))
     different = {(source.field, source.row.values[source.field]) for source in sources}
     # Two different values in one message: there is no telling which is meant.
-    return sources[-1] if len(different) == 1 else None
+    if len(different) != 1:
+        return None
+    return sources[-1]
 
 
 def _is_quoted(value: str | None, server_text: str) -> bool:

@@ -35,7 +35,9 @@ def flows_after(
 
 def event_verbs(collection: Collection, verb: str) -> tuple[str, ...]:
     """Return the verbs of the events that a write is; of files, a creation is an upload, too."""
-    return (verb, "upload") if collection.name == FILES and verb == "create" else (verb,)
+    if collection.name == FILES and verb == "create":
+        return (verb, "upload")
+    return (verb,)
 
 
 def cause_literals(context: RequestContext, client: ClientInfo) -> tuple[object, ...]:

@@ -67,9 +67,10 @@ class FlowFilter(NamedTuple):
 
     def items(self, items: Sequence[object]) -> list[object]:
         """Return what flows make of new items."""
-        return [
-            self.item(item, position=_position(items, index)) for index, item in enumerate(items)
-        ]
+        filtered: list[object] = []
+        for index, item in enumerate(items):
+            filtered.append(self.item(item, position=_position(items, index)))
+        return filtered
 
     def keyed_items(self, items: Sequence[object]) -> list[object]:
         """Return what flows make of items that hold their keys."""
@@ -92,7 +93,9 @@ class FlowFilter(NamedTuple):
 
 
 def _position(items: Sequence[object], index: int) -> PayloadPosition:
-    return PayloadPosition(index) if len(items) > 1 else WHOLE_ITEM
+    if len(items) > 1:
+        return PayloadPosition(index)
+    return WHOLE_ITEM
 
 
 def filtered_plan(

@@ -169,7 +169,10 @@ class _InquiryRun:
         """Add problems for rows that break a check, where they hold a value in all its columns."""
         collection = row_set.collection
         checked = [columns[column] for column in check.columns]
-        numbers = [number for number in checked[0] if all(number in column for column in checked)]
+        numbers: list[int] = []
+        for number in checked[0]:
+            if all(number in column for column in checked):
+                numbers.append(number)
         values: list[list[str]] = []
         for column in checked:
             values.append([column[number] for number in numbers])

@@ -91,7 +91,9 @@ def _update_named(
     keys = named_keys(executor, call.collection, selection)
     # Also for no item at all: what is wrong with the payload is refused in any case.
     payload = complete_update(call, parsed, keys)
-    return _write_tree(call, executor, payload) if keys else []
+    if not keys:
+        return []
+    return _write_tree(call, executor, payload)
 
 
 def _write_singleton(call: WriteCall, parsed: ParsedPayload, transaction: Transaction) -> Keys:

@@ -84,12 +84,13 @@ def _move_authorized(
 
 
 def _sort_field(collection: Collection) -> Field:
-    field = collection.fields[collection.sort_field] if collection.sort_field else None
-    if field is None or not field.type.is_whole_number:
-        raise invalid_payload(
-            f'"{collection.name}" has no sort field of whole numbers', collection=collection.name
-        )
-    return field
+    if collection.sort_field:
+        field = collection.fields[collection.sort_field]
+        if field.type.is_whole_number:
+            return field
+    raise invalid_payload(
+        f'"{collection.name}" has no sort field of whole numbers', collection=collection.name
+    )
 
 
 def _parse_keys(collection: Collection, payload: Mapping[str, object]) -> _MoveKeys:

@@ -169,9 +169,13 @@ class _TreeAuthorization:
         Rows that leave the lists of a set are authorized with it, before the sets below it.
         """
         for resolved in walk_sets(root.resolved):
-            authorized = root if resolved is root.resolved else self._authorized(resolved)
+            authorized = root
+            if resolved is not root.resolved:
+                authorized = self._authorized(resolved)
             deletes = self._authorized_deletes(resolved)
-            yield authorized._replace(deletes=deletes) if deletes else authorized
+            if deletes:
+                authorized = authorized._replace(deletes=deletes)
+            yield authorized
 
     def _authorized_deletes(self, resolved: ResolvedSet) -> dict[str, AuthorizedDelete]:
         """Return the rows that leave the lists of a set and are deleted, by the lists' fields."""

@@ -161,7 +161,9 @@ class ParsedSet(NamedTuple):
         """The values of the rows."""
         rows = self.rows
         # Reading the rows of `ColumnRows` would make each of them.
-        return rows.values if isinstance(rows, ColumnRows) else [row.values for row in rows]
+        if isinstance(rows, ColumnRows):
+            return rows.values
+        return [row.values for row in rows]
 
     @property
     def is_flat(self) -> bool:

@@ -61,8 +61,10 @@ class PayloadParser:
         if len(items) == 1:
             self._parse_root_item(builder, items[0], PayloadPosition(), expects)
             return builder.build()
+        values = None
         # Items that name the same fields are parsed column by column, which is much faster.
-        values = self._item_parser(collection, expects).read_columns(items) if items else None
+        if items:
+            values = self._item_parser(collection, expects).read_columns(items)
         if values is not None:
             mappings = cast(Sequence[Mapping[str, object]], items)
             return ParsedSet(collection, 0, ColumnRows(mappings, values, expects))
@@ -131,7 +133,10 @@ class PayloadParser:
         row = RowBuilder(item, parsed.values, position, expects, _fields_of(parsed.problems))
         # Items of the root are not merged, as each is answered. The same key twice is refused: for
         # changes by plans.py, for new rows by the database.
-        number = self._add_or_merge(builder, row, parsed) if builder.level else builder.add(row)
+        if builder.level:
+            number = self._add_or_merge(builder, row, parsed)
+        else:
+            number = builder.add(row)
         if parsed.nested:
             self._attach(builder, number, parsed)
         return number

@@ -53,10 +53,10 @@ def plan_create(call: WriteCall, items: Sequence[object]) -> WritePlan[WrittenIt
     if has_filters(call, "create"):
         return filtered_plan(call, "create", lambda flow: plan_create(flow.call, flow.items(items)))
     payload = call.complete(*parse_payload(call, items, Expects.ABSENT))
-    return WritePlan(
-        partial(_write_payload, call, payload),
-        single_statement.plan_insert(call, payload.root) if payload.related is None else None,
-    )
+    run = partial(_write_payload, call, payload)
+    if payload.related is not None:
+        return WritePlan(run)
+    return WritePlan(run, single_statement.plan_insert(call, payload.root))
 
 
 # Changes
@@ -69,12 +69,11 @@ def plan_update(call: WriteCall, key: str, item: object) -> WritePlan[WrittenIte
             call, "update", lambda flow: plan_update(flow.call, key, flow.item(item, [key]))
         )
     payload = complete_update(call, parse_payload(call, [item], Expects.PRESENT), [key])
+    run = partial(_write_payload, call, payload)
     # A revert has a history action of its own, which only the transaction writes.
-    is_plain = payload.related is None and not call.history_action
-    return WritePlan(
-        partial(_write_payload, call, payload),
-        single_statement.plan_update(call, payload.root) if is_plain else None,
-    )
+    if payload.related is not None or call.history_action:
+        return WritePlan(run)
+    return WritePlan(run, single_statement.plan_update(call, payload.root))
 
 
 def plan_update_each(call: WriteCall, items: list[object]) -> WritePlan[WrittenItems]:
@@ -224,9 +223,11 @@ def _write_payload(
 
 def plan_delete(call: WriteCall, key: str) -> WritePlan[object]:
     """Delete the item of a key."""
+    run = partial(_delete_item, call, key)
     # Flows can refuse it only in a transaction.
-    run_alone = None if has_filters(call, "delete") else single_statement.plan_delete(call, key)
-    return WritePlan(partial(_delete_item, call, key), run_alone)
+    if has_filters(call, "delete"):
+        return WritePlan(run)
+    return WritePlan(run, single_statement.plan_delete(call, key))
 
 
 def plan_delete_many(call: WriteCall, selection: Mapping[str, object]) -> WritePlan[object]:

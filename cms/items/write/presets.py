@@ -90,7 +90,9 @@ def _column_value(grant: Grant, field: Field, value: object) -> str | None:
     """Return a preset as its column takes it; raises `Refused` FORBIDDEN if it does not."""
     if field.name in hooks_of(field.collection).never_preset:
         raise _refuse(grant, field, "no preset sets it")
-    return None if value is None else _convert(grant, field, value)
+    if value is None:
+        return None
+    return _convert(grant, field, value)
 
 
 def _convert(grant: Grant, field: Field, value: object) -> str:
@@ -119,7 +121,9 @@ def _operand(value: object) -> Operand:
         operand = parse_variable(value)
     except ValueError:
         return Constant(value)
-    return operand if isinstance(operand, Now | CallerValue) else Constant(value)
+    if isinstance(operand, Now | CallerValue):
+        return operand
+    return Constant(value)
 
 
 def _resolve_operand(

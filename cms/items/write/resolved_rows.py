@@ -143,7 +143,9 @@ class ResolvedToMany:
     @property
     def deleted_keys(self) -> list[str]:
         """The keys of the rows that leave a list and are deleted."""
-        return list(self.dropped) if deletes_dropped(self.link) else []
+        if not deletes_dropped(self.link):
+            return []
+        return list(self.dropped)
 
 
 def deletes_dropped(link: Link) -> bool:

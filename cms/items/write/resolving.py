@@ -184,7 +184,9 @@ class Resolver:
             catalogue=context.snapshot.catalogue,
             policy=context.actor.policy,
         )
-        return (order,) if view and view.includes(order) else ()
+        if view and view.includes(order):
+            return (order,)
+        return ()
 
     def _lock(self, field: ParsedToMany, keys: list[str], near_values: list[str]) -> None:
         """Lock the rows that are about to be read.

@@ -38,9 +38,11 @@ def insert_rows(
     Raises `Refused` INVALID_PAYLOAD if a trigger turns a row away, and `Conflict` for a value that
     the database refuses.
     """
+    if not rows:
+        return []
     groups = group_by_columns(rows)
     if len(groups) < 2:
-        return _insert_group(executor, collection, rows) if rows else []
+        return _insert_group(executor, collection, rows)
     # Several statements would number the rows group by group: give them their numbers before.
     rows = _with_keys(executor, collection, rows)
     rows = _with_sort_values(executor, collection, rows)

@@ -66,7 +66,9 @@ class WrittenRows:
     def key(self, row_id: RowId) -> str | None:
         """Return the key of a row, or None for a new row that is not written yet."""
         written = self._row(row_id)
-        return written[0] if written else self._sets[row_id.set].rows[row_id.row].key
+        if written:
+            return written[0]
+        return self._sets[row_id.set].rows[row_id.row].key
 
     def keys(self, target: RowSet) -> list[str]:
         """Return the keys of all rows of a set, which may be thousands."""

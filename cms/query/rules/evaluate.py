@@ -44,8 +44,9 @@ def operand_reader(operator: Operator, read: ToComparable) -> ToComparable:
 
 
 def _read_list(read: ToComparable, operand: object) -> list[Any]:
-    items = operand if isinstance(operand, list | tuple) else [operand]
-    return [None if item is None else read(item) for item in items]
+    if not isinstance(operand, list | tuple):
+        operand = [operand]
+    return [None if item is None else read(item) for item in operand]
 
 
 def fulfils(operator: Operator, value: Any, operands: Sequence[Any]) -> bool:

@@ -47,11 +47,11 @@ def parse_conditions(
     entries = meta.get("conditions") if meta else None
     if not isinstance(entries, list):
         return ()
-    return tuple(
-        _condition(entry, collection, catalogue)
-        for entry in entries
-        if isinstance(entry, Mapping) and entry.get("rule")
-    )
+    conditions: list[Condition] = []
+    for entry in entries:
+        if isinstance(entry, Mapping) and entry.get("rule"):
+            conditions.append(_condition(entry, collection, catalogue))
+    return tuple(conditions)
 
 
 def field_state(

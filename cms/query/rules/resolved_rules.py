@@ -213,7 +213,9 @@ class _Resolver:
         if self.catalogue is None:
             return None
         link = link_of(self.catalogue, collection, name.field, name.target)
-        return self.catalogue.collections.get(link.target) if link else None
+        if not link:
+            return None
+        return self.catalogue.collections.get(link.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +281,9 @@ def operand_value(operand: Operand, bindings: Bindings) -> object:
 
 def _with_tuple(operand: object) -> object:
     # A tuple is hashable and frozen, as all parts of a rule; binding gives lists.
-    return tuple(operand) if isinstance(operand, list) else operand
+    if isinstance(operand, list):
+        return tuple(operand)
+    return operand
 
 
 def read_operands(

@@ -123,7 +123,9 @@ def type_of_column(base_type: str, data_type: str, special: tuple[str, ...]) -> 
     if column_type is GEOMETRY:
         # `geometry(Point,4326)` is geometry.Point; plain `geometry` takes all shapes.
         shape = re.match(r"geometry\((\w+)", data_type)
-        return TYPES.get(f"geometry.{shape[1]}", GEOMETRY) if shape else GEOMETRY
+        if shape:
+            return TYPES.get(f"geometry.{shape[1]}", GEOMETRY)
+        return GEOMETRY
     for field_type in _MARKED_TYPES:
         if field_type.marker in special and column_type.name in field_type.marked_types:
             return field_type

@@ -94,7 +94,9 @@ def count_entries(entries: Any) -> int | None:
     # The empty text has the length 0; "".split(",") would be one empty entry.
     if isinstance(entries, str) and entries:
         entries = entries.split(",")
-    return len(entries) if isinstance(entries, list | str) else None
+    if not isinstance(entries, list | str):
+        return None
+    return len(entries)
 
 
 @dataclass(frozen=True, slots=True)

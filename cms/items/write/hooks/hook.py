@@ -114,7 +114,9 @@ def _with_collection(refused: Refused, collection: str) -> Iterator[Problem]:
 
 
 def _parts_of(error: ValueError) -> Sequence[ValueError]:
-    return error.errors if isinstance(error, InvalidParts) else (error,)
+    if isinstance(error, InvalidParts):
+        return error.errors
+    return (error,)
 
 
 def _value_inside(value: object, error: ValueError) -> object:

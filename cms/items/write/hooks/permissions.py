@@ -72,7 +72,9 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
 
 
 def _loads(text: str | None) -> object:
-    return None if text is None else jsontext.loads_stored(text)
+    if text is None:
+        return None
+    return jsontext.loads_stored(text)
 
 
 def _check_fits(
