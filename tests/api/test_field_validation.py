@@ -160,14 +160,14 @@ def test_what_a_default_computes_is_not_tried_and_does_not_lack(
 
 def test_presets_of_changes_keep_the_rules_of_fields(stage: Stage, admin: Client) -> None:
     level = field("level", "integer")
-    remark = field("told", "string")
+    remark = field("remark", "string")
     level["meta"] = {"validation": {"_lte": 3}}
     remark["meta"] = {"validation": {"_submitted": True}}
     firm = field("firm", "string", is_nullable=False, default_value="x")
     when = field("changed", "timestamp")
     when["meta"] = {"special": ["date-updated"]}
     things = table(admin, field("name", "string"), level, remark, firm, when)
-    things.add({"name": "a", "level": 1, "told": "b"})
+    things.add({"name": "a", "level": 1, "remark": "b"})
 
     def patched(**presets: object) -> list[tuple[object, object]]:
         own = may(things.name, "id", "name", action="update", presets=presets)
@@ -186,12 +186,12 @@ def test_presets_of_changes_keep_the_rules_of_fields(stage: Stage, admin: Client
         assert problems == [problems[0]] * 6
         return problems[0]
 
-    assert patched(level=9, told="c") == [("level", "lte")]
-    assert patched(firm=None, told="c") == [("firm", "required")]
-    assert patched(level=3) == [("told", "submitted")]
-    assert patched(level=3, told="c", changed="2001-01-01T00:00:00Z") == []
+    assert patched(level=9, remark="c") == [("level", "lte")]
+    assert patched(firm=None, remark="c") == [("firm", "required")]
+    assert patched(level=3) == [("remark", "submitted")]
+    assert patched(level=3, remark="c", changed="2001-01-01T00:00:00Z") == []
     (item,) = things.get().data
-    assert (item["level"], item["told"]) == (3, "c")
+    assert (item["level"], item["remark"]) == (3, "c")
     assert item["changed"] > "2026"
     assert (
         admin.patch(f"{things.path}/1", {"level": 4, "firm": None}).codes

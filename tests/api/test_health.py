@@ -31,6 +31,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def dsn(module_dsn: str) -> str:
+    return module_dsn
+
+
+@pytest.fixture
 def config(config: Config, folder: Path) -> Config:
     return replace(config, locations=(Location("local", "local", str(folder)),))
 

@@ -356,8 +356,8 @@ def test_history_tells_of_every_row(things: Table, stage: Stage) -> None:
     things.add({"name": "a"})
     send(things, "id,name\n1,A\n,b\n")
     activity = things.api.get(f"/activity?filter[collection]={things.name}&sort=id").data
-    acts = [(entry["action"], entry["item"]) for entry in activity]
-    assert sorted(acts) == [("create", "1"), ("create", "2"), ("update", "1")]
+    actions = [(entry["action"], entry["item"]) for entry in activity]
+    assert sorted(actions) == [("create", "1"), ("create", "2"), ("update", "1")]
     deltas = [
         entry["delta"]
         for entry in things.api.get(f"/revisions?filter[collection]={things.name}&sort=id").data

@@ -22,6 +22,11 @@ from cms.database.error_mapping import Deadlock
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 
 
+@pytest.fixture
+def dsn(module_dsn: str) -> str:
+    return module_dsn
+
+
 def test_a_login_gives_both_tokens_and_the_life_of_the_first_in_milliseconds(
     anonymous: Client,
 ) -> None:
@@ -159,15 +164,20 @@ def test_a_client_that_always_sends_its_old_token_can_log_in_again(
 
 
 def test_a_changed_password_ends_refresh_and_access_tokens_alike(
-    anonymous: Client, dsn: str, admin_token: str
+    anonymous: Client, dsn: str
 ) -> None:
-    answer = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
-    clients = [anonymous.bearing(answer["access_token"]), anonymous.bearing(admin_token)]
+    email = "carl@example.com"
+    accounts.create_user(dsn, email=email, password="secret-of-carl", role="Administrator")
+    answer = anonymous.post("/auth/login", {"email": email, "password": "secret-of-carl"}).data
+    clients = [
+        anonymous.bearing(answer["access_token"]),
+        anonymous.login(email, "secret-of-carl"),
+    ]
     assert [client.get("/users/me").status for client in clients] == [200, 200]
-    accounts.set_password(dsn, email=ADMIN_EMAIL, password="another password")
+    accounts.set_password(dsn, email=email, password="another password")
     assert [client.get("/users/me").codes for client in clients] == [["INVALID_TOKEN"]] * 2
     assert anonymous.post("/auth/refresh", {"refresh_token": answer["refresh_token"]}).status == 401
-    assert anonymous.login(ADMIN_EMAIL, "another password").get("/users/me").status == 200
+    assert anonymous.login(email, "another password").get("/users/me").status == 200
 
 
 def test_a_token_of_a_session_that_is_not_there_is_refused_beside_one_that_is(
@@ -184,10 +194,10 @@ def test_a_session_is_good_for_its_own_user_only(
     api: Client, anonymous: Client, dsn: str, config: Config
 ) -> None:
     accounts.create_user(
-        dsn, email="ann@example.com", password="secret-of-ann", role="Administrator"
+        dsn, email="bob@example.com", password="secret-of-bob", role="Administrator"
     )
     answer = anonymous.post(
-        "/auth/login", {"email": "ann@example.com", "password": "secret-of-ann"}
+        "/auth/login", {"email": "bob@example.com", "password": "secret-of-bob"}
     ).data
     claims = {
         "id": api.get("/users/me").data["id"],
@@ -220,22 +230,23 @@ def test_a_refresh_token_that_comes_twice_ends_the_access_tokens_of_its_session(
 def test_a_login_clears_the_expired_sessions_of_its_user_and_the_next_start_all(
     anonymous: Client, dsn: str, config: Config
 ) -> None:
-    accounts.create_user(dsn, email="ann@example.com", password="secret-of-ann", role=None)
+    accounts.create_user(dsn, email="dora@example.com", password="secret-of-dora", role=None)
+    users = [ADMIN_EMAIL, "dora@example.com"]
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(EXPIRED_SESSIONS)
+        connection.execute(EXPIRED_SESSIONS, [users])
         assert connection.execute(HOW_MANY_EXPIRED).fetchall() == [
             (ADMIN_EMAIL, 1),
-            ("ann@example.com", 1),
+            ("dora@example.com", 1),
         ]
         anonymous.login(ADMIN_EMAIL, ADMIN_PASSWORD)
-        assert connection.execute(HOW_MANY_EXPIRED).fetchall() == [("ann@example.com", 1)]
+        assert connection.execute(HOW_MANY_EXPIRED).fetchall() == [("dora@example.com", 1)]
         prepare(dsn, config=config)
         assert connection.execute(HOW_MANY_EXPIRED).fetchall() == []
 
 
 EXPIRED_SESSIONS = """
     INSERT INTO system_sessions ("user", token, expires)
-    SELECT id, 'digest', now() - interval '1 hour' FROM system_users
+    SELECT id, 'digest', now() - interval '1 hour' FROM system_users WHERE email = ANY (%s)
 """
 HOW_MANY_EXPIRED = """
     SELECT email, count(*) FROM system_sessions JOIN system_users ON system_users.id = "user"
@@ -257,15 +268,17 @@ def test_a_start_makes_the_partitions_of_the_coming_months(dsn: str, config: Con
 def test_a_password_that_changes_during_a_login_lets_nobody_in(
     anonymous: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    email = "emil@example.com"
+    accounts.create_user(dsn, email=email, password="secret-of-emil", role=None)
     matches = passwords.matches
 
     def slowly(stored: str | None, password: str) -> bool:
         matched = matches(stored, password)
-        accounts.set_password(dsn, email=ADMIN_EMAIL, password="another password")
+        accounts.set_password(dsn, email=email, password="another password")
         return matched
 
     monkeypatch.setattr(passwords, "matches", slowly)
-    answer = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD})
+    answer = anonymous.post("/auth/login", {"email": email, "password": "secret-of-emil"})
     assert answer.codes == ["INVALID_CREDENTIALS"]
 
 

@@ -167,12 +167,12 @@ Act = Callable[[], None]
 def after_the_plan(monkeypatch: pytest.MonkeyPatch, act: Act) -> None:
     """Let something happen once, when the next call has its snapshot."""
     current = Snapshots.current
-    acts = [act]
+    pending = [act]
 
     def overtaken(self: Snapshots) -> Snapshot:
         counters = current(self)
-        if acts:
-            acts.pop()()
+        if pending:
+            pending.pop()()
         return counters
 
     monkeypatch.setattr(Snapshots, "current", overtaken)
@@ -183,12 +183,12 @@ def after_the_look(monkeypatch: pytest.MonkeyPatch, act: Act) -> None:
     that its snapshot is up to date.
     """
     execute = Transaction.execute
-    acts = [act]
+    pending = [act]
 
     def overtaken(self: Transaction, text: str, values: Any = (), **options: Any) -> Any:
         rows_read = execute(self, text, values, **options)
-        if acts and text == statement("find_version"):
-            acts.pop()()
+        if pending and text == statement("find_version"):
+            pending.pop()()
         return rows_read
 
     monkeypatch.setattr(Transaction, "execute", overtaken)

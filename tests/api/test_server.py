@@ -33,6 +33,11 @@ from tests.databases import end_connections
 
 
 @pytest.fixture
+def dsn(module_dsn: str) -> str:
+    return module_dsn
+
+
+@pytest.fixture
 def without_database(
     config: Config, make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> Client:

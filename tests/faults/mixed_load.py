@@ -103,7 +103,7 @@ class MixedClient:
         self._files: list[str] = []
 
     def work(self, ended: threading.Event) -> None:
-        acts: list[tuple[Callable[[], None], int]] = [
+        actions: list[tuple[Callable[[], None], int]] = [
             (self._read, 30),
             (self._read_one, 20),
             (self._create, 12),
@@ -119,7 +119,7 @@ class MixedClient:
             (self._queue_flow, 2),
             (self._export, 1),
         ]
-        functions, weights = zip(*acts, strict=True)
+        functions, weights = zip(*actions, strict=True)
         with self._session:
             while not ended.is_set():
                 self._random.choices(functions, weights)[0]()

@@ -67,13 +67,13 @@ def test_a_server_that_vanishes_is_given_up_in_seconds_and_not_in_hours(
     with database.transaction() as transaction:
         descriptor = transaction.connection.fileno()
         with socket.socket(fileno=descriptor) as connected:
-            found = {
+            set_options = {
                 name: connected.getsockopt(level, name) for name, (level, _) in options.items()
             }
             limit = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
             connected.detach()
     database.close()
-    assert found == {name: value for name, (_, value) in options.items()}
+    assert set_options == {name: value for name, (_, value) in options.items()}
     assert limit == 30_000
 
 

@@ -56,10 +56,10 @@ def pgbouncer(folder: Path, dsn: str, *, connections: int = 5) -> Iterator[str]:
     parts = conninfo_to_dict(dsn)
     text = documented("ini")
     server = f"host={parts['host']} port={parts['port']} user={parts['user']}"
-    text, found = re.subn(r"^shop = .*$", f"{parts['dbname']} = {server}", text, flags=re.M)
-    assert found == 1
-    text, found = re.subn(r"default_pool_size = \d+", f"default_pool_size = {connections}", text)
-    assert found == 1
+    text, count = re.subn(r"^shop = .*$", f"{parts['dbname']} = {server}", text, flags=re.M)
+    assert count == 1
+    text, count = re.subn(r"default_pool_size = \d+", f"default_pool_size = {connections}", text)
+    assert count == 1
     file = folder / "pgbouncer.ini"
     file.write_text(text + LOCAL.format(port=port))
     file.chmod(0o644)

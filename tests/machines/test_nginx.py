@@ -76,9 +76,9 @@ def site(make_database: Callable[..., str], template: str) -> Iterator[Proxied]:
 
 def test_nginx_sends_the_content_of_a_file_and_its_ranges(site: Proxied) -> None:
     key = site.upload(BYTES, "content.bin", "application/octet-stream")
-    told = site.straight.send("GET", f"/assets/{key}")
-    assert told.headers["X-Accel-Redirect"].startswith("/protected/local/")
-    assert told.content == b""
+    answer = site.straight.send("GET", f"/assets/{key}")
+    assert answer.headers["X-Accel-Redirect"].startswith("/protected/local/")
+    assert answer.content == b""
     sent = site.admin.send("GET", f"/assets/{key}")
     assert (sent.status_code, sent.content) == (200, BYTES)
     assert "X-Accel-Redirect" not in sent.headers

@@ -27,6 +27,19 @@ MakeLimited = Callable[..., Client]
 LogCapture = pytest.LogCaptureFixture
 
 
+@pytest.fixture(scope="module")
+def module_dsn(module_dsn: str) -> str:
+    """A database in which wrong passwords suspend nobody."""
+    with psycopg.connect(module_dsn) as connection:
+        connection.execute("UPDATE system_settings SET auth_login_attempts = NULL")
+    return module_dsn
+
+
+@pytest.fixture
+def dsn(module_dsn: str) -> str:
+    return module_dsn
+
+
 @pytest.fixture
 def make_limited(config: Config, make_client: Callable[..., Client]) -> MakeLimited:
     """Make a client of an application with rate limits and counters of its own."""

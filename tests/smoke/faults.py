@@ -68,7 +68,7 @@ class Writer:
         def batch() -> None:
             self._batch(ended)
 
-        acts = [
+        actions = [
             self._tag,
             self._resize,
             self._resize,
@@ -80,7 +80,7 @@ class Writer:
             batch,
         ]
         while not ended.is_set():
-            self._random.choice(acts)()
+            self._random.choice(actions)()
 
     def _send(self, method: str, path: str, body: object = None, **headers: str) -> Any:
         """Return what stands under `data`, True for an empty answer, None when nothing was

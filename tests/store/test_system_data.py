@@ -8,16 +8,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from cms.database.migrate import migrate
 from cms.schema.system import SYSTEM_COLLECTIONS, SYSTEM_TABLES
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-@pytest.fixture
-def migrated(empty_dsn: str) -> Iterator[Connection]:
-    migrate(empty_dsn)
-    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+@pytest.fixture(scope="module")
+def migrated(module_migrated_dsn: str) -> Iterator[Connection]:
+    """A connection to a migrated database, which the tests only read."""
+    with psycopg.connect(module_migrated_dsn, autocommit=True) as connection:
         yield connection
 
 
