@@ -40,7 +40,10 @@ def request_reset(store: Store, link: MailLink, *, email: str, url: str | None) 
 def _send_link(transaction: Transaction, *, link: MailLink, address: str, email: str) -> None:
     # Accounts of other statuses get nothing: a suspended user must not come back by mail.
     rows = transaction.execute(statement("find_active_account"), (email,))
-    recipient = LinkRecipient(*rows[0]) if rows else LinkRecipient.nobody(email)
+    if rows:
+        recipient = LinkRecipient(*rows[0])
+    else:
+        recipient = LinkRecipient.nobody(email)
     link.send(transaction, address, recipient)
 
 

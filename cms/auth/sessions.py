@@ -167,8 +167,10 @@ def _renew_session(
     digest = passwords.digest(new_token)
     transaction.execute(statement("renew_session"), (session.id, digest, expires))
     identity = Identity(user=session.user, session=session.id, client=client)
+    issue = _issue_tokens
     # A session belongs to a user or to a share (system_sessions_holder_check).
-    issue = _issue_tokens if session.user else issue_share_tokens
+    if not session.user:
+        issue = issue_share_tokens
     return issue(transaction, issuer, identity, mode=session.mode, token=new_token)
 
 

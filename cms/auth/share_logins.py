@@ -109,7 +109,9 @@ def info(store: Store, key: str) -> Mapping[str, object]:
     The password is masked, or None for a share without one.
     """
     share = _parse_id(key)
-    rows = store.database.fetch_primary(statement("find_share_info"), (share,)) if share else []
+    if share is None:
+        raise forbidden()
+    rows = store.database.fetch_primary(statement("find_share_info"), (share,))
     if not rows:
         raise forbidden()
     return dict(zip(_INFO_FIELDS, rows[0], strict=True))
@@ -140,12 +142,14 @@ def _invite(
     context: RequestContext,
 ) -> None:
     share = _parse_id(invitation.share)
-    rows = transaction.execute(statement("find_share_for_invitation"), (share,)) if share else []
+    if share is None:
+        raise forbidden()
+    rows = transaction.execute(statement("find_share_for_invitation"), (share,))
     if not rows or not _may_invite(context, rows[0][1]):
         raise forbidden()
     name = rows[0][0]
     emails = checked_emails(invitation.emails, field="emails")
-    data = {"url": _url(address, str(share)), "name": name or ""}
+    data = {"url": _url(address, share), "name": name or ""}
     for email in emails:
         account_mail.send(transaction, AccountMail(email, link.template, data))
 

@@ -133,7 +133,9 @@ def _step(operation: FlowOperation) -> FlowStep:
         # So that null says of a template that it leads nowhere; any JSON may be null itself.
         if value is None and option.check is not any_json:
             continue
-        template = parse_template(value) if option.takes_templates else FixedValue(value)
+        template: Template = FixedValue(value)
+        if option.takes_templates:
+            template = parse_template(value)
         entries.append((FixedValue(name), template))
     options = Object(tuple(entries))
     is_constant = all(isinstance(template, FixedValue) for _, template in entries)

@@ -31,7 +31,9 @@ def parse_rule(
 
     Raises `Refused` INVALID_QUERY with the path to what is wrong.
     """
-    filter_value = {} if value is None else require_not_blank(_exact(value), parameter)
+    filter_value: object = {}
+    if value is not None:
+        filter_value = require_not_blank(_exact(value), parameter)
     parsed = parse_filter(
         filter_value, RuleLiterals(), parameter=parameter, operators=RULE_OPERATORS
     )
