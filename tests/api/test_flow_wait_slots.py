@@ -79,6 +79,7 @@ def test_slots_are_free_after_operations_that_fail(admin: Client) -> None:
     assert statuses == [422] * THREADS
 
 
+@pytest.mark.release
 def test_quick_flows_and_runs_in_the_background_need_no_slot(
     stage: Stage, admin: Client, settings: Config
 ) -> None:

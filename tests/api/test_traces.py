@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from cms.database import connections
 from cms.database.connections import Database
 from cms.database.statement_names import name_of
 from cms.database.statements import statement
@@ -116,8 +117,12 @@ def test_unknown_routes_and_methods_make_no_names_of_their_own(
 
 
 def test_only_faults_of_the_service_are_errors(
-    api: Client, make_client: Callable[..., Client], spans: InMemorySpanExporter
+    api: Client,
+    make_client: Callable[..., Client],
+    spans: InMemorySpanExporter,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(connections, "_BORROW_SECONDS", 0.2)
     api.get("/items/nothing")
     make_client(database_url="host=127.0.0.1 dbname=" + "x" * 5 + " port=nonsense").get("/items/a")
     refused, failed = requests_of(spans)

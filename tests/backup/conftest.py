@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from tests.backup.archives import Installation
 from tests.databases import drop_database
@@ -104,6 +106,29 @@ def archived(complete_archive: Path, archive: Path) -> Path:
     """An archive of the service in the test's own folder."""
     copyfile(complete_archive, archive)
     return archive
+
+
+@pytest.fixture(scope="module")
+def restored(
+    complete_archive: Path,
+    make_database: Callable[..., str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Installation:
+    """What the archive is restored to; each test changes a copy of its database."""
+    locations = locations_in(tmp_path_factory.mktemp("restored"))
+    installation = Installation(make_database(), locations)
+    installation.restore(complete_archive)
+    return installation
+
+
+@pytest.fixture
+def living(
+    restored: Installation, archived: Path, make_database: Callable[..., str]
+) -> Iterator[Installation]:
+    """A copy of the service, restored from its archive, for this test to change."""
+    dsn = make_database(str(conninfo_to_dict(restored.dsn)["dbname"]))
+    yield replace(restored, dsn=dsn)
+    drop_database(dsn)
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from cms.database.row_merging import Merged
 from tests.backup.archives import Installation, Notes, find_dump, members_of
 from tests.backup.comparison import rows_of
 
+pytestmark = pytest.mark.release
+
 TIMEOUT_SECONDS = 60
 
 # In another order than that of the alphabet.
@@ -29,14 +31,6 @@ WRITES = (
     "UPDATE hard SET words = words WHERE id = 1",
     "SELECT words FROM loud",
 )
-
-
-@pytest.fixture
-def living(service: Installation, empty: Installation, archive: Path) -> Installation:
-    """A copy of the service, restored from its archive, for this test to change."""
-    service.back_up(archive)
-    empty.restore(archive)
-    return empty
 
 
 @contextmanager

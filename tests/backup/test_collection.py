@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from cms.backup.archives import ArchiveFile
 from cms.backup.collection_restoring import CollectionRestoration
@@ -16,35 +13,10 @@ from cms.backup.error import BackupError, DamagedArchive
 from cms.database.row_merging import Merged
 from tests.backup.archives import Installation, Notes
 from tests.backup.comparison import rows_of
-from tests.databases import drop_database
-from tests.files.forms import locations_in
 
 
 def restore(service: Installation, archive: Path, collection: str) -> Merged:
     return CollectionRestoration(service.dsn, ArchiveFile(archive), Notes(), collection).run()
-
-
-@pytest.fixture(scope="module")
-def restored(
-    complete_archive: Path,
-    make_database: Callable[..., str],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Installation:
-    """What the archive is restored to; each test changes a copy of its database."""
-    locations = locations_in(tmp_path_factory.mktemp("restored"))
-    installation = Installation(make_database(), locations)
-    installation.restore(complete_archive)
-    return installation
-
-
-@pytest.fixture
-def living(
-    restored: Installation, archived: Path, make_database: Callable[..., str]
-) -> Iterator[Installation]:
-    """A copy of the service, restored from its archive, for this test to change."""
-    dsn = make_database(str(conninfo_to_dict(restored.dsn)["dbname"]))
-    yield replace(restored, dsn=dsn)
-    drop_database(dsn)
 
 
 def execute(living: Installation, statement: str) -> None:

@@ -21,6 +21,8 @@ from cms.database.bulk import BulkError
 from cms.errors import Refused
 from tests.backup.archives import Installation, Notes, rewrite
 from tests.backup.comparison import rows_of
+from tests.databases import drop_database
+from tests.files.forms import locations_in
 from tests.memory import resident_bytes
 
 Contents = list[tuple[str, bytes]]
@@ -108,19 +110,34 @@ CHANGES: dict[str, Change] = {
 }
 
 
+@pytest.fixture(scope="module")
+def members(complete_archive: Path) -> Contents:
+    """The members of a complete archive."""
+    return [
+        (member.name, b"".join(member.pieces))
+        for member in unpacked([complete_archive.read_bytes()])
+    ]
+
+
+@pytest.fixture(scope="module")
+def untouched(
+    make_database: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    """A database with nothing in it, which stays so: no archive of these tests is restored."""
+    dsn = make_database()
+    yield Installation(dsn, locations_in(tmp_path_factory.mktemp("untouched")))
+    drop_database(dsn)
+
+
 @pytest.mark.parametrize("change", list(CHANGES.values()), ids=list(CHANGES))
 def test_what_no_backup_writes_is_damaged_and_changes_nothing(
-    service: Installation, empty: Installation, archive: Path, change: Change
+    members: Contents, untouched: Installation, archive: Path, change: Change
 ) -> None:
-    service.back_up(archive)
-    members = [
-        (member.name, b"".join(member.pieces)) for member in unpacked([archive.read_bytes()])
-    ]
     seal(archive, change(members))
     with pytest.raises(DamagedArchive):
-        empty.restore(archive)
-    assert rows_of(empty.dsn) == {}
-    assert empty.contents() == {}
+        untouched.restore(archive)
+    assert rows_of(untouched.dsn) == {}
+    assert untouched.contents() == {}
 
 
 def seal(archive: Path, members: Contents) -> None:
@@ -190,20 +207,19 @@ def test_members_other_than_files_are_refused(archive: Path, kind: bytes) -> Non
     [b"/../../x.txt", b"..", b"a/../../x.txt", b"/etc/x.txt", b"a\\\\..\\\\x.txt", b"\\\\0.txt"],
 )
 def test_a_content_stays_within_its_location(
-    service: Installation, empty: Installation, archive: Path, path: bytes
+    service: Installation, empty: Installation, archived: Path, path: bytes
 ) -> None:
     """Its path is a value of a row, which another program may have written."""
-    service.back_up(archive)
     (name,) = [name for name, content in service.contents().items() if content == b""]
     name = name.removeprefix("local/")
-    rewrite(archive, {b"\t%s\t" % name.encode(): b"\t%s\t" % path})
-    before = set(archive.parent.rglob("*"))
+    rewrite(archived, {b"\t%s\t" % name.encode(): b"\t%s\t" % path})
+    before = set(archived.parent.rglob("*"))
     with suppress(BackupError, BulkError, Refused):
-        empty.restore(archive)
+        empty.restore(archived)
     roots = {location.root for location in empty.locations}
-    more = {str(one) for one in set(archive.parent.rglob("*")) - before}
+    more = {str(one) for one in set(archived.parent.rglob("*")) - before}
     assert {one for one in more if not one.startswith(tuple(roots))} <= {
-        str(archive.parent / "empty")
+        str(archived.parent / "empty")
     }
     if not rows_of(empty.dsn):
         assert empty.contents() == {}

@@ -146,16 +146,14 @@ def test_running_processes_see_what_was_restored_under_them(
     ],
 )
 def test_what_depends_on_the_tables_from_outside_is_not_removed(
-    service: Installation, empty: Installation, archive: Path, statement: str, named: str
+    living: Installation, archived: Path, statement: str, named: str
 ) -> None:
-    service.back_up(archive)
-    empty.restore(archive)
     one = "CREATE FUNCTION one() RETURNS integer LANGUAGE sql AS 'SELECT 1'"
-    execute(empty.dsn, f"{one}; CREATE SCHEMA other; {statement}")
-    before = rows_of(empty.dsn)
+    execute(living.dsn, f"{one}; CREATE SCHEMA other; {statement}")
+    before = rows_of(living.dsn)
     with pytest.raises(BackupError, match=f"depend on what would be replaced: .*{named}"):
-        empty.restore(archive, replaces=True)
-    assert rows_of(empty.dsn) == before
+        living.restore(archived, replaces=True)
+    assert rows_of(living.dsn) == before
 
 
 OWN_OBJECTS = """
@@ -212,12 +210,11 @@ def test_all_kinds_of_objects_of_others_are_replaced(
     ],
 )
 def test_what_somebody_has_made_beside_tables_is_content_too(
-    service: Installation, dsn: str, archive: Path, statement: str, named: str
+    service: Installation, dsn: str, archived: Path, statement: str, named: str
 ) -> None:
-    service.back_up(archive)
     execute(dsn, statement)
     with pytest.raises(BackupError, match=named):
-        Installation(dsn, service.locations).restore(archive)
+        Installation(dsn, service.locations).restore(archived)
 
 
 @pytest.mark.release

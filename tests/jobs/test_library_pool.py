@@ -44,6 +44,7 @@ def test_a_connection_is_checked_once_for_many_statements(
     assert len(checks) == 1
 
 
+@pytest.mark.release
 def test_a_connection_that_has_ended_is_replaced(
     queue: QueueDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,8 @@ from tests.rate_limits.test_requests import LogCapture, left, service_log
 
 __all__ = ["service_log"]
 
+pytestmark = pytest.mark.release
+
 LIMITS = (Limit(100, 60), Limit(1000, 600))
 
 

@@ -13,6 +13,7 @@ import pytest
 from falcon import testing
 
 from cms.config import Config
+from cms.database import connections
 from cms.http.rate_limit import LOGIN_ROUTES
 from cms.rate_limits.account_names import account_name
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
@@ -145,7 +146,10 @@ def test_without_the_limiter_there_are_no_headers(anonymous: Client) -> None:
     assert REMAINING.lower() not in anonymous.get("/auth").headers
 
 
-def test_a_refused_request_asks_no_database(make_limited: MakeLimited) -> None:
+def test_a_refused_request_asks_no_database(
+    make_limited: MakeLimited, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_BORROW_SECONDS", 0.2)
     client = make_limited(
         rate_limiter_per_minute=1, database_url="postgresql://127.0.0.1:1/nowhere"
     )
@@ -273,6 +277,7 @@ def test_no_spelling_of_an_address_has_attempts_of_its_own(make_limited: MakeLim
         assert answer.status == 429, email
 
 
+@pytest.mark.release
 def test_what_postgresql_takes_for_equal_is_one_account(dsn: str) -> None:
     letters = [chr(number) for number in range(1, 0x110000) if not 0xD800 <= number < 0xE000]
     with psycopg.connect(dsn) as connection:

@@ -169,6 +169,7 @@ def test_a_column_of_another_type_is_read_again(database: Database) -> None:
     assert database.fetch_primary("SELECT a FROM things") == [("1",)]
 
 
+@pytest.mark.release
 def test_something_else_is_done_while_the_database_works(
     database: Database, settings: Config
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_signature_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checked == [token]
 
 
+@pytest.mark.release
 def test_a_token_that_was_good_ends_with_its_life() -> None:
     identification = Authentication(SECRET, origins=ORIGINS)
     claims = {"id": str(uuid4()), "session": str(uuid4())}
