@@ -24,7 +24,7 @@ class AddressDenied(Exception):
 
 
 class HostDenied(AddressDenied):
-    """A host that is not known now, or that may not be asked: which of them, nobody learns."""
+    """A host that is unknown now, or that may not be requested; the error does not say which."""
 
 
 @dataclass(frozen=True, slots=True)

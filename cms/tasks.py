@@ -57,7 +57,7 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
 
 
 def tickers_of(config: Config, database: Database) -> tuple[Ticker, ...]:
-    """Return what a worker calls beside its jobs."""
+    """Return the functions that a worker calls again and again beside its jobs."""
     return (
         partial(run_due_schedules, database, config.flows_time_zone),
         partial(requeue_lost_runs, database),

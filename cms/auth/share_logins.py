@@ -69,7 +69,7 @@ def login(
 
 
 def _check_password(store: Store, share: str, password: str) -> str | None:
-    """Return the stored password of a share if it is the given one, or if there is none.
+    """Compare a password with that of a share, and return the stored one; None if the share has none.
 
     Raises `Refused` INVALID_CREDENTIALS. Wrong ones are counted, and callers have to wait after too
     many.

@@ -166,7 +166,7 @@ def user_filters(
 
 
 def _same_email(payload: Mapping[str, object], changes: dict[str, object]) -> Mapping[str, object]:
-    """Take the address out of changes, and return it if its capitals alone are others."""
+    """Remove the address from the changes and return it, if only its case differs from what was sent."""
     sent = payload.get("email")
     email = changes.get("email")
     if isinstance(sent, str) and isinstance(email, str) and email.lower() == sent.lower():

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Watcher(Protocol):
-    """Is told how far the work is, in bytes, and what a person should read."""
+    """Receives the progress of the work, in bytes, and sentences for the person who waits."""
 
     def begin(self, stage: str, total: int | None) -> None:
         """A stage begins; it is about `total` bytes long, if that is known."""

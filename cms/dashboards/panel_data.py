@@ -130,7 +130,7 @@ def _read_all(store: Store, context: RequestContext, panels: Sequence[Panel]) ->
 
 
 def _prepare(store: Store, context: RequestContext, panel: Panel) -> _Read | PanelData:
-    """Return the read of a panel; or what it shows, where that takes no statement beside others."""
+    """Return the read of a panel, or its data where no statement runs with those of the others."""
     try:
         query = _query(panel)
         if query is None:

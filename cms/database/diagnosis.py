@@ -55,7 +55,7 @@ def examine_server(dsn: str) -> ServerInfo:
 
 
 def different_settings(dsn: str, settings: Mapping[str, str]) -> list[str]:
-    """Return which settings a session does not have that asks for these; raises `Refused`."""
+    """Return those settings that a session asks for and does not get; raises `Refused`."""
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     with (
         mapped_errors(),

@@ -252,7 +252,7 @@ def answer_of(request: falcon.Request) -> Mapping[str, str]:
 
 @contextmanager
 def _refusal_as_redirect(response: falcon.Response, redirect: str | None) -> Iterator[None]:
-    """Tell a refusal in the address to which the browser goes, if there is one."""
+    """Send the browser to `redirect` with the code of a refusal; without `redirect`, raise it."""
     try:
         yield
     except Refused as refused:

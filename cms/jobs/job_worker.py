@@ -91,7 +91,7 @@ class _Group(NamedTuple):
 
 
 def _groups_of(tasks: Iterable[Task], max_jobs: int) -> list[_Group]:
-    """Return a group of each task with a number of its own, and one of all others."""
+    """Return a group for each task that limits its jobs itself, and one group for all others."""
     # A task with its own number gets a fetcher of its own, so that long jobs such as flows leave
     # room for mails.
     others: list[str] = []

@@ -23,7 +23,7 @@ Sums = Mapping[SeriesKey, list[float]]
 
 
 class Gauge(NamedTuple):
-    """A number that is found out when it is asked for."""
+    """A number that is determined for each answer, and not counted."""
 
     name: str
     help: str

@@ -10,7 +10,7 @@ _GROUPS = ("meta", "schema")
 
 
 def body(record: Record, *members: str) -> Record:
-    """Return the body that creates a record, with these members of it and its settings."""
+    """Return the body that creates a record: its settings, and those of its members that are named."""
     settings = settable(record)
     return {key: settings[key] for key in (*members, *_GROUPS) if key in settings}
 

@@ -185,7 +185,7 @@ def _check_address(value: object, *path: int) -> None:
 
 
 def permissions(value: object) -> None:
-    """Take the word for a caller, or the id of a role."""
+    """Take $trigger, $public, $full or the id of a role."""
     if value not in ("$trigger", "$public", "$full"):
         try:
             uuid(value)

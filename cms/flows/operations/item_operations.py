@@ -70,7 +70,7 @@ def _require_one_page(
 def _of_keys(
     context: RequestContext, name: str, keys: Sequence[object], query: Mapping[str, object]
 ) -> dict[str, object]:
-    """Return a query of the items of these keys; all of them are one page."""
+    """Return a query for the items of these keys, all on one page."""
     of_keys = {str(keyed(context, name).primary_key): {"_in": list(keys)}}
     query_filter: object = of_keys
     if query.get("filter"):

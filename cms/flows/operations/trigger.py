@@ -30,7 +30,7 @@ def trigger(options: RenderedOptions, run: Run) -> object:
 
 
 def _require_room(run: Run, inner_runs: int) -> None:
-    """Reject a list that is too long before the first run of it."""
+    """Reject a list that is too long, before the run of its first element."""
     left = run.limits.inner_runs_left
     if inner_runs > left:
         message = (

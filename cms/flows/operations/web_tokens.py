@@ -115,7 +115,7 @@ def _algorithms(named: object) -> list[str]:
 
 
 def _seconds(value: object) -> int:
-    """Return the seconds of a number of them, or of a time such as 15m."""
+    """Return seconds, which are given as a number or as a text such as 15m."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     try:

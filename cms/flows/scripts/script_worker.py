@@ -131,7 +131,7 @@ def _setup_script() -> str:
 
 
 def _lines(engine: MiniRacer) -> list[str]:
-    """Return the console output, nothing of it where the isolate does not answer any more."""
+    """Return the console output; nothing if the isolate no longer answers."""
     try:
         lines = json.loads(str(engine.eval("isolate.lines()", timeout_sec=END_SECONDS / 2)))
     except (JSEvalException, ValueError):

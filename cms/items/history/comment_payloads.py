@@ -64,7 +64,7 @@ def _positions(items: Sequence[object]) -> list[PayloadPosition]:
 def _key(
     activity: Collection, item: object, problems: Problems, position: PayloadPosition
 ) -> str | None:
-    """Return the key of a comment that is changed, None after adding the problem of it."""
+    """Return the key of a changed comment; None for an invalid one, which becomes a problem."""
     if not isinstance(item, Mapping):
         return None
     name = str(activity.primary_key)
@@ -88,7 +88,7 @@ def _texts(
     *,
     key_field: str | None = None,
 ) -> dict[str, str]:
-    """Return the fields of a comment, all of which are required, as far as they are right."""
+    """Return the valid fields of a comment; missing and invalid ones become problems."""
     if not isinstance(item, Mapping):
         problems.add(invalid_payload("A comment must be an object").problems[0], position)
         return {}

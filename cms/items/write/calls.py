@@ -63,7 +63,7 @@ RESTORE = WriteIntent(("update",), allows_singletons=True, history_action="rever
 
 
 def _unchecked(item: Mapping[str, object]) -> Mapping[str, object]:
-    """Stand for a check of items that the parser of payloads makes alone."""
+    """Check nothing: the parser of payloads makes all the checks that these items need."""
     return item
 
 
