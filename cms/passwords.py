@@ -33,11 +33,11 @@ MAX_HASHES_PER_CALL = 100
 """How many hashes one call may cause: each takes 50 ms, and a body holds tens of thousands."""
 
 # A context variable: requests run in threads, and each counts its own.
-_hashes_left: ContextVar[list[int] | None] = ContextVar("hashes_left", default=None)
+_hashes_left: ContextVar[list[int] | None] = ContextVar("left", default=None)
 
 
 class limited_hashing:
-    """Allows at most `max_hashes` hashes inside this context.
+    """Allows so many hashes inside this context.
 
     A class, because a generator with `contextmanager` takes longer, and every write runs in it.
     """
@@ -59,13 +59,13 @@ def hashed(password: str) -> str:
 
     Raises `Refused` INVALID_PAYLOAD beyond the number that `limited_hashing` allows.
     """
-    hashes_left = _hashes_left.get()  # one number in a list, so that it can be lowered in place
-    if hashes_left is not None:
-        if not hashes_left[0]:
+    left = _hashes_left.get()  # a list of one number, which code inside the context can lower
+    if left is not None:
+        if not left[0]:
             raise invalid_payload(
                 f"A call takes at most {MAX_HASHES_PER_CALL} values that are hashed"
             )
-        hashes_left[0] -= 1
+        left[0] -= 1
     with all_processors():
         return _HASHER.hash(password)
 
@@ -103,9 +103,7 @@ def is_verifiable(stored: str) -> bool:
 
 def rehashed(stored: str, password: str) -> str | None:
     """Return a hash with today's parameters, where the stored one has others."""
-    if not _HASHER.check_needs_rehash(stored):
-        return None
-    return hashed(password)
+    return hashed(password) if _HASHER.check_needs_rehash(stored) else None
 
 
 def check_password(password: str, *, policy: str | None = None) -> None:

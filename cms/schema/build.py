@@ -229,9 +229,7 @@ def _collection(
 def _kind(table: CatalogueRow | None) -> Kind:
     if table is None:
         return Kind.FOLDER
-    if table["is_view"]:
-        return Kind.VIEW
-    return Kind.TABLE
+    return Kind.VIEW if table["is_view"] else Kind.TABLE
 
 
 def _with_former_history(collection: Collection, dropped: CatalogueRow) -> Collection:
@@ -268,9 +266,7 @@ def _stand_in_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Fi
     """
     if table is None or not (table["is_view"] or is_system(name)):
         return None
-    if "id" in fields and _can_be_key(fields["id"]):
-        return "id"
-    return None
+    return "id" if "id" in fields and _can_be_key(fields["id"]) else None
 
 
 def _fields(
