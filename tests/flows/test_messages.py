@@ -70,6 +70,7 @@ def test_a_mail_is_queued_as_its_options_say(stage: Stage, run: Run) -> None:
         ({"type": "wysiwyg", "body": "<b>x</b>"}, "html", "generic"),
         ({"type": "text", "body": "x"}, "text", "generic"),
         ({"type": "template", "template": "welcome", "data": {"n": 1}}, "markdown", "welcome"),
+        ({"type": "template", "template": "welcome", "body": "x"}, "markdown", "welcome"),
         ({"template": "welcome"}, "markdown", "welcome"),
         ({"template": "welcome", "body": "x"}, "markdown", "generic"),
     ],
