@@ -170,6 +170,14 @@ def test_an_item_goes_back_to_a_revision(stage: Stage, things: Table) -> None:
     assert kept[1] > 2001
 
 
+def test_the_history_tells_that_an_item_has_gone_back(stage: Stage, things: Table) -> None:
+    (item,) = things.add({"title": "new"})
+    revision = note(stage, things.name, item["id"], {"title": "old"})
+    assert things.api.post(f"/utils/revert/{revision}").status == 200
+    path = f"/activity?filter[collection]={things.name}&sort=-id&limit=1&fields=action,item"
+    assert things.api.get(path).data == [{"action": "revert", "item": str(item["id"])}]
+
+
 def test_there_is_no_way_back_for_what_is_gone(stage: Stage, things: Table) -> None:
     revision = note(stage, things.name, 99, {"title": "old"})
     assert things.api.post(f"/utils/revert/{revision}").status == 404
