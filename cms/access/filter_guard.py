@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from cms.access.json_names import dotted_name
 from cms.access.name_guard import NameGuard
 from cms.access.query_rewriting import distributed_over_items, quantifiers_alone
 from cms.access.views import View
@@ -56,6 +57,16 @@ class FilterGuard:
     def _at_field(self, filter: AtField, view: View, level: int) -> GuardedFilter:
         name = view.resolve_name(filter.name)
         inner = filter.inner
+        if dotted := dotted_name(name, view):
+            head = self.names.visible_field(view, dotted.head.written.partition(":")[0])
+            # `author.meta.price` is the same as `meta.price` inside of `author`.
+            if self.names.link(dotted.head, view) is not None:
+                rest = AtField(dotted.rest, inner)
+                return self._at_field(
+                    AtField(replace(dotted.head, function=None), rest), view, level
+                )
+            value = self.names.json_value(dotted.head, dotted.steps, view)
+            return AtValue(value, self._field_test(inner, head))
         field = self.names.visible_field(view, name.field)
         link = self.names.link(name, view)
         # `{"author": {"_eq": 5}}` reads the column of this row, so that the related item need not

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from cms.access.json_names import at_path, dotted_name, is_document
 from cms.access.views import View
 from cms.errors import Refused, forbidden, invalid_query, not_found
 from cms.query.plan.guarded import GuardedValue
@@ -70,6 +71,10 @@ class NameGuard:
 
     def readable_value(self, name: FieldName, view: View) -> GuardedValue:
         """Return the value of a name, with its rules; secrets are refused."""
+        if dotted := dotted_name(name, view):
+            if not is_document(self.visible_field(view, dotted.head.written)):
+                raise self.unknown_field(view, name.written)
+            return self.json_value(dotted.head, dotted.steps, view)
         # As it is written: a column of another program may have a colon in its own name.
         named_field = self.visible_field(view, name.written)
         if named_field.is_secret:
@@ -82,6 +87,13 @@ class NameGuard:
                 return GuardedValue(named_field, counted=step)
         return self.value(named_field, view, name.function)
 
+    def json_value(self, name: FieldName, steps: tuple[str, ...], view: View) -> GuardedValue:
+        """Return the value at a path of a JSON field, with its rules."""
+        document = self.visible_field(view, name.written)
+        if not is_document(document):
+            raise self.no_relation(document)
+        return at_path(self.readable_value(name, view), steps)
+
     # Relations
 
     def link(self, name: FieldName, view: View) -> Link | None:
@@ -92,17 +104,21 @@ class NameGuard:
             self._links[key] = link_of(self.catalogue, view.collection, name.field, name.target)
         return self._links[key]
 
-    def path(self, path: tuple[FieldName, ...], view: View) -> GuardedValuePath:
-        """Return the steps and the value of a path, with the rules of every step."""
+    def path(self, path: tuple[FieldName, ...], view: View, level: int = 0) -> GuardedValuePath:
+        """Return the steps and the value of a path from a level, with the rules of every step."""
         # Of `author.country.name`, `author` and `country` are steps, and `name` is the value.
         *names, last = path
-        steps = []
-        for name in names:
+        steps: list[LinkStep] = []
+        for index, name in enumerate(names):
             name = view.resolve_name(name)
             step_field = self.visible_field(view, name.field)
             link = self.link(name, view)
+            if link is None and is_document(step_field):
+                inner = tuple(map(str, path[index + 1 :]))
+                return GuardedValuePath(tuple(steps), self.json_value(name, inner, view))
             if link is None:
                 raise self.no_relation(step_field)
+            self.check_depth(level + index + 1)
             target = self.follow(name, link, view)
             steps.append(self.step(name, link, view, target))
             view = target

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cms.access.filter_guard import FilterGuard
+from cms.access.json_names import dotted_name, is_document, shown_paths
 from cms.access.name_guard import NameGuard, back_reference_condition
 from cms.access.pick_expansion import PickExpansion, PickPosition, position_of
 from cms.access.query_rewriting import refuse_duplicate_keys, search_fields
@@ -124,6 +125,9 @@ class QueryGuard:
 
     def _output(self, pick: Pick, view: View, level: int) -> GuardedColumn | GuardedEmbed:
         name = view.resolve_name(pick.name)
+        # Only an alias has a path for its field: elsewhere paths are picks inside of picks.
+        if dotted_name(name, view):
+            return self._json_column(pick, self.names.readable_value(name, view))
         field = self.names.visible_field(view, name.field)
         if name.function:
             return self._function(pick, name, field, view)
@@ -131,6 +135,9 @@ class QueryGuard:
         # A to-one relation that is not opened shows its column, the key of the related item.
         if pick.nested is None and not (link and link.to_many):
             return self._column(pick, name, field, view)
+        if link is None and is_document(field) and pick.nested and pick.nested.picks:
+            value = self.names.readable_value(name, view)
+            return GuardedColumn(pick.key, pick.name.key, shown_paths(value, pick.nested))
         if link is None:
             raise self.names.unknown_field(
                 view, field.name, because="it leads to no other collection"
@@ -154,6 +161,12 @@ class QueryGuard:
         if field.column is None or not self._may_name_target(name, view):
             raise self.names.unknown_field(view, name.written)
         return GuardedColumn(pick.key, pick.name.key, self.names.value(field, view))
+
+    def _json_column(self, pick: Pick, value: GuardedValue) -> GuardedColumn:
+        if pick.nested:
+            reason = f'"{pick.key}" is a value inside of JSON and cannot be opened'
+            raise invalid_query(reason, parameter="fields")
+        return GuardedColumn(pick.key, pick.name.key, value)
 
     def _may_name_target(self, name: FieldName, view: View) -> bool:
         if name.target is None:
@@ -187,7 +200,8 @@ class QueryGuard:
     # Groups and aggregates
 
     def _group(self, name: FieldName, view: View) -> GuardedGroup:
-        return GuardedGroup(name.key, self.names.readable_value(name, view))
+        value = self.names.readable_value(name, view)
+        return GuardedGroup(value.key or name.key, value)
 
     def _aggregate(self, aggregate: Aggregate, view: View) -> GuardedAggregate:
         if aggregate.name is None:
@@ -222,9 +236,8 @@ class QueryGuard:
     def _sort_term(self, term: SortTerm, view: View, level: int) -> GuardedTerm | AggregateTerm:
         if term.aggregate:
             return AggregateTerm(self._aggregate(term.aggregate, view), term.descending)
-        self.names.check_depth(level + len(term.path) - 1)
         # Sorting by a value tells its order, so that the caller must be allowed to read it.
-        steps, value = self.names.path(term.path, view)
+        steps, value = self.names.path(term.path, view, level)
         # Only a term without a path can mean a group, by the key of the group in the answer.
-        key = None if steps else term.path[0].key
+        key = None if steps else value.key or term.path[0].key
         return GuardedTerm(value, steps, term.descending, key)

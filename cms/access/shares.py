@@ -20,6 +20,8 @@ from cms.query.plan.resolved import (
     AnyOf,
     CallerPath,
     Exists,
+    JsonOperand,
+    JsonTest,
     LinkStep,
     Predicate,
     SearchMatch,
@@ -168,7 +170,19 @@ def with_caller(condition: Predicate, caller: CallerValues) -> Predicate:
     return rewritten
 
 
-_PARTS = (All, AnyOf, TypedTest, Exists, LinkStep, CallerPath, Value, SearchMatch, VisibleMembers)
+_PARTS = (
+    All,
+    AnyOf,
+    TypedTest,
+    JsonTest,
+    JsonOperand,
+    Exists,
+    LinkStep,
+    CallerPath,
+    Value,
+    SearchMatch,
+    VisibleMembers,
+)
 """The types of which conditions consist, besides placeholders."""
 
 

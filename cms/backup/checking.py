@@ -20,6 +20,7 @@ _OWN_TABLES = frozenset(
         "system_sessions",
         "system_idempotency",
         "system_flow_schedules",
+        "system_json_paths",
     }
 )
 _OWN_PREFIXES = ("system_activity", "system_revisions", "procrastinate_")

@@ -86,12 +86,17 @@ def _required(parameter: dict[str, object]) -> dict[str, object]:
     return {**parameter, "required": True}
 
 
-_FILTER = "The rows to answer, as JSON or with brackets, `filter[title][_eq]=x`."
+_FILTER = (
+    "The rows to answer, as JSON or with brackets, `filter[title][_eq]=x`. A path leads into a "
+    "field that holds JSON, `filter[meta.price][_gt]=5`."
+)
 _DEEP = "Parameters of nested rows, as JSON or with brackets, `deep[pages][_limit]=5`."
 
 PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
-        "fields": _names("fields", "The fields to answer, as paths: `title,author.name`."),
+        "fields": _names(
+            "fields", "The fields to answer, as paths: `title,author.name,meta.price`."
+        ),
         "filter": _json("filter", _FILTER, reference(FILTER)),
         "sort": _names("sort", "The fields to sort by; a hyphen before one turns its order."),
         "limit": _query("limit", "How many rows at most; -1 for all.", {**INTEGER, "minimum": -1}),
@@ -105,7 +110,9 @@ PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
             f"Functions over rows with their fields: {', '.join(AGGREGATES)}.",
             object_of(optional=dict.fromkeys(AGGREGATES, any_of(TEXT, _NAMES))),
         ),
-        "groupBy": _names("groupBy", "The fields whose values group the aggregates."),
+        "groupBy": _names(
+            "groupBy", "The fields whose values group the aggregates, and paths into JSON."
+        ),
         "alias": _json("alias", "Other names for fields in the answer, `alias[a]=title`."),
         "deep": _json("deep", _DEEP),
         "export": _query("export", "Answer a file in this format.", one_of_texts(list(FORMATS))),

@@ -72,11 +72,19 @@ def apply_to_filter(rule: object, collection: str | None, change: FieldChange) -
         target = collection
         # `_and` and `_or` stay at the collection; a field leads on to its target, if it has one.
         if name not in _LISTS and _names_field(name, collection, change.catalogue):
-            step = _step(parse_name(name), collection, change)
+            step = _filter_step(name, collection, change)
             name = step.written or name
             target = step.target
         changed[name] = apply_to_filter(inner, target, change)
     return changed
+
+
+def _filter_step(name: str, collection: str | None, change: FieldChange) -> _PathStep:
+    owner = change.catalogue.collections.get(collection or "")
+    # A path into a JSON field, `meta.price`, maybe behind relations; nothing but operators follows.
+    if "." in name and owner is not None and name not in owner.fields:
+        return _PathStep(_path(name, collection, change), None)
+    return _step(parse_name(name), collection, change)
 
 
 def _names_field(key: str, collection: str | None, catalogue: Catalogue) -> bool:

@@ -133,7 +133,7 @@ def _chart(options: Options) -> PanelQuery:
     aggregate = _Aggregate(options.get("function") or "count", options.get("yAxis") or _ALL_ROWS)
     x_axis = options["xAxis"]
     # `year(date)` is answered under `date_year`.
-    x_key = parse_name(x_axis).key
+    x_name = parse_name(x_axis).key
     params: Params = {
         "groupBy": [x_axis],
         "aggregate": aggregate.param,
@@ -142,7 +142,9 @@ def _chart(options: Options) -> PanelQuery:
     }
 
     def data_of(items: Items) -> dict[str, object]:
-        points = [{"x": item[x_key], "y": aggregate.value_in(item)} for item in items]
+        points = [
+            {"x": _grouped_value(item, x_name), "y": aggregate.value_in(item)} for item in items
+        ]
         return {"points": points}
 
     return _query(options, params, data_of)
@@ -219,7 +221,12 @@ class _Aggregate(NamedTuple):
         value = item[self.function]
         if self.field == _ALL_ROWS:
             return value
-        return value[self.field]
+        return _grouped_value(value, self.field)
+
+
+def _grouped_value(values: Mapping[str, Any], name: str) -> object:
+    """Return the value of a group or an aggregate; `meta.kind` is answered under `meta_kind`."""
+    return values[name] if name in values else values[name.replace(".", "_")]
 
 
 def value_at(item: Mapping[str, Any], path: str) -> object:

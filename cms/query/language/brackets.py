@@ -14,6 +14,10 @@ from cms.query.language.limits import MAX_BRACKETS, MAX_QUERY_PARAMETERS
 _FORM = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 
 
+class Brackets(dict[str, object]):
+    """What stands in brackets behind a name: its values are texts, whatever they stand for."""
+
+
 def nested_params(query_string: str) -> dict[str, object]:
     """Return the parameters of a query string as nested dicts."""
     return merge_pairs(decoded_pairs(query_string))
@@ -90,7 +94,7 @@ def _put(root: dict[str, object], keys: list[str], value: object) -> None:
     *outer, last = keys
     group = root
     for key in outer:
-        inner = group.setdefault(key, {})
+        inner = group.setdefault(key, Brackets())
         if not isinstance(inner, dict):
             raise invalid_query(f'"{key}" is both a value and a group', parameter=keys[0])
         group = inner

@@ -19,7 +19,8 @@ from cms.query.language.ast import (
     Or,
     Some,
 )
-from cms.query.language.brackets import as_list
+from cms.query.language.brackets import Brackets, as_list
+from cms.query.language.json_operands import JsonLiterals
 from cms.query.language.limits import (
     MAX_FILTER_DEPTH,
     MAX_FILTER_NODES,
@@ -51,7 +52,9 @@ def parse_filter(
     Rules that are tried on payloads take `RULE_OPERATORS`. Raises `Refused` INVALID_QUERY with the
     path to what is wrong.
     """
-    return _Parser(literals, operators).group(decode_json(value, parameter), (parameter,))
+    decoded = decode_json(value, parameter)
+    parser = _Parser(literals, operators, is_text=isinstance(decoded, Brackets))
+    return parser.group(decoded, (parameter,))
 
 
 def require_not_blank(value: object, parameter: str) -> object:
@@ -80,9 +83,12 @@ def decode_json(value: object, parameter: str) -> object:
 
 
 class _Parser:
-    def __init__(self, literals: Literals, operators: Mapping[str, Operator]) -> None:
+    def __init__(
+        self, literals: Literals, operators: Mapping[str, Operator], *, is_text: bool
+    ) -> None:
         self.literals = literals
         self.operators = operators
+        self.is_text = is_text
 
     def group(self, value: object, path: FilterPath) -> Filter:
         """Several keys at one level mean `_and`."""
@@ -115,7 +121,14 @@ class _Parser:
         # A field may begin with an underscore; then a filter of it follows, and no plain value.
         if key.startswith("_") and _looks_like_operator(value):
             raise _wrong(path, f'there is no operator "{key}"')
-        return AtField(parse_name(key), self._inner(value, path))
+        return AtField(parse_name(key), self._parser_at(key)._inner(value, path))
+
+    def _parser_at(self, name: str) -> _Parser:
+        """Return the parser of what stands at a name: a path may lead into a JSON field."""
+        # The values of a body have types of their own, and those in brackets are texts.
+        if self.is_text and "." in name:
+            return _Parser(JsonLiterals(self.literals), self.operators, is_text=True)
+        return self
 
     def _inner(self, value: object, path: FilterPath) -> Filter:
         if isinstance(value, Mapping):

@@ -14,6 +14,10 @@ MAX_BRACKETS = 60
 MAX_FILTER_DEPTH = 50
 MAX_PATH_STEPS = 110
 MAX_FILTER_NODES = 500
+# A step of a path into JSON costs hardly more than one of a relation, and a path that is shown
+# reads the document once more.
+MAX_JSON_STEPS = 20
+MAX_JSON_PATHS = 100
 MAX_LIST_OPERANDS = 10_000
 MAX_SORT_TERMS = 100
 # PostgreSQL's own limit of columns in a table.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple
 from urllib.parse import unquote_plus
@@ -41,14 +41,30 @@ _OPERAND = re.compile(
 )
 
 
+class JsonText(str):
+    """A text of a query string that is read as JSON where it is JSON: `5`, `true`, `"5"`, `red`."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class OperandGap:
-    """Stands where an operand was taken out.
+    """Stands where an operand was taken out; with `is_json` it comes back as `JsonText`.
 
     It is neither text nor list: code that looked at the value would refuse it.
     """
 
     index: int
+    is_json: bool = False
+
+    def as_json(self) -> OperandGap:
+        """Return the gap of an operand that may be JSON."""
+        return replace(self, is_json=True)
+
+    def operand(self, operands: tuple[str, ...]) -> str:
+        """Return what stood in the gap."""
+        text = operands[self.index]
+        return JsonText(text) if self.is_json else text
 
 
 class QueryShape(NamedTuple):
@@ -73,7 +89,7 @@ class QueryShape(NamedTuple):
     def fill_gaps(self, literals: Iterable[object]) -> tuple[object, ...]:
         """Return the literals of the parsed shape with the operands in their gaps."""
         return tuple(
-            self.operands[literal.index] if isinstance(literal, OperandGap) else literal
+            literal.operand(self.operands) if isinstance(literal, OperandGap) else literal
             for literal in literals
         )
 

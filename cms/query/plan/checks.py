@@ -30,7 +30,7 @@ def value_of(guarded: GuardedValue) -> Value:
     if guarded.counted is not None:
         return Value(field, step=guarded.counted)
     if guarded.function is None:
-        return Value(field, when=guarded.when, members=guarded.members)
+        return Value(field, when=guarded.when, members=guarded.members, at=guarded.at)
     function = field.type.functions.get(guarded.function)
     if function is None:
         type_name = field.type.name
@@ -85,7 +85,9 @@ def _require_comparable(path: CallerPath, value: Value, operator: Operator) -> C
     same = path.value.type.cast == value.type.cast
     # PostgreSQL compares numbers of any two types with each other, as it does no others.
     numbers = Trait.ARITHMETIC in path.value.type.traits & value.type.traits
-    if not (same or numbers) or operator.operand_kind not in _COMPARED_KINDS:
+    # A value inside of JSON has a type of its own in each row.
+    is_json = path.value.at is not None
+    if is_json or not (same or numbers) or operator.operand_kind not in _COMPARED_KINDS:
         reason = (
             f'"{path.value.field.name}" of the caller cannot be compared with "{value.field.name}"'
         )
@@ -111,7 +113,7 @@ def _converter(operator: Operator, value: Value) -> Callable[[object], object]:
             return parse_text
         # The pattern is one parameter: `_starts_with` of `50%` compares with `50\%%`.
         case OperandKind.PATTERN:
-            return lambda operand: operator.pattern.format(escape_like(parse_text(operand)))
+            return like_pattern(operator)
         case OperandKind.GEOMETRY:
             return parse_geometry
         case _:
@@ -132,6 +134,11 @@ def _parse_list(value: Value, operands: object, *, in_range: bool) -> list[str]:
         return parsed
     range_test = value.type.range_test(column.precision, column.scale)
     return [text for text in parsed if range_test is None or range_test(text)]
+
+
+def like_pattern(operator: Operator) -> Callable[[object], str]:
+    """Return the function that makes an operand the pattern of its operator."""
+    return lambda operand: operator.pattern.format(escape_like(parse_text(operand)))
 
 
 def escape_like(text: str) -> str:

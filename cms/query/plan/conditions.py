@@ -5,6 +5,7 @@ from __future__ import annotations
 from cms.query.language.ast import And, Or
 from cms.query.plan.checks import typed_test, value_of
 from cms.query.plan.guarded import AtItems, AtValue, FieldTest, GuardedFilter, GuardedTest
+from cms.query.plan.json_tests import json_test
 from cms.query.plan.resolved import All, AnyOf, Exists, Predicate, Value
 
 
@@ -34,4 +35,4 @@ def _on_value(test: FieldTest, value: Value) -> Predicate:
         case Or(items):
             return AnyOf(tuple(_on_value(item, value) for item in items))
         case GuardedTest():
-            return typed_test(test, value)
+            return typed_test(test, value) if value.at is None else json_test(test, value)

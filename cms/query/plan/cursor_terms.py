@@ -8,7 +8,7 @@ from cms.query.language.ast import CursorStart
 from cms.query.language.cursor_parameters import AFTER, wrong_token
 from cms.query.plan.bindings import Placeholder, unchanged
 from cms.query.plan.guarded import GuardedQuery
-from cms.query.plan.resolved import Cursor, Order
+from cms.query.plan.resolved import Cursor, JsonPath, Order
 
 
 def cursor_of(query: GuardedQuery, order: tuple[Order, ...]) -> Cursor | None:
@@ -47,6 +47,8 @@ def _term_name(term: Order) -> str:
     parts.append(f"{value.field.collection}.{value.field.name}:{value.cast}")
     if value.function is not None:
         parts.append(value.function.sql)
+    if isinstance(value.at, JsonPath):
+        parts.append(repr(value.at.steps))
     if value.step is not None:
         parts.append(f"count {value.step.link.target}.{value.step.link.far}")
     parts.append("descending" if term.descending else "ascending")

@@ -20,7 +20,14 @@ from cms.query.language.ast import (
     Slot,
     Window,
 )
-from cms.query.plan.resolved import LinkStep, Predicate, VisibleMembers
+from cms.query.plan.resolved import (
+    JsonPath,
+    JsonPaths,
+    LinkStep,
+    Predicate,
+    VisibleMembers,
+    json_path_key,
+)
 from cms.schema.model import Collection, Field
 
 
@@ -29,7 +36,8 @@ class GuardedValue:
     """A field, a function of one, or with `counted` the number of items that it leads to.
 
     In rows that do not fulfil `when` it may not be read (None is all rows). `members` are, of a
-    JSON object, the members that may be read; None is all of them.
+    JSON object, the members that may be read; None is all of them. With `at` it is a value inside
+    of a JSON field, or all that its paths lead to.
     """
 
     field: Field
@@ -37,6 +45,14 @@ class GuardedValue:
     when: Predicate | None = None
     members: tuple[VisibleMembers, ...] | None = None
     counted: LinkStep | None = None
+    at: JsonPath | JsonPaths | None = None
+
+    @property
+    def key(self) -> str | None:
+        """The key of a value inside of a JSON field as groups have it; None for any other value."""
+        if isinstance(self.at, JsonPath):
+            return json_path_key(self.field.name, self.at)
+        return None
 
 
 # Filters

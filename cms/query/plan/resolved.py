@@ -10,7 +10,25 @@ from cms.query.plan.bindings import Placeholder
 from cms.query.plan.links import Link
 from cms.schema.model import Collection, Field
 from cms.schema.types.field_type import FieldFunction, FieldType, Parse
+from cms.schema.types.json_members import JSON_MEMBER
 from cms.schema.types.numbers import INTEGER
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPath:
+    """Leads to a value inside of a JSON field: names of members, and indexes of arrays.
+
+    The steps are those of a request, and so parameters of its statement.
+    """
+
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPaths:
+    """Shows a part of a JSON field: an object of what the paths lead to, nested as they are."""
+
+    paths: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +36,8 @@ class Value:
     """A column, a function of one, or with `step` the number of related items.
 
     In rows that do not fulfil `when` the value is null, wherever it is used. `members` are, of a
-    JSON object, the members that may be read; None is all of them.
+    JSON object, the members that may be read; None is all of them. With `at` it is a value inside
+    of a JSON field, or all that its paths lead to.
     """
 
     field: Field
@@ -26,17 +45,27 @@ class Value:
     step: LinkStep | None = None
     when: Predicate | None = None
     members: tuple[VisibleMembers, ...] | None = None
+    at: JsonPath | JsonPaths | None = None
 
     @property
     def type(self) -> FieldType:
         """The type of the value; functions and counts are whole numbers."""
+        if self.at is not None:
+            return JSON_MEMBER
         # Whatever the type of the column: a year and a number of items are counted in integers.
         return INTEGER if self.is_computed else self.field.type
 
     @property
     def is_computed(self) -> bool:
         """Whether the value is another than the column's own."""
-        return self.function is not None or self.step is not None
+        return self.function is not None or self.step is not None or self.at is not None
+
+    @property
+    def key(self) -> str:
+        """The key under which groups and aggregates show the value."""
+        if isinstance(self.at, JsonPath):
+            return json_path_key(self.field.name, self.at)
+        return self.field.name
 
     @property
     def cast(self) -> str:
@@ -115,6 +144,25 @@ class TypedTest:
 
 
 @dataclass(frozen=True, slots=True)
+class JsonOperand:
+    """What a test of a value inside of a JSON field compares with, and its type in PostgreSQL."""
+
+    value: Placeholder
+    cast: str
+
+
+@dataclass(frozen=True, slots=True)
+class JsonTest:
+    """A test of a value inside of a JSON field; `sql` is a template over it and the operands."""
+
+    value: Value
+    sql: str
+    operands: tuple[JsonOperand, ...]
+    takes_index: bool
+    """Whether an index of the path serves the test."""
+
+
+@dataclass(frozen=True, slots=True)
 class Exists:
     """At least one item (or none, `negated`) at the other end of the step fulfils `where`.
 
@@ -145,10 +193,15 @@ class RevisionItem:
     where: Predicate
 
 
-Predicate = All | AnyOf | TypedTest | Exists | SearchMatch | RevisionItem
+Predicate = All | AnyOf | TypedTest | JsonTest | Exists | SearchMatch | RevisionItem
 
 EVERY_ROW = All(())
 NO_ROW = AnyOf(())
+
+
+def json_path_key(field: str, path: JsonPath) -> str:
+    """Return the key of a value inside of a JSON field, `meta_price` of `meta.price`."""
+    return "_".join((field, *path.steps))
 
 
 def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
@@ -289,7 +342,7 @@ def _aggregate_path(item: AggregateValue, grouping: Grouping) -> tuple[str, ...]
     rows themselves are under `*`.
     """
     if item.value:
-        return item.function, item.value.field.name
+        return item.function, item.value.key
     with_fields = any(
         other.function == item.function and other.value for other in grouping.aggregates
     )

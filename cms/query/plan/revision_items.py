@@ -9,6 +9,7 @@ from cms.query.plan.resolved import (
     All,
     AnyOf,
     Exists,
+    JsonTest,
     LinkStep,
     Predicate,
     RevisionItem,
@@ -60,7 +61,7 @@ def _columns(predicate: Predicate) -> Iterator[str]:
         case All(items) | AnyOf(items):
             for item in items:
                 yield from _columns(item)
-        case TypedTest(value) | SearchMatch(value):
+        case TypedTest(value) | JsonTest(value) | SearchMatch(value):
             yield from _columns_of(value)
         case Exists(step):
             yield from _columns_of_step(step)

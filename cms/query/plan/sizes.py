@@ -112,6 +112,8 @@ def _rows(page: Page | None) -> float:
 
 def _value(value: Value) -> float:
     column = value.field.column
+    if value.at is not None:
+        return LONG_VALUE
     # Functions return whole numbers, and secrets are shown as a mask.
     if value.is_computed or value.field.is_secret:
         return SHORT_VALUE

@@ -29,7 +29,7 @@ from cms.query.language.operators import RULE_OPERATORS, OperandKind, Operator
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values
 from cms.query.plan.checks import require_fit
 from cms.query.plan.links import link_of
-from cms.query.plan.resolved import Value
+from cms.query.plan.resolved import JsonPath, Value
 from cms.query.rules.evaluate import (
     ToComparable,
     call_function,
@@ -40,8 +40,11 @@ from cms.query.rules.evaluate import (
 )
 from cms.query.rules.payload_rules import PayloadRule
 from cms.schema.field_names import FieldName
-from cms.schema.model import Catalogue, Collection
+from cms.schema.model import Catalogue, Collection, Field
+from cms.schema.names import MAX_NAME_BYTES
 from cms.schema.types import ALIAS
+from cms.schema.types.field_type import Trait
+from cms.schema.types.json_members import value_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +76,14 @@ class RuleOr:
 
 @dataclass(frozen=True, slots=True)
 class RuleStep:
-    """The inner rule holds for a member of the item, or for a function of it."""
+    """The inner rule holds for a member of the item, or for a function of it.
+
+    What a path into JSON leads to counts as a function of the field.
+    """
 
     subject: Subject
     name: str
-    function: Callable[[Any], int | None] | None
+    function: Callable[[Any], Any] | None
     inner: ResolvedFilter
 
 
@@ -186,6 +192,8 @@ class _Resolver:
                 return _test(filter, subject)
 
     def _step(self, name: FieldName, inner: Filter, subject: Subject) -> RuleStep:
+        if path := _json_path(name, subject.collection):
+            return self._path_step(path, inner, subject)
         try:
             member = self._member(name, subject)
             if not name.function:
@@ -195,6 +203,18 @@ class _Resolver:
             # Only a payload that comes here is refused: other parts of the rule still apply.
             return RuleStep(subject, name.field, None, UnfitRule(refused.problems[0]))
         return RuleStep(subject, name.field, call.function, self.resolve(inner, call.subject))
+
+    def _path_step(self, path: _DottedPath, inner: Filter, subject: Subject) -> RuleStep:
+        head, steps = path
+        assert subject.collection
+        if Trait.JSON not in head.type.traits:
+            # `author.meta.price` is the same as `meta.price` inside of `author`.
+            rest = AtField(FieldName.parse(".".join(steps)), inner)
+            return self._step(FieldName(head.name), rest, subject)
+        value = Value(head, at=JsonPath(steps))
+        inside = Subject((*subject.path, head.name, *steps), value)
+        function = partial(value_at, steps=steps)
+        return RuleStep(subject, head.name, function, self.resolve(inner, inside))
 
     def _member(self, name: FieldName, subject: Subject) -> Subject:
         path = (*subject.path, name.field)
@@ -216,6 +236,24 @@ class _Resolver:
         if not link:
             return None
         return self.catalogue.collections.get(link.target)
+
+
+_DottedPath = tuple[Field, tuple[str, ...]]
+"""A field, and the steps behind its dot."""
+
+
+def _json_path(name: FieldName, collection: Collection | None) -> _DottedPath | None:
+    """Return a name with a dot taken apart; None for any other, and one that begins with no field.
+
+    A column may have a dot in its own name, and then the longest name of a field is one.
+    """
+    parts = name.written.split(".")
+    if len(parts) == 1 or collection is None or name.written in collection.fields or name.function:
+        return None
+    for count in range(min(len(parts) - 1, MAX_NAME_BYTES), 0, -1):
+        if field := collection.fields.get(".".join(parts[:count])):
+            return field, tuple(parts[count:])
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from cms.query.language.ast import And, CallerValue, Operand
 from cms.query.language.operators import OperandKind, Operator
 from cms.query.plan.bindings import Bindings
 from cms.query.rules.evaluate import fulfils, guess_type, value_reader
+from cms.query.rules.json_comparisons import fulfils_in_json
 from cms.query.rules.resolved_rules import (
     ResolvedFilter,
     ResolvedRule,
@@ -190,6 +191,8 @@ def _passes(test: RuleTest, value: Any, operands: tuple[object, ...]) -> bool:
             if test.subject.value is None:
                 return False
             raise
+    if test.subject.value is not None and test.subject.value.at is not None:
+        return fulfils_in_json(operator, value, operands, comparables)
     try:
         comparable = None if value is None else read(value)
     except ValueError:

@@ -15,6 +15,9 @@ from cms.query.plan.resolved import (
     AnyOf,
     CallerPath,
     Exists,
+    JsonPath,
+    JsonPaths,
+    JsonTest,
     LinkStep,
     Predicate,
     RevisionItem,
@@ -23,6 +26,7 @@ from cms.query.plan.resolved import (
     Value,
     VisibleMembers,
 )
+from cms.query.sql import json_paths
 from cms.schema.model import Field
 from cms.schema.types import TYPES
 from cms.schema.types.field_type import Search, Trait
@@ -105,12 +109,27 @@ def expression(value: Value, level: int) -> Fragment:
             text(alias(level + 1)),
             link_condition(value.step, level),
         )
+    if isinstance(value.at, JsonPath):
+        return json_paths.key(json_member(value, value.at, level))
+    column = visible_column(value, level)
+    if isinstance(value.at, JsonPaths):
+        return json_paths.part(json_paths.document(column, value.field.type), value.at.paths)
+    return fill(value.function.sql, column) if value.function else column
+
+
+def visible_column(value: Value, level: int) -> Fragment:
+    """Print the column of a value as far as it may be read."""
     column = column_of(value.field, level)
     # Members first: a function of the object must not read those that are hidden.
     if value.members is not None:
         column = visible_members(column, value.members, level)
-    column = masked(column, value.when, level)
-    return fill(value.function.sql, column) if value.function else column
+    return masked(column, value.when, level)
+
+
+def json_member(value: Value, path: JsonPath, level: int) -> Fragment:
+    """Print a value inside of a JSON field as it is shown."""
+    document = json_paths.document(visible_column(value, level), value.field.type)
+    return json_paths.member(document, path.steps)
 
 
 def masked(value: Fragment, when: Predicate | None, level: int) -> Fragment:
@@ -166,6 +185,8 @@ def predicate(condition: Predicate, level: int, *, separately: bool = False) -> 
             return join_conditions([predicate(item, level) for item in items], " OR ", FALSE)
         case TypedTest():
             return operator_test(condition, level)
+        case JsonTest():
+            return json_test(condition, level)
         case Exists():
             # PostgreSQL does not join what stands inside of IS TRUE.
             if separately:
@@ -211,6 +232,12 @@ def operator_test(test: TypedTest, level: int) -> Fragment:
         value = _same_type(value, test.value, cast)
     operands = (operand(item, operator.operand_kind, cast, level) for item in test.operands)
     return fill(template, value, *operands)
+
+
+def json_test(test: JsonTest, level: int) -> Fragment:
+    assert isinstance(test.value.at, JsonPath)
+    member = json_member(test.value, test.value.at, level)
+    return fill(test.sql, member, *(param(item.value, item.cast) for item in test.operands))
 
 
 def _same_type(printed: Fragment, value: Value, cast: str) -> Fragment:

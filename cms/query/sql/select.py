@@ -24,6 +24,7 @@ from cms.query.plan.resolved import (
     Embed,
     EmbedChoice,
     Grouping,
+    JsonPath,
     Order,
     Output,
     Page,
@@ -32,7 +33,15 @@ from cms.query.plan.resolved import (
     ValueOutput,
     group_paths,
 )
-from cms.query.sql.expressions import TRUE, alias, expression, link_condition, predicate
+from cms.query.sql import json_paths
+from cms.query.sql.expressions import (
+    TRUE,
+    alias,
+    expression,
+    json_member,
+    link_condition,
+    predicate,
+)
 from cms.query.sql.keyset import behind
 from cms.query.sql.sorted_values import sorted_value
 
@@ -152,6 +161,8 @@ def output(item: Output, level: int) -> Fragment:
 
 def output_value(value: Value, level: int) -> Fragment:
     """Print how a value looks in an answer, at any depth."""
+    if isinstance(value.at, JsonPath):
+        return json_member(value, value.at, level)
     inner = expression(value, level)
     return inner if value.is_computed else fill(value.field.json_sql, inner)
 
@@ -241,8 +252,16 @@ def direction(term: Order | AggregateValue) -> Fragment:
 
 
 def group_outputs(plan: ReadPlan, grouping: Grouping, level: int) -> list[Fragment]:
-    groups = [output_value(group.value, level) for group in grouping.groups]
+    groups = [group_value(group.value, level) for group in grouping.groups]
     return groups + [aggregate_output(item, level) for item in grouping.aggregates]
+
+
+def group_value(value: Value, level: int) -> Fragment:
+    """Print how a value that is grouped by looks in an answer."""
+    # SELECT may hold what GROUP BY does, and no other part of the document.
+    if isinstance(value.at, JsonPath):
+        return fill("{0}::json", expression(value, level))
+    return output_value(value, level)
 
 
 def grouping_tail(grouping: Grouping, level: int) -> Fragment:
@@ -275,6 +294,8 @@ def aggregate(item: AggregateValue, level: int) -> Fragment:
     """Print an aggregate as it is sorted by."""
     if item.value is None:
         return text("count(*)")
+    if isinstance(item.value.at, JsonPath):
+        return json_paths.aggregate(item.function, json_member(item.value, item.value.at, level))
     return fill(_AGGREGATES[item.function], expression(item.value, level))
 
 

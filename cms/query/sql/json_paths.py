@@ -1,0 +1,79 @@
+"""The printer of values inside of JSON fields; their steps are parameters (docs/query-language.md).
+
+The functions are those of sql/schema.sql. An index over `system_json_key` of a path serves its
+comparisons and its order (`cms index`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+
+from cms.fragment import Fragment, fill, join, param
+from cms.query.language.ast import Constant
+from cms.query.plan.bindings import Placeholder, unchanged
+from cms.schema.types.field_type import FieldType
+from cms.schema.types.structures import TEXT_JSON
+
+JsonSteps = tuple[str, ...]
+
+
+@lru_cache(maxsize=1024)
+def _steps(steps: JsonSteps) -> Placeholder:
+    """Return one placeholder for a path, so that one in GROUP BY is the one of SELECT."""
+    return Placeholder(Constant(steps), unchanged, "")
+
+
+def document(column: Fragment, field_type: FieldType) -> Fragment:
+    """Print a JSON field as a document: it may be a text that holds JSON."""
+    return fill("{0}::json", column) if field_type is TEXT_JSON else column
+
+
+def member(document: Fragment, steps: JsonSteps) -> Fragment:
+    """Print a value of a document, as json; it is null where it is missing."""
+    return fill("system_json_at({0}, {1})", document, param(_steps(steps), "text[]"))
+
+
+def key(member: Fragment) -> Fragment:
+    """Print a value as it is compared and sorted."""
+    return fill("system_json_key({0})", member)
+
+
+def part(document: Fragment, paths: Sequence[JsonSteps]) -> Fragment:
+    """Print an object of what the paths lead to, nested as they are."""
+    return fill("({0})::json", _object(document, (), paths))
+
+
+def _object(document: Fragment, outer: JsonSteps, paths: Sequence[JsonSteps]) -> Fragment:
+    members = []
+    # The keys are names of the request, and so parameters.
+    for step in dict.fromkeys(path[0] for path in paths):
+        inner = [path[1:] for path in paths if path[0] == step]
+        steps = (*outer, step)
+        # A path that ends here shows all that the others would.
+        if () in inner:
+            value = fill("coalesce({0}::text, 'null')", member(document, steps))
+        else:
+            value = _object(document, steps, inner)
+        members.append(fill("{0} || {1}", param(f"{json.dumps(step)}:", "text"), value))
+    return fill("'{' || {0} || '}'", join(" || ',' || ", members))
+
+
+_AGGREGATES = {
+    "count": "count({0})",
+    "countAll": "count({0})",
+    "countDistinct": "count(DISTINCT system_json_key({0}))",
+    "sum": "sum(system_json_number({0}))",
+    "sumDistinct": "sum(DISTINCT system_json_number({0}))",
+    "avg": "avg(system_json_number({0}))",
+    "avgDistinct": "avg(DISTINCT system_json_number({0}))",
+    # Of numbers, if there are any, else of texts.
+    "min": "coalesce(to_jsonb(min(system_json_number({0}))), to_jsonb(min(system_json_text({0}))))",
+    "max": "coalesce(to_jsonb(max(system_json_number({0}))), to_jsonb(max(system_json_text({0}))))",
+}
+
+
+def aggregate(function: str, member: Fragment) -> Fragment:
+    """Print an aggregate of a value of each document."""
+    return fill(_AGGREGATES[function], member)
