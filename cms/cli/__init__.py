@@ -127,6 +127,28 @@ def doctor(*, providers: bool) -> None:
     raise SystemExit(diagnose(asks_providers=providers))
 
 
+@cms.command()
+@click.argument("collection", required=False)
+@click.argument("path", required=False)
+@click.option("--drop", is_flag=True, help="Drop the index instead.")
+def index(collection: str | None, path: str | None, drop: bool) -> None:  # noqa: FBT001
+    """List, make and drop indexes over fields and paths into JSON fields.
+
+    `cms index` lists those of all collections, `cms index articles` those of one. `cms index
+    articles meta.price` makes one, while the service runs; with --drop it goes again.
+    """
+    from cms.cli.index import drop_path_index, list_indexes, make_path_index
+
+    if drop and not path:
+        raise click.UsageError("--drop needs a collection and a field or path.")
+    if collection is None or path is None:
+        list_indexes(current_config(), collection)
+    elif drop:
+        drop_path_index(current_config(), collection=collection, path=path)
+    else:
+        make_path_index(current_config(), collection=collection, path=path)
+
+
 @cms.group()
 def user() -> None:
     """Make users, set passwords, make tokens."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from cms.cli.finding import OK, WARNING, WRONG, Finding
+from cms.cli.json_findings import json_findings
 from cms.cli.provider_findings import provider_findings, role_findings
 from cms.cli.session import NoDatabase, current_config, is_expected, running_database, sentence_of
 from cms.config import Config, ConfigError
@@ -198,10 +199,13 @@ def _queue_finding(dsn: str) -> Finding:
 
 def _structure(dsn: str) -> Iterator[Finding]:
     with standalone_transaction(dsn) as transaction:
-        sentences = list(dangling_settings(load_snapshot(transaction).catalogue))
+        catalogue = load_snapshot(transaction).catalogue
+        sentences = list(dangling_settings(catalogue))
+        findings = list(json_findings(transaction, catalogue))
     if not sentences:
         yield Finding(OK, "structure: what collections and relations name is there")
     yield from (Finding(WARNING, sentence) for sentence in sentences)
+    yield from findings
 
 
 def _extension(name: str, server: ServerInfo) -> Finding:

@@ -110,6 +110,21 @@ def index(
     return fill("CREATE INDEX{0} ON {1} {2}", option, name(table), target)
 
 
+def path_index(table: str, column: str, path: str, *, concurrently: bool = False) -> Fragment:
+    """Print an index over a path of a JSON column, given as the text of an array.
+
+    The expression is the one that reads compare and sort by (cms/query/sql/json_paths.py).
+    """
+    option = text(" CONCURRENTLY" if concurrently else "")
+    return fill(
+        "CREATE INDEX{0} ON {1} (system_json_key(system_json_at({2}, {3})))",
+        option,
+        name(table),
+        name(column),
+        param(path, "text[]"),
+    )
+
+
 # What ALTER TABLE takes anyway: a transaction that looks at values first would raise its lock
 # later, and could deadlock.
 def lock(table: str) -> Fragment:
@@ -173,8 +188,9 @@ def analyze(table: str) -> Fragment:
     return concat("ANALYZE ", name(table))
 
 
-def drop_index(index: str) -> Fragment:
-    return fill("DROP INDEX {0}", name(index))
+def drop_index(index: str, *, concurrently: bool = False) -> Fragment:
+    option = text(" CONCURRENTLY" if concurrently else "")
+    return fill("DROP INDEX{0} {1}", option, name(index))
 
 
 def add_unique(table: str, column: str) -> Fragment:

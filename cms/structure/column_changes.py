@@ -19,7 +19,7 @@ from cms.schema.model import Column, Field
 from cms.schema.records import column_record
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.structures import TEXT_JSON
-from cms.structure.indexes import add_index, drop_search_index
+from cms.structure.indexes import add_index, drop_path_indexes, drop_search_index
 
 _SIZES = ("max_length", "numeric_precision", "numeric_scale")
 
@@ -130,6 +130,7 @@ def _change_type(
         )
     # Not every type has such an index; the new one gets its own when all changes are made.
     drop_search_index(transaction, field)
+    drop_path_indexes(transaction, field)
     transaction.execute_ddl(ddl.change_type(field.collection, field.name, data_type))
 
 

@@ -12,6 +12,8 @@ from cms.database.connections import Database, Transaction
 from cms.database.error_mapping import Stale
 from cms.database.statements import statement
 from cms.errors import Refused, unavailable
+from cms.fragment import Fragment
+from cms.query.sql.arrays import array
 from cms.schema import ddl
 from cms.schema.model import Collection, Field, Kind
 from cms.schema.types.field_type import IndexKind, Search
@@ -30,11 +32,15 @@ LOCK_RETRY_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class DeferredIndex:
-    """An index that is built after the commit of its transaction, without blocking writers."""
+    """An index that is built after the commit of its transaction, without blocking writers.
+
+    With `steps` it is over a path into a JSON column.
+    """
 
     table: str
     column: str
     kind: IndexKind = IndexKind.VALUES
+    steps: tuple[str, ...] = ()
 
     def __call__(self, database: Database) -> None:
         """Build the index; raises `Refused` SERVICE_UNAVAILABLE if that fails.
@@ -56,9 +62,9 @@ class DeferredIndex:
         try:
             # CREATE INDEX CONCURRENTLY runs outside any transaction.
             with database.autocommit_connection() as connection:
-                index = ddl.index(self.table, self.column, self.kind, concurrently=True)
-                connection.execute_ddl(index)
-                if self.kind is IndexKind.TRIGRAMS:
+                connection.execute_ddl(self._index())
+                # PostgreSQL has statistics of an expression only where an index is over it.
+                if self._is_of_expression:
                     connection.execute_ddl(ddl.analyze(self.table))
                 # Other processes may have loaded the structure before the index was there.
                 connection.execute(statement("advance_structure"))
@@ -66,9 +72,19 @@ class DeferredIndex:
             self._drop_invalid(database)
             raise
 
+    def _index(self) -> Fragment:
+        if self.steps:
+            path = array(self.steps)
+            return ddl.path_index(self.table, self.column, path, concurrently=True)
+        return ddl.index(self.table, self.column, self.kind, concurrently=True)
+
+    @property
+    def _is_of_expression(self) -> bool:
+        return self.kind is IndexKind.TRIGRAMS or bool(self.steps)
+
     def _drop_invalid(self, database: Database) -> None:
         """Drop the index of a failed build, which costs every write and serves no read."""
-        parameters = self.table, self.column, str(self.kind is IndexKind.TRIGRAMS)
+        parameters = self.table, self.column, str(self._is_of_expression)
         with database.autocommit_connection() as connection:
             for (index,) in connection.execute(statement("invalid_indexes"), parameters):
                 connection.execute_ddl(ddl.drop_index(index))
@@ -161,6 +177,14 @@ def drop_search_index(transaction: Transaction, field: Field) -> None:
     """Drop the index for searches for parts of words in a field, where there is one."""
     for column, index in transaction.read(statement("search_indexes"), (field.collection,)):
         if column == field.name:
+            transaction.execute_ddl(ddl.drop_index(index))
+
+
+def drop_path_indexes(transaction: Transaction, field: Field) -> None:
+    """Drop the indexes of paths into a JSON field, which no other type has."""
+    for row in transaction.read(statement("value_indexes"), (field.collection,)):
+        _, column, steps, index, *_ = row
+        if column == field.name and steps is not None:
             transaction.execute_ddl(ddl.drop_index(index))
 
 

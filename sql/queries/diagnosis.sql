@@ -13,3 +13,31 @@ SELECT
     ARRAY(SELECT extname::text FROM pg_extension) AS installed,
     ARRAY(SELECT name::text FROM pg_available_extensions) AS available,
     coalesce(pg_get_functiondef(to_regprocedure('system_fold(text)')::oid) NOT LIKE '%unaccent%', FALSE) AS keeps_accents;
+
+-- name: record_json_paths
+-- Records paths ($2) of collections ($1) that a read has searched or sorted by today.
+INSERT INTO system_json_paths (collection, path)
+SELECT collection, path
+FROM unnest($1::text[], $2::text[]) AS searched (collection, path)
+ORDER BY collection, path  -- so that processes take the rows in one order
+ON CONFLICT (collection, path) DO UPDATE
+SET last_used = excluded.last_used
+WHERE system_json_paths.last_used < excluded.last_used;
+
+-- name: trim_json_paths
+-- Keeps the $1 last paths.
+DELETE FROM system_json_paths
+WHERE (collection, path) IN (
+    SELECT collection, path
+    FROM system_json_paths
+    ORDER BY last_used DESC, collection, path
+    OFFSET $1::bigint
+);
+
+-- name: recorded_json_paths
+-- The recorded paths into tables of more than $1 bytes.
+SELECT paths.collection, paths.path, paths.last_used::text
+FROM system_json_paths AS paths
+JOIN pg_class AS class ON class.oid = to_regclass(quote_ident(paths.collection))
+WHERE class.relkind = 'r' AND pg_table_size(class.oid) > $1::bigint
+ORDER BY paths.collection, paths.path;

@@ -288,6 +288,43 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND index.indnkeyatts = 1
   AND pg_get_expr(index.indexprs, index.indrelid) LIKE 'system_fold(%';
 
+-- name: value_indexes
+-- The indexes over one field, or over a path of one ($1: of one table, or of all), for `cms index`. Indexes of
+-- constraints are no such indexes, nor are those over a part of the rows.
+SELECT
+    relation.relname,
+    attribute.attname,
+    CASE WHEN path.quoted IS NOT NULL THEN replace(path.quoted, '''''', '''')::text[] END AS steps,
+    class.relname,
+    index.indisvalid,
+    pg_relation_size(class.oid),
+    coalesce(pg_stat_get_numscans(class.oid), 0)
+FROM pg_index AS index
+JOIN pg_class AS class ON class.oid = index.indexrelid
+JOIN pg_class AS relation ON relation.oid = index.indrelid
+JOIN pg_depend AS depend
+    ON depend.classid = 'pg_class'::regclass
+    AND depend.objid = index.indexrelid
+    AND depend.refclassid = 'pg_class'::regclass
+    AND depend.refobjid = index.indrelid
+    AND depend.refobjsubid > 0
+JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = depend.refobjsubid
+CROSS JOIN LATERAL (
+    SELECT substring(
+        pg_get_expr(index.indexprs, index.indrelid)
+        FROM '^system_json_key\(system_json_at\(.*, ''(.*)''::text\[\]\)\)$'
+    ) AS quoted
+) AS path
+WHERE pg_table_is_visible(relation.oid)
+  AND ($1::text IS NULL OR relation.relname = $1::text)
+  AND relation.relname NOT LIKE 'system\_%'
+  AND index.indnatts = 1
+  AND index.indpred IS NULL
+  AND NOT index.indisunique
+  AND NOT index.indisexclusion
+  AND (index.indexprs IS NULL OR path.quoted IS NOT NULL)
+ORDER BY 1, 2, 3 NULLS FIRST, 4;
+
 -- name: is_large
 -- Whether a table has more than $2 bytes. Measured and not estimated, because a table that was just filled has no
 -- statistics yet. Partitioned tables never count as large: they take no concurrent build.

@@ -58,6 +58,8 @@ def read_list(store: Store, identity: Identity, request: ReadRequest) -> ReadAns
 def _answer_list(store: Store, request: ReadRequest, context: RequestContext) -> ReadAnswer:
     statement, literals = prepare_read(store, context, request, for_answer=True)
     rows = _fetch(store, context, statement, literals)
+    if statement.searched_paths:
+        store.path_record.add(statement.searched_paths)
     if statement.cursor:
         return _answer_page(store, context, request, statement, literals, rows)
     data = data_of(context, request.collection, statement, rows)

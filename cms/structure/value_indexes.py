@@ -1,0 +1,114 @@
+"""Indexes over single fields and over paths into JSON fields, as `cms index` makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cms.database.connections import Database, Transaction
+from cms.database.statements import statement
+from cms.errors import invalid_query
+from cms.schema import ddl
+from cms.schema.model import Catalogue, Collection, Field, Kind
+from cms.schema.system import is_system
+from cms.schema.types.field_type import Trait
+from cms.structure.indexes import DeferredIndex
+
+_JSON_TYPES = ("json", "jsonb")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTarget:
+    """What an index is over: a field, or with `steps` a path into a JSON field."""
+
+    collection: str
+    field: str
+    steps: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return ".".join((self.field, *self.steps))
+
+
+@dataclass(frozen=True, slots=True)
+class ValueIndex:
+    """An index that is there; `scans` is how often it has been used."""
+
+    target: IndexTarget
+    name: str
+    is_valid: bool
+    size: int
+    scans: int
+
+
+def value_indexes(transaction: Transaction, collection: str | None = None) -> list[ValueIndex]:
+    """Return the indexes of one collection or of all, without those of constraints."""
+    indexes = []
+    for row in transaction.execute(statement("value_indexes"), (collection,)):
+        table, field, steps, name, is_valid, size, scans = row
+        target = IndexTarget(table, field, tuple(steps or ()))
+        indexes.append(ValueIndex(target, name, is_valid, size, scans))
+    return indexes
+
+
+def index_target(catalogue: Catalogue, collection: str, path: str) -> IndexTarget:
+    """Return what a name in the query language stands for, `price` or `meta.price`.
+
+    Raises `Refused` INVALID_QUERY where no index can be over it.
+    """
+    table = catalogue.collections.get(collection)
+    if table is None or table.kind is not Kind.TABLE:
+        raise invalid_query(f'There is no table "{collection}"')
+    if is_system(collection):
+        raise invalid_query(f'"{collection}" is a table of the service itself')
+    field, steps = _field_and_steps(table, path)
+    column = field.column
+    if column is None:
+        raise invalid_query(f'"{field.name}" has no column of its own')
+    is_json = Trait.JSON in field.type.traits
+    if steps and column.base_type not in _JSON_TYPES:
+        raise invalid_query(
+            f'"{field.name}" is a column of type {column.data_type}: paths have indexes in columns '
+            "of type json and jsonb"
+        )
+    if is_json and not steps:
+        raise invalid_query(
+            f'"{field.name}" holds JSON: name the path that is filtered or sorted by, '
+            f"such as {field.name}.price"
+        )
+    return IndexTarget(collection, field.name, steps)
+
+
+def _field_and_steps(table: Collection, path: str) -> tuple[Field, tuple[str, ...]]:
+    parts = path.split(".")
+    # A column may have a dot in its own name, and then the longest name of a field is one.
+    for count in range(len(parts), 0, -1):
+        field = table.fields.get(".".join(parts[:count]))
+        steps = tuple(parts[count:])
+        if field and all(steps):
+            return field, steps
+    raise invalid_query(f'"{table.name}" has no field "{parts[0]}"')
+
+
+def make_index(database: Database, catalogue: Catalogue, target: IndexTarget) -> bool:
+    """Build an index while others write; return whether it is new.
+
+    Raises `Refused` SERVICE_UNAVAILABLE if the build fails; nothing is left of it.
+    """
+    with database.transaction() as transaction:
+        present = value_indexes(transaction, target.collection)
+    if any(index.target == target and index.is_valid for index in present):
+        return False
+    field = catalogue.collections[target.collection].fields[target.field]
+    DeferredIndex(target.collection, target.field, field.type.index_kind, target.steps)(database)
+    return True
+
+
+def drop_indexes(database: Database, target: IndexTarget) -> list[str]:
+    """Drop the indexes over a field or path, and return their names."""
+    dropped = []
+    with database.autocommit_connection() as connection:
+        for index in value_indexes(connection, target.collection):
+            if index.target == target:
+                connection.execute_ddl(ddl.drop_index(index.name, concurrently=True))
+                dropped.append(index.name)
+        connection.execute(statement("advance_structure"))
+    return dropped

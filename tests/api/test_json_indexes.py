@@ -1,0 +1,260 @@
+"""`cms index`: indexes of paths into JSON, which reads use, and what `cms doctor` says without."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cms.cli import cms, json_findings
+from cms.database.connections import standalone_transaction
+from cms.store import path_record
+from cms.store.path_record import PathRecord
+from tests.client import Client
+from tests.members import may, member_of, new_role
+from tests.things import Stage, Table, field, table
+
+ROWS = 3_000
+KEY_INDEX = "_system_json_key_idx"
+"""The end of the names that PostgreSQL gives to indexes of paths."""
+
+
+@pytest.fixture(scope="module")
+def things(stage: Stage, admin: Client) -> Table:
+    """Many documents, as json and as jsonb, with statistics."""
+    things = table(
+        admin,
+        field("meta", "json"),
+        field("title", "string"),
+        field("kept", "text", special="cast-json"),
+    )
+    stage.execute(
+        f"""ALTER TABLE "{things.name}" ADD other jsonb, ADD list text[];
+        INSERT INTO "{things.name}" (meta, other)
+        SELECT document, document::jsonb FROM (
+            SELECT json_build_object('price', n % 1000, 'kind', 'kind ' || n % 500, 'a''b', n)
+                AS document
+            FROM generate_series(1, {ROWS}) AS n
+        ) AS documents;
+        ANALYZE "{things.name}" """
+    )
+    return things
+
+
+@pytest.fixture
+def shell(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    monkeypatch.chdir(tmp_path)
+    return CliRunner(env={"DATABASE_URL": stage.dsn, "SECRET": "only-for-tests-" * 3})
+
+
+def index(shell: CliRunner, *words: str) -> Result:
+    return shell.invoke(cms, ["index", *words])
+
+
+def plan_of(things: Table, query_string: str) -> str:
+    path = quote(f"{things.path}?{query_string}", safe="")
+    return str(things.api.get(f"/utils/explain?path={path}").data["plan"])
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("column", ["meta", "other"])
+def test_reads_by_a_path_use_its_index(shell: CliRunner, things: Table, column: str) -> None:
+    reads = [
+        f"filter[{column}.price][_eq]=5",
+        f"filter[{column}.price]=5",
+        f"filter[{column}.price][_in]=5,6,red",
+        f"filter[{column}.price][_gt]=998",
+        f"filter[{column}.price][_gte]=998",
+        f"filter[{column}.price][_lt]=2",
+        f"filter[{column}.price][_lte]=2",
+        f"filter[{column}.price][_between]=5,6",
+        f"sort={column}.price&limit=5",
+        f"sort=-{column}.price&limit=5",
+    ]
+    for read in reads:
+        assert KEY_INDEX not in plan_of(things, read), read
+    before = [things.read(read).data for read in reads]
+    result = index(shell, things.name, f"{column}.price")
+    assert (result.exit_code, result.output) == (
+        0,
+        f"{things.name} has an index of {column}.price.\n",
+    )
+    for read in reads:
+        assert KEY_INDEX in plan_of(things, read), read
+    assert [sorted_by_id(things.read(read).data) for read in reads] == list(
+        map(sorted_by_id, before)
+    )
+    assert index(shell, things.name, f"{column}.price", "--drop").exit_code == 0
+    assert KEY_INDEX not in plan_of(things, reads[0])
+
+
+def sorted_by_id(items: list[dict[str, Any]]) -> list[int]:
+    # Of the first five by price, equal ones may be any: only their number counts then.
+    return sorted(item["id"] for item in items) if len(items) != 5 else [5]
+
+
+@pytest.mark.release
+def test_a_statement_that_is_prepared_for_long_still_uses_the_index(
+    stage: Stage, shell: CliRunner, things: Table
+) -> None:
+    assert index(shell, things.name, "meta.kind").exit_code == 0
+    for number in range(20):
+        assert len(things.read(f"filter[meta.kind][_eq]=kind {number}&fields=id").data) == 6
+    scans = f"""SELECT sum(idx_scan) FROM pg_stat_user_indexes
+        WHERE relname = '{things.name}' AND indexrelname LIKE '%json%'"""
+    # Sessions report what they count after a second, at the end of their next statement.
+    for _ in range(50):
+        if (stage.value(scans) or 0) >= 20:
+            break
+        time.sleep(0.3)
+        things.read("limit=1")
+    assert stage.value(scans) >= 20
+    assert index(shell, things.name, "meta.kind", "--drop").exit_code == 0
+
+
+def test_a_role_with_a_rule_on_items_uses_the_index_too(
+    stage: Stage, shell: CliRunner, things: Table
+) -> None:
+    role = new_role(stage, may(things.name, permissions={"meta.price": {"_eq": 7}}))
+    seen = Table(member_of(stage, role), things.name)
+    assert index(shell, things.name, "meta.price").exit_code == 0
+    assert len(seen.read("fields=id").data) == 3
+    user = stage.value(f"SELECT id FROM system_users WHERE role = '{role}'")
+    path = quote(f"{things.path}?fields=id", safe="")
+    explained = things.api.get(f"/utils/explain?path={path}&user={user}").data
+    assert KEY_INDEX in str(explained["plan"])
+    assert index(shell, things.name, "meta.price", "--drop").exit_code == 0
+
+
+@pytest.mark.release
+def test_indexes_are_listed_made_once_and_dropped(shell: CliRunner, things: Table) -> None:
+    assert index(shell, things.name).output == "There is no index.\n"
+    assert index(shell, things.name, "title").exit_code == 0
+    for path in ("meta.a'b", "meta.tags.0", "other.price"):
+        assert index(shell, things.name, path).exit_code == 0
+    again = index(shell, things.name, "meta.a'b")
+    assert again.output == f"{things.name} has an index of meta.a'b already.\n"
+    listed = [line.split("  ")[:2] for line in index(shell, things.name).output.splitlines()]
+    names = ["meta.a'b", "meta.tags.0", "other.price", "title"]
+    assert listed == [[things.name, name] for name in names]
+    assert all(
+        line in index(shell).output for line in index(shell, things.name).output.splitlines()
+    )
+    for name in names:
+        assert index(shell, things.name, name, "--drop").exit_code == 0
+    missing = index(shell, things.name, "title", "--drop")
+    assert missing.exit_code == 1
+    assert "has no index of title that could be dropped" in missing.output
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["none"], 'There is no collection "none"'),
+        (["none", "a"], 'There is no table "none"'),
+        (["system_files", "metadata.a"], "a table of the service itself"),
+        (["{things}", "none.a"], 'has no field "none"'),
+        (["{things}", "meta."], 'has no field "meta"'),
+        (["{things}", "meta"], "name the path"),
+        (["{things}", "kept.a"], "columns of type json and jsonb"),
+        (["{things}", "list.0"], "columns of type json and jsonb"),
+        (["{things}", "title.a"], "columns of type json and jsonb"),
+        (["--drop"], "--drop needs a collection"),
+    ],
+)
+def test_what_can_have_no_index_is_refused(
+    shell: CliRunner, things: Table, words: list[str], part: str
+) -> None:
+    result = index(shell, *(word.format(things=things.name) for word in words))
+    assert result.exit_code != 0
+    assert part in result.output
+
+
+def test_a_text_too_long_for_its_index_is_refused_and_leaves_no_index(
+    stage: Stage, shell: CliRunner, admin: Client
+) -> None:
+    things = table(admin, field("meta", "json"))
+    long = "".join(f"{number * 7919 % 10_007:x}" for number in range(4_000))
+    things.add({"meta": {"text": long}})
+    result = index(shell, things.name, "meta.text")
+    assert result.exit_code == 1
+    assert "could not be built" in result.output
+    assert stage.value("SELECT count(*) FROM pg_index WHERE NOT indisvalid") == 0
+    assert things.api.delete(f"{things.path}/1").status == 204
+    assert index(shell, things.name, "meta.text").exit_code == 0
+    answer = things.api.post(things.path, {"meta": {"text": long}})
+    assert 400 <= answer.status < 500, answer
+    # An array is no key of the index, however long it is.
+    assert things.api.post(things.path, {"meta": {"text": [long]}}).status == 200
+
+
+def test_a_field_with_an_index_of_a_path_can_change_name_and_type(
+    stage: Stage, shell: CliRunner, admin: Client
+) -> None:
+    things = table(admin, field("meta", "json"))
+    things.add({"meta": {"a": 1}})
+    assert index(shell, things.name, "meta.a").exit_code == 0
+    assert admin.patch(f"/fields/{things.name}/meta", {"field": "data"}).status == 200
+    assert index(shell, things.name).output.startswith(f"{things.name}  data.a  ")
+    assert admin.patch(f"/fields/{things.name}/data", {"type": "text"}).status == 200
+    assert index(shell, things.name).output == "There is no index.\n"
+    assert things.column("data") == ['{"a":1}']
+
+
+def findings_of(stage: Stage, things: Table) -> list[str]:
+    """The paths of a collection that `cms doctor` asks an index for."""
+    catalogue = stage.admin.app.store.snapshots.current().catalogue
+    with standalone_transaction(stage.dsn) as transaction:
+        texts = [finding.text for finding in json_findings.json_findings(transaction, catalogue)]
+    return [text.partition(" by ")[2].partition(",")[0] for text in texts if things.name in text]
+
+
+@pytest.mark.release
+def test_the_doctor_names_paths_that_large_tables_are_searched_by_without_an_index(
+    stage: Stage, shell: CliRunner, things: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.execute("DELETE FROM system_json_paths")
+    monkeypatch.setattr(
+        stage.admin.app.store, "path_record", PathRecord(stage.admin.app.store.database)
+    )
+    role = new_role(stage, may(things.name, permissions={"meta.owner": {"_eq": "$CURRENT_USER"}}))
+    for query in (
+        "filter[meta.price]=5",
+        "filter[meta.price]=6",
+        "sort=-other.price",
+        "sort=id,meta.second",
+        "filter[meta.kind][_contains]=x",
+        "fields=meta.shown",
+    ):
+        assert things.read(query).status == 200
+    assert things.read("export=csv&filter[meta.exported]=5&limit=1").status == 200
+    assert Table(member_of(stage, role), things.name).read("limit=1").status == 200
+    assert findings_of(stage, things) == []  # the table is small
+    monkeypatch.setattr(json_findings, "LARGE_BYTES", 1_000)
+    expected = ["meta.exported", "meta.owner", "meta.price", "other.price"]
+    assert findings_of(stage, things) == expected
+    assert index(shell, things.name, "meta.price").exit_code == 0
+    assert findings_of(stage, things) == ["meta.exported", "meta.owner", "other.price"]
+    assert index(shell, things.name, "meta.price", "--drop").exit_code == 0
+    report = shell.invoke(cms, ["doctor"])
+    assert f"run `cms index {things.name} meta.price`" in report.output
+
+
+def test_the_record_of_paths_is_bounded_and_never_fails_a_read(
+    stage: Stage, things: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stage.admin.app.store
+    monkeypatch.setattr(store, "path_record", PathRecord(store.database))
+    monkeypatch.setattr(path_record, "MAX_PATHS", 3)
+    for number in range(5):
+        assert things.read(f"filter[meta.many{number}]=5&limit=1").status == 200
+    assert things.read(f"filter[meta.{'long' * 60}]=5&limit=1").status == 200
+    assert stage.value("SELECT count(*) FROM system_json_paths") == 3
+    stage.execute("ALTER TABLE system_json_paths RENAME TO away")
+    monkeypatch.setattr(store, "path_record", PathRecord(store.database))
+    assert things.read("filter[meta.price]=5&limit=1").status == 200
+    stage.execute("ALTER TABLE away RENAME TO system_json_paths")
