@@ -15,7 +15,7 @@ from cms.schema.types.numbers import INTEGER
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A column, a function of one, or with `step` the number of related items.
+    """A column, a function of one, the number of related items (`step`), or a `relevance`.
 
     In rows that do not fulfil `when` the value is null, wherever it is used. `members` are, of a
     JSON object, the members that may be read; None is all of them.
@@ -26,6 +26,7 @@ class Value:
     step: LinkStep | None = None
     when: Predicate | None = None
     members: tuple[VisibleMembers, ...] | None = None
+    relevance: Relevance | None = None
 
     @property
     def type(self) -> FieldType:
@@ -36,7 +37,7 @@ class Value:
     @property
     def is_computed(self) -> bool:
         """Whether the value is another than the column's own."""
-        return self.function is not None or self.step is not None
+        return not (self.function is None and self.step is None and self.relevance is None)
 
     @property
     def cast(self) -> str:
@@ -58,6 +59,13 @@ class Value:
     def parse(self) -> Parse:
         """The parser of operands; it refuses what the cast in the statement would fail for."""
         return self.type.parse_rounded or self.type.parse
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """How well a row fits the words of a search: for each word, the places where it may be."""
+
+    words: tuple[tuple[SearchMatch, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +127,27 @@ class Exists:
     """At least one item (or none, `negated`) at the other end of the step fulfils `where`.
 
     With `per_row` it is looked up for each row: PostgreSQL would otherwise read the whole
-    collection for a page of few rows.
+    collection for a page of few rows. With `keys_first` the items are looked up before the rows,
+    which an index then finds, also as an alternative to other conditions.
     """
 
     step: LinkStep
     where: Predicate
     negated: bool = False
     per_row: bool = False
+    keys_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SearchMatch:
-    """A search word in one field: contained in a text, equal to a number or a UUID."""
+    """A search word in one field: contained in a text, equal to a number or a UUID.
+
+    No index helps to find a text that contains a short word.
+    """
 
     value: Value
     word: Placeholder
+    is_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +270,18 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
+class Highlights:
+    """Where the words of a search are, as each item shows it: the places of each word."""
+
+    words: tuple[tuple[SearchMatch, ...], ...]
+
+    @property
+    def fields(self) -> tuple[tuple[SearchMatch, ...], ...]:
+        """For each searched field, the words that may be in it."""
+        return tuple(zip(*self.words, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
 class ReadPlan:
     """One level of a read: the rows that the caller may see (`allowed`) and asks for (`where`)."""
 
@@ -272,6 +298,8 @@ class ReadPlan:
     row_values: tuple[RowValue, ...] = ()
     """They stand behind the outputs, and only at the top of a read."""
     cursor: Cursor | None = None
+    highlights: Highlights | None = None
+    """Only at the top of a read."""
 
 
 def group_paths(plan: ReadPlan) -> tuple[tuple[str, ...], ...]:
