@@ -161,6 +161,32 @@ def test_what_a_killed_build_has_left_is_built_again(
     assert_searched_by_index(large, dsn)
 
 
+@pytest.mark.usefixtures("worker")
+def test_a_build_that_the_server_goes_on_with_is_waited_for(
+    large: Client,
+    config: Config,
+    database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(search_index_builds, "BUILD_POLL_SECONDS", 0.02)
+    make_searchable(large)
+    index = "CREATE INDEX CONCURRENTLY ON things USING gin (system_fold(a) gin_trgm_ops)"
+    with psycopg.connect(dsn) as writer:
+        writer.execute("INSERT INTO things (a) VALUES ('x')")
+        # As of a worker that was killed: nobody holds the lock of builds.
+        orphan = Thread(target=run, args=(dsn, index))
+        orphan.start()
+        wait_until(large, "building")
+        builder = Thread(target=work, args=(config, database))
+        builder.start()
+        time.sleep(0.3)
+        writer.rollback()
+    orphan.join()
+    builder.join()
+    assert_searched_by_index(large, dsn)
+
+
 def test_a_build_that_fails_says_so_and_leaves_only_the_change(large: Client, dsn: str) -> None:
     run(dsn, BUILDS_FAIL.replace("%%", "%"))
     make_searchable(large)
