@@ -105,7 +105,7 @@ PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
             "search", 'Words that the rows contain, all of them; words in "quotes" are one phrase.'
         ),
         "highlight": _query(
-            "highlight", "Whether rows tell where the words of the search are.", FLAG
+            "highlight", "Whether rows tell in `_highlights` where words of the search are.", FLAG
         ),
         "meta": _names("meta", f"What to tell beside the rows: {', '.join(META)}, or `*`."),
         "aggregate": _json(
