@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from statistics import median
+from urllib.parse import quote
 
 import psycopg
 
 from bench.serving import RunningServer
-from bench.wire import exchange, request
+from bench.wire import call, exchange, request
 
 ROWS = 1_000_000
 WORDS = ("c4ca4238a0b9", "c81e728d9d4c", "eccbc87e4b5c", "a87ff679a2f3", "e4da3b7fbbce")
 """Parts of the MD5 sums of 1 to 5, each in one row of the table."""
+BUILD_SECONDS = 600
+"""How long the build of the indexes may take."""
 
 _TABLE = """
 CREATE TABLE searched AS
@@ -26,11 +29,19 @@ ANALYZE searched;
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Milliseconds of a search that reads the whole table, and of the same search by an index."""
+    """Milliseconds of searches that read the whole table, and of the same ones by an index.
+
+    `contains` is a filter that looks for the same part of a text in the same fields. `ranked` are
+    searches for two words, by index and sorted by relevance. `answered` is the change that makes
+    the collection searchable.
+    """
 
     rows: int
     scan: float
+    contains: float
     index: float
+    ranked: float
+    answered: float
 
 
 def measure(service: RunningServer, dsn: str, *, token: str, rows: int = ROWS) -> Search:
@@ -39,17 +50,41 @@ def measure(service: RunningServer, dsn: str, *, token: str, rows: int = ROWS) -
         connection.execute(_TABLE.format(rows=rows).encode())
     # So that the service notices a table that it did not make.
     exchange(service.address, request("POST", "/utils/cache/clear", token=token))
-    scan = _search_milliseconds(service, token)
+    scan = _milliseconds(service, token, "search={}")
+    contains = _milliseconds(
+        service, token, "filter[_or][0][title][_contains]={0}&filter[_or][1][note][_contains]={0}"
+    )
+    answered = _make_searchable(service, token)
+    index = _milliseconds(service, token, "search={}")
+    ranked = _milliseconds(service, token, "search=sentence+{}&sort=_relevance")
+    return Search(rows, scan, contains, index, ranked, answered)
+
+
+def _make_searchable(service: RunningServer, token: str) -> float:
+    """Return the milliseconds of the answer; the indexes are there when this returns."""
+    path = "/collections/searched"
     body = {"meta": {"searchable": True}}
-    exchange(service.address, request("PATCH", "/collections/searched", token=token, payload=body))
-    return Search(rows, scan, _search_milliseconds(service, token))
+    began = time.perf_counter()
+    exchange(service.address, request("PATCH", path, token=token, payload=body))
+    milliseconds = (time.perf_counter() - began) * 1000
+    until = time.monotonic() + BUILD_SECONDS
+    while _state(service, token, path) != "ready":
+        assert time.monotonic() < until, "the indexes are not built"
+        time.sleep(0.1)
+    return milliseconds
 
 
-def _search_milliseconds(service: RunningServer, token: str) -> float:
-    """Return the median of a search for each of the words."""
+def _state(service: RunningServer, token: str, path: str) -> str:
+    record = call(service.address, request("GET", path, token=token))
+    return str(record["meta"]["search_index"]["state"])
+
+
+def _milliseconds(service: RunningServer, token: str, query: str) -> float:
+    """Return the median of a query for each of the words."""
     milliseconds = []
     for word in WORDS:
-        message = request("GET", f"/items/searched?search={word}&fields=id", token=token)
+        text = quote(query.format(word), safe="=&+")
+        message = request("GET", f"/items/searched?{text}&fields=id", token=token)
         began = time.perf_counter()
         answer = exchange(service.address, message)
         milliseconds.append((time.perf_counter() - began) * 1000)

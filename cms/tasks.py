@@ -18,6 +18,11 @@ from cms.jobs.job_worker import Ticker
 from cms.jobs.task import Job, Task
 from cms.mail.send import send
 from cms.store.store import Store
+from cms.structure.search_index_builds import (
+    INDEX_BUILDS,
+    SEARCH_INDEX_TASK,
+    run_search_index_job,
+)
 
 
 def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
@@ -51,6 +56,12 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
             max_wait=timedelta(hours=1),
             max_concurrent=config.flows_concurrency,
             poll=timedelta(seconds=0.25),
+        ),
+        Task(
+            SEARCH_INDEX_TASK,
+            partial(run_search_index_job, database),
+            attempts=10,
+            max_concurrent=INDEX_BUILDS,
         ),
         Task("maintain", maintain, attempts=5, wait=timedelta(minutes=5), cron="17 3 * * *"),
     )

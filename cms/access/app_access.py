@@ -155,6 +155,7 @@ _FIELD_FIELDS = (
     "note",
     "required",
     "searchable",
+    "search_weight",
 )
 _RELATION_FIELDS = ("id", "many_collection", "many_field", "one_collection", "one_deselect_action")
 """The columns of the structure that name no other collection or field.

@@ -9,13 +9,19 @@ from cms.access.filter_guard import FilterGuard
 from cms.access.json_names import dotted_name, is_document, shown_paths
 from cms.access.name_guard import NameGuard, back_reference_condition
 from cms.access.pick_expansion import PickExpansion, PickPosition, position_of
-from cms.access.query_rewriting import refuse_duplicate_keys, search_fields
+from cms.access.query_rewriting import (
+    refuse_duplicate_keys,
+    refuse_key_of_highlights,
+    search_fields,
+)
+from cms.access.related_search import related_searches
 from cms.access.views import View
 from cms.errors import invalid_query
-from cms.query.language.ast import Aggregate, Pick, Query, SortTerm, Window
+from cms.query.language.ast import RELEVANCE, Aggregate, Pick, Query, SortTerm, Window
 from cms.query.language.limits import MAX_FIELDS, MAX_FIELDS_IN_ALL
 from cms.query.plan.guarded import (
     AggregateTerm,
+    AnyTerm,
     GuardedAggregate,
     GuardedColumn,
     GuardedEmbed,
@@ -24,6 +30,7 @@ from cms.query.plan.guarded import (
     GuardedQuery,
     GuardedTerm,
     GuardedValue,
+    RelevanceTerm,
 )
 from cms.query.plan.links import Link
 from cms.query.plan.ordering import default_sort, tie_breakers
@@ -75,14 +82,16 @@ class QueryGuard:
             key_test=filters.test(query.key_test) if query.key_test else None,
             search=query.search,
             search_values=self._search_values(query, view),
+            search_items=related_searches(self.names, view, level) if query.search else (),
             window=query.window,
             counts=query.counts,
             row_outputs=query.row_outputs,
             cursor=query.cursor,
+            highlights=query.highlights,
         )
 
     def _search_values(self, query: Query, view: View) -> tuple[GuardedValue, ...]:
-        if query.search is None:
+        if not query.search:
             return ()
         return tuple(self.names.value(field, view) for field in search_fields(view))
 
@@ -94,6 +103,8 @@ class QueryGuard:
         self._count_fields(len(picks) + len(query.row_outputs))
         # Only after the stars are written out is it known which names share a key.
         refuse_duplicate_keys(picks.values())
+        if query.highlights:
+            refuse_key_of_highlights(picks.values())
         for pick in self._unshown_picks(expansion, query, picks, view):
             self._output(pick, view, level)  # for its refusal only
         return tuple(self._output(pick, view, level) for pick in picks.values())
@@ -211,14 +222,17 @@ class QueryGuard:
 
     # In which order
 
-    def _sort(
-        self, query: Query, view: View, level: int, link: Link | None
-    ) -> tuple[GuardedTerm | AggregateTerm, ...]:
+    def _sort(self, query: Query, view: View, level: int, link: Link | None) -> tuple[AnyTerm, ...]:
         """Sort by the query, else as relation or collection do, and by the primary key last.
 
         Without the key the order of equal rows could change between two pages.
         """
-        terms = tuple(self._sort_term(term, view, level) for term in query.sort)
+        terms = tuple(
+            self._relevance(term, query)
+            if _means_relevance(term, view)
+            else self._sort_term(term, view, level)
+            for term in query.sort
+        )
         if query.groups or query.aggregates:
             return terms
         defaults = () if terms else default_sort(view.collection, link)
@@ -241,3 +255,14 @@ class QueryGuard:
         # Only a term without a path can mean a group, by the key of the group in the answer.
         key = None if steps else value.key or term.path[0].key
         return GuardedTerm(value, steps, term.descending, key)
+
+    def _relevance(self, term: SortTerm, query: Query) -> RelevanceTerm:
+        if not query.search:
+            reason = f"{RELEVANCE} is how well the words of a search fit, and search holds none"
+            raise invalid_query(reason, parameter="sort")
+        return RelevanceTerm(term.descending)
+
+
+def _means_relevance(term: SortTerm, view: View) -> bool:
+    # A column of another program may have the name.
+    return term.path == (FieldName(RELEVANCE),) and not view.includes(RELEVANCE)

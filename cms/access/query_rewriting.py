@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cms.access.views import View
 from cms.errors import invalid_query
-from cms.query.language.ast import And, AtField, Filter, Or, Pick, Query, Star
+from cms.query.language.ast import HIGHLIGHTS, And, AtField, Filter, Or, Pick, Query, Star
 from cms.query.language.relation_tests import has_quantifier
 from cms.schema.field_names import FieldName
 from cms.schema.model import Field
@@ -47,6 +47,14 @@ def refuse_duplicate_keys(picks: Iterable[Pick]) -> None:
         name = pick.name.field, pick.name.function
         if names.setdefault(pick.key, name) != name:
             raise invalid_query(f'Two fields would both be called "{pick.key}"', parameter="fields")
+
+
+def refuse_key_of_highlights(picks: Iterable[Pick]) -> None:
+    """Raise `Refused` INVALID_QUERY where a field has the key under which highlights stand."""
+    if any(pick.key == HIGHLIGHTS for pick in picks):
+        raise invalid_query(
+            f'A field and the highlights would both be called "{HIGHLIGHTS}"', parameter="highlight"
+        )
 
 
 def distributed_over_items(name: FieldName, inner: And[Filter] | Or[Filter]) -> Filter:

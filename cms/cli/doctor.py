@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -22,6 +22,8 @@ from cms.errors import Refused
 from cms.jobs.housekeeping import queue_state
 from cms.schema.dangling_settings import dangling_settings
 from cms.store.snapshot import load_snapshot
+from cms.structure.search_index_builds import INDEX_BUILDS
+from cms.structure.search_indexes import slow_searches
 
 COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red"}
 
@@ -130,7 +132,7 @@ def _database(dsn: str, config: Config) -> Iterator[Finding]:
     # The statements of this version need its tables.
     if migrations.level == OK:
         yield _queue_finding(dsn)
-        yield from _structure(dsn)
+        yield from structure_findings(dsn)
     yield from (_extension(name, server) for name in EXTENSIONS)
     yield _connections(server, config)
     if config.database_read_url:
@@ -197,15 +199,28 @@ def _queue_finding(dsn: str) -> Finding:
     )
 
 
-def _structure(dsn: str) -> Iterator[Finding]:
+def structure_findings(dsn: str) -> Iterator[Finding]:
+    """Yield the findings about collections, fields and relations."""
     with standalone_transaction(dsn) as transaction:
         catalogue = load_snapshot(transaction).catalogue
         sentences = list(dangling_settings(catalogue))
         findings = list(json_findings(transaction, catalogue))
+        slow = slow_searches(transaction, catalogue)
     if not sentences:
         yield Finding(OK, "structure: what collections and relations name is there")
     yield from (Finding(WARNING, sentence) for sentence in sentences)
     yield from findings
+    yield _searches(slow)
+
+
+def _searches(slow: Sequence[str]) -> Finding:
+    if not slow:
+        return Finding(OK, "searches: indexes serve all large collections")
+    return Finding(
+        WARNING,
+        f"searches: they read the whole table of {', '.join(slow)}; set meta.searchable of the "
+        "collection for indexes, or searchable: false of its text fields if nobody searches there",
+    )
 
 
 def _extension(name: str, server: ServerInfo) -> Finding:
@@ -232,7 +247,7 @@ def _connections(server: ServerInfo, config: Config) -> Finding:
     streams = 0 if config.database_read_url else max_streams(config.database_pool_size)
     # Each process has pools of its own.
     web_connections = config.web_concurrency * (config.database_pool_size * pools + streams)
-    max_jobs = config.worker_concurrency + config.flows_concurrency
+    max_jobs = config.worker_concurrency + config.flows_concurrency + INDEX_BUILDS
     # Two more than jobs, as `cms worker` sets its pool.
     worker_connections = (max_jobs + 2) * pools + QUEUE_CONNECTIONS
     needed = web_connections + worker_connections + SPARE_CONNECTIONS

@@ -10,6 +10,7 @@ from cms.config import Config
 from cms.database.connections import Database
 from cms.http.logs import start_logging
 from cms.jobs.job_worker import run_until_stopped
+from cms.structure.search_index_builds import INDEX_BUILDS
 from cms.tasks import tasks_of, tickers_of
 from cms.tracing import start_tracing, stop_tracing
 
@@ -23,7 +24,7 @@ def run_worker(config: Config, *, line: int | None = None) -> None:
     with watched_database(config) as dsn:
         # Each job runs in a thread and may need a connection; others return stalled jobs and
         # find what is due.
-        max_jobs = config.worker_concurrency + config.flows_concurrency
+        max_jobs = config.worker_concurrency + config.flows_concurrency + INDEX_BUILDS
         worker_config = replace(config, database_url=dsn, database_pool_size=max_jobs + 2)
         start_logging(worker_config)
         database = Database(worker_config)

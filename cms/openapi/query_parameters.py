@@ -98,12 +98,20 @@ PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
             "fields", "The fields to answer, as paths: `title,author.name,meta.price`."
         ),
         "filter": _json("filter", _FILTER, reference(FILTER)),
-        "sort": _names("sort", "The fields to sort by; a hyphen before one turns its order."),
+        "sort": _names(
+            "sort",
+            "The fields to sort by, a hyphen for the other direction; `_relevance` of a search.",
+        ),
         "limit": _query("limit", "How many rows at most; -1 for all.", {**INTEGER, "minimum": -1}),
         "offset": _query("offset", "How many rows to skip.", {**INTEGER, "minimum": 0}),
         "page": _query("page", "The page of `limit` rows, from 1.", {**INTEGER, "minimum": 1}),
         "page_after": _query(AFTER, "The `meta.next_cursor` of the page before."),
-        "search": _query("search", "Words that the rows contain."),
+        "search": _query(
+            "search", 'Words that the rows contain, all of them; words in "quotes" are one phrase.'
+        ),
+        "highlight": _query(
+            "highlight", "Whether rows tell in `_highlights` where words of the search are.", FLAG
+        ),
         "meta": _names("meta", f"What to tell beside the rows: {', '.join(META)}, or `*`."),
         "aggregate": _json(
             "aggregate",
@@ -173,6 +181,7 @@ LIST = (
     "page",
     "page_after",
     "search",
+    "highlight",
     "meta",
     "aggregate",
     "groupBy",

@@ -128,6 +128,8 @@ def _columns(loaded: CatalogueRow) -> defaultdict[str, dict[str, Column]]:
         _amend(columns, index["table_name"], index["column_name"], is_indexed=True)
         if index["is_unique"]:
             _amend(columns, index["table_name"], index["column_name"], is_unique=True)
+    for index in loaded["search_indexes"]:
+        _amend(columns, index["table_name"], index["column_name"], is_search_indexed=True)
     for key in loaded["keys"]:
         # A key of several columns says nothing of any one of them.
         if len(key["columns"]) == 1:

@@ -13,6 +13,9 @@ from cms.schema.types.structures import JSON
 from cms.schema.types.texts import TEXT
 from cms.text_shapes import COLOR
 
+MAX_SEARCH_WEIGHT = 1_000
+"""The largest weight of a field in the order of what a search finds."""
+
 ParseSetting = Callable[[object], object]
 
 
@@ -48,6 +51,13 @@ def parse_size(value: object) -> int:
     if not 0 <= number <= 10_485_760:
         raise ValueError("it must be a whole number from 0 to 10485760")
     return number
+
+
+def parse_search_weight(value: object) -> str:
+    weight = INTEGER.parse(value)
+    if not 1 <= int(weight) <= MAX_SEARCH_WEIGHT:
+        raise ValueError(f"it must be a whole number from 1 to {MAX_SEARCH_WEIGHT}")
+    return weight
 
 
 def parse_length(value: object) -> int:
@@ -170,7 +180,9 @@ FIELD_META: Mapping[str, MetaSetting] = MappingProxyType(
         "group": _TEXT,
         "validation": _JSON,
         "validation_message": _TEXT,
-        "searchable": _FLAG,
+        # Null is what nobody has set: at a relation that is another thing than true.
+        "searchable": MetaSetting(BOOLEAN.parse, "boolean"),
+        "search_weight": MetaSetting(parse_search_weight, "integer"),
     }
 )
 
@@ -218,6 +230,7 @@ READ_ONLY_KEYS = frozenset(
         "collection",
         "field",
         "system",
+        "search_index",
         "name",
         "table",
         "column",

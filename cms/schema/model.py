@@ -34,6 +34,8 @@ class Column:
     comment: str | None
     is_unique: bool = False
     is_indexed: bool = False
+    is_search_indexed: bool = False
+    """Whether an index finds texts that contain a word."""
     is_primary_key: bool = False
     foreign_table: str | None = None
     foreign_column: str | None = None
@@ -81,6 +83,17 @@ class Field:
         if self.meta and self.meta.get("searchable") is False:
             return False
         return self.type.search is not Search.NONE
+
+    @property
+    def searches_related(self) -> bool:
+        """Whether searches look into the items that the field leads to, if it is a relation."""
+        return bool(self.meta and self.meta.get("searchable")) and not self.is_secret
+
+    @property
+    def search_weight(self) -> int:
+        """How much a searched word counts in the field, when items are sorted by relevance."""
+        weight = self.meta.get("search_weight") if self.meta else None
+        return weight if isinstance(weight, int) else 1
 
     @property
     def json_sql(self) -> str:

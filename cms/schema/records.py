@@ -29,6 +29,10 @@ System collections have no rows in the tables of settings, whose columns would h
 """
 
 
+_TO_ONE_MARKERS = frozenset({"m2o", "m2a", "file"})
+"""The special markers of columns that lead to items of another collection."""
+
+
 def collection_record(collection: Collection) -> Record:
     """Return `{collection, meta, schema}`; a folder has no schema, an unrecorded table no meta."""
     schema = {"name": collection.name, "comment": collection.comment}
@@ -78,9 +82,19 @@ def _field_meta(field: Field) -> Record | None:
     }
     for key in FIELD_META:
         record[key] = meta.get(key, _DEFAULT_META.get(key))
+    if meta.get("searchable") is None:
+        record["searchable"] = None if _may_be_relation(field) else True
     if is_of_system:
         record["system"] = True
     return record
+
+
+def _may_be_relation(field: Field) -> bool:
+    """Tell whether `searchable: true` could mean more than what holds without it."""
+    column = field.column
+    if column is None or column.foreign_table is not None:
+        return True
+    return not _TO_ONE_MARKERS.isdisjoint(field.special)
 
 
 def _choice_options(field: Field) -> Record:

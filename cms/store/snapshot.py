@@ -36,6 +36,7 @@ _CATALOGUE_LISTS = (
     "parts",
     "actions",
     "indexes",
+    "search_indexes",
     "checks",
     "collections",
     "fields",

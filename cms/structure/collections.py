@@ -28,10 +28,11 @@ from cms.store.identity import Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.structure import metadata
+from cms.structure.collection_indexes import update_indexes
 from cms.structure.duplication_fields import check_duplication_fields, prune_duplication_fields
 from cms.structure.fields import add_index_and_comment, insert_field_record, require_extension
-from cms.structure.indexes import update_indexes
 from cms.structure.lookup import RecordPatch, check_patches, require_alterable, require_table
+from cms.structure.search_index_builds import with_search_states
 from cms.structure.structure_history import (
     NamedRecord,
     RecordKey,
@@ -64,7 +65,8 @@ def create(
     name = add(transaction, context, payload=payload)
     after = load_snapshot(transaction).catalogue
     finish(transaction, after, name)
-    return collection_record(after.collections[name])
+    record = collection_record(after.collections[name])
+    return with_search_states([record], after, transaction.execute)[0]
 
 
 def add(transaction: Transaction, context: RequestContext, *, payload: Mapping[str, object]) -> str:
@@ -131,7 +133,9 @@ def update_all(
     _refuse_cycles(after, names)
     for name in names:
         finish(transaction, after, name, before=catalogue.collections[name])
-    return [collection_record(after.collections[name]) for name in names]
+    records = [collection_record(after.collections[name]) for name in names]
+    # A build is a job of this transaction, which its own statements see.
+    return with_search_states(records, after, transaction.execute)
 
 
 def delete_collection(store: Store, identity: Identity, name: str) -> None:

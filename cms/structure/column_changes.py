@@ -19,7 +19,8 @@ from cms.schema.model import Column, Field
 from cms.schema.records import column_record
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.structures import TEXT_JSON
-from cms.structure.indexes import add_index, drop_path_indexes, drop_search_index
+from cms.structure.collection_indexes import drop_search_index
+from cms.structure.indexes import add_index, drop_path_indexes
 
 _SIZES = ("max_length", "numeric_precision", "numeric_scale")
 

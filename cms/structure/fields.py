@@ -23,9 +23,10 @@ from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.structure import metadata
 from cms.structure.alterations import alter, problems_of_change, rename_field
+from cms.structure.collection_indexes import update_indexes
 from cms.structure.column_changes import check_text_is_json
 from cms.structure.duplication_fields import prune_duplication_fields
-from cms.structure.indexes import add_index, is_index_pending, update_indexes, with_index
+from cms.structure.indexes import add_index, is_index_pending, with_index
 from cms.structure.lookup import (
     RecordPatch,
     check_patches,

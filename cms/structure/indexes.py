@@ -15,8 +15,8 @@ from cms.errors import Refused, unavailable
 from cms.fragment import Fragment
 from cms.query.sql.arrays import array
 from cms.schema import ddl
-from cms.schema.model import Collection, Field, Kind
-from cms.schema.types.field_type import IndexKind, Search
+from cms.schema.model import Field
+from cms.schema.types.field_type import IndexKind
 
 log = logging.getLogger("cms.store")
 
@@ -48,8 +48,8 @@ class DeferredIndex:
         All other changes of the call are committed then, as the refusal says.
         """
         try:
-            with _index_build_lock(database, self.table):
-                self._build(database)
+            with index_build_lock(database, self.table):
+                self.build(database)
         except (Refused, Stale) as error:
             log.warning("index on %s.%s failed: %s", self.table, self.column, error)
             reason = (
@@ -58,7 +58,8 @@ class DeferredIndex:
             )
             raise unavailable("database", reason) from error
 
-    def _build(self, database: Database) -> None:
+    def build(self, database: Database) -> None:
+        """Build the index; the caller holds `index_build_lock`."""
         try:
             # CREATE INDEX CONCURRENTLY runs outside any transaction.
             with database.autocommit_connection() as connection:
@@ -69,7 +70,7 @@ class DeferredIndex:
                 # Other processes may have loaded the structure before the index was there.
                 connection.execute(statement("advance_structure"))
         except (Refused, Stale):
-            self._drop_invalid(database)
+            self.drop_invalid(database)
             raise
 
     def _index(self) -> Fragment:
@@ -82,7 +83,7 @@ class DeferredIndex:
     def _is_of_expression(self) -> bool:
         return self.kind is IndexKind.TRIGRAMS or bool(self.steps)
 
-    def _drop_invalid(self, database: Database) -> None:
+    def drop_invalid(self, database: Database) -> None:
         """Drop the index of a failed build, which costs every write and serves no read."""
         parameters = self.table, self.column, str(self._is_of_expression)
         with database.autocommit_connection() as connection:
@@ -91,7 +92,7 @@ class DeferredIndex:
 
 
 @contextmanager
-def _index_build_lock(database: Database, table: str) -> Iterator[None]:
+def index_build_lock(database: Database, table: str) -> Iterator[None]:
     """Let builds on a table take turns on all machines: two of them would wait for each other.
 
     The lock is that of a transaction, so that it holds behind a pooler as well, and is tried again
@@ -116,7 +117,7 @@ def add_index(
     # Several changes of one transaction may each need the index.
     if deferred in transaction.after_commit:
         return
-    if transaction.execute(statement("is_large"), (table, LARGE_BYTES))[0][0]:
+    if is_large(transaction, table):
         transaction.after_commit.append(deferred)
     else:
         transaction.execute_ddl(ddl.index(table, column, kind))
@@ -125,59 +126,8 @@ def add_index(
             transaction.execute_ddl(ddl.analyze(table))
 
 
-def update_indexes(
-    transaction: Transaction, collection: Collection, extensions: frozenset[str]
-) -> None:
-    """Create the indexes that a collection needs for its manual order and its searches."""
-    field = collection.fields.get(collection.sort_field or "")
-    if field and collection.kind is Kind.TABLE and _lacks_index(transaction, field):
-        add_index(transaction, collection.name, field.name, field.type.index_kind)
-    update_search_indexes(transaction, collection, extensions)
-
-
-def _lacks_index(transaction: Transaction, field: Field) -> bool:
-    column = field.column
-    if column is None or column.is_indexed or column.is_unique or column.is_primary_key:
-        return False
-    return not is_index_pending(transaction, field.collection, field.name)
-
-
-def update_search_indexes(
-    transaction: Transaction, collection: Collection, extensions: frozenset[str]
-) -> None:
-    """Create the indexes for searches in a collection, or drop them if it is not searchable.
-
-    All searched fields get one: a search looks for a word in any of them, and so a single field
-    without an index makes it scan the table.
-    """
-    if collection.kind is not Kind.TABLE:
-        return
-    searched: dict[str, Field] = {}
-    if collection.meta and collection.meta.get("searchable"):
-        for field in collection.columns:
-            # No index helps with a value that is searched in its text form.
-            if field.is_searchable and not field.type.is_text_form:
-                searched[field.name] = field
-    rows = transaction.read(statement("search_indexes"), (collection.name,))
-    # Names of indexes by their columns.
-    present: dict[str, str] = dict(rows)
-    # An index that serves no search any more would only slow down writes.
-    for column in present.keys() - searched.keys():
-        transaction.execute_ddl(ddl.drop_index(present[column]))
-    for field in searched.values():
-        if field.type.search is not Search.CONTAINED:
-            if field.column and not field.column.is_indexed:
-                add_index(transaction, collection.name, field.name)
-        # Without the extension searches still work, but read the whole table.
-        elif field.name not in present and "pg_trgm" in extensions:
-            add_index(transaction, collection.name, field.name, IndexKind.TRIGRAMS)
-
-
-def drop_search_index(transaction: Transaction, field: Field) -> None:
-    """Drop the index for searches for parts of words in a field, where there is one."""
-    for column, index in transaction.read(statement("search_indexes"), (field.collection,)):
-        if column == field.name:
-            transaction.execute_ddl(ddl.drop_index(index))
+def is_large(transaction: Transaction, table: str) -> bool:
+    return bool(transaction.execute(statement("is_large"), (table, LARGE_BYTES))[0][0])
 
 
 def drop_path_indexes(transaction: Transaction, field: Field) -> None:

@@ -13,6 +13,7 @@ from cms.store.context import RequestContext
 from cms.store.identity import Identity
 from cms.store.store import Store
 from cms.structure.lookup import require_relation
+from cms.structure.search_index_builds import with_search_states
 
 # Collections
 
@@ -23,7 +24,8 @@ def list_collections(store: Store, identity: Identity) -> list[Record]:
 
 
 def _collection_records(context: RequestContext) -> list[Record]:
-    return [collection_record(item) for item in _visible_structure(context).collections.values()]
+    records = [collection_record(item) for item in _visible_structure(context).collections.values()]
+    return with_search_states(records, context.snapshot.catalogue, context.fetch)
 
 
 def read_collection(store: Store, identity: Identity, name: str) -> Record:
@@ -32,7 +34,8 @@ def read_collection(store: Store, identity: Identity, name: str) -> Record:
 
 
 def _collection_record(context: RequestContext, *, name: str) -> Record:
-    return collection_record(_visible_collection(context, name))
+    record = collection_record(_visible_collection(context, name))
+    return with_search_states([record], context.snapshot.catalogue, context.fetch)[0]
 
 
 # Fields

@@ -209,6 +209,23 @@ indexes AS (
       AND index.indpred IS NULL
       AND index.indisvalid
 ),
+search_indexes AS (  -- for texts that contain a word: expressions over one column
+    SELECT
+        tables.name AS table_name,
+        attribute.attname AS column_name
+    FROM tables
+    JOIN pg_index AS index ON index.indrelid = tables.oid
+    JOIN pg_depend AS depend
+        ON depend.classid = 'pg_class'::regclass
+        AND depend.objid = index.indexrelid
+        AND depend.refobjid = index.indrelid
+    JOIN pg_attribute AS attribute ON attribute.attrelid = tables.oid AND attribute.attnum = depend.refobjsubid
+    WHERE index.indexprs IS NOT NULL
+      AND index.indpred IS NULL
+      AND index.indnkeyatts = 1
+      AND index.indisvalid
+      AND pg_get_expr(index.indexprs, index.indrelid) LIKE 'system_fold(%'
+),
 checks AS (  -- of tables, and of the domains that their columns are of
     SELECT
         tables.name AS table_name,
@@ -249,6 +266,8 @@ SELECT
     coalesce((SELECT json_agg(parts ORDER BY schema, name, parent_schema, parent_name) FROM parts), '[]')::text AS parts,
     coalesce((SELECT json_agg(actions ORDER BY schema, table_name, name) FROM actions), '[]')::text AS actions,
     coalesce((SELECT json_agg(indexes ORDER BY name) FROM indexes), '[]')::text AS indexes,
+    coalesce((SELECT json_agg(search_indexes ORDER BY table_name, column_name) FROM search_indexes), '[]')::text
+        AS search_indexes,
     coalesce((SELECT json_agg(checks ORDER BY name, columns) FROM checks), '[]')::text AS checks,
     coalesce((SELECT json_agg(c ORDER BY collection) FROM system_collections AS c), '[]')::text AS collections,
     coalesce((SELECT json_agg(f ORDER BY sort, id) FROM system_fields AS f), '[]')::text AS fields,

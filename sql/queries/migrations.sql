@@ -60,8 +60,8 @@ SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'unaccent')
    AND pg_get_functiondef(to_regprocedure('system_fold(text)')::oid) NOT LIKE '%unaccent%';
 
 -- name: ignore_accents
--- Replaces the function by which searches compare texts, as migration 0002 does where the extension is installed, and
--- rebuilds the indexes of searches, which hold results of the function that it replaces.
+-- Replaces the functions by which searches compare texts, as the migrations do where the extension is installed, and
+-- rebuilds the indexes of searches, which hold results of the first one.
 DO $$
 DECLARE
     home text := (
@@ -70,10 +70,17 @@ DECLARE
         JOIN pg_namespace ON pg_namespace.oid = extnamespace
         WHERE extname = 'unaccent'
     );
+    folded text := format('lower(%s.unaccent(''%s.unaccent'', $1))', home, home);
+    ascii text := (SELECT string_agg(chr(code), '') FROM generate_series(1, 127) AS code);
     index regclass;
 BEGIN
     EXECUTE 'CREATE OR REPLACE FUNCTION system_fold(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN '
-        || format('lower(%s.unaccent(''%s.unaccent'', $1))', home, home);
+        || folded;
+    IF system_fold(ascii) = lower(ascii COLLATE "C") THEN
+        folded := 'CASE WHEN octet_length($1) = length($1) THEN lower($1 COLLATE "C") ELSE ' || folded || ' END';
+    END IF;
+    EXECUTE 'CREATE OR REPLACE FUNCTION system_fold_unindexed(text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE RETURN '
+        || folded;
     FOR index IN
         SELECT indexrelid FROM pg_index WHERE pg_get_expr(indexprs, indrelid) LIKE 'system_fold(%'
     LOOP

@@ -325,6 +325,57 @@ WHERE pg_table_is_visible(relation.oid)
   AND (index.indexprs IS NULL OR path.quoted IS NOT NULL)
 ORDER BY 1, 2, 3 NULLS FIRST, 4;
 
+-- name: find_large_tables
+-- Which tables of $1 have more than $2 bytes.
+SELECT name
+FROM unnest($1::text[]) AS name
+JOIN pg_class AS class ON class.oid = to_regclass(quote_ident(name))
+WHERE pg_table_size(class.oid) > $2::bigint
+ORDER BY name;
+
+-- name: is_index_building
+-- Whether the server builds an index of a table.
+SELECT EXISTS (
+    SELECT FROM pg_stat_progress_create_index
+    WHERE datname = current_database()
+      AND relid = to_regclass(quote_ident($1::text))
+);
+
+-- name: find_search_builds
+-- For each collection of $1, the status of the last job that builds its indexes for searches, and the part that is done
+-- of the index that the server builds at this moment. A table is read twice for an index, to build and to validate it.
+SELECT
+    name,
+    (
+        SELECT status::text
+        FROM procrastinate_jobs
+        WHERE task_name = 'search_index'
+          AND args #>> '{payload,collection}' = name
+        ORDER BY id DESC
+        LIMIT 1
+    ) AS status,
+    (
+        SELECT CASE
+            WHEN phase LIKE 'building%' THEN 0.8 * coalesce(blocks_done / nullif(blocks_total, 0)::double precision, 0)
+            WHEN phase LIKE 'index validation%' OR phase LIKE 'waiting for old%' THEN 0.9
+            WHEN phase LIKE 'waiting for writers before validation%' THEN 0.8
+            ELSE 0
+        END
+        FROM pg_stat_progress_create_index
+        WHERE datname = current_database()
+          AND relid = to_regclass(quote_ident(name))
+        LIMIT 1
+    )::text AS done
+FROM unnest($1::text[]) AS name;
+
+-- name: finish_search_index_jobs
+-- Ends the jobs that wait for a worker to build the indexes for searches in $1; those that succeeded leave the queue.
+SELECT procrastinate_finish_job_v1(id, $2::procrastinate_job_status, $2::text = 'succeeded')::text
+FROM procrastinate_jobs
+WHERE task_name = 'search_index'
+  AND status = 'todo'
+  AND args #>> '{payload,collection}' = $1::text;
+
 -- name: is_large
 -- Whether a table has more than $2 bytes. Measured and not estimated, because a table that was just filled has no
 -- statistics yet. Partitioned tables never count as large: they take no concurrent build.

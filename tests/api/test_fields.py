@@ -109,7 +109,8 @@ def test_every_documented_key_is_answered(api: Client) -> None:
     assert record.keys() == {"collection", "field", "type", "meta", "schema"}
     meta = """id collection field special interface options display display_options readonly hidden
     required sort width
-        group translations note conditions validation validation_message searchable"""
+        group translations note conditions validation validation_message searchable
+        search_weight"""
     assert record["meta"].keys() == set(meta.split())
     schema = """name table data_type default_value max_length numeric_precision numeric_scale
     is_nullable is_unique

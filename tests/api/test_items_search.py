@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from cms.query.language.limits import MAX_SEARCH_WORDS
 from tests.client import Client
 from tests.things import Stage, Table, field, table
 
@@ -66,7 +67,66 @@ def test_a_word_is_found_without_regard_to_case_and_accents(
 
 
 @pytest.mark.parametrize(
-    ("word", "expected"), [("100%", [1]), ("0%", [1]), ("_b", [2]), ("\\ d", [2]), ("c%e", [])]
+    ("text", "expected"),
+    [
+        ("brulee creme", [1, 2]),
+        ("crème 2000", [1]),
+        ("  creme \t 12.5 ", [2]),
+        ("creme 2000 12.5", []),
+        ('"brulee 100"', [1]),
+        ('"100 brulee"', []),
+        ('"creme" "brulee 100"', [1]),
+        ('"2000"', [1]),
+        ('""', [1, 2, 3, 4, 5]),
+        ('" "', [1, 2, 3, 4, 5]),
+        ("   ", [1, 2, 3, 4, 5]),
+        ('"brulee', []),
+        ('creme"', []),
+        ("creme creme CREME", [1, 2]),
+    ],
+)
+def test_every_word_is_found_in_some_field_and_words_in_quotes_are_a_phrase(
+    things: Table, text: str, expected: list[int]
+) -> None:
+    assert [item["id"] for item in things.get(search=text).data] == expected
+    answer = things.api.search(things.path, {"search": text, "fields": ["id"]})
+    assert [item["id"] for item in answer.data] == expected
+
+
+def test_words_are_searched_in_lists_of_items_in_aggregates_and_in_exports(
+    admin: Client, things: Table
+) -> None:
+    words = "search=brulee+creme"
+    assert things.read(f"{words}&aggregate[count]=*").data == [{"count": 2}]
+    assert things.read(f"{words}&export=csv&fields=id").text.split() == ["id", "1", "2"]
+    parents = table(admin, field("name", "string"))
+    children = table(admin, field("name", "string"), field("parent", "integer"))
+    admin.post(
+        "/relations",
+        {
+            "collection": children.name,
+            "field": "parent",
+            "related_collection": parents.name,
+            "meta": {"one_field": "children"},
+        },
+    )
+    parents.add({"name": "one"})
+    children.add({"name": "red round", "parent": 1}, {"name": "red", "parent": 1})
+    query = "fields=children.id&deep[children][_search]=round+red"
+    assert parents.read(query).data == [{"children": [{"id": 1}]}]
+
+
+def test_more_words_than_the_limit_are_refused(things: Table) -> None:
+    words = "+".join(f"w{number}" for number in range(MAX_SEARCH_WORDS))
+    assert things.read(f"search={words}").status == 200
+    refused = things.read(f"search={words}+more")
+    assert refused.codes == ["INVALID_QUERY"]
+    assert refused.errors[0]["parameter"] == "search"
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("100%", [1]), ("0%", [1]), ("_b", [2]), ("\\ d", [2, 5]), ('"\\ d"', [2]), ("c%e", [])],
 )
 def test_no_letter_of_a_word_is_special(things: Table, word: str, expected: list[int]) -> None:
     assert [item["id"] for item in things.get(search=word).data] == expected
@@ -80,10 +140,13 @@ def test_a_letter_that_loses_its_width_does_not_become_special(things: Table, wo
 def test_without_the_extension_accents_count_and_everything_else_is_the_same(
     admin: Client, stage: Stage, things: Table
 ) -> None:
-    definition = stage.value("SELECT pg_get_functiondef('system_fold(text)'::regprocedure)")
-    stage.execute(
-        re.sub(r"RETURN .*", "RETURN lower($1)", definition)
-    )  # what the migration makes without it
+    definitions = [
+        stage.value(f"SELECT pg_get_functiondef('{name}(text)'::regprocedure)")
+        for name in ("system_fold", "system_fold_unindexed")
+    ]
+    for definition in definitions:
+        # what the migration makes without it
+        stage.execute(re.sub(r"RETURN .*", "RETURN lower($1)", definition))
     try:
         for word, expected in (
             ("crème", [1]),
@@ -95,7 +158,18 @@ def test_without_the_extension_accents_count_and_everything_else_is_the_same(
         ):
             assert [item["id"] for item in things.get(search=word).data] == expected, word
     finally:
-        stage.execute(definition)
+        for definition in definitions:
+            stage.execute(definition)
+
+
+def test_a_text_is_folded_alike_with_and_without_an_index(stage: Stage) -> None:
+    numbers = "generate_series(1, 200000) AS n WHERE n NOT BETWEEN 55296 AND 57343"
+    texts = f"SELECT chr(n) AS t FROM {numbers}"
+    different = "system_fold(t) IS DISTINCT FROM system_fold_unindexed(t)"
+    assert stage.value(f"SELECT count(*) FROM ({texts}) AS letters WHERE {different}") == 0
+    assert stage.value(
+        "SELECT system_fold_unindexed(NULL) IS NULL AND system_fold_unindexed('') = ''"
+    )
 
 
 def test_search_and_filter_both_hold(things: Table) -> None:

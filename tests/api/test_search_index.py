@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from cms.structure import indexes
+from cms.cli.doctor import structure_findings
+from cms.database.connections import standalone_transaction
+from cms.store.snapshot import load_snapshot
+from cms.structure import indexes, search_indexes
 from tests.client import Client
+from tests.members import may, member
 from tests.statements import counted
 from tests.things import Stage, Table, field, table
 
@@ -61,7 +67,7 @@ def test_indexes_come_and_go_with_what_is_asked(stage: Stage, admin: Client) -> 
 def test_a_search_is_served_by_the_indexes(
     stage: Stage, admin: Client, monkeypatch: pytest.MonkeyPatch, large_bytes: int
 ) -> None:
-    monkeypatch.setattr(indexes, "LARGE_BYTES", large_bytes)  # at 0 they are built after the commit
+    monkeypatch.setattr(indexes, "LARGE_BYTES", large_bytes)  # at 0 a thread builds them
     things = table(admin, field("name", "string"), field("note", "text"))
     stage.execute(
         f"INSERT INTO {things.name} (name, note) SELECT 'Émile ' || md5(n::text), repeat('x', 100)"
@@ -69,6 +75,11 @@ def test_a_search_is_served_by_the_indexes(
     )
     assert "Seq Scan" in plan_of(things, "emile+c4ca")
     admin.patch(f"/collections/{things.name}", {"meta": {"searchable": True}})
+    record = f"/collections/{things.name}"
+    until = time.monotonic() + 20
+    while admin.get(record).data["meta"]["search_index"]["state"] != "ready":
+        assert time.monotonic() < until
+        time.sleep(0.05)
     assert "BitmapOr" in plan_of(things, "emile+c4ca4")
     assert things.column("id", "search=EMILE+c4ca4238a0") == [1]
     looked_at = f"SELECT count(*) FROM pg_stats WHERE tablename LIKE '{things.name}%fold%'"
@@ -97,3 +108,62 @@ def test_an_answer_is_the_same_with_and_without_the_indexes(stage: Stage, admin:
     assert before == [[1, 2], [1, 3, 4], [1], [1], [4], [4], [], [1]]
     admin.patch(f"/collections/{things.name}", {"meta": {"searchable": True}})
     assert [things.column("id", f"search={word}") for word in words] == before
+
+
+def test_the_doctor_names_large_collections_that_are_searched_without_an_index(
+    stage: Stage, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_indexes, "SLOW_SEARCH_BYTES", 0)
+    things = table(admin, field("name", "string"), field("size", "integer"))
+    things.add({"name": "a"})
+
+    def is_named() -> bool:
+        with standalone_transaction(stage.dsn) as transaction:
+            catalogue = load_snapshot(transaction).catalogue
+            return things.name in search_indexes.slow_searches(transaction, catalogue)
+
+    assert is_named()
+    (finding,) = [one for one in structure_findings(stage.dsn) if "searches: " in one.text]
+    assert (finding.level, things.name in finding.text) == ("warning", True)
+    admin.patch(f"/collections/{things.name}", {"meta": {"searchable": True}})
+    assert not is_named()
+    admin.patch(f"/collections/{things.name}", {"meta": {"searchable": False}})
+    assert is_named()
+    admin.patch(f"/fields/{things.name}/name", {"meta": {"searchable": False}})
+    assert not is_named()
+
+
+def test_an_index_needs_a_searched_field_in_a_searchable_collection(
+    stage: Stage, admin: Client
+) -> None:
+    for of_collection, of_field, count in (
+        (False, True, 0),
+        (False, False, 0),
+        (True, True, 1),
+        (True, False, 0),
+        (True, None, 1),
+    ):
+        note = {"field": "note", "type": "text", "meta": {"searchable": of_field}}
+        things = table(admin, note, searchable=of_collection)
+        things.add({"note": "word"})
+        assert indexes_of(stage, things) == count
+        expected = [] if of_field is False else [1]
+        assert things.column("id", "search=word") == expected
+        shown = admin.get(f"/fields/{things.name}/note").data["meta"]["searchable"]
+        assert shown is (of_field is not False)
+
+
+def test_an_index_serves_a_caller_who_may_read_the_field_in_some_items_only(
+    stage: Stage, admin: Client
+) -> None:
+    things = table(admin, field("name", "string"), field("own", "boolean"), searchable=True)
+    stage.execute(
+        f"INSERT INTO {things.name} (name, own) SELECT repeat(md5(n::text), 5), TRUE"
+        f" FROM generate_series(1, 5000) AS n; ANALYZE {things.name}"
+    )
+    mine = may(things.name, "name", permissions={"own": {"_eq": True}})
+    reader = Table(member(stage, may(things.name, "id", "own"), mine), things.name)
+    assert reader.column("id", "search=c4ca4238a0b9") == [1]
+    user = reader.api.get("/users/me?fields=id").data["id"]
+    plan = admin.get(f"/utils/explain?user={user}&path={things.path}?search=c4ca4238a0b9").data
+    assert "Bitmap Index Scan" in str(plan["plan"])

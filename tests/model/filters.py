@@ -139,11 +139,14 @@ def _matches(operator: str, value: Any, operand: Any) -> bool:
 # Search
 
 
-def is_search_result(tables: Tables, collection: Collection, row: Row, word: str) -> bool:
-    """Whether the word is part of a text field, or equals a number or a uuid."""
-    return any(
-        _value_contains(tables, (kind, row[name]), word)
-        for name, kind in collection.columns.items()
+def is_search_result(tables: Tables, collection: Collection, row: Row, text: str) -> bool:
+    """Whether every word is part of a text field, or equals a number or a uuid."""
+    return all(
+        any(
+            _value_contains(tables, (kind, row[name]), word)
+            for name, kind in collection.columns.items()
+        )
+        for word in text.split()
     )
 
 

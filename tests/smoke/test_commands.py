@@ -281,7 +281,7 @@ def test_a_sound_installation_is_told_so(ready: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "warning"),
     [
-        ("DATABASE_POOL_SIZE", "1000", "warning  connections: up to 2530 of "),
+        ("DATABASE_POOL_SIZE", "1000", "warning  connections: up to 2532 of "),
     ],
 )
 def test_what_could_go_wrong_is_a_warning(
@@ -339,6 +339,10 @@ def test_an_extension_that_came_after_the_tables_is_told_and_taken(
             "STRICT PARALLEL SAFE"
             " RETURN lower($1)"  # what the migration makes without it
         )
+        connection.execute(
+            "CREATE OR REPLACE FUNCTION system_fold_unindexed(text) RETURNS text LANGUAGE sql "
+            "STABLE PARALLEL SAFE RETURN lower($1)"
+        )
         connection.execute("CREATE TABLE words (word text); INSERT INTO words VALUES ('É')")
         connection.execute("CREATE INDEX ON words USING gin (system_fold(word) gin_trgm_ops)")
     result = command(folder, "doctor", DATABASE_URL=address)
@@ -355,6 +359,8 @@ def test_an_extension_that_came_after_the_tables_is_told_and_taken(
             "SELECT word FROM words WHERE system_fold(word) LIKE system_fold('%E%')"
         ).fetchall()
         assert words == [("É",)]
+        unindexed = connection.execute("SELECT system_fold_unindexed('É')").fetchone()
+        assert unindexed == ("e",)
 
 
 def test_a_database_of_another_encoding_is_wrong(folder: Path, server: EmbeddedServer) -> None:

@@ -101,7 +101,7 @@ READS: list[tuple[str, str, str, list[object]]] = [
             'FROM "books" '
             'AS t1 WHERE t1."author" = t0."id" AND (t1."title" = $1::text AND (t1."id" = '
             "$2::bigint OR "
-            "system_fold(t1.\"title\") LIKE '%' || regexp_replace(system_fold($3::text), "
+            "system_fold_unindexed(t1.\"title\") LIKE '%' || regexp_replace(system_fold($3::text), "
             "'([\\\\%_])', "
             "'\\\\\\1', 'g') || '%' OR t1.\"author\" = $4::bigint)) ORDER BY t1.\"id\" LIMIT 100) "
             "AS n), "

@@ -21,6 +21,7 @@ from cms.query.language.ast import (
     RowOutput,
     Slot,
     Window,
+    has_search,
 )
 from cms.query.language.brackets import nested_params
 from cms.query.language.cursor_parameters import wrong_token
@@ -147,6 +148,9 @@ class _Preparation(NamedTuple):
         collection = self.request.collection
         parsed = narrowed(self._parse_list(params), self.request.only)
         query = parsed.query
+        # Exports and reads for further work show the items alone.
+        if query.highlights and not (self.keyed or self.for_answer):
+            query = replace(query, highlights=False)
         if self.keyed:
             # The key is one literal more, after those of the query.
             query = narrow_to_key(query, Slot(len(parsed.literals)))
@@ -254,7 +258,7 @@ def _planned(
     return finish_statement(
         plan(guarded),
         guarded.touched_collections,
-        is_search=query.search is not None,
+        is_search=has_search(query),
         # Other tests of the key are for several keys (`_in`).
         single=query.key_test is not None and query.key_test.operator == "_eq",
     )

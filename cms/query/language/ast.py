@@ -135,6 +135,14 @@ class SortTerm:
     aggregate: Aggregate | None = None
 
 
+RELEVANCE = "_relevance"
+"""The term of a sort by how well the words of the search fit; ascending begins with the best."""
+
+
+HIGHLIGHTS = "_highlights"
+"""The key under which an item shows where the words of a search are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pick:
     """One requested field under its key. `nested` is the query of the items it leads to."""
@@ -161,6 +169,14 @@ class RowOutput(Enum):
 
 
 AnyPick = Pick | Star
+
+
+@dataclass(frozen=True, slots=True)
+class SearchWord:
+    """A word or a phrase that is searched; `is_short` is one that no index helps to find."""
+
+    text: Slot
+    is_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +233,10 @@ class Query:
     filter: Filter = EVERYTHING
     sort: tuple[SortTerm, ...] = ()
     window: Window | None = None
-    search: Slot | None = None
+    search: tuple[SearchWord, ...] = ()
+    """Every word must be found, each in any of the fields."""
+    highlights: bool = False
+    """Whether items show where the words are; only in queries at the top."""
     aggregates: tuple[Aggregate, ...] = ()
     groups: tuple[FieldName, ...] = ()
     counts: tuple[str, ...] = ()
@@ -245,6 +264,15 @@ class DeepQuery:
     key: str
     target: str | None
     query: Query
+
+
+def has_search(query: Query) -> bool:
+    """Tell whether a query searches at any of its levels."""
+    if query.search:
+        return True
+    nested = [pick.nested for pick in (*query.picks, *query.checked_only) if pick.nested]
+    nested += [deep.query for deep in query.deep]
+    return any(map(has_search, nested))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ MAX_ALIASES = 100
 MAX_AGGREGATES = 100
 MAX_GROUPS = 100
 MAX_SEARCH_LENGTH = 1_000
+# Each is looked for in every field, and folded while the statement is planned.
+MAX_SEARCH_WORDS = 20
 # PostgreSQL takes limits and offsets as bigint, whose end is twice as far.
 MAX_OFFSET = 2**62
 

@@ -117,6 +117,17 @@ def integer_of(params: Params, parameter: str, *, minimum: int) -> int | None:
     return value
 
 
+def flag_of(params: Params, parameter: str) -> bool:
+    """Return a parameter that is true or false, false if it is not sent."""
+    match params.get(parameter):
+        case None | "" | "false" | False:
+            return False
+        case "true" | True:
+            return True
+        case _:
+            raise invalid_query(f"{parameter} is true or false", parameter=parameter)
+
+
 def counts_of(params: Params) -> tuple[str, ...]:
     """Return the counts that `meta` asks for, in a fixed order."""
     names = meta_names(params)

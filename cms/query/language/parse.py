@@ -17,7 +17,7 @@ from cms.query.language.ast import (
     ParsedQuery,
     Pick,
     Query,
-    Slot,
+    SearchWord,
     SortTerm,
     Star,
     Window,
@@ -48,7 +48,7 @@ __all__ = [
     "parse_query_string",
 ]
 
-PARAMETERS = frozenset({"fields", "meta", "deep", *LEVEL_PARAMETERS})
+PARAMETERS = frozenset({"fields", "meta", "deep", "highlight", *LEVEL_PARAMETERS})
 
 _NAMING_PARAMETERS = ("alias", "deep", "aggregate", "group")
 """Parameters that say what the names in others mean."""
@@ -188,8 +188,13 @@ class _ProblemCollector(QueryParser):
             return None
         return self.attempt(lambda: QueryParser._window(self, params), None)
 
-    def _search(self, params: Params) -> Slot | None:
-        return self.attempt(lambda: QueryParser._search(self, params), None)
+    def _search(self, params: Params) -> tuple[SearchWord, ...]:
+        return self.attempt(lambda: QueryParser._search(self, params), ())
+
+    def _highlights(self, params: Params, *, is_grouped: bool) -> bool:
+        return self.attempt(
+            lambda: QueryParser._highlights(self, params, is_grouped=is_grouped), False
+        )
 
     def _aliases(self, params: Params) -> Mapping[str, str]:
         return self.attempt(lambda: QueryParser._aliases(self, params), {})

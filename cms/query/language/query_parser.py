@@ -16,7 +16,7 @@ from cms.query.language.ast import (
     Filter,
     Pick,
     Query,
-    Slot,
+    SearchWord,
     SortTerm,
     Star,
     Window,
@@ -30,10 +30,12 @@ from cms.query.language.parameters import (
     Params,
     aggregate_of,
     counts_of,
+    flag_of,
     group_of,
     names_of,
     term_of,
 )
+from cms.query.language.search_words import SHORTEST_INDEXED, search_words
 from cms.schema.field_names import FieldName, FieldPath, parse_name
 from cms.schema.names import NAME
 
@@ -93,6 +95,7 @@ class QueryParser:
             groups=groups,
             counts=self._counts(params),
             cursor=cursor,
+            highlights=self._highlights(params, is_grouped=is_grouped),
         )
 
     def _filter(self, params: Params) -> Filter:
@@ -201,17 +204,28 @@ class QueryParser:
             return None
         return parse_cursor(params, self.page, self.literals, is_grouped=is_grouped)
 
-    def _search(self, params: Params) -> Slot | None:
-        word = params.get("search")
-        if word is None or word == "":
-            return None
-        if not isinstance(word, str | int) or len(str(word)) > limits.MAX_SEARCH_LENGTH:
+    def _search(self, params: Params) -> tuple[SearchWord, ...]:
+        text = params.get("search")
+        if text is None or text == "":
+            return ()
+        if not isinstance(text, str | int) or len(str(text)) > limits.MAX_SEARCH_LENGTH:
             raise invalid_query(
                 f"search is a text of at most {limits.MAX_SEARCH_LENGTH} characters",
                 parameter="search",
             )
         # A word of digits comes as a number in the body of a SEARCH.
-        return self.literals.slot(str(word))
+        words = search_words(str(text))
+        self._tally(len(words), "words of searches", limits.MAX_SEARCH_WORDS, "search")
+        return tuple(
+            SearchWord(self.literals.slot(word), is_short=len(word) < SHORTEST_INDEXED)
+            for word in words
+        )
+
+    def _highlights(self, params: Params, *, is_grouped: bool) -> bool:
+        highlights = flag_of(params, "highlight")
+        if highlights and is_grouped:
+            raise invalid_query("highlight is for items, not for groups", parameter="highlight")
+        return highlights
 
     def _aliases(self, params: Params) -> Aliases:
         aliases: dict[str, str] = {}

@@ -51,7 +51,8 @@ def parts_of(query: Query) -> Iterator[Query]:
     for test in _tests_of(query.filter):
         yield replace(empty, filter=test)
     for term in query.sort:
-        yield replace(grouped, sort=(term,))
+        # Without a search nothing is sorted by relevance.
+        yield replace(grouped, sort=(term,), search=query.search)
     for aggregate in query.aggregates:
         yield replace(empty, aggregates=(aggregate,))
     for group in query.groups:

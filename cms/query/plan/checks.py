@@ -6,12 +6,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from cms.errors import invalid_query
-from cms.query.language.ast import CallerValue, Slot
+from cms.query.language.ast import RELEVANCE, CallerValue, SearchWord
 from cms.query.language.operators import OPERATORS, OperandKind, Operator
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.guarded import GuardedPath, GuardedTest, GuardedValue
-from cms.query.plan.resolved import AnyOf, CallerPath, Predicate, SearchMatch, TypedTest, Value
+from cms.query.plan.resolved import (
+    CallerPath,
+    Relevance,
+    SearchMatch,
+    TypedTest,
+    Value,
+)
+from cms.schema.model import Field
 from cms.schema.types.field_type import Search, Trait
+from cms.schema.types.numbers import INTEGER
 from cms.schema.types.structures import parse_geometry
 from cms.schema.types.texts import parse_text
 
@@ -147,15 +155,29 @@ def escape_like(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def search_matches(values: Sequence[Value], word: Slot) -> Predicate:
-    """Return the search for a word in the values; without values it finds nothing."""
-    return AnyOf(tuple(SearchMatch(value, _word(value, word)) for value in values))
+def relevance(collection: str, values: Sequence[Value], words: Sequence[SearchWord]) -> Value:
+    """Return how well a row fits the words, as a value to sort by."""
+    places = places_of(values, words)
+    return Value(Field(collection, RELEVANCE, INTEGER), relevance=Relevance(places))
 
 
-def _word(value: Value, word: Slot) -> Placeholder:
+def places_of(
+    values: Sequence[Value], words: Sequence[SearchWord]
+) -> tuple[tuple[SearchMatch, ...], ...]:
+    """Return for each word where it may be found, in the order of the values."""
+    return tuple(_places(values, word) for word in words)
+
+
+def _places(values: Sequence[Value], word: SearchWord) -> tuple[SearchMatch, ...]:
+    # One parameter for all texts, however many there are.
+    text = Placeholder(word.text, parse_text, "search")
+    return tuple(SearchMatch(value, _operand(value, word, text), word.is_short) for value in values)
+
+
+def _operand(value: Value, word: SearchWord, text: Placeholder) -> Placeholder:
     if value.type.search is Search.CONTAINED:
-        return Placeholder(word, parse_text, "search")
-    return Placeholder(word, lambda text: _parse_or_null(value.parse, text), "search")
+        return text
+    return Placeholder(word.text, partial(_parse_or_null, value.parse), "search")
 
 
 def _parse_or_null(parse: Callable[[object], str], word: object) -> str | None:

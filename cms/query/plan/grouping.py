@@ -6,7 +6,13 @@ from collections.abc import Iterable
 
 from cms.errors import Refused, invalid_query
 from cms.query.plan.checks import value_of
-from cms.query.plan.guarded import AggregateTerm, GuardedAggregate, GuardedGroup, GuardedQuery
+from cms.query.plan.guarded import (
+    AggregateTerm,
+    GuardedAggregate,
+    GuardedGroup,
+    GuardedQuery,
+    GuardedTerm,
+)
 from cms.query.plan.resolved import AggregateValue, Group, Grouping, Order, Value
 from cms.schema.types.field_type import FieldType, Trait
 
@@ -81,7 +87,7 @@ def _order(query: GuardedQuery, groups: tuple[Group, ...]) -> tuple[Order | Aggr
     for term in query.sort:
         if isinstance(term, AggregateTerm):
             order.append(_aggregate(term.aggregate, descending=term.descending))
-        elif term.key in by_key:
+        elif isinstance(term, GuardedTerm) and term.key in by_key:
             order.append(Order(by_key[term.key].value, descending=term.descending))
         else:
             raise invalid_query(

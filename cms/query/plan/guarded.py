@@ -17,6 +17,7 @@ from cms.query.language.ast import (
     Now,
     Or,
     RowOutput,
+    SearchWord,
     Slot,
     Window,
 )
@@ -170,6 +171,28 @@ class AggregateTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class RelatedSearch:
+    """Values of related items into which a search looks.
+
+    With `is_indexed` an index finds the rows that lead to some of these items.
+    """
+
+    step: LinkStep
+    values: tuple[GuardedValue, ...]
+    is_indexed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RelevanceTerm:
+    """One term of a sort: how well the words of the search fit, the best first."""
+
+    descending: bool = False
+
+
+AnyTerm = GuardedTerm | AggregateTerm | RelevanceTerm
+
+
+@dataclass(frozen=True, slots=True)
 class GuardedQuery:
     """A query of one collection, with `*` and the order written out.
 
@@ -183,15 +206,17 @@ class GuardedQuery:
     base_filter: GuardedFilter
     rule: Predicate | None
     key_test: GuardedTest | None
-    sort: tuple[GuardedTerm | AggregateTerm, ...]
+    sort: tuple[AnyTerm, ...]
     groups: tuple[GuardedGroup, ...]
     aggregates: tuple[GuardedAggregate, ...]
-    search: Slot | None
+    search: tuple[SearchWord, ...]
     search_values: tuple[GuardedValue, ...]
+    search_items: tuple[RelatedSearch, ...]
     window: Window | None
     counts: tuple[str, ...]
     row_outputs: tuple[RowOutput, ...]
     cursor: CursorPage | None
+    highlights: bool
 
 
 @dataclass(frozen=True, slots=True)

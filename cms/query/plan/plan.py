@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cms.errors import invalid_query
-from cms.query.language.ast import RowOutput, Slot
+from cms.query.language.ast import RowOutput, SearchWord, Slot
 from cms.query.plan.bindings import Placeholder
-from cms.query.plan.checks import search_matches, typed_test, value_of
+from cms.query.plan.checks import places_of, relevance, typed_test, value_of
 from cms.query.plan.conditions import predicate_of
 from cms.query.plan.cursor_terms import cursor_of
 from cms.query.plan.grouping import grouping_of, unfit
@@ -19,6 +19,8 @@ from cms.query.plan.guarded import (
     GuardedOutput,
     GuardedQuery,
     GuardedTerm,
+    RelatedSearch,
+    RelevanceTerm,
 )
 from cms.query.plan.resolved import (
     EVERY_ROW,
@@ -27,6 +29,7 @@ from cms.query.plan.resolved import (
     Embed,
     EmbedChoice,
     Exists,
+    Highlights,
     Order,
     Output,
     Page,
@@ -66,6 +69,9 @@ def _read(query: GuardedQuery) -> ReadPlan:
         renamed=any(_is_renamed(output) for output in query.outputs),
         row_values=tuple(_row_value(output, query.collection) for output in query.row_outputs),
         cursor=cursor_of(query, order) if query.cursor else None,
+        highlights=Highlights(places_of(_search_values(query), query.search))
+        if query.highlights
+        else None,
     )
 
 
@@ -134,9 +140,28 @@ def _where(query: GuardedQuery) -> Predicate:
     if query.key_test:
         conditions.append(typed_test(query.key_test, Value(query.collection.key)))
     if query.search:
-        values = [value_of(value) for value in query.search_values]
-        conditions.append(search_matches(values, query.search))
+        conditions.append(_search(query))
     return conditions[0] if len(conditions) == 1 else All(tuple(conditions))
+
+
+def _search(query: GuardedQuery) -> Predicate:
+    """Return that each word is found in the row itself or in a related item."""
+    own = places_of(_search_values(query), query.search)
+    words: list[Predicate] = []
+    for word, places in zip(query.search, own, strict=True):
+        related = [_related_match(items, word) for items in query.search_items]
+        words.append(AnyOf((*places, *related)))
+    return words[0] if len(words) == 1 else All(tuple(words))
+
+
+def _related_match(items: RelatedSearch, word: SearchWord) -> Exists:
+    values = [value_of(value) for value in items.values]
+    (places,) = places_of(values, [word])
+    return Exists(items.step, AnyOf(places), keys_first=items.is_indexed)
+
+
+def _search_values(query: GuardedQuery) -> list[Value]:
+    return [value_of(value) for value in query.search_values]
 
 
 def _page(query: GuardedQuery) -> Page | None:
@@ -164,7 +189,16 @@ def _digits(value: object) -> object:
 
 
 def _order(query: GuardedQuery) -> tuple[Order, ...]:
-    return tuple(map(_term, query.sort))
+    order = []
+    for term in query.sort:
+        if isinstance(term, RelevanceTerm):
+            values = _search_values(query)
+            value = relevance(query.collection.name, values, query.search)
+            # The best first, which is the greatest number.
+            order.append(Order(value, descending=not term.descending))
+        else:
+            order.append(_term(term))
+    return tuple(order)
 
 
 def _term(term: GuardedTerm | AggregateTerm) -> Order:

@@ -33,7 +33,7 @@ class JsonPaths:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A column, a function of one, or with `step` the number of related items.
+    """A column, a function of one, the number of related items (`step`), or a `relevance`.
 
     In rows that do not fulfil `when` the value is null, wherever it is used. `members` are, of a
     JSON object, the members that may be read; None is all of them. With `at` it is a value inside
@@ -46,6 +46,7 @@ class Value:
     when: Predicate | None = None
     members: tuple[VisibleMembers, ...] | None = None
     at: JsonPath | JsonPaths | None = None
+    relevance: Relevance | None = None
 
     @property
     def type(self) -> FieldType:
@@ -58,7 +59,8 @@ class Value:
     @property
     def is_computed(self) -> bool:
         """Whether the value is another than the column's own."""
-        return self.function is not None or self.step is not None or self.at is not None
+        parts = (self.function, self.step, self.at, self.relevance)
+        return any(part is not None for part in parts)
 
     @property
     def key(self) -> str:
@@ -87,6 +89,13 @@ class Value:
     def parse(self) -> Parse:
         """The parser of operands; it refuses what the cast in the statement would fail for."""
         return self.type.parse_rounded or self.type.parse
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """How well a row fits the words of a search: for each word, the places where it may be."""
+
+    words: tuple[tuple[SearchMatch, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,21 +176,27 @@ class Exists:
     """At least one item (or none, `negated`) at the other end of the step fulfils `where`.
 
     With `per_row` it is looked up for each row: PostgreSQL would otherwise read the whole
-    collection for a page of few rows.
+    collection for a page of few rows. With `keys_first` the items are looked up before the rows,
+    which an index then finds, also as an alternative to other conditions.
     """
 
     step: LinkStep
     where: Predicate
     negated: bool = False
     per_row: bool = False
+    keys_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SearchMatch:
-    """A search word in one field: contained in a text, equal to a number or a UUID."""
+    """A search word in one field: contained in a text, equal to a number or a UUID.
+
+    No index helps to find a text that contains a short word.
+    """
 
     value: Value
     word: Placeholder
+    is_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +324,18 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
+class Highlights:
+    """Where the words of a search are, as each item shows it: the places of each word."""
+
+    words: tuple[tuple[SearchMatch, ...], ...]
+
+    @property
+    def fields(self) -> tuple[tuple[SearchMatch, ...], ...]:
+        """For each searched field, the words that may be in it."""
+        return tuple(zip(*self.words, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
 class ReadPlan:
     """One level of a read: the rows that the caller may see (`allowed`) and asks for (`where`)."""
 
@@ -325,6 +352,8 @@ class ReadPlan:
     row_values: tuple[RowValue, ...] = ()
     """They stand behind the outputs, and only at the top of a read."""
     cursor: Cursor | None = None
+    highlights: Highlights | None = None
+    """Only at the top of a read."""
 
 
 def group_paths(plan: ReadPlan) -> tuple[tuple[str, ...], ...]:

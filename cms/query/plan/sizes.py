@@ -85,7 +85,9 @@ def _row(plan: ReadPlan) -> float:
         groups = sum(_value(group.value) for group in plan.grouping.groups)
         # A sum may have more digits than each of its values, so each counts as the longest number.
         return (SHORT_VALUE + MAX_DIGITS) * len(plan.grouping.aggregates) + groups
-    return _sum(plan.outputs) + SHORT_VALUE * len(plan.row_values)
+    searched = plan.highlights.fields if plan.highlights else ()
+    highlights = sum(_value(matches[0].value) for matches in searched)
+    return _sum(plan.outputs) + SHORT_VALUE * len(plan.row_values) + highlights
 
 
 def _sum(outputs: Iterable[Output]) -> float:

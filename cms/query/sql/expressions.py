@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import assert_never
 
@@ -20,6 +21,7 @@ from cms.query.plan.resolved import (
     JsonTest,
     LinkStep,
     Predicate,
+    Relevance,
     RevisionItem,
     SearchMatch,
     TypedTest,
@@ -109,6 +111,8 @@ def expression(value: Value, level: int) -> Fragment:
             text(alias(level + 1)),
             link_condition(value.step, level),
         )
+    if value.relevance is not None:
+        return relevance(value.relevance, level)
     if isinstance(value.at, JsonPath):
         return json_paths.key(json_member(value, value.at, level))
     column = visible_column(value, level)
@@ -301,6 +305,8 @@ def operand(value: Placeholder | CallerPath, kind: OperandKind, cast: str, level
 
 def exists(condition: Exists, level: int) -> Fragment:
     inner = predicate(condition.where, level + 1)
+    if condition.keys_first:
+        return _keys_of_items(condition.step, inner, level)
     table = concat(name(condition.step.link.target), f" AS {alias(level + 1)}")
     shape = "{0}EXISTS (SELECT FROM {1} WHERE {2} AND {3}{4})"
     # PostgreSQL neither hashes nor joins a sub-select with an OFFSET: it runs for each row.
@@ -315,12 +321,22 @@ def exists(condition: Exists, level: int) -> Fragment:
     )
 
 
-# Folding can turn a character into a metacharacter (those of full width), so the word is escaped
-# after it.
-_FOLDED = (
-    "system_fold({0}) LIKE '%' || regexp_replace(system_fold({1}), '([\\\\%_])', '\\\\\\1', "
-    "'g') || '%'"
-)
+def _keys_of_items(step: LinkStep, inner: Fragment, level: int) -> Fragment:
+    """Print that a row leads to one of the items that are looked up first."""
+    allowed = and_rule(step.allowed, level + 1)
+    link = step.link
+    found = fill(
+        "{0} = ANY (ARRAY(SELECT {1} FROM {2} AS {3} WHERE {4}{5}))",
+        text(f"{alias(level)}.{quoted(link.near)}"),
+        text(f"{alias(level + 1)}.{quoted(link.far)}"),
+        name(link.target),
+        text(alias(level + 1)),
+        inner,
+        allowed,
+    )
+    if step.when is None:
+        return found
+    return fill("({0} AND {1})", predicate(step.when, level), found)
 
 
 def revision_item(condition: RevisionItem, level: int) -> Fragment:
@@ -333,8 +349,61 @@ def revision_item(condition: RevisionItem, level: int) -> Fragment:
     )
 
 
+# Search
+
+# Folding can turn a character into a metacharacter (those of full width), so the word is escaped
+# after it.
+_CONTAINS = "{0} LIKE '%' || regexp_replace(system_fold({1}), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
+_HAS_WHOLE = (
+    "{0} ~ ('(^|\\W)' || regexp_replace(system_fold({1}), '([][(){}.*+?^$|\\\\-])', '\\\\\\1', 'g')"
+    " || '(\\W|$)')"
+)
+_WHOLE_WORD = 1_000_000
+"""What a whole word counts: more than parts of all words in the fields that count most."""
+
+
 def search_match(match: SearchMatch, level: int) -> Fragment:
-    column = expression(match.value, level)
+    word = param(match.word, match.value.cast)
+    # Beside the rule and not within it: an index serves the bare column only.
+    column = expression(replace(match.value, when=None), level)
     if match.value.type.search is Search.CONTAINED:
-        return fill(_FOLDED, column, param(match.word, "text"))
-    return fill("{0} = {1}", column, param(match.word, match.value.cast))
+        found = fill(_CONTAINS, fill("{0}({1})", text(_fold_function(match)), column), word)
+    else:
+        found = fill("{0} = {1}", column, word)
+    if match.value.when is None:
+        return found
+    return fill("({0} AND {1})", predicate(match.value.when, level), found)
+
+
+def _fold_function(match: SearchMatch) -> str:
+    """Return the function that folds a text as the index has it, or faster where none helps."""
+    column = match.value.field.column
+    is_indexed = column is not None and column.is_search_indexed and not match.is_short
+    return "system_fold" if is_indexed else _FAST_FOLD
+
+
+_FAST_FOLD = "system_fold_unindexed"
+
+
+def relevance(value: Relevance, level: int) -> Fragment:
+    """Print how well a row fits: for each word, the best of the places where it stands."""
+    shape = "GREATEST(0{0})"
+    best = []
+    for places in value.words:
+        counts = [fill(", {0}", _count_of(match, level)) for match in places]
+        best.append(fill(shape, join("", counts)))
+    return fill("({0})", join(" + ", best))
+
+
+def _count_of(match: SearchMatch, level: int) -> Fragment:
+    """Print what a word counts in one place: a whole word more than a part in any other place."""
+    weight = match.value.field.search_weight
+    whole = str(_WHOLE_WORD + weight)
+    if match.value.type.search is Search.CONTAINED:
+        column = fill("{0}({1})", text(_FAST_FOLD), expression(match.value, level))
+        shape = "CASE WHEN {0} THEN CASE WHEN {1} THEN {2} ELSE {3} END END"
+        word = param(match.word, match.value.cast)
+        contains = fill(_CONTAINS, column, word)
+        has_whole = fill(_HAS_WHOLE, column, word)
+        return fill(shape, contains, has_whole, text(whole), text(str(weight)))
+    return fill("CASE WHEN {0} THEN {1} END", search_match(match, level), text(whole))

@@ -42,6 +42,7 @@ from cms.query.sql.expressions import (
     link_condition,
     predicate,
 )
+from cms.query.sql.highlight import highlight_columns
 from cms.query.sql.keyset import behind
 from cms.query.sql.sorted_values import sorted_value
 
@@ -74,7 +75,7 @@ def top_outputs(plan: ReadPlan) -> list[Fragment]:
     outputs = [output(item, 0) for item in plan.outputs]
     row_values = [fill("{0}::text", expression(item.value, 0)) for item in plan.row_values]
     cursor = [fill("{0}::text", sorted_value(term, 0)) for term in _cursor_terms(plan)]
-    return outputs + row_values + cursor
+    return outputs + row_values + cursor + highlight_columns(plan.highlights)
 
 
 def _cursor_terms(plan: ReadPlan) -> tuple[Order, ...]:

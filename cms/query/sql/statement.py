@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cms.query.language.ast import RowOutput
+from cms.query.language.ast import HIGHLIGHTS, RowOutput
 from cms.query.plan.nesting import ListLevel, list_levels
 from cms.query.plan.resolved import Cursor, Output, ReadPlan, ValueOutput, group_paths
 from cms.query.plan.searched_paths import SearchedPath, searched_paths
 from cms.query.plan.sizes import NO_SIZE, AnswerSize, WrittenSize, size_of
+from cms.query.sql.highlight import HighlightReader, reader_of
 from cms.query.sql.select import select
 from cms.schema.model import Field, Version
 
@@ -48,6 +49,8 @@ class Statement:
     """The size of the answer of a write, if it is one."""
     searched_paths: tuple[SearchedPath, ...] = ()
     """The paths into JSON by which it searches and sorts."""
+    highlights: HighlightReader | None = None
+    """Reads where the words of a search are, from the columns behind those of the cursor."""
     _keys: tuple[str, ...] | None = field(init=False, compare=False, repr=False)
     """The keys of an item in which nothing is nested; None for nested ones."""
     _first_extra: int = field(init=False, compare=False, repr=False)
@@ -60,6 +63,7 @@ class Statement:
         object.__setattr__(self, "_keys", tuple(path[0] for path in self.paths) if flat else None)
         terms = self.cursor.terms if self.cursor else ()
         outputs = len(self.paths) + len(self.row_outputs) + len(terms)
+        outputs += self.highlights.width if self.highlights else 0
         object.__setattr__(self, "_first_extra", max(outputs, 1))
 
     def version(self, rows: Rows) -> Version:
@@ -71,11 +75,19 @@ class Statement:
         """Return the rows as items, with nested parts as ready JSON."""
         if not rows or not self._has_items(rows):
             return []
+        if self.highlights is not None:
+            return [self._with_highlights(row) for row in rows]
         # Nearly all answers are flat, and then a row is a dict at once.
         if (keys := self._keys) is not None:
             # Not strict: the row goes on behind the outputs with the counters.
             return [dict(zip(keys, row, strict=False)) for row in rows]
         return [self._nested(row) for row in rows]
+
+    def _with_highlights(self, row: tuple[Any, ...]) -> dict[str, Any]:
+        assert self.highlights is not None
+        first = self._first_extra - self.highlights.width
+        shown = self.highlights.read(row[first : self._first_extra])
+        return {**self._nested(row), HIGHLIGHTS: shown}
 
     def row_texts(self, output: RowOutput, rows: Rows) -> list[str]:
         """Return an output of each row, one of `row_outputs`, in the order of the items."""
@@ -142,6 +154,7 @@ def finish_statement(
         size_of(plan, single=single),
         plan.cursor,
         searched_paths=searched_paths(plan),
+        highlights=reader_of(plan),
     )
 
 

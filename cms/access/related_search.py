@@ -1,0 +1,50 @@
+"""Related items into which a search looks: those of relations with `meta.searchable`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cms.access.name_guard import NameGuard
+from cms.access.query_rewriting import search_fields
+from cms.access.views import View
+from cms.query.plan.guarded import RelatedSearch
+from cms.query.plan.links import Link
+from cms.schema.field_names import FieldName
+
+
+def related_searches(names: NameGuard, view: View, level: int) -> tuple[RelatedSearch, ...]:
+    """Return what a search looks into beyond the fields of a view: one relation far.
+
+    Nobody has named these relations, so what the caller may not follow is left out.
+    """
+    if level >= names.depth:
+        return ()
+    searches = []
+    for name, link in _links(names, view):
+        target = names.view(link.target)
+        values = tuple(names.value(field, target) for field in search_fields(target))
+        if values:
+            step = names.step(name, link, view, target)
+            searches.append(RelatedSearch(step, values, _is_indexed(link, view)))
+    return tuple(searches)
+
+
+def _links(names: NameGuard, view: View) -> Iterator[tuple[FieldName, Link]]:
+    for field in view.collection.fields.values():
+        if not field.searches_related or not view.includes(field.name):
+            continue
+        name = FieldName(field.name)
+        link = names.link(name, view)
+        if link is not None and names.may_follow(link, view):
+            yield name, link
+        for any_link in names.any_links(field.name, view):
+            if names.may_follow(any_link, view):
+                yield name, any_link
+
+
+def _is_indexed(link: Link, view: View) -> bool:
+    """Tell whether an index finds the rows of the view by their side of the link."""
+    near = view.collection.fields.get(link.near)
+    if link.collection_field is not None or near is None or near.column is None:
+        return False
+    return near.column.is_indexed or near.column.is_unique or near.column.is_primary_key

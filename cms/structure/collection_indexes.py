@@ -1,0 +1,62 @@
+"""The indexes that the settings of a collection ask for: for its manual order, and for searches."""
+
+from __future__ import annotations
+
+from cms.database.connections import Transaction
+from cms.database.statements import statement
+from cms.schema import ddl
+from cms.schema.model import Collection, Field, Kind
+from cms.schema.types.field_type import IndexKind
+from cms.structure.indexes import add_index, is_index_pending, is_large
+from cms.structure.search_index_builds import build_later
+from cms.structure.search_indexes import missing_search_indexes, search_indexes
+
+
+def update_indexes(
+    transaction: Transaction, collection: Collection, extensions: frozenset[str]
+) -> None:
+    """Create the indexes that a collection needs for its manual order and its searches."""
+    field = collection.fields.get(collection.sort_field or "")
+    if field and collection.kind is Kind.TABLE and _lacks_index(transaction, field):
+        add_index(transaction, collection.name, field.name, field.type.index_kind)
+    update_search_indexes(transaction, collection, extensions)
+
+
+def _lacks_index(transaction: Transaction, field: Field) -> bool:
+    column = field.column
+    if column is None or column.is_indexed or column.is_unique or column.is_primary_key:
+        return False
+    return not is_index_pending(transaction, field.collection, field.name)
+
+
+def update_search_indexes(
+    transaction: Transaction, collection: Collection, extensions: frozenset[str]
+) -> None:
+    """Create the indexes for searches in a collection, or drop them if it is not searchable.
+
+    All searched fields get one: a search looks for a word in any of them, and so a single field
+    without an index makes it scan the table. Those of a large table are built in the background.
+    """
+    if collection.kind is not Kind.TABLE:
+        return
+    rows = transaction.read(statement("search_indexes"), (collection.name,))
+    # Names of indexes by their columns.
+    present: dict[str, str] = dict(rows)
+    needed = search_indexes(collection, extensions)
+    # An index that serves no search any more would only slow down writes.
+    texts = {index.column for index in needed if index.kind is IndexKind.TRIGRAMS}
+    for column in present.keys() - texts:
+        transaction.execute_ddl(ddl.drop_index(present[column]))
+    missing = missing_search_indexes(collection, extensions)
+    if missing and is_large(transaction, collection.name):
+        build_later(transaction, collection.name)
+        return
+    for index in missing:
+        add_index(transaction, index.table, index.column, index.kind)
+
+
+def drop_search_index(transaction: Transaction, field: Field) -> None:
+    """Drop the index for searches for parts of words in a field, where there is one."""
+    for column, index in transaction.read(statement("search_indexes"), (field.collection,)):
+        if column == field.name:
+            transaction.execute_ddl(ddl.drop_index(index))

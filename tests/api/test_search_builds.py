@@ -1,0 +1,217 @@
+"""Indexes for searches in large tables are built in the background, and the collection tells
+how far they are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from threading import Thread
+from typing import Any
+
+import psycopg
+import pytest
+
+from cms.config import Config
+from cms.database.connections import Database
+from cms.jobs.job_worker import drain
+from cms.jobs.task import Task
+from cms.structure import indexes, search_index_builds
+from cms.structure.search_index_builds import SEARCH_INDEX_TASK, run_search_index_job
+from tests.client import Client
+
+pytestmark = pytest.mark.release
+
+BUILDS_FAIL = """
+    CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF current_query() LIKE 'CREATE INDEX CONCURRENTLY%%' THEN
+            RAISE 'refused' USING ERRCODE = 'program_limit_exceeded';
+        END IF;
+    END $$;
+    CREATE EVENT TRIGGER refuse ON ddl_command_end EXECUTE FUNCTION refuse()
+"""
+JOBS = "SELECT status::text FROM procrastinate_jobs WHERE task_name = 'search_index' ORDER BY id"
+INVALID = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
+READY = {"state": "ready", "progress": 1.0}
+
+
+@pytest.fixture
+def large(api: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """The administrator's client, with a collection "things" that counts as large."""
+    fields = [{"field": name, "type": kind} for name, kind in (("a", "text"), ("n", "integer"))]
+    body = {"collection": "things", "schema": {}, "fields": fields}
+    assert api.post("/collections", body).status == 200
+    api.post("/items/things", [{"a": "Crème"}, {"n": 7}])
+    monkeypatch.setattr(indexes, "LARGE_BYTES", -1)
+    return api
+
+
+@pytest.fixture
+def database(config: Config) -> Iterator[Database]:
+    database = Database(config)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def worker(dsn: str) -> None:
+    """A worker of the queue, which takes no job until `work` does it in its place."""
+    run(dsn, "INSERT INTO procrastinate_workers DEFAULT VALUES")
+
+
+def run(dsn: str, sql: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(sql.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def work(config: Config, database: Database) -> None:
+    drain(config, database, [Task(SEARCH_INDEX_TASK, partial(run_search_index_job, database))])
+
+
+def state(client: Client) -> Any:
+    return client.get("/collections/things").data["meta"]["search_index"]
+
+
+def wait_until(client: Client, name: str) -> Any:
+    until = time.monotonic() + 20
+    while (current := state(client))["state"] != name and time.monotonic() < until:
+        time.sleep(0.02)
+    assert current["state"] == name
+    return current
+
+
+def make_searchable(client: Client) -> Any:
+    answer = client.patch("/collections/things", {"meta": {"searchable": True}})
+    assert answer.status == 200
+    return answer.data["meta"]["search_index"]
+
+
+def assert_searched_by_index(client: Client, dsn: str) -> None:
+    assert state(client) == READY
+    assert run(dsn, JOBS) == []
+    assert run(dsn, INVALID) == [(0,)]
+    indexed = (
+        "SELECT count(*) FROM pg_indexes WHERE tablename = 'things' AND indexdef LIKE '%trgm%'"
+    )
+    assert run(dsn, indexed) == [(1,)]
+    assert client.get("/fields/things/n").data["schema"]["is_indexed"]
+    assert [item["id"] for item in client.get("/items/things?search=creme").data] == [1]
+    plan = client.get("/utils/explain?path=/items/things?search=creme&fields=id").text
+    assert "system_fold(" in plan
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_worker_builds_the_indexes_after_the_answer(
+    large: Client, config: Config, database: Database, dsn: str
+) -> None:
+    assert make_searchable(large) == {
+        "state": "waiting",
+        "progress": pytest.approx(1 / 3, abs=0.01),
+    }
+    assert state(large)["state"] == "waiting"
+    assert [item["id"] for item in large.get("/items/things?search=creme").data] == [1]
+    work(config, database)
+    assert_searched_by_index(large, dsn)
+    listed = {item["collection"]: item["meta"] for item in large.get("/collections").data}
+    assert listed["things"]["search_index"] == READY
+    assert "search_index" not in listed["system_users"]
+
+
+def test_without_a_worker_the_process_itself_builds_them(large: Client, dsn: str) -> None:
+    assert make_searchable(large)["state"] in ("waiting", "building")
+    wait_until(large, "ready")
+    # The job is ended behind the last index.
+    until = time.monotonic() + 5
+    while run(dsn, JOBS) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert_searched_by_index(large, dsn)
+
+
+@pytest.mark.usefixtures("worker")
+def test_while_a_build_runs_the_collection_tells_so(
+    large: Client, config: Config, database: Database, dsn: str
+) -> None:
+    make_searchable(large)
+    # A build waits for writes that began before it; this one stands for hours of work.
+    with psycopg.connect(dsn) as writer:
+        writer.execute("INSERT INTO things (a) VALUES ('x')")
+        builder = Thread(target=work, args=(config, database))
+        builder.start()
+        building = wait_until(large, "building")
+        assert 0.3 < building["progress"] < 1
+        assert large.patch("/items/things/1", {"a": "Crème brûlée"}).status == 200
+        writer.rollback()
+    builder.join()
+    assert_searched_by_index(large, dsn)
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_a_killed_build_has_left_is_built_again(
+    large: Client, config: Config, database: Database, dsn: str
+) -> None:
+    make_searchable(large)
+    run(dsn, "CREATE INDEX broken ON things USING gin (system_fold(a) gin_trgm_ops)")
+    run(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
+    work(config, database)
+    assert_searched_by_index(large, dsn)
+    # A second run, of a job whose worker was killed at its end, finds nothing to do.
+    search_index_builds.build_search_indexes(database, "things")
+    assert_searched_by_index(large, dsn)
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_build_that_the_server_goes_on_with_is_waited_for(
+    large: Client,
+    config: Config,
+    database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(search_index_builds, "BUILD_POLL_SECONDS", 0.02)
+    make_searchable(large)
+    index = "CREATE INDEX CONCURRENTLY ON things USING gin (system_fold(a) gin_trgm_ops)"
+    with psycopg.connect(dsn) as writer:
+        writer.execute("INSERT INTO things (a) VALUES ('x')")
+        # As of a worker that was killed: nobody holds the lock of builds.
+        orphan = Thread(target=run, args=(dsn, index))
+        orphan.start()
+        wait_until(large, "building")
+        builder = Thread(target=work, args=(config, database))
+        builder.start()
+        time.sleep(0.3)
+        writer.rollback()
+    orphan.join()
+    builder.join()
+    assert_searched_by_index(large, dsn)
+
+
+def test_a_build_that_fails_says_so_and_leaves_only_the_change(large: Client, dsn: str) -> None:
+    run(dsn, BUILDS_FAIL.replace("%%", "%"))
+    make_searchable(large)
+    assert wait_until(large, "failed")["progress"] < 1
+    assert large.get("/collections/things").data["meta"]["searchable"] is True
+    assert run(dsn, INVALID) == [(0,)]
+    run(dsn, "DROP EVENT TRIGGER refuse")
+    make_searchable(large)
+    wait_until(large, "ready")
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_was_dropped_meanwhile_needs_no_index(
+    large: Client, config: Config, database: Database, dsn: str
+) -> None:
+    make_searchable(large)
+    assert large.delete("/collections/things").status == 204
+    work(config, database)
+    assert run(dsn, JOBS) == []
+
+
+def test_a_record_with_its_state_can_be_sent_back(large: Client) -> None:
+    make_searchable(large)
+    wait_until(large, "ready")
+    record = large.get("/collections/things").data
+    assert large.patch("/collections/things", record).data == record
+    stopped = large.patch("/collections/things", {"meta": {"searchable": False}}).data
+    assert "search_index" not in stopped["meta"]
