@@ -20,6 +20,7 @@ from cms.query.plan.guarded import (
     GuardedQuery,
     GuardedTerm,
 )
+from cms.query.plan.masked_tests import with_rules_beside
 from cms.query.plan.resolved import (
     EVERY_ROW,
     All,
@@ -58,7 +59,7 @@ def _read(query: GuardedQuery) -> ReadPlan:
         collection=query.collection,
         outputs=() if grouping else _outputs(query),
         allowed=both(predicate_of(query.base_filter), query.rule) or EVERY_ROW,
-        where=_where(query),
+        where=with_rules_beside(_where(query)),
         order=order,
         page=_page(query),
         grouping=grouping,

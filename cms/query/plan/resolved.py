@@ -145,7 +145,14 @@ class RevisionItem:
     where: Predicate
 
 
-Predicate = All | AnyOf | TypedTest | Exists | SearchMatch | RevisionItem
+@dataclass(frozen=True, slots=True)
+class SharedMask:
+    """A rule of fields that was tested once for the row; its result has the column `name`."""
+
+    name: str
+
+
+Predicate = All | AnyOf | TypedTest | Exists | SearchMatch | RevisionItem | SharedMask
 
 EVERY_ROW = All(())
 NO_ROW = AnyOf(())
@@ -256,6 +263,14 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
+class MaskColumn:
+    """A column beside those of the collection: the result of a rule that several fields share."""
+
+    name: str
+    rule: Predicate
+
+
+@dataclass(frozen=True, slots=True)
 class ReadPlan:
     """One level of a read: the rows that the caller may see (`allowed`) and asks for (`where`)."""
 
@@ -272,6 +287,8 @@ class ReadPlan:
     row_values: tuple[RowValue, ...] = ()
     """They stand behind the outputs, and only at the top of a read."""
     cursor: Cursor | None = None
+    masks: tuple[MaskColumn, ...] = ()
+    """Rules that outputs and groups name as `SharedMask` (cms/query/plan/shared_masks.py)."""
 
 
 def group_paths(plan: ReadPlan) -> tuple[tuple[str, ...], ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import assert_never
 
 from cms.fragment import EMPTY, Fragment, concat, fill, join, name, optional, param, quoted, text
 from cms.query.language.ast import Constant
 from cms.query.language.operators import OperandKind
+from cms.query.plan.alternatives import is_lookup, united_alternatives
 from cms.query.plan.bindings import Placeholder, unchanged
 from cms.query.plan.links import Link
 from cms.query.plan.resolved import (
@@ -19,6 +21,7 @@ from cms.query.plan.resolved import (
     Predicate,
     RevisionItem,
     SearchMatch,
+    SharedMask,
     TypedTest,
     Value,
     VisibleMembers,
@@ -161,9 +164,8 @@ def predicate(condition: Predicate, level: int, *, separately: bool = False) -> 
             return join_conditions(
                 [predicate(item, level, separately=separately) for item in items], " AND ", TRUE
             )
-        # PostgreSQL joins no sub-select of an OR, so that there is nothing to separate.
         case AnyOf(items):
-            return join_conditions([predicate(item, level) for item in items], " OR ", FALSE)
+            return any_of(united_alternatives(items), level, separately=separately)
         case TypedTest():
             return operator_test(condition, level)
         case Exists():
@@ -175,8 +177,39 @@ def predicate(condition: Predicate, level: int, *, separately: bool = False) -> 
             return search_match(condition, level)
         case RevisionItem():
             return revision_item(condition, level)
+        case SharedMask(column):
+            return text(f"{alias(level)}.{quoted(column)}")
         case _ as never:
             assert_never(never)
+
+
+def any_of(items: Sequence[Predicate], level: int, *, separately: bool) -> Fragment:
+    """Print that one of the alternatives holds."""
+    if len(items) == 1:
+        return predicate(items[0], level, separately=separately)
+    # PostgreSQL joins no sub-select of an OR, so that there is nothing to separate.
+    return join_conditions([alternative(item, level) for item in items], " OR ", FALSE)
+
+
+def alternative(item: Predicate, level: int) -> Fragment:
+    """Print one of several alternatives; a related row that is unique is looked up first."""
+    if not isinstance(item, Exists) or not is_lookup(item):
+        return predicate(item, level)
+    # t0."author" = (SELECT t1."id" FROM "authors" AS t1 WHERE t1."user" = $1 LIMIT 1): PostgreSQL
+    # runs it once, and then takes the index of "author" as it takes those of other alternatives.
+    # It is NULL and not FALSE where there is no such row, which makes no difference in an OR.
+    step = item.step
+    lookup = fill(
+        "{0} = (SELECT {1} FROM {2} AS {3} WHERE {4} LIMIT 1)",
+        text(f"{alias(level)}.{quoted(step.link.near)}"),
+        text(f"{alias(level + 1)}.{quoted(step.link.far)}"),
+        name(step.link.target),
+        text(alias(level + 1)),
+        predicate(All(tuple(filter(None, (step.allowed, item.where)))), level + 1),
+    )
+    if step.when is None:
+        return lookup
+    return join_conditions([predicate(step.when, level), lookup], " AND ", TRUE)
 
 
 def count_subselects(condition: Predicate) -> int:
@@ -184,6 +217,9 @@ def count_subselects(condition: Predicate) -> int:
     match condition:
         case All(items):
             return sum(map(count_subselects, items))
+        case AnyOf(items):
+            united = united_alternatives(items)
+            return count_subselects(united[0]) if len(united) == 1 else 0
         case Exists(step, where):
             rules = (rule for rule in (step.when, step.allowed, where) if rule is not None)
             return 1 + sum(map(count_subselects, rules))
