@@ -186,3 +186,14 @@ def test_the_total_count_under_a_rule_by_an_index_stays_a_lookup(library: Librar
     counted = caller.get(f"{library.articles.path}?fields=id&limit=1&meta=total_count").body
     stored = library.stage.value(f'SELECT count(*) FROM "{library.articles.name}" WHERE owner = 5')
     assert counted["meta"] == {"total_count": stored}
+
+
+def test_an_estimate_is_near_the_count(library: Library) -> None:
+    caller, _ = library.member(
+        may(library.articles.name, permissions={"status": {"_eq": "live"}}),
+    )
+    query = "fields=id&limit=1&filter[price][_lt]=10000&meta=filter_count,filter_count_estimate"
+    for client in (library.stage.admin, caller):
+        meta = client.get(f"{library.articles.path}?{query}").body["meta"]
+        assert meta["filter_count"] * 0.8 < meta["filter_count_estimate"], meta
+        assert meta["filter_count_estimate"] < meta["filter_count"] * 1.25, meta

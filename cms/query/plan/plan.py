@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from cms.errors import invalid_query
 from cms.query.language.ast import RowOutput, Slot
+from cms.query.language.parameters import COUNT_ESTIMATE, COUNTS
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.checks import search_matches, typed_test, value_of
 from cms.query.plan.conditions import predicate_of
@@ -25,6 +26,7 @@ from cms.query.plan.resolved import (
     EVERY_ROW,
     All,
     AnyOf,
+    CountEstimate,
     Embed,
     EmbedChoice,
     Exists,
@@ -38,6 +40,7 @@ from cms.query.plan.resolved import (
     ValueOutput,
     both,
 )
+from cms.query.plan.rule_presence import has_rules
 from cms.schema.model import Collection, Field
 from cms.schema.names import MAX_NAME_BYTES
 from cms.schema.types.field_type import Trait
@@ -55,18 +58,21 @@ def plan(guarded: Guarded) -> ReadPlan:
 def _read(query: GuardedQuery) -> ReadPlan:
     grouping = grouping_of(query)
     order = () if grouping else _order(query)
+    allowed = both(predicate_of(query.base_filter), query.rule) or EVERY_ROW
+    where = _where(query)
     return ReadPlan(
         collection=query.collection,
         outputs=() if grouping else _outputs(query),
-        allowed=both(predicate_of(query.base_filter), query.rule) or EVERY_ROW,
-        where=with_rules_beside(_where(query)),
+        allowed=allowed,
+        where=with_rules_beside(where),
         order=order,
         page=_page(query),
         grouping=grouping,
-        counts=query.counts,
+        counts=tuple(count for count in query.counts if count in COUNTS),
         renamed=any(_is_renamed(output) for output in query.outputs),
         row_values=tuple(_row_value(output, query.collection) for output in query.row_outputs),
         cursor=cursor_of(query, order) if query.cursor else None,
+        count_estimate=_count_estimate(query, allowed, where),
     )
 
 
@@ -138,6 +144,16 @@ def _where(query: GuardedQuery) -> Predicate:
         values = [value_of(value) for value in query.search_values]
         conditions.append(search_matches(values, query.search))
     return conditions[0] if len(conditions) == 1 else All(tuple(conditions))
+
+
+def _count_estimate(
+    query: GuardedQuery, allowed: Predicate, where: Predicate
+) -> CountEstimate | None:
+    """Return how the rows that fulfil the filter are estimated; None where nobody asks for it."""
+    if COUNT_ESTIMATE not in query.counts:
+        return None
+    is_hindered = allowed != EVERY_ROW or has_rules(where)
+    return CountEstimate.SAMPLE if is_hindered else CountEstimate.STATISTICS
 
 
 def _page(query: GuardedQuery) -> Page | None:

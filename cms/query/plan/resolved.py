@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from cms.query.language.ast import RowOutput, Slot
 from cms.query.language.operators import Operator
@@ -262,6 +263,17 @@ class Cursor:
     order: str
 
 
+class CountEstimate(Enum):
+    """Where an estimate of the rows that fulfil the filter comes from.
+
+    Statistics of columns are of all rows. So they only answer for a caller from whom no rule hides
+    any of them; for others the filter is tried on a sample of the rows that they see.
+    """
+
+    STATISTICS = "statistics"
+    SAMPLE = "sample"
+
+
 @dataclass(frozen=True, slots=True)
 class MaskColumn:
     """A column beside those of the collection: the result of a rule that several fields share."""
@@ -287,6 +299,7 @@ class ReadPlan:
     row_values: tuple[RowValue, ...] = ()
     """They stand behind the outputs, and only at the top of a read."""
     cursor: Cursor | None = None
+    count_estimate: CountEstimate | None = None
     masks: tuple[MaskColumn, ...] = ()
     """Rules that outputs and groups name as `SharedMask` (cms/query/plan/shared_masks.py)."""
 

@@ -10,6 +10,7 @@ from cms.query.language.ast import RowOutput
 from cms.query.plan.nesting import ListLevel, list_levels
 from cms.query.plan.resolved import Cursor, Output, ReadPlan, ValueOutput, group_paths
 from cms.query.plan.sizes import NO_SIZE, AnswerSize, WrittenSize, size_of
+from cms.query.sql.count_estimate import EstimateStatements, estimate_statements
 from cms.query.sql.select import select
 from cms.schema.model import Field, Version
 
@@ -45,6 +46,8 @@ class Statement:
     """The cursor of the page; the values of its terms stand behind `row_outputs`."""
     written_size: WrittenSize | None = None
     """The size of the answer of a write, if it is one."""
+    count_estimate: EstimateStatements | None = None
+    """What asks for an estimate of the rows, if the read wants one."""
     _keys: tuple[str, ...] | None = field(init=False, compare=False, repr=False)
     """The keys of an item in which nothing is nested; None for nested ones."""
     _first_extra: int = field(init=False, compare=False, repr=False)
@@ -138,6 +141,7 @@ def finish_statement(
         list_levels(plan, single=single),
         size_of(plan, single=single),
         plan.cursor,
+        count_estimate=estimate_statements(plan),
     )
 
 
