@@ -114,12 +114,11 @@ def test_a_rule_over_a_relation_still_takes_a_transaction(
         "meta": {"one_field": "owners"},
     }
     assert admin.post("/relations", relation).status == 200
-    caller = member(
-        stage,
-        may(things.name),
+    updates = (
         may(things.name, "title", action="update", permissions=DRAFT),
         may(things.name, "note", action="update", permissions={"owners": {"name": {"_eq": "me"}}}),
     )
+    caller = member(stage, may(things.name), *updates)
     mine, other = things.add({"status": "live"}, {"status": "live"})
     owners.add({"name": "me", "things": mine["id"]})
     with counted_in_transactions(monkeypatch) as seen:
@@ -127,6 +126,12 @@ def test_a_rule_over_a_relation_still_takes_a_transaction(
     assert seen
     assert caller.patch(f"{things.path}/{mine['id']}", {"title": "x"}).status == 403
     assert caller.patch(f"{things.path}/{other['id']}", {"note": "x"}).status == 403
+    # To a caller who reads neither, the rule over the relation tells 403 from 404.
+    blind = member(stage, may(things.name, permissions=CHEAP), *updates)
+    for row, status in ((mine, 403), (other, 404)):
+        with counted_in_transactions(monkeypatch) as seen:
+            assert blind.patch(f"{things.path}/{row['id']}", {"title": "x"}).status == status
+        assert seen
 
 
 def test_presets_of_one_of_several_permissions_still_follow_the_row(
