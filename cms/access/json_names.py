@@ -10,7 +10,7 @@ from cms.errors import Refused, invalid_query
 from cms.query.language.ast import Query, Star
 from cms.query.language.limits import MAX_JSON_PATHS, MAX_JSON_STEPS
 from cms.query.plan.guarded import GuardedValue
-from cms.query.plan.resolved import JsonPath, JsonPaths
+from cms.query.plan.json_paths import JsonPath, JsonPaths
 from cms.schema.field_names import FieldName
 from cms.schema.model import Field
 from cms.schema.names import MAX_NAME_BYTES

@@ -27,7 +27,7 @@ from cms.schema.model import Catalogue, Collection
 class RowRules(NamedTuple):
     """Rules on one row that is written; None is no rule.
 
-    `before` is tried on the row as it was: does the caller see it, and may the caller write it?
+    `before` is tried on the row as it was: does the caller know of it, and may the caller write it?
     `after` is tried on the row as it then is.
     """
 
@@ -53,9 +53,12 @@ class WritePermissions:
     policy: Policy
     catalogue: Catalogue
     _grants: dict[GrantKey, tuple[GuardedGrant, ...]] = field(default_factory=dict)
-    _row_rules: dict[GrantKey, RowRules | None] = field(default_factory=dict)
+    _delete_rules: dict[str, RowRules] = field(default_factory=dict)
     _update_presets: dict[str, bool] = field(default_factory=dict)
     _rules_after: LRUCache[tuple[str, frozenset[str]], GuardedRule | None] = field(
+        default_factory=lambda: LRUCache(MAX_RULES_AFTER)
+    )
+    _update_rules: LRUCache[tuple[str, frozenset[str]], RowRules | None] = field(
         default_factory=lambda: LRUCache(MAX_RULES_AFTER)
     )
 
@@ -101,27 +104,48 @@ class WritePermissions:
             names.add(key)
         return frozenset(names)
 
-    def row_rules(self, collection: Collection, action: str) -> RowRules | None:
-        """Return what a row must fulfil before it is changed or deleted.
+    def delete_rules(self, collection: Collection) -> RowRules:
+        """Return what a row must fulfil before it is deleted."""
+        if collection.name not in self._delete_rules:
+            self._delete_rules[collection.name] = self._new_delete_rules(collection)
+        return self._delete_rules[collection.name]
 
-        None where only the row tells: of several permissions to change it, those count that hold
-        for it.
-        """
-        key = collection.name, action
-        if key not in self._row_rules:
-            self._row_rules[key] = self._new_row_rules(collection, action)
-        return self._row_rules[key]
-
-    def _new_row_rules(self, collection: Collection, action: str) -> RowRules | None:
-        if self.is_unrestricted(collection, action):
+    def _new_delete_rules(self, collection: Collection) -> RowRules:
+        if self.is_unrestricted(collection, "delete"):
             return NO_ROW_RULES
-        grants = self.grants(collection, action)
-        # Several permissions may cover different fields, and which of them hold depends on the row.
-        if action == "update" and len(grants) > 1:
+        rule = any_rule(self.grants(collection, "delete"))
+        return RowRules(before=(self._visibility(collection), rule))
+
+    def update_rules(self, collection: Collection, names: Iterable[str]) -> RowRules | None:
+        """Return what a row must fulfil before its fields `names` are changed.
+
+        None where only the row tells what the change is: of several permissions, those that hold
+        for it bring their presets, and only their validations count.
+        """
+        changed = frozenset(names)
+        return self._update_rules.setdefault_with(
+            (collection.name, changed), lambda: self._new_update_rules(collection, changed)
+        )
+
+    def _new_update_rules(self, collection: Collection, names: frozenset[str]) -> RowRules | None:
+        if self.is_unrestricted(collection, "update"):
+            return NO_ROW_RULES
+        grants = self.grants(collection, "update")
+        if len(grants) > 1 and any(grant.presets or grant.validation for grant in grants):
             return None
-        view = view_of(collection.name, catalogue=self.catalogue, policy=self.policy)
         # A caller who may update but not read sees no row, and so cannot change one.
-        return RowRules(before=(view.rule if view else NO_ROWS, any_rule(grants)))
+        known = self._visibility(collection)
+        # A row that fulfils the rule of one of several permissions is refused for its fields only.
+        if len(grants) > 1:
+            known = any_of([known, *(grant.rule for grant in grants)])
+        # Each field needs a permission of its own, before the change as after it.
+        writable = self.rule_after(collection, names) or UNRESTRICTED
+        return RowRules(before=(known, writable))
+
+    def _visibility(self, collection: Collection) -> GuardedRule:
+        """Return the rule of the rows that the caller may read."""
+        view = view_of(collection.name, catalogue=self.catalogue, policy=self.policy)
+        return view.rule if view else NO_ROWS
 
     def has_update_presets(self, collection: Collection) -> bool:
         """Tell whether any permission has presets for changes.

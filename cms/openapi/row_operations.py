@@ -32,7 +32,7 @@ from cms.openapi.operation import (
     write,
 )
 from cms.openapi.query_parameters import LIST, ONE
-from cms.query.language.parameters import NEXT_CURSOR
+from cms.query.language.parameters import COUNT_ESTIMATE, NEXT_CURSOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,12 @@ class Rows:
 
 _YAML = FORMATS["yaml"].media_type
 _META = object_of(
-    optional={"total_count": INTEGER, "filter_count": INTEGER, NEXT_CURSOR: nullable(TEXT)}
+    optional={
+        "total_count": INTEGER,
+        "filter_count": INTEGER,
+        COUNT_ESTIMATE: INTEGER,
+        NEXT_CURSOR: nullable(TEXT),
+    }
 )
 
 

@@ -11,6 +11,7 @@ from cms.database.connections import Row
 from cms.errors import Problem, Refused, forbidden, not_found
 from cms.items.read.answers import json_body
 from cms.items.read.cursors import cut_page
+from cms.items.read.estimated_counts import count_estimate
 from cms.items.read.prepare import ReadRequest, cursor_seal, is_singleton, prepare_read
 from cms.items.read.row_limits import (
     ReadRun,
@@ -56,12 +57,16 @@ def read_list(store: Store, identity: Identity, request: ReadRequest) -> ReadAns
 
 
 def _answer_list(store: Store, request: ReadRequest, context: RequestContext) -> ReadAnswer:
-    statement, literals = prepare_read(store, context, request, for_answer=True)
+    prepared = prepare_read(store, context, request, for_answer=True)
+    statement, literals = prepared
+    # An estimate comes first: the counters beside the rows then tell that its rules still hold.
+    estimate = count_estimate(store, context, statement, literals)
     rows = _fetch(store, context, statement, literals)
     if statement.searched_paths:
         store.path_record.add(statement.searched_paths)
+    meta = {**statement.meta(rows), **estimate}
     if statement.cursor:
-        return _answer_page(store, context, request, statement, literals, rows)
+        return _answer_page(store, context, request, prepared, _CountedRows(rows, meta))
     data = data_of(context, request.collection, statement, rows)
     version = None
     # Of a list only the statement of a singleton reads the version, which is for the ETag.
@@ -69,23 +74,30 @@ def _answer_list(store: Store, request: ReadRequest, context: RequestContext) ->
         # A client can then demand by If-Match that nobody has created the row meanwhile.
         version = _version(statement, rows) or NO_ROW_VERSION
     answer = {"data": data}
-    if statement.counts:
-        answer["meta"] = statement.meta(rows)
+    if meta:
+        answer["meta"] = meta
     return ReadAnswer(json_body(answer, store.max_answer_size), version)
+
+
+class _CountedRows(NamedTuple):
+    """The rows of a list, and the numbers beside them."""
+
+    rows: list[Row]
+    meta: dict[str, int]
 
 
 def _answer_page(
     store: Store,
     context: RequestContext,
     request: ReadRequest,
-    statement: Statement,
-    literals: Sequence[object],
-    rows: list[Row],
+    prepared: PreparedRead,
+    counted: _CountedRows,
 ) -> ReadAnswer:
     """Return the answer of a list with a cursor."""
+    statement, literals = prepared
     assert statement.cursor is not None
-    meta: dict[str, object] = {**statement.meta(rows)}
-    page = cut_page(statement, literals, rows)
+    meta: dict[str, object] = {**counted.meta}
+    page = cut_page(statement, literals, counted.rows)
     if statement.cursor.terms:
         meta[NEXT_CURSOR] = None
         if page.last_values is not None:

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from cms import jsontext
-from cms.database.connections import Fetch
+from cms.database.connections import Fetch, Row
 from cms.database.statements import statement
 from cms.database.wire import Chunking
 from cms.errors import Refused, invalid_query
@@ -146,14 +146,18 @@ def _refuse_too_many(
 
 def _estimate(run: ReadRun, values: list[object], estimator: Estimator) -> Estimate:
     # First the statistics: on those of an empty table the estimate would be worthless.
-    _analyze(run.statement.touched_collections, estimator)
-    rows = estimator.explain(f"EXPLAIN (FORMAT JSON) {run.statement.text}", values)
-    # JSON comes from the database as text for answers; here its values are needed.
-    plan: Any = jsontext.loads(jsontext.dumps(rows[0][0]))
+    analyze_outdated(run.statement.touched_collections, estimator)
+    plan = plan_of(estimator.explain(f"EXPLAIN (FORMAT JSON) {run.statement.text}", values))
     nesting = run.statement.nesting
     assert nesting
     heaviest = heaviest_rows(nesting, run.literals, _longest_lists(nesting, estimator))
     return replace(estimate_of(plan), heaviest=heaviest)
+
+
+def plan_of(rows: Sequence[Row]) -> Any:
+    """Return the plan that EXPLAIN (FORMAT JSON) answers."""
+    # JSON comes from the database as text for answers; here its values are needed.
+    return jsontext.loads(jsontext.dumps(rows[0][0]))
 
 
 def _longest_lists(nesting: ListLevel, estimator: Estimator) -> dict[ColumnKey, float]:
@@ -165,7 +169,7 @@ def _longest_lists(nesting: ListLevel, estimator: Estimator) -> dict[ColumnKey, 
     return {(str(table), str(column)): float(length) for table, column, length in rows}
 
 
-def _analyze(collections: frozenset[str], estimator: Estimator) -> None:
+def analyze_outdated(collections: frozenset[str], estimator: Estimator) -> None:
     """Have PostgreSQL analyze tables whose statistics are missing or old.
 
     Of those it expects a few rows for each parent, however many there are. It analyzes tables by

@@ -92,7 +92,9 @@ def plan_update(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
     """
     if call.authorizer.has_conditions(call.collection):
         return None
-    row_rules = call.authorizer.permissions.row_rules(call.collection, "update")
+    (changed,) = root.rows
+    names_sent = changed.sent_fields - {root.key_field}
+    row_rules = call.authorizer.permissions.update_rules(call.collection, names_sent)
     if row_rules is None:
         return None
     problems = Problems()
@@ -114,9 +116,7 @@ def plan_update(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
 
 def plan_delete(call: WriteCall, key: str) -> RunAlone | None:
     """Return what deletes one row; None for a transaction."""
-    row_rules = call.authorizer.permissions.row_rules(call.collection, "delete")
-    if row_rules is None:
-        return None
+    row_rules = call.authorizer.permissions.delete_rules(call.collection)
     # The key is the only argument of the statement.
     columns = (str(call.collection.primary_key),)
     return _plan(call, WriteShape(Delete, call.collection, columns, row_rules), [key])
@@ -171,9 +171,9 @@ def _run(
     rows = fetch_current(call.context, call.store.database.fetch_primary, statement, literals)
     items = statement.items(rows)
     if not items:
-        # The last column of the one row is whether the caller sees the stored row.
-        is_visible = shape.row_rules.before and rows[0][-1]
-        raise forbidden() if is_visible else not_found()
+        # The last column of the one row is whether the caller knows of the stored row.
+        is_known = shape.row_rules.before and rows[0][-1]
+        raise forbidden() if is_known else not_found()
     if not statement.counts:
         return items
     pairs = zip(items, rows, strict=True)
@@ -260,11 +260,11 @@ def _print_with_answer(
 
 
 def _before(shape: WriteShape) -> tuple[Fragment, Fragment] | None:
-    """Return the tests of whether the stored row is visible, and whether it may be written."""
+    """Return the tests of whether the caller knows of the stored row, and may write it."""
     if shape.row_rules.before is None:
         return None
-    visible, writable = shape.row_rules.before
-    return predicate(visible.predicate, 0), predicate(writable.predicate, 0)
+    known, writable = shape.row_rules.before
+    return predicate(known.predicate, 0), predicate(writable.predicate, 0)
 
 
 def _plan_answer(call: WriteCall, collection: Collection) -> ReadPlan:
@@ -301,7 +301,8 @@ def _is_independent(
     """
     # An update may have waited for another transaction. Its own row is tested as that one has left
     # it, while a rule that leads to other tables would see them as they were before.
-    if shape.mutation is Update and any(_links((answer.allowed, after))):
+    before = tuple(rule.predicate for rule in shape.row_rules.before or ())
+    if shape.mutation is Update and any(_links((answer.allowed, before, after))):
         return False
     collections = call.context.snapshot.catalogue.collections
     targets = {link.target for link in _links((answer.outputs, answer.allowed, after))}

@@ -26,7 +26,9 @@ AGGREGATES = (
 COUNTS = ("total_count", "filter_count")
 NEXT_CURSOR = "next_cursor"
 """The member of `meta` that tells where the next page begins."""
-META = (*COUNTS, NEXT_CURSOR)
+COUNT_ESTIMATE = "filter_count_estimate"
+"""The member of `meta` for a number that takes no counting; `*` does not ask for it."""
+META = (*COUNTS, COUNT_ESTIMATE, NEXT_CURSOR)
 
 # At most 18 digits: they fit PostgreSQL's bigint, and int() has no long text to read.
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -132,10 +134,11 @@ def counts_of(params: Params) -> tuple[str, ...]:
     """Return the counts that `meta` asks for, in a fixed order."""
     names = meta_names(params)
     if "*" in names:
-        return COUNTS
-    _refuse_unknown(names)
-    # The order is that of COUNTS and not of the request: both orders share one statement.
-    return tuple(name for name in COUNTS if name in names)
+        names = [*names, *COUNTS]
+    else:
+        _refuse_unknown(names)
+    # One order, whatever that of the request is: both orders share one statement.
+    return tuple(name for name in (*COUNTS, COUNT_ESTIMATE) if name in names)
 
 
 def meta_names(params: Params) -> list[str]:

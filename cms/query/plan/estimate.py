@@ -36,6 +36,11 @@ def estimate_of(plan: Sequence[Mapping[str, Node]]) -> Estimate:
     return Estimate(sum(_rows(node) for node in inner), sum(_nested(node, 1, 1) for node in inner))
 
 
+def expected_rows(plan: Sequence[Mapping[str, Node]]) -> float:
+    """Return how many rows PostgreSQL expects of a statement."""
+    return _rows(plan[0]["Plan"])
+
+
 def _nested(node: Node, loops: float, share: float) -> float:
     """Return the rows of the lists below a node.
 

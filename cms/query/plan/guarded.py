@@ -21,13 +21,11 @@ from cms.query.language.ast import (
     Slot,
     Window,
 )
+from cms.query.plan.json_paths import JsonPath, JsonPaths, json_path_key
 from cms.query.plan.resolved import (
-    JsonPath,
-    JsonPaths,
     LinkStep,
     Predicate,
     VisibleMembers,
-    json_path_key,
 )
 from cms.schema.model import Collection, Field
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from cms.errors import invalid_query
 from cms.query.language.ast import RowOutput, SearchWord, Slot
+from cms.query.language.parameters import COUNT_ESTIMATE, COUNTS
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.checks import places_of, relevance, typed_test, value_of
 from cms.query.plan.conditions import predicate_of
@@ -22,10 +23,12 @@ from cms.query.plan.guarded import (
     RelatedSearch,
     RelevanceTerm,
 )
+from cms.query.plan.masked_tests import with_rules_beside
 from cms.query.plan.resolved import (
     EVERY_ROW,
     All,
     AnyOf,
+    CountEstimate,
     Embed,
     EmbedChoice,
     Exists,
@@ -40,6 +43,7 @@ from cms.query.plan.resolved import (
     ValueOutput,
     both,
 )
+from cms.query.plan.rule_presence import has_rules
 from cms.schema.model import Collection, Field
 from cms.schema.names import MAX_NAME_BYTES
 from cms.schema.types.field_type import Trait
@@ -57,21 +61,24 @@ def plan(guarded: Guarded) -> ReadPlan:
 def _read(query: GuardedQuery) -> ReadPlan:
     grouping = grouping_of(query)
     order = () if grouping else _order(query)
+    allowed = both(predicate_of(query.base_filter), query.rule) or EVERY_ROW
+    where = _where(query)
     return ReadPlan(
         collection=query.collection,
         outputs=() if grouping else _outputs(query),
-        allowed=both(predicate_of(query.base_filter), query.rule) or EVERY_ROW,
-        where=_where(query),
+        allowed=allowed,
+        where=with_rules_beside(where),
         order=order,
         page=_page(query),
         grouping=grouping,
-        counts=query.counts,
+        counts=tuple(count for count in query.counts if count in COUNTS),
         renamed=any(_is_renamed(output) for output in query.outputs),
         row_values=tuple(_row_value(output, query.collection) for output in query.row_outputs),
         cursor=cursor_of(query, order) if query.cursor else None,
         highlights=Highlights(places_of(_search_values(query), query.search))
         if query.highlights
         else None,
+        count_estimate=_count_estimate(query, allowed, where),
     )
 
 
@@ -162,6 +169,16 @@ def _related_match(items: RelatedSearch, word: SearchWord) -> Exists:
 
 def _search_values(query: GuardedQuery) -> list[Value]:
     return [value_of(value) for value in query.search_values]
+
+
+def _count_estimate(
+    query: GuardedQuery, allowed: Predicate, where: Predicate
+) -> CountEstimate | None:
+    """Return how the rows that fulfil the filter are estimated; None where nobody asks for it."""
+    if COUNT_ESTIMATE not in query.counts:
+        return None
+    is_hindered = allowed != EVERY_ROW or has_rules(where)
+    return CountEstimate.SAMPLE if is_hindered else CountEstimate.STATISTICS
 
 
 def _page(query: GuardedQuery) -> Page | None:

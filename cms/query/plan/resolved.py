@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from cms.query.language.ast import RowOutput, Slot
 from cms.query.language.operators import Operator
 from cms.query.plan.bindings import Placeholder
+from cms.query.plan.json_paths import JsonPath, JsonPaths, json_path_key
 from cms.query.plan.links import Link
 from cms.schema.model import Collection, Field
 from cms.schema.types.field_type import FieldFunction, FieldType, Parse
 from cms.schema.types.json_members import JSON_MEMBER
 from cms.schema.types.numbers import INTEGER
-
-
-@dataclass(frozen=True, slots=True)
-class JsonPath:
-    """Leads to a value inside of a JSON field: names of members, and indexes of arrays.
-
-    The steps are those of a request, and so parameters of its statement.
-    """
-
-    steps: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class JsonPaths:
-    """Shows a part of a JSON field: an object of what the paths lead to, nested as they are."""
-
-    paths: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,15 +193,17 @@ class RevisionItem:
     where: Predicate
 
 
-Predicate = All | AnyOf | TypedTest | JsonTest | Exists | SearchMatch | RevisionItem
+@dataclass(frozen=True, slots=True)
+class SharedMask:
+    """A rule of fields that was tested once for the row; its result has the column `name`."""
+
+    name: str
+
+
+Predicate = All | AnyOf | TypedTest | JsonTest | Exists | SearchMatch | RevisionItem | SharedMask
 
 EVERY_ROW = All(())
 NO_ROW = AnyOf(())
-
-
-def json_path_key(field: str, path: JsonPath) -> str:
-    """Return the key of a value inside of a JSON field, `meta_price` of `meta.price`."""
-    return "_".join((field, *path.steps))
 
 
 def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
@@ -323,6 +310,25 @@ class Cursor:
     order: str
 
 
+class CountEstimate(Enum):
+    """Where an estimate of the rows that fulfil the filter comes from.
+
+    Statistics of columns are of all rows. So they only answer for a caller from whom no rule hides
+    any of them; for others the filter is tried on a sample of the rows that they see.
+    """
+
+    STATISTICS = "statistics"
+    SAMPLE = "sample"
+
+
+@dataclass(frozen=True, slots=True)
+class MaskColumn:
+    """A column beside those of the collection: the result of a rule that several fields share."""
+
+    name: str
+    rule: Predicate
+
+
 @dataclass(frozen=True, slots=True)
 class Highlights:
     """Where the words of a search are, as each item shows it: the places of each word."""
@@ -354,6 +360,9 @@ class ReadPlan:
     cursor: Cursor | None = None
     highlights: Highlights | None = None
     """Only at the top of a read."""
+    count_estimate: CountEstimate | None = None
+    masks: tuple[MaskColumn, ...] = ()
+    """Rules that outputs and groups name as `SharedMask` (cms/query/plan/shared_masks.py)."""
 
 
 def group_paths(plan: ReadPlan) -> tuple[tuple[str, ...], ...]:

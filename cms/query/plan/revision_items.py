@@ -14,6 +14,7 @@ from cms.query.plan.resolved import (
     Predicate,
     RevisionItem,
     SearchMatch,
+    SharedMask,
     TypedTest,
     Value,
 )
@@ -65,8 +66,8 @@ def _columns(predicate: Predicate) -> Iterator[str]:
             yield from _columns_of(value)
         case Exists(step):
             yield from _columns_of_step(step)
-        case RevisionItem():
-            raise AssertionError("no revision holds a revision")
+        case RevisionItem() | SharedMask():
+            raise AssertionError("no rule holds a revision, or the result of a rule")
 
 
 def _columns_of(value: Value) -> Iterator[str]:

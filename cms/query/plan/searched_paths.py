@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cms.query.plan.json_paths import JsonPath
 from cms.query.plan.resolved import (
     All,
     AnyOf,
     Embed,
     EmbedChoice,
     Exists,
-    JsonPath,
     JsonTest,
     Order,
     Predicate,

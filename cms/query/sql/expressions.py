@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import assert_never
 
 from cms.fragment import EMPTY, Fragment, concat, fill, join, name, optional, param, quoted, text
-from cms.query.language.ast import Constant
 from cms.query.language.operators import OperandKind
-from cms.query.plan.bindings import Placeholder, unchanged
-from cms.query.plan.links import Link
+from cms.query.plan.alternatives import is_lookup, united_alternatives
+from cms.query.plan.bindings import Placeholder
+from cms.query.plan.json_paths import JsonPath, JsonPaths
 from cms.query.plan.resolved import (
     All,
     AnyOf,
     CallerPath,
     Exists,
-    JsonPath,
-    JsonPaths,
     JsonTest,
     LinkStep,
     Predicate,
     Relevance,
     RevisionItem,
     SearchMatch,
+    SharedMask,
     TypedTest,
     Value,
     VisibleMembers,
 )
 from cms.query.sql import json_paths
-from cms.schema.model import Field
-from cms.schema.types import TYPES
+from cms.query.sql.columns import alias, column_of
+from cms.query.sql.link_keys import key_condition, text_list
 from cms.schema.types.field_type import Search, Trait
 
 
@@ -42,61 +41,6 @@ def link_condition(step: LinkStep, level: int) -> Fragment:
     if step.allowed is not None:
         conditions.append(predicate(step.allowed, level + 1))
     return join(" AND ", [condition for condition in conditions if condition != TRUE])
-
-
-def key_condition(link: Link, level: int) -> Fragment:
-    """Print which columns of the two rows are equal."""
-    # "t1"."id" = "t0"."author" for the author of an article; each level has the alias of its
-    # number.
-    far = f"{alias(level + 1)}.{quoted(link.far)}"
-    near = f"{alias(level)}.{quoted(link.near)}"
-    if link.collection_field is None or link.cast is None:
-        return text(f"{far} = {near}")
-    if link.named is not None:
-        return _named_key(link, near, key=far, level=level + 1)
-    return _named_key(link, far, key=near, level=level)
-
-
-def _named_key(link: Link, target: str, *, key: str, level: int) -> Fragment:
-    """Print that the row at a level, of a many-to-any relation, names the row of the target."""
-    # Only keys of this target are cast: a key of another collection could have a form that fails.
-    # For instance: t1."id" = CASE WHEN t0."collection" = 'headings' AND t0."item"::text ~ '^…$'
-    # THEN t0."item"::text::uuid END. A CASE is evaluated in order; the two sides of an AND need not
-    # be.
-    shape = "{0} = CASE WHEN {1} = {2} AND {3}::text ~ {4} THEN {3}::text::{5} END"
-    cast = str(link.cast)
-    return fill(
-        shape,
-        text(f"{target}::text" if cast == "text" else target),
-        text(f"{alias(level)}.{quoted(str(link.collection_field))}"),
-        param(_constant(link.named or link.target), "text"),
-        text(key),
-        param(_constant(KEY_PATTERNS[cast]), "text"),
-        text(cast),
-    )
-
-
-@lru_cache(maxsize=1024)
-def _constant(value: str) -> Placeholder:
-    """Return one placeholder for a text, however often it is printed.
-
-    Otherwise PostgreSQL would not see that an expression of GROUP BY is the one of SELECT.
-    """
-    return Placeholder(Constant(value), str, "")
-
-
-@lru_cache(maxsize=1024)
-def _constants(values: tuple[str, ...]) -> Placeholder:
-    """Return one placeholder for a list of texts."""
-    return Placeholder(Constant(values), unchanged, "")
-
-
-KEY_PATTERNS = {
-    field_type.cast: field_type.key_pattern
-    for field_type in TYPES.values()
-    if field_type.key_pattern is not None
-}
-"""The form of keys by their cast; a key of another form belongs to no item and breaks the cast."""
 
 
 # Values
@@ -153,17 +97,9 @@ def visible_members(value: Fragment, members: tuple[VisibleMembers, ...], level:
     )
     names = []
     for part in members:
-        part_names = param(_constants(part.names), "text[]")
+        part_names = param(text_list(part.names), "text[]")
         names.append(fill("SELECT unnest({0}) WHERE {1}", part_names, predicate(part.when, level)))
     return fill(shape, value, join(" UNION ALL ", names or [text("SELECT NULL::text")]))
-
-
-def column_of(field: Field, level: int) -> Fragment:
-    return fill(field.type.value_sql, text(f"{alias(level)}.{quoted(field.name)}"))
-
-
-def alias(level: int) -> str:
-    return f"t{level}"
 
 
 # Predicates
@@ -184,9 +120,8 @@ def predicate(condition: Predicate, level: int, *, separately: bool = False) -> 
             return join_conditions(
                 [predicate(item, level, separately=separately) for item in items], " AND ", TRUE
             )
-        # PostgreSQL joins no sub-select of an OR, so that there is nothing to separate.
         case AnyOf(items):
-            return join_conditions([predicate(item, level) for item in items], " OR ", FALSE)
+            return any_of(united_alternatives(items), level, separately=separately)
         case TypedTest():
             return operator_test(condition, level)
         case JsonTest():
@@ -200,8 +135,39 @@ def predicate(condition: Predicate, level: int, *, separately: bool = False) -> 
             return search_match(condition, level)
         case RevisionItem():
             return revision_item(condition, level)
+        case SharedMask(column):
+            return text(f"{alias(level)}.{quoted(column)}")
         case _ as never:
             assert_never(never)
+
+
+def any_of(items: Sequence[Predicate], level: int, *, separately: bool) -> Fragment:
+    """Print that one of the alternatives holds."""
+    if len(items) == 1:
+        return predicate(items[0], level, separately=separately)
+    # PostgreSQL joins no sub-select of an OR, so that there is nothing to separate.
+    return join_conditions([alternative(item, level) for item in items], " OR ", FALSE)
+
+
+def alternative(item: Predicate, level: int) -> Fragment:
+    """Print one of several alternatives; a related row that is unique is looked up first."""
+    if not isinstance(item, Exists) or not is_lookup(item):
+        return predicate(item, level)
+    # t0."author" = (SELECT t1."id" FROM "authors" AS t1 WHERE t1."user" = $1 LIMIT 1): PostgreSQL
+    # runs it once, and then takes the index of "author" as it takes those of other alternatives.
+    # It is NULL and not FALSE where there is no such row, which makes no difference in an OR.
+    step = item.step
+    lookup = fill(
+        "{0} = (SELECT {1} FROM {2} AS {3} WHERE {4} LIMIT 1)",
+        text(f"{alias(level)}.{quoted(step.link.near)}"),
+        text(f"{alias(level + 1)}.{quoted(step.link.far)}"),
+        name(step.link.target),
+        text(alias(level + 1)),
+        predicate(All(tuple(filter(None, (step.allowed, item.where)))), level + 1),
+    )
+    if step.when is None:
+        return lookup
+    return join_conditions([predicate(step.when, level), lookup], " AND ", TRUE)
 
 
 def count_subselects(condition: Predicate) -> int:
@@ -209,6 +175,9 @@ def count_subselects(condition: Predicate) -> int:
     match condition:
         case All(items):
             return sum(map(count_subselects, items))
+        case AnyOf(items):
+            united = united_alternatives(items)
+            return count_subselects(united[0]) if len(united) == 1 else 0
         case Exists(step, where):
             rules = (rule for rule in (step.when, step.allowed, where) if rule is not None)
             return 1 + sum(map(count_subselects, rules))
@@ -342,7 +311,7 @@ def _keys_of_items(step: LinkStep, inner: Fragment, level: int) -> Fragment:
 def revision_item(condition: RevisionItem, level: int) -> Fragment:
     shape = "EXISTS (SELECT FROM system_held(NULL::{0}, {1}, {2}) AS {3} WHERE {4})"
     data = text(f"{alias(level)}.data")
-    columns = param(_constants(condition.columns), "text[]")
+    columns = param(text_list(condition.columns), "text[]")
     inner = predicate(condition.where, level + 1)
     return fill(
         shape, name(condition.collection.name), data, columns, text(alias(level + 1)), inner

@@ -19,12 +19,13 @@ from cms.fragment import (
     param,
     text,
 )
+from cms.query.language.ast import RowOutput
+from cms.query.plan.json_paths import JsonPath
 from cms.query.plan.resolved import (
     AggregateValue,
     Embed,
     EmbedChoice,
     Grouping,
-    JsonPath,
     Order,
     Output,
     Page,
@@ -33,10 +34,11 @@ from cms.query.plan.resolved import (
     ValueOutput,
     group_paths,
 )
+from cms.query.plan.shared_masks import share_masks
 from cms.query.sql import json_paths
+from cms.query.sql.columns import alias
 from cms.query.sql.expressions import (
     TRUE,
-    alias,
     expression,
     json_member,
     link_condition,
@@ -60,6 +62,7 @@ def select(plan: ReadPlan) -> Fragment:
     empty answer) and the counts that were asked for. The join with the one row of `system_version`
     keeps the order of the rows: only a nested loop can carry out ON TRUE.
     """
+    plan = share_masks(plan)
     shown = group_outputs(plan, plan.grouping, 0) if plan.grouping else top_outputs(plan)
     # For two fields, roughly: SELECT r.c0, r.c1, v.structure, v.access, v.flows, r.found FROM
     # system_version AS v LEFT JOIN LATERAL (SELECT TRUE AS found, t0."id" AS c0, t0."title" AS c1
@@ -93,9 +96,28 @@ def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPT
     if plan.grouping:
         # Groups are few and computed anyway: the exact page takes the place of the round limit.
         tail = grouping_tail(plan.grouping, level) + (page or rows_up_to_limit(plan.page))
-        return fill(_ROWS, shown, source, tail)
+        return fill(_ROWS, shown, with_masks(plan, source, level), tail)
     ordered = concat(source, order_by(plan.order, level), rows_up_to_limit(plan.page))
-    return fill(_ROWS, shown, cut_page(ordered, page, level) if page else ordered, EMPTY)
+    paged = cut_page(ordered, page, level) if page else ordered
+    return fill(_ROWS, shown, with_masks(plan, paged, level), EMPTY)
+
+
+def with_masks(plan: ReadPlan, source: Fragment, level: int) -> Fragment:
+    """Print rows with a column for each rule that their fields share.
+
+    A sub-select with an OFFSET stays one, so that PostgreSQL tests each rule once for a row, and
+    not where its result is used. As a LATERAL join it could not hash the sub-selects of rules.
+    """
+    if not plan.masks:
+        return source
+    row = alias(level)
+    columns = [text(f"{row}.*")]
+    # `*` does not name PostgreSQL's own column.
+    if any(item.output is RowOutput.VERSION for item in plan.row_values):
+        columns.append(text(f"{row}.xmin"))
+    for mask in plan.masks:
+        columns.append(concat(predicate(mask.rule, level), " AS ", name(mask.name)))
+    return fill("(SELECT {0} FROM {1} OFFSET 0) AS {2}", commas(columns), source, text(row))
 
 
 def cut_page(ordered: Fragment, page: Fragment, level: int) -> Fragment:
@@ -185,7 +207,7 @@ def embed_choice(item: EmbedChoice, level: int) -> Fragment:
 
 def related_rows(item: Embed, level: int) -> Fragment:
     """Print the rows that a link leads to, with columns c0 … or named as the keys of the answer."""
-    plan = item.plan
+    plan = share_masks(item.plan)
     if plan.grouping:
         values = group_outputs(plan, plan.grouping, level + 1)
         keys = [f"c{n}" for n in range(len(values))]

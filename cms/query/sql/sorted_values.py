@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from cms.fragment import Fragment, concat, fill, name
 from cms.query.plan.resolved import Order
-from cms.query.sql.expressions import alias, expression, link_condition
+from cms.query.sql.columns import alias
+from cms.query.sql.expressions import (
+    expression,
+    link_condition,
+)
 
 
 def sorted_value(term: Order, level: int) -> Fragment:

@@ -11,6 +11,7 @@ from cms.query.plan.nesting import ListLevel, list_levels
 from cms.query.plan.resolved import Cursor, Output, ReadPlan, ValueOutput, group_paths
 from cms.query.plan.searched_paths import SearchedPath, searched_paths
 from cms.query.plan.sizes import NO_SIZE, AnswerSize, WrittenSize, size_of
+from cms.query.sql.count_estimate import EstimateStatements, estimate_statements
 from cms.query.sql.highlight import HighlightReader, reader_of
 from cms.query.sql.select import select
 from cms.schema.model import Field, Version
@@ -51,6 +52,8 @@ class Statement:
     """The paths into JSON by which it searches and sorts."""
     highlights: HighlightReader | None = None
     """Reads where the words of a search are, from the columns behind those of the cursor."""
+    count_estimate: EstimateStatements | None = None
+    """What asks for an estimate of the rows, if the read wants one."""
     _keys: tuple[str, ...] | None = field(init=False, compare=False, repr=False)
     """The keys of an item in which nothing is nested; None for nested ones."""
     _first_extra: int = field(init=False, compare=False, repr=False)
@@ -155,6 +158,7 @@ def finish_statement(
         plan.cursor,
         searched_paths=searched_paths(plan),
         highlights=reader_of(plan),
+        count_estimate=estimate_statements(plan),
     )
 
 

@@ -1,0 +1,49 @@
+"""Counts that PostgreSQL estimates: `meta=filter_count_estimate` (docs/query-language.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cms.fragment import NumberedSql
+from cms.items.read.row_limits import Estimator, analyze_outdated, estimator_of, plan_of
+from cms.query.language.parameters import COUNT_ESTIMATE
+from cms.query.plan.bindings import Bindings, bind_values
+from cms.query.plan.estimate import expected_rows
+from cms.query.sql.count_estimate import SAMPLE_ROWS
+from cms.query.sql.statement import Statement
+from cms.store.context import RequestContext
+from cms.store.store import Store
+
+
+def count_estimate(
+    store: Store, context: RequestContext, statement: Statement, literals: Sequence[object]
+) -> dict[str, int]:
+    """Return the estimate that a read asks for, as a part of `meta`; without one it is empty."""
+    statements = statement.count_estimate
+    if statements is None:
+        return {}
+    estimator = estimator_of(store, context)
+    bindings = context.bindings(literals)
+    if statements.sample is not None:
+        rows, fulfilling = _sampled(statements.sample, bindings, estimator)
+        # All rows that the caller sees are in the sample.
+        if rows < SAMPLE_ROWS:
+            return {COUNT_ESTIMATE: fulfilling}
+        seen = _expected(statement, statements.expected, bindings, estimator)
+        return {COUNT_ESTIMATE: round(max(seen, rows) * fulfilling / rows)}
+    return {COUNT_ESTIMATE: round(_expected(statement, statements.expected, bindings, estimator))}
+
+
+def _sampled(sample: NumberedSql, bindings: Bindings, estimator: Estimator) -> tuple[int, int]:
+    """Return how many rows the sample has, and how many of them fulfil the filter."""
+    ((rows, fulfilling),) = estimator.explain(sample.text, bind_values(sample.values, bindings))
+    return rows, fulfilling
+
+
+def _expected(
+    statement: Statement, explained: NumberedSql, bindings: Bindings, estimator: Estimator
+) -> float:
+    """Return how many rows PostgreSQL expects, by statistics that are not outdated."""
+    analyze_outdated(statement.touched_collections, estimator)
+    rows = estimator.explain(explained.text, bind_values(explained.values, bindings))
+    return expected_rows(plan_of(rows))

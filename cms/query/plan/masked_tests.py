@@ -1,0 +1,82 @@
+"""Tests of masked fields: the rule stands beside the test, where indexes serve both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from cms.query.language.python_comparisons import never
+from cms.query.plan.resolved import All, AnyOf, Exists, Predicate, SearchMatch, TypedTest, Value
+from cms.schema.types.field_type import Trait
+
+Combine = Callable[[tuple[Predicate, ...]], Predicate]
+
+
+class _MaskedTest(NamedTuple):
+    """A test, and the rule of the rows in which it may hold; None is all rows."""
+
+    rule: Predicate | None
+    test: Predicate
+
+
+def with_rules_beside(condition: Predicate) -> Predicate:
+    """Return a condition on rows in which the rule of a masked field stands beside its tests.
+
+    No index serves `CASE WHEN rule THEN price END > 5`, while `rule AND price > 5` holds in the
+    same rows. Tests of fields with one rule share it.
+    """
+    match condition:
+        case All(items):
+            return All(_grouped(items, All))
+        case AnyOf(items):
+            return AnyOf(_grouped(items, AnyOf))
+        case Exists(where=where):
+            return replace(condition, where=with_rules_beside(where))
+        case _:
+            return All(_grouped((condition,), All)) if _is_masked(condition) else condition
+
+
+def _grouped(items: Iterable[Predicate], combine: Combine) -> tuple[Predicate, ...]:
+    groups: dict[int, list[_MaskedTest]] = {}
+    for number, item in enumerate(items):
+        masked = _masked_test(item)
+        # By identity: predicates cannot be compared. Below zero: no object has such an id.
+        key = -1 - number if masked.rule is None else id(masked.rule)
+        groups.setdefault(key, []).append(masked)
+    return tuple(_united(group, combine) for group in groups.values())
+
+
+def _united(group: list[_MaskedTest], combine: Combine) -> Predicate:
+    tests = tuple(masked.test for masked in group)
+    united = tests[0] if len(tests) == 1 else combine(tests)
+    rule = group[0].rule
+    return united if rule is None else All((rule, united))
+
+
+def _masked_test(condition: Predicate) -> _MaskedTest:
+    if isinstance(condition, TypedTest | SearchMatch) and _is_masked(condition):
+        value = replace(condition.value, when=None)
+        return _MaskedTest(condition.value.when, replace(condition, value=value))
+    return _MaskedTest(None, with_rules_beside(condition))
+
+
+def _is_masked(condition: Predicate) -> bool:
+    """Tell whether a test is of a masked field, and holds for no null.
+
+    Where null fulfils the test, as `_null` does, it also holds in rows that hide the field.
+    """
+    match condition:
+        case TypedTest(value, operator):
+            return _has_mask(value) and operator.compare_null is never
+        case SearchMatch(value):
+            return _has_mask(value)
+        case _:
+            return False
+
+
+def _has_mask(value: Value) -> bool:
+    if value.when is None or value.function is not None or value.members is not None:
+        return False
+    # What looks into a value might fail for a hidden one, and the failure would tell of it.
+    return not value.field.type.traits & {Trait.JSON, Trait.GEOMETRY}
