@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 
-from cms.query.plan.resolved import (
-    All,
-    AnyOf,
-    CallerPath,
-    Exists,
-    LinkStep,
-    RevisionItem,
-    SearchMatch,
-    TypedTest,
-    Value,
-)
-
-_PARTS = (All, AnyOf, TypedTest, Exists, SearchMatch, RevisionItem, CallerPath, LinkStep, Value)
-"""The types of which conditions consist, besides placeholders."""
+from cms.query.plan.resolved import CallerPath, LinkStep, Value
 
 
 def has_rules(part: object) -> bool:
@@ -26,10 +13,10 @@ def has_rules(part: object) -> bool:
         return any(map(has_rules, part))
     if any(rule is not None for rule in _rules_of(part)):
         return True
-    if not isinstance(part, _PARTS):
-        return False
-    # Conditions are frozen dataclasses: no kind of them can be missed.
-    return any(has_rules(getattr(part, inner.name)) for inner in fields(part))
+    # It goes through all fields of the dataclasses: no kind of condition can be missed.
+    return is_dataclass(part) and any(
+        has_rules(getattr(part, inner.name)) for inner in fields(part)
+    )
 
 
 def _rules_of(part: object) -> tuple[object, ...]:
