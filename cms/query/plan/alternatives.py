@@ -67,7 +67,9 @@ def _index_of_step(alternatives: list[Predicate], item: Predicate) -> int | None
 
 
 def _is_plain(item: Predicate) -> bool:
-    return isinstance(item, Exists) and not item.negated and not item.per_row
+    if not isinstance(item, Exists):
+        return False
+    return not (item.negated or item.per_row or item.keys_first)
 
 
 def _is_same_step(first: Predicate, second: Predicate) -> bool:
