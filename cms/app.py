@@ -19,6 +19,7 @@ from cms.files.library import Library
 from cms.flows.filter_flows import FlowPayloadFilter
 from cms.flows.flow_calls import FlowCalls
 from cms.flows.run import Services
+from cms.hashing_place import place as hashing_place
 from cms.health.health import Health
 from cms.health.parts import database_check, other_parts
 from cms.http import (
@@ -139,6 +140,7 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
 
     `identify` tells who is signed in to an application around this one (docs/embedding.md).
     """
+    hashing_place.protect(config.web_threads)
     issuer = Issuer.from_config(config)
     store = Store(config, writers=recent_writers(config, issuer.secret), secret=issuer.secret)
     links = MailLinks.from_config(config, issuer.secret)

@@ -11,7 +11,7 @@ from argon2 import PasswordHasher, Type, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from cms.errors import Problem, Refused, invalid_payload
-from cms.processors import all_processors
+from cms.hashing_place import place
 from cms.regex import compile_regex
 
 # The second set of parameters that RFC 9106 recommends: three passes over 64 MiB in four lanes.
@@ -57,7 +57,8 @@ class limited_hashing:
 def hashed(password: str) -> str:
     """Return the argon2id hash of a password in PHC form; about 50 ms of work.
 
-    Raises `Refused` INVALID_PAYLOAD beyond the number that `limited_hashing` allows.
+    Raises `Refused`: INVALID_PAYLOAD beyond the number that `limited_hashing` allows,
+    SERVICE_UNAVAILABLE where too many others are being hashed.
     """
     left = _hashes_left.get()  # a list of one number, which code inside the context can lower
     if left is not None:
@@ -66,7 +67,7 @@ def hashed(password: str) -> str:
                 f"A call takes at most {MAX_HASHES_PER_CALL} values that are hashed"
             )
         left[0] -= 1
-    with all_processors():
+    with place.take():
         return _HASHER.hash(password)
 
 
@@ -74,11 +75,13 @@ def matches(stored: str | None, password: str) -> bool:
     """Tell whether the password is the stored one.
 
     Without a stored one the answer is no, after the same work: the time does not tell which users
-    exist.
+    exist. Raises `Refused` SERVICE_UNAVAILABLE where too many others are being hashed.
     """
+    # Before the place is taken: to make it takes a turn of its own.
+    compared = stored or _dummy_hash()
     try:
-        with all_processors():
-            return _HASHER.verify(stored or _dummy_hash(), password) and stored is not None
+        with place.take():
+            return _HASHER.verify(compared, password) and stored is not None
     except (VerificationError, InvalidHashError):
         return False
 
