@@ -20,7 +20,8 @@ from cms.http.errors import with_search
 from cms.http.host_identity import Identify, IdentifyFailed, host_identity
 from cms.http.logs import log_request, logs_requests
 from cms.http.origins import SAFE_METHODS, Origins
-from cms.http.request import client_of, method_label
+from cms.http.request import RequestState, client_of, method_label
+from cms.metrics.metrics import Metrics
 from cms.passwords import digest
 from cms.schema.system import is_system
 from cms.store.identity import ANONYMOUS, Identity
@@ -38,6 +39,42 @@ NO_ROUTE = "none"
 
 # As proxies and tracing tools make them: UUIDs, hexadecimal digits, words with dots and colons.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+
+
+class AnswerNote(NamedTuple):
+    """An answered request: the labels of its metrics, then what its line in the log says."""
+
+    method_label: str
+    route: str
+    method: str
+    path: str
+    status: int
+    seconds: float
+
+
+def request_id_of(environ: Mapping[str, Any]) -> str | None:
+    """Return the id that a client has given its request, if it is one."""
+    client_id: str | None = environ.get("HTTP_X_REQUEST_ID")
+    # Any other text could forge a line of the log, or a header.
+    if client_id and _REQUEST_ID.fullmatch(client_id):
+        return client_id
+    return None
+
+
+def note_answer(metrics: Metrics, note: AnswerNote, state: RequestState) -> None:
+    """Count an answered request, and write its line in the log."""
+    metrics.count_request(note.method_label, note.route, str(note.status), note.seconds)
+    # What exceeds a limit has a line of its own, once for each window.
+    if logs_requests() and not state.is_over_limit:
+        log_request(
+            {
+                "request": state.id,
+                "method": note.method,
+                "path": note.path,
+                "status": note.status,
+                "ms": round(note.seconds * 1000, 2),
+            }
+        )
 
 
 class _VerifiedToken(NamedTuple):
@@ -195,9 +232,8 @@ class RequestTracing:
         self._meter = store.database.meter
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
-        client_id = request.get_header("X-Request-Id")
-        # Any other text could forge a line of the log, or a header.
-        if client_id and _REQUEST_ID.fullmatch(client_id):
+        client_id = request_id_of(request.env)
+        if client_id:
             request.context.id = client_id
         if tracing.active is not None:
             request.context.span = tracing.active.begin_request(request.env)
@@ -226,20 +262,11 @@ class RequestTracing:
         status = response.status_code
         route = request.uri_template or NO_ROUTE
         method = method_label(request, status)
-        self._metrics.count_request(method, route, str(status), seconds)
         if request.context.span is not None:
             request.context.span.end(method=method, route=route, status=status)
-        # What exceeds a limit has a line of its own, once for each window.
-        if logs_requests() and not request.context.is_over_limit:
-            log_request(
-                {
-                    "request": request.context.id,
-                    "method": request.context.method,
-                    "path": request.path,
-                    "status": status,
-                    "ms": round(seconds * 1000, 2),
-                }
-            )
+        state = request.context
+        note = AnswerNote(method, route, state.method, request.path, status, seconds)
+        note_answer(self._metrics, note, state)
 
     def _set_vary(self, response: falcon.Response) -> None:
         vary = response.get_header("Vary") or "Origin"
