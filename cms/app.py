@@ -19,7 +19,6 @@ from cms.files.library import Library
 from cms.flows.filter_flows import FlowPayloadFilter
 from cms.flows.flow_calls import FlowCalls
 from cms.flows.run import Services
-from cms.hashing_place import place as hashing_place
 from cms.health.health import Health
 from cms.health.parts import database_check, other_parts
 from cms.http import (
@@ -59,8 +58,7 @@ from cms.http.middleware import (
 )
 from cms.http.origins import Origins
 from cms.http.paths import Router
-from cms.http.ping import PATH as PING_PATH
-from cms.http.ping import Ping
+from cms.http.ping import PING_PATH, Ping
 from cms.http.rate_limit import RateLimit
 from cms.http.request import Request
 from cms.http.request_body import close_if_unread, request_body
@@ -114,9 +112,8 @@ class App(falcon.App[Request, falcon.Response]):
 
     def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request; closing and timing out its connection is decided here."""
-        if env.get("PATH_INFO") == PING_PATH and (pong := self._ping.answer(env)):
-            start_response(falcon.HTTP_200, pong.headers)
-            return with_send_timeout(pong.chunks, env, self._send_seconds)
+        if env.get("PATH_INFO") == PING_PATH and (pong := self._ping.answer(env, start_response)):
+            return with_send_timeout(pong, env, self._send_seconds)
         body = request_body(env)
         # Before Falcon makes its request of it: everything that reads the body reads this one.
         env["wsgi.input"] = body
@@ -147,7 +144,6 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
 
     `identify` tells who is signed in to an application around this one (docs/embedding.md).
     """
-    hashing_place.protect(config.web_threads)
     issuer = Issuer.from_config(config)
     store = Store(config, writers=recent_writers(config, issuer.secret), secret=issuer.secret)
     links = MailLinks.from_config(config, issuer.secret)
@@ -157,12 +153,7 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
     app = App(
         store,
         _middleware(config, store, issuer, limiter, identify),
-        ping=Ping(
-            store.database.metrics,
-            limiter,
-            trusted_proxies=config.ip_trust_proxy,
-            varies_by_cookie=identify is not None,
-        ),
+        ping=Ping(store.database.metrics, limiter, config, varies_by_cookie=identify is not None),
         send_seconds=config.send_timeout.total_seconds(),
         close_hooks=[asset_source.close],
     )

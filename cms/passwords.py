@@ -67,8 +67,7 @@ def hashed(password: str) -> str:
                 f"A call takes at most {MAX_HASHES_PER_CALL} values that are hashed"
             )
         left[0] -= 1
-    with place.take():
-        return _HASHER.hash(password)
+    return place.run(lambda: _HASHER.hash(password))
 
 
 def matches(stored: str | None, password: str) -> bool:
@@ -77,11 +76,9 @@ def matches(stored: str | None, password: str) -> bool:
     Without a stored one the answer is no, after the same work: the time does not tell which users
     exist. Raises `Refused` SERVICE_UNAVAILABLE where too many others are being hashed.
     """
-    # Before the place is taken: to make it takes a turn of its own.
     compared = stored or _dummy_hash()
     try:
-        with place.take():
-            return _HASHER.verify(compared, password) and stored is not None
+        return place.run(lambda: _HASHER.verify(compared, password)) and stored is not None
     except (VerificationError, InvalidHashError):
         return False
 
@@ -127,8 +124,12 @@ def check_password(password: str, *, policy: str | None = None) -> None:
         )
 
 
-def warm_up() -> None:
-    """Make the hash that unknown users are compared with: even the first must not take longer."""
+def warm_up(*, web_threads: int) -> None:
+    """Get ready for logins in a web process with so many threads, of which half stay free.
+
+    The hash that unknown users are compared with is made: even the first must not take longer.
+    """
+    place.protect(web_threads)
     _dummy_hash()
 
 
@@ -155,4 +156,5 @@ def _matches_policy(password: str, policy: str) -> bool:
 
 @cache
 def _dummy_hash() -> str:
-    return hashed(secrets.token_urlsafe(16))
+    # Not in its place, whose thread must not be there yet when a web server forks its workers.
+    return _HASHER.hash(secrets.token_urlsafe(16))

@@ -7,17 +7,18 @@ sites, traces, and paths that are written in another way.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from cms.http.middleware import AnswerNote, note_answer, request_id_of
+from cms.config import Config
+from cms.http.middleware import log_answer, request_id_of
 from cms.http.rate_limit import usage_headers
 from cms.http.request import RequestState, address_of
 from cms.metrics.metrics import Metrics
 from cms.rate_limits.limiter import RateLimiter
 from cms.tracing import process as tracing
 
-PATH = "/server/ping"
+PING_PATH = "/server/ping"
 BODY = b"pong"
 
 _OTHER_WORK = (
@@ -29,13 +30,6 @@ _OTHER_WORK = (
 """What a request brings that the resource has to look at."""
 
 
-class PingAnswer(NamedTuple):
-    """An answer as WSGI sends it; its status is always 200."""
-
-    headers: list[tuple[str, str]]
-    chunks: list[bytes]
-
-
 class Ping:
     """Answers pings in the same words as the resource behind Falcon."""
 
@@ -43,13 +37,13 @@ class Ping:
         self,
         metrics: Metrics,
         limiter: RateLimiter | None,
+        config: Config,
         *,
-        trusted_proxies: int,
         varies_by_cookie: bool,
     ) -> None:
         self._metrics = metrics
         self._limiter = limiter
-        self._trusted_proxies = trusted_proxies
+        self._trusted_proxies = config.ip_trust_proxy
         self._headers = [
             ("cache-control", "no-cache"),
             ("vary", "Origin, Cookie" if varies_by_cookie else "Origin"),
@@ -57,8 +51,10 @@ class Ping:
             ("content-length", str(len(BODY))),
         ]
 
-    def answer(self, environ: Mapping[str, Any]) -> PingAnswer | None:
-        """Return the answer to a ping; None for a request that the resource has to answer."""
+    def answer(
+        self, environ: Mapping[str, Any], start_response: Callable[..., Any]
+    ) -> list[bytes] | None:
+        """Answer a ping as WSGI does; None for a request that the resource has to answer."""
         method = environ["REQUEST_METHOD"]
         if method not in ("GET", "HEAD") or tracing.active is not None:
             return None
@@ -69,6 +65,7 @@ class Ping:
             return None
         state = RequestState()
         state.id = request_id_of(environ) or state.id
+        state.method = method
         headers = [*self._headers, ("x-request-id", state.id)]
         if self._limiter is not None:
             # Counted like any other request, but never refused.
@@ -76,5 +73,8 @@ class Ping:
             state.usage = self._limiter.count_request(address)
             headers += usage_headers(state.usage)
         seconds = time.perf_counter() - state.began
-        note_answer(self._metrics, AnswerNote(method, PATH, method, PATH, 200, seconds), state)
-        return PingAnswer(headers, [] if method == "HEAD" else [BODY])
+        self._metrics.count_request(method, PING_PATH, "200", seconds)
+        log_answer(state, PING_PATH, 200, seconds=seconds)
+        start_response("200 OK", headers)
+        # Not an empty list, which would be no answer.
+        return [b"" if method == "HEAD" else BODY]

@@ -36,11 +36,10 @@ def hashing() -> Iterator[None]:
     end = threading.Event()
 
     def hash_one() -> None:
-        with hashing_place.place.take():
-            begun.set()
-            end.wait(20)
+        begun.set()
+        end.wait(20)
 
-    thread = threading.Thread(target=hash_one)
+    thread = threading.Thread(target=lambda: hashing_place.place.run(hash_one))
     thread.start()
     try:
         assert begun.wait(20)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -44,12 +46,14 @@ class Hash:
 
     def __call__(self) -> None:
         try:
-            with self._place.take():
-                self.begun.set()
-                self.end.wait(TIMEOUT_SECONDS)
-                self.outcomes.put("hashed")
+            self.outcomes.put(self._place.run(self._hash))
         except Refused as refused:
             self.outcomes.put(refused.problems[0].code)
+
+    def _hash(self) -> str:
+        self.begun.set()
+        self.end.wait(TIMEOUT_SECONDS)
+        return "hashed"
 
     def outcome(self) -> str:
         return self.outcomes.get(timeout=TIMEOUT_SECONDS)
@@ -144,3 +148,22 @@ def test_outside_a_web_process_calls_wait_as_long_as_it_takes(
         for waiting in hashes:
             waiting.end.set()
     assert [waiting.outcome() for waiting in hashes] == ["hashed"] * 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
+def test_other_threads_go_first() -> None:
+    place = web_place()
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    hashing = place.run(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+    assert hashing == min(19, usual + hashing_place.LOWER_PRIORITY)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == usual
+
+
+def test_what_a_hash_raises_reaches_its_caller() -> None:
+    place = web_place()
+    with pytest.raises(TimeoutError, match="its own"):
+        place.run(lambda: raise_timeout("its own"))
+
+
+def raise_timeout(reason: str) -> None:
+    raise TimeoutError(reason)
