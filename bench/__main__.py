@@ -22,6 +22,7 @@ from bench import (
     growth,
     importing,
     limiting,
+    logins,
     searching,
     uploading,
     workers,
@@ -31,6 +32,7 @@ from bench.bulk import Bulk
 from bench.cases import READS, RULED_READS, WRITES, Case
 from bench.chart import chart
 from bench.flows import FlowResult
+from bench.logins import LoginRound, login_table
 from bench.report import Report, as_data, flow_table, table
 from bench.rounds import Length, Result, Tokens, compare
 from bench.searching import Search
@@ -118,6 +120,10 @@ def main() -> None:
             with prepared(folder) as stage:
                 print(flow_table(_measure_flows(stage, length)))
             return
+        if arguments.logins:
+            with prepared(folder) as stage:
+                print(login_table(_measure_logins(stage, length)))
+            return
         with prepared(folder) as stage:
             report, token = _measure(stage, length, sizes, quick=arguments.quick)
         # The database has stopped: this start is that of a service with data.
@@ -182,6 +188,11 @@ def _measure_flows(stage: BenchEnvironment, length: Length) -> FlowResult:
         return run.flows()
 
 
+def _measure_logins(stage: BenchEnvironment, length: Length) -> list[LoginRound]:
+    with _running(stage, length, quick=False) as run:
+        return logins.measure(stage, run.servers.service, run.tokens.admin)
+
+
 @contextmanager
 def _running(stage: BenchEnvironment, length: Length, *, quick: bool) -> Iterator[BenchRun]:
     """Start both servers and make the data."""
@@ -214,6 +225,11 @@ def _parse_arguments() -> Namespace:
     )
     parser.add_argument(
         "--flows", action="store_true", help="measure only flows, and keep no results"
+    )
+    parser.add_argument(
+        "--logins",
+        action="store_true",
+        help="measure only reads beside 1,000 logins a minute, and keep no results",
     )
     return parser.parse_args()
 

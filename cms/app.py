@@ -58,6 +58,7 @@ from cms.http.middleware import (
 )
 from cms.http.origins import Origins
 from cms.http.paths import Router
+from cms.http.ping import PING_PATH, Ping
 from cms.http.rate_limit import RateLimit
 from cms.http.request import Request
 from cms.http.request_body import close_if_unread, request_body
@@ -98,17 +99,21 @@ class App(falcon.App[Request, falcon.Response]):
         store: Store,
         middleware: Sequence[Any],
         *,
+        ping: Ping,
         send_seconds: float,
         close_hooks: Sequence[Callable[[], None]] = (),
     ) -> None:
         super().__init__(middleware=middleware, request_type=Request, router=Router())
         self.store = store
+        self._ping = ping
         self._send_seconds = send_seconds
         self._templates: set[str] = set()
         self.close_hooks = [*close_hooks, store.close]
 
     def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request; closing and timing out its connection is decided here."""
+        if env.get("PATH_INFO") == PING_PATH and (pong := self._ping.answer(env, start_response)):
+            return with_send_timeout(pong, env, self._send_seconds)
         body = request_body(env)
         # Before Falcon makes its request of it: everything that reads the body reads this one.
         env["wsgi.input"] = body
@@ -148,6 +153,7 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
     app = App(
         store,
         _middleware(config, store, issuer, limiter, identify),
+        ping=Ping(store.database.metrics, limiter, config, varies_by_cookie=identify is not None),
         send_seconds=config.send_timeout.total_seconds(),
         close_hooks=[asset_source.close],
     )

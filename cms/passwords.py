@@ -11,7 +11,7 @@ from argon2 import PasswordHasher, Type, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from cms.errors import Problem, Refused, invalid_payload
-from cms.processors import all_processors
+from cms.hashing_place import place
 from cms.regex import compile_regex
 
 # The second set of parameters that RFC 9106 recommends: three passes over 64 MiB in four lanes.
@@ -57,7 +57,8 @@ class limited_hashing:
 def hashed(password: str) -> str:
     """Return the argon2id hash of a password in PHC form; about 50 ms of work.
 
-    Raises `Refused` INVALID_PAYLOAD beyond the number that `limited_hashing` allows.
+    Raises `Refused`: INVALID_PAYLOAD beyond the number that `limited_hashing` allows,
+    SERVICE_UNAVAILABLE where too many others are being hashed.
     """
     left = _hashes_left.get()  # a list of one number, which code inside the context can lower
     if left is not None:
@@ -66,19 +67,18 @@ def hashed(password: str) -> str:
                 f"A call takes at most {MAX_HASHES_PER_CALL} values that are hashed"
             )
         left[0] -= 1
-    with all_processors():
-        return _HASHER.hash(password)
+    return place.run(lambda: _HASHER.hash(password))
 
 
 def matches(stored: str | None, password: str) -> bool:
     """Tell whether the password is the stored one.
 
     Without a stored one the answer is no, after the same work: the time does not tell which users
-    exist.
+    exist. Raises `Refused` SERVICE_UNAVAILABLE where too many others are being hashed.
     """
+    compared = stored or _dummy_hash()
     try:
-        with all_processors():
-            return _HASHER.verify(stored or _dummy_hash(), password) and stored is not None
+        return place.run(lambda: _HASHER.verify(compared, password)) and stored is not None
     except (VerificationError, InvalidHashError):
         return False
 
@@ -124,8 +124,12 @@ def check_password(password: str, *, policy: str | None = None) -> None:
         )
 
 
-def warm_up() -> None:
-    """Make the hash that unknown users are compared with: even the first must not take longer."""
+def warm_up(*, web_threads: int) -> None:
+    """Get ready for logins in a web process with so many threads, of which half stay free.
+
+    The hash that unknown users are compared with is made: even the first must not take longer.
+    """
+    place.protect(web_threads)
     _dummy_hash()
 
 
@@ -152,4 +156,5 @@ def _matches_policy(password: str, policy: str) -> bool:
 
 @cache
 def _dummy_hash() -> str:
-    return hashed(secrets.token_urlsafe(16))
+    # Not in its place, whose thread must not be there yet when a web server forks its workers.
+    return _HASHER.hash(secrets.token_urlsafe(16))

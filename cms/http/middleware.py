@@ -6,7 +6,7 @@ import hmac
 import re
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import falcon
 from cachebox import LRUCache
@@ -20,7 +20,7 @@ from cms.http.errors import with_search
 from cms.http.host_identity import Identify, IdentifyFailed, host_identity
 from cms.http.logs import log_request, logs_requests
 from cms.http.origins import SAFE_METHODS, Origins
-from cms.http.request import client_of, method_label
+from cms.http.request import RequestState, client_of, method_label
 from cms.passwords import digest
 from cms.schema.system import is_system
 from cms.store.identity import ANONYMOUS, Identity
@@ -29,6 +29,8 @@ from cms.store.store import Store
 from cms.tracing import process as tracing
 
 MAX_CACHED_TOKENS = 5_000
+MAX_CACHED_TOKEN_LENGTH = 200
+"""The service's own tokens are shorter."""
 
 _ITEM_PATHS = ("/items/", "/utils/")
 """Beginnings of the paths in which `{collection}` must not be a system collection."""
@@ -38,6 +40,30 @@ NO_ROUTE = "none"
 
 # As proxies and tracing tools make them: UUIDs, hexadecimal digits, words with dots and colons.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+
+
+def request_id_of(environ: Mapping[str, Any]) -> str | None:
+    """Return the id that a client has given its request, if it is one."""
+    client_id: str | None = environ.get("HTTP_X_REQUEST_ID")
+    # Any other text could forge a line of the log, or a header.
+    if client_id and _REQUEST_ID.fullmatch(client_id):
+        return client_id
+    return None
+
+
+def log_answer(state: RequestState, path: str, status: int, *, seconds: float) -> None:
+    """Write the line of an answered request in the log."""
+    # What exceeds a limit has a line of its own, once for each window.
+    if logs_requests() and not state.is_over_limit:
+        log_request(
+            {
+                "request": state.id,
+                "method": state.method,
+                "path": path,
+                "status": status,
+                "ms": round(seconds * 1000, 2),
+            }
+        )
 
 
 class _VerifiedToken(NamedTuple):
@@ -65,6 +91,7 @@ class Authentication:
         self._origins = origins
         self._trusted_proxies = trusted_proxies
         self._verified_tokens: LRUCache[str, _VerifiedToken] = LRUCache(MAX_CACHED_TOKENS)
+        self._digests: LRUCache[str, str] = LRUCache(MAX_CACHED_TOKENS)
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
         request.context.seal = self._seal
@@ -87,7 +114,7 @@ class Authentication:
         # Access tokens are JWTs of three parts; static tokens have no dots.
         if token.count(".") == 2:
             return self._from_access_token(token)
-        return Identity(token=digest(token))
+        return Identity(token=self._digest(token))
 
     def _from_browser(self, request: falcon.Request) -> Identity:
         """Return the user of the surrounding application, else the caller of the session cookie."""
@@ -115,7 +142,14 @@ class Authentication:
         session = session_of(cookie)
         if session is None:
             raise invalid_token()
-        return Identity(session=session, cookie=digest(cookie))
+        return Identity(session=session, cookie=self._digest(cookie))
+
+    def _digest(self, token: str) -> str:
+        """Return what is stored of a token that comes with each request."""
+        # Texts of any length would fill the memory of the cache.
+        if len(token) > MAX_CACHED_TOKEN_LENGTH:
+            return digest(token)
+        return self._digests.setdefault_with(token, lambda: digest(token))
 
     def _from_access_token(self, token: str) -> Identity:
         """Return the caller of an access token.
@@ -197,9 +231,8 @@ class RequestTracing:
         self._meter = store.database.meter
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
-        client_id = request.get_header("X-Request-Id")
-        # Any other text could forge a line of the log, or a header.
-        if client_id and _REQUEST_ID.fullmatch(client_id):
+        client_id = request_id_of(request.env)
+        if client_id:
             request.context.id = client_id
         if tracing.active is not None:
             request.context.span = tracing.active.begin_request(request.env)
@@ -231,17 +264,8 @@ class RequestTracing:
         self._metrics.count_request(method, route, str(status), seconds)
         if request.context.span is not None:
             request.context.span.end(method=method, route=route, status=status)
-        # What exceeds a limit has a line of its own, once for each window.
-        if logs_requests() and not request.context.is_over_limit:
-            log_request(
-                {
-                    "request": request.context.id,
-                    "method": request.context.method,
-                    "path": request.path,
-                    "status": status,
-                    "ms": round(seconds * 1000, 2),
-                }
-            )
+        state = cast(RequestState, request.context)
+        log_answer(state, request.path, status, seconds=seconds)
 
     def _set_vary(self, response: falcon.Response) -> None:
         vary = response.get_header("Vary") or "Origin"

@@ -111,9 +111,16 @@ class RateLimit:
 
 
 def _set_headers(response: falcon.Response, usage: Usage) -> None:
-    response.set_header("X-RateLimit-Limit", str(usage.limit))
-    response.set_header("X-RateLimit-Remaining", str(usage.remaining))
-    response.set_header("X-RateLimit-Reset", str(_reset_of(usage)))
+    response.set_headers(usage_headers(usage))
+
+
+def usage_headers(usage: Usage) -> list[tuple[str, str]]:
+    """Return the headers that say what is left."""
+    return [
+        ("x-ratelimit-limit", str(usage.limit)),
+        ("x-ratelimit-remaining", str(usage.remaining)),
+        ("x-ratelimit-reset", str(_reset_of(usage))),
+    ]
 
 
 def _reset_of(usage: Usage) -> int:

@@ -159,11 +159,16 @@ def client_of(request: falcon.Request, *, trusted_proxies: int = 0) -> ClientInf
 
 
 def client_address(request: falcon.Request, *, trusted_proxies: int) -> str:
+    """Return the address that a request came from."""
+    return address_of(request.env, trusted_proxies=trusted_proxies)
+
+
+def address_of(environ: Mapping[str, Any], *, trusted_proxies: int) -> str:
     """Return the address that the outermost trusted proxy saw, else that of the connection.
 
     Entries of X-Forwarded-For further to the left can be written by anybody.
     """
-    forwarded = request.get_header("X-Forwarded-For") if trusted_proxies else None
+    forwarded = environ.get("HTTP_X_FORWARDED_FOR") if trusted_proxies else None
     if forwarded:
         # Each proxy appends the address that it saw. With two proxies, `1.2.3.4, 198.51.100.7,
         # 10.0.0.2` came from 198.51.100.7; the first entry is the client's own word.
@@ -172,7 +177,8 @@ def client_address(request: falcon.Request, *, trusted_proxies: int) -> str:
         if client_ip is not None:
             return client_ip
     # Behind a Unix socket the server reports none that could be parsed.
-    return address(request.remote_addr) or request.remote_addr
+    connected: str = environ.get("REMOTE_ADDR", "127.0.0.1")
+    return address(connected) or connected
 
 
 def _address(text: str) -> str | None:

@@ -59,18 +59,28 @@ def acquire(
     There is a window for each limit. A request passes if every window has room; one that does not
     pass takes no room from any, and begins none.
     """
-    current = [_current(window, limit, now) for window, limit in zip(windows, limits, strict=True)]
-    tightest = _tightest(current, limits)
-    window = current[tightest]
-    amount = limits[tightest].amount
-    if window.requests >= amount:
-        return _refuse(windows, current, limits, Usage(False, amount, 0, window.end - now))
-    changed = [Window(requests + 1, end) for requests, end in current]
-    return tuple(changed), Usage(True, amount, amount - window.requests - 1, window.end - now)
+    changed: list[Window] = []
+    fewest_left = math.inf
+    amount = 0
+    end_of_fewest = 0.0
+    # One loop without a value for each step: every request of every client comes by here.
+    for (requests, end), (limit, seconds) in zip(windows, limits, strict=True):
+        # An end that is further away than the window is long was written by another clock.
+        if not now < end <= now + seconds:
+            requests = 0
+            end = now + seconds
+        left = limit - requests
+        if left < fewest_left or (left == fewest_left and end > end_of_fewest):
+            fewest_left = left
+            amount = limit
+            end_of_fewest = end
+        changed.append(Window(requests + 1, end))
+    if fewest_left <= 0:
+        return _refuse(windows, limits, now)
+    return tuple(changed), Usage(True, amount, int(fewest_left) - 1, end_of_fewest - now)
 
 
 def _current(window: Window, limit: Limit, now: float) -> Window:
-    # An end that is further away than the window is long was written by another clock.
     if now < window.end <= now + limit.seconds:
         return window
     return Window(0, now + limit.seconds)
@@ -89,9 +99,12 @@ def _tightest(windows: Sequence[Window], limits: Sequence[Limit]) -> int:
 
 
 def _refuse(
-    stored: Sequence[Window], current: Sequence[Window], limits: Sequence[Limit], usage: Usage
+    stored: Sequence[Window], limits: Sequence[Limit], now: float
 ) -> tuple[tuple[Window, ...], Usage]:
     """Return the windows with a mark in those that refuse for the first time."""
+    current = [_current(window, limit, now) for window, limit in zip(stored, limits, strict=True)]
+    tightest = _tightest(current, limits)
+    seconds_left = current[tightest].end - now
     is_first = False
     changed = []
     for before, window, limit in zip(stored, current, limits, strict=True):
@@ -100,7 +113,7 @@ def _refuse(
             changed.append(Window(window.requests + 1, window.end))
         else:
             changed.append(before)
-    return tuple(changed), usage._replace(is_first_refusal=is_first)
+    return tuple(changed), Usage(False, limits[tightest].amount, 0, seconds_left, is_first)
 
 
 def tighter(usage: Usage, other: Usage) -> Usage:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 
+from cms.this_thread import this_thread
+
 WorkItem = Callable[[], None]
 
 log = logging.getLogger("cms")
@@ -24,9 +26,10 @@ class ThreadPool:
     """A pool in which `size` threads work at a time.
 
     A thread works while it holds a slot. `waiting` passes the slot to another thread for as long as
-    a client is waited for. Up to `max_waiting` threads may wait so, which costs only the memory of
-    their stacks. When more wait, or the system refuses to start a thread, the thread calls
-    `relieve`: some clients have to be ended, or no thread would be left to work.
+    a client is waited for, `away` while passwords are hashed. Up to `max_waiting` threads may wait
+    for clients, which costs only the memory of their stacks. When more wait, or the system refuses
+    to start a thread, the thread calls `relieve`: some clients have to be ended, or no thread would
+    be left to work.
     """
 
     def __init__(self, size: int, *, max_waiting: int, relieve: Callable[[], None]) -> None:
@@ -80,10 +83,19 @@ class ThreadPool:
         finally:
             self._reclaim_slot(clients=1)
 
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Let another thread work while this one does what is limited in another way."""
+        self._release_slot(clients=0)
+        try:
+            yield
+        finally:
+            self._reclaim_slot(clients=0)
+
     def yield_slot(self) -> None:
         """Let queued work go before the rest of this thread's work."""
-        self._release_slot(clients=0)
-        self._reclaim_slot(clients=0)
+        with self.away():
+            pass
 
     def is_hung(self, now: float, *, seconds: float) -> bool:
         """Tell whether a thread has worked on one item for longer than `seconds`."""
@@ -129,6 +141,7 @@ class ThreadPool:
 
     def _run_work_items(self) -> None:
         identifier = threading.get_ident()
+        this_thread.away = self.away
         while not self._is_surplus():
             # The work first: a thread that waited for work with a slot would keep it from others.
             work_item = self._work_items.get()

@@ -16,9 +16,11 @@ from cms.config import Config
 from cms.files.image_pool import ImagePool
 from cms.files.storage import Storage
 from cms.locations import Location
-from tests.client import Answer, Client
+from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 from tests.files.forms import FileService, file_service
 from tests.files.pictures import corners, decoded, encoded, quarters
+from tests.members import may, member
+from tests.statements import counted
 
 JPEG = encoded(quarters((200, 100)), "JPEG")
 
@@ -281,3 +283,31 @@ def test_originals_in_a_bucket_are_transformed_beside_it(
         files.admin.delete(f"/files/{file['id']}")
         storage = Storage(bucket)
         assert list(storage.list()) == []
+
+
+def test_a_stored_image_takes_one_statement_with_rights_and_freshness(
+    files: FileService, photo: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = {"id": {"_eq": photo["id"]}}
+    some = member(files.stage, may("system_files", "title", permissions=rule))
+    query = "width=20&format=webp"
+    for client in (files.admin, some):
+        first = asset(client, photo, query)
+        with counted(monkeypatch) as statements:
+            assert asset(client, photo, query).content == first.content
+            assert len(statements) == 1
+            tag = first.headers["etag"]
+            assert asset(client, photo, query, **{"If-None-Match": tag}).status == 304
+            assert len(statements) == 2
+
+
+def test_a_session_cookie_takes_one_more_statement_as_a_logout_moves_no_counter(
+    files: FileService, photo: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    login = {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD, "mode": "session"}
+    cookies = files.stage.anonymous.post("/auth/login", login).cookies
+    cookie = "; ".join(f"{name}={cookie.value}" for name, cookie in cookies.items())
+    asset(files.stage.anonymous, photo, Cookie=cookie)
+    with counted(monkeypatch) as statements:
+        assert asset(files.stage.anonymous, photo, Cookie=cookie).status == 200
+        assert len(statements) == 2

@@ -1,0 +1,80 @@
+"""GET /server/ping without Falcon: load balancers of many machines ask it all the time.
+
+What more than the usual headers depends on is left to the resource: other methods, browsers of other
+sites, traces, and paths that are written in another way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cms.config import Config
+from cms.http.middleware import log_answer, request_id_of
+from cms.http.rate_limit import usage_headers
+from cms.http.request import RequestState, address_of
+from cms.metrics.metrics import Metrics
+from cms.rate_limits.limiter import RateLimiter
+from cms.tracing import process as tracing
+
+PING_PATH = "/server/ping"
+BODY = b"pong"
+
+_OTHER_WORK = (
+    "HTTP_ORIGIN",
+    "HTTP_X_SERVER_TIMING",
+    "HTTP_TRANSFER_ENCODING",
+    "CONTENT_LENGTH",
+)
+"""What a request brings that the resource has to look at."""
+
+
+class Ping:
+    """Answers pings in the same words as the resource behind Falcon."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        limiter: RateLimiter | None,
+        config: Config,
+        *,
+        varies_by_cookie: bool,
+    ) -> None:
+        self._metrics = metrics
+        self._limiter = limiter
+        self._trusted_proxies = config.ip_trust_proxy
+        self._headers = [
+            ("cache-control", "no-cache"),
+            ("vary", "Origin, Cookie" if varies_by_cookie else "Origin"),
+            ("content-type", "text/plain; charset=utf-8"),
+            ("content-length", str(len(BODY))),
+        ]
+
+    def answer(
+        self, environ: Mapping[str, Any], start_response: Callable[..., Any]
+    ) -> list[bytes] | None:
+        """Answer a ping as WSGI does; None for a request that the resource has to answer."""
+        method = environ["REQUEST_METHOD"]
+        if method not in ("GET", "HEAD") or tracing.active is not None:
+            return None
+        if any(environ.get(name) for name in _OTHER_WORK):
+            return None
+        # An encoded slash is part of a name, and so belongs to another path.
+        if "%" in str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or ""):
+            return None
+        state = RequestState()
+        state.id = request_id_of(environ) or state.id
+        state.method = method
+        headers = [*self._headers, ("x-request-id", state.id)]
+        if self._limiter is not None:
+            # Counted like any other request, but never refused.
+            address = address_of(environ, trusted_proxies=self._trusted_proxies)
+            state.usage = self._limiter.count_request(address)
+            headers += usage_headers(state.usage)
+        seconds = time.perf_counter() - state.began
+        self._metrics.count_request(method, PING_PATH, "200", seconds)
+        log_answer(state, PING_PATH, 200, seconds=seconds)
+        start_response("200 OK", headers)
+        # Not an empty list, which would be no answer.
+        return [b"" if method == "HEAD" else BODY]

@@ -1,0 +1,79 @@
+"""GET /server/ping, which is answered without Falcon where nothing more is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from cms.http import middleware
+from cms.http.ping import Ping
+from tests.client import Answer, Client
+
+PATH = "/server/ping"
+OF_EACH_REQUEST = {"x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset"}
+"""Headers whose values differ from one request to the next."""
+
+
+@pytest.fixture
+def without_short_way(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Have the resource answer every ping."""
+    return lambda: monkeypatch.setattr(Ping, "answer", lambda *arguments: None)
+
+
+def essence(answer: Answer) -> tuple[int, bytes, dict[str, str | None]]:
+    headers = {
+        name: None if name in OF_EACH_REQUEST else value for name, value in answer.headers.items()
+    }
+    return answer.status, answer.content, headers
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_the_short_way_answers_as_the_resource_does(
+    make_client: Callable[..., Client], without_short_way: Callable[[], None], method: str
+) -> None:
+    anonymous = make_client(rate_limiter_enabled=True)
+    short = anonymous.send(method, PATH)
+    without_short_way()
+    assert essence(short) == essence(anonymous.send(method, PATH))
+    assert short.headers.keys() >= OF_EACH_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("POST", PATH, 405), ("OPTIONS", PATH, 200), ("GET", f"{PATH}/", 404)],
+)
+def test_other_requests_are_answered_by_the_router(
+    anonymous: Client, method: str, path: str, status: int
+) -> None:
+    assert anonymous.send(method, path).status == status
+
+
+def test_an_id_is_taken_over_unless_it_could_forge_a_line(anonymous: Client) -> None:
+    good = anonymous.send("GET", PATH, **{"X-Request-Id": "a-1"})
+    assert good.headers["x-request-id"] == "a-1"
+    bad = anonymous.send("GET", PATH, **{"X-Request-Id": "a b"})
+    assert bad.headers["x-request-id"] != "a b"
+
+
+def test_a_ping_is_counted_logged_and_never_refused(
+    make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[tuple[str, str, str]] = []
+    logged: list[Mapping[str, object]] = []
+    client = make_client(rate_limiter_enabled=True, rate_limiter_per_minute=2)
+    metrics = client.app.store.database.metrics
+    monkeypatch.setattr(metrics, "count_request", lambda *labels: counted.append(labels[:3]))
+    monkeypatch.setattr(middleware, "logs_requests", lambda: True)
+    monkeypatch.setattr(middleware, "log_request", logged.append)
+    answers = [client.get(PATH) for _ in range(3)]
+    assert [answer.status for answer in answers] == [200] * 3
+    remaining = [int(answer.headers["x-ratelimit-remaining"]) for answer in answers]
+    assert remaining == [1, 0, 0]
+    assert counted == [("GET", PATH, "200")] * 3
+    # What exceeds a limit has no line of its own.
+    assert [(line["method"], line["path"], line["status"]) for line in logged] == [
+        ("GET", PATH, 200)
+    ] * 2
+    assert logged[0]["request"] == answers[0].headers["x-request-id"]
+    assert client.get("/server/info").status == 429
