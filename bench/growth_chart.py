@@ -12,7 +12,7 @@ from bench.growth import Growth, GrowthRow
 
 WIDTH = 760
 HEIGHT = 360
-LEFT = 70
+LEFT = 90
 RIGHT = 500
 TOP = 48
 BOTTOM = 310
@@ -78,12 +78,13 @@ class _Scale:
         self._decades = decades
 
     def x(self, index: int) -> float:
-        first, last = self._sizes[0], self._sizes[-1]
-        return LEFT + (RIGHT - LEFT) * (self._sizes[index] - first) / (last - first)
+        first = self._sizes[0]
+        return LEFT + (RIGHT - LEFT) * (self._sizes[index] - first) / (self._sizes[-1] - first)
 
     def y(self, milliseconds: float) -> float:
-        first, last = self._decades[0], self._decades[-1]
-        return BOTTOM - (BOTTOM - TOP) * (log10(milliseconds) - first) / (last - first)
+        first = self._decades[0]
+        part = (log10(milliseconds) - first) / (self._decades[-1] - first)
+        return BOTTOM - (BOTTOM - TOP) * part
 
 
 def _grid(sizes: Sequence[int], decades: range, scale: _Scale) -> Iterator[str]:

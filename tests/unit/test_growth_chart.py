@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log10
 from xml.etree import ElementTree
 
 import pytest
@@ -42,6 +43,9 @@ def test_a_line_rises_where_the_time_grows() -> None:
     heights = [float(dot.attrib["cy"]) for dot in (first, second, third)]
     places = [float(dot.attrib["cx"]) for dot in (first, second, third)]
     assert heights[0] > heights[1] > heights[2]
+    # Ten times as long is as far everywhere.
+    steps = [heights[0] - heights[1], heights[1] - heights[2]]
+    assert steps[0] / steps[1] == pytest.approx(log10(0.7 / 0.5) / log10(40 / 0.7), rel=0.05)
     assert places[1] - places[0] == pytest.approx(places[2] - places[1])
 
 
