@@ -6,14 +6,15 @@ T =
 M = $(if $(T),,not release)
 E = quick
 U =
+L =
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: help run test check lint types demo bench lock audit platforms dist clean
+.PHONY: help run test check lint types demo bench bench-check lock audit platforms dist clean
 
 help: ## print the targets
 	@echo 'Targets:'
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
 
 run: .venv/.installed ## start the service with a database of its own; Ctrl-C stops both
 	@$(PY) -m cms serve
@@ -34,8 +35,11 @@ types: .venv/.installed ## check the types
 demo: .venv/.installed ## fill the running service with countries and cities
 	@$(PY) -m cms demo
 
-bench: .venv/.installed ## measure the service beside its floor
-	@$(PY) -m bench
+bench: .venv/.installed ## measure the service beside its floor; L=1 also measures 10,000,000 rows
+	@$(PY) -m bench $(if $(L),--large)
+
+bench-check: .venv/.installed ## compare the ratios of now with the recorded ones; fails below 0.85 of one
+	@$(PY) -m bench --check
 
 lock: .venv/.locked ## renew the lock file and the list of licences after a change in setup.cfg; U=1 also takes newer versions
 	@UV_CUSTOM_COMPILE_COMMAND='make lock' $(PY) -m uv pip compile setup.cfg --extra dev --universal \

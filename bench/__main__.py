@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from bench import (
     bulk,
     crowds,
     data,
+    depth,
     first,
     flows,
     growth,
@@ -32,7 +33,11 @@ from bench.bulk import Bulk
 from bench.cases import READS, RULED_READS, WRITES, Case
 from bench.chart import chart
 from bench.flows import FlowResult
+from bench.growth import Growth
+from bench.growth_chart import charts
+from bench.growth_report import growth_data, growth_table
 from bench.logins import LoginRound, login_table
+from bench.ratio_check import compare_ratios, lines, recorded_ratios
 from bench.report import Report, as_data, flow_table, table
 from bench.rounds import Length, Result, Tokens, compare
 from bench.searching import Search
@@ -50,7 +55,9 @@ from bench.stage import (
 RESULTS = Path(__file__).with_name("results")
 QUICK = Length(3, 0.5)
 FULL = Length(19, 0.5)
+CHECK = Length(7, 0.5)
 QUICK_SIZES = (10_000, 100_000)
+_CASES = READS + RULED_READS + WRITES
 
 
 class Measured(NamedTuple):
@@ -72,7 +79,7 @@ class BenchRun:
 
     def cases(self) -> list[Result]:
         results = []
-        for case in READS + RULED_READS + WRITES:
+        for case in _CASES:
             _announce(case.name)
             results.append(compare(case, *self.servers, tokens=self.tokens, length=self.length))
         return results
@@ -97,6 +104,21 @@ class BenchRun:
             self.servers.service, self.stage.dsn, token=self.tokens.admin, rows=rows
         )
 
+    def growth(self, sizes: Sequence[int]) -> Growth:
+        _announce("Growth by size")
+        return growth.by_size(
+            self.servers.service,
+            self.stage.dsn,
+            tokens=self.tokens,
+            sizes=sizes,
+            length=self.length,
+        )
+
+    def ratio(self, name: str) -> float:
+        _announce(name)
+        case = next(case for case in _CASES if case.name == name)
+        return compare(case, *self.servers, tokens=self.tokens, length=self.length).ratio
+
     def flows(self) -> FlowResult:
         _announce("Flows")
         return flows.measure(
@@ -116,9 +138,10 @@ def main() -> None:
     elif arguments.quick:
         sizes = QUICK_SIZES
     with temporary_folder() as folder:
-        if arguments.flows:
-            with prepared(folder) as stage:
-                print(flow_table(_measure_flows(stage, length)))
+        if arguments.check:
+            sys.exit(_check(folder))
+        if arguments.flows or arguments.growth:
+            _measure_part(folder, length, sizes, only_flows=arguments.flows)
             return
         if arguments.logins:
             with prepared(folder) as stage:
@@ -133,6 +156,25 @@ def main() -> None:
     print(table(report))
 
 
+def _measure_part(folder: Path, length: Length, sizes: Sequence[int], *, only_flows: bool) -> None:
+    with prepared(folder) as stage, _running(stage, length, quick=False) as run:
+        if only_flows:
+            print(flow_table(run.flows()))
+            return
+        grown = run.growth(sizes)
+    _save_growth(grown)
+    print(growth_table(grown))
+
+
+def _check(folder: Path) -> int:
+    """Compare the ratios of a quick run with those that are recorded; return the exit code."""
+    recorded = recorded_ratios(orjson.loads((RESULTS / "latest.json").read_bytes()))
+    with prepared(folder) as stage, _running(stage, CHECK, quick=True) as run:
+        compared = compare_ratios(recorded, [case.name for case in _CASES], run.ratio)
+    print("\n".join(lines(compared)))
+    return 0 if all(one.is_kept for one in compared) else 1
+
+
 def _measure(
     stage: BenchEnvironment, length: Length, sizes: tuple[int, ...], *, quick: bool
 ) -> Measured:
@@ -144,9 +186,9 @@ def _measure(
         # Now: the calls with many rows make workers grow.
         memory = bulk.memory(service.workers())
         created = run.created()
-        _announce("Growth by depth and by size")
-        depths = growth.by_depth(service, token=token, length=length)
-        grown = growth.by_size(service, stage.dsn, tokens=tokens, sizes=sizes, length=length)
+        _announce("Growth by depth")
+        depths = depth.by_depth(service, token=token, length=length)
+        grown = run.growth(sizes)
         search = run.search()
         imported = run.imported()
         flow_result = run.flows()
@@ -168,7 +210,7 @@ def _measure(
         bulk=created,
         imported=imported,
         memory=memory,
-        sizes=grown,
+        growth=grown,
         depths=depths,
         search=search,
         transforms=asset_result.first,
@@ -181,11 +223,6 @@ def _measure(
         quick=quick,
     )
     return Measured(report, token)
-
-
-def _measure_flows(stage: BenchEnvironment, length: Length) -> FlowResult:
-    with _running(stage, length, quick=False) as run:
-        return run.flows()
 
 
 def _measure_logins(stage: BenchEnvironment, length: Length) -> list[LoginRound]:
@@ -231,6 +268,12 @@ def _parse_arguments() -> Namespace:
         action="store_true",
         help="measure only reads beside 1,000 logins a minute, and keep no results",
     )
+    parser.add_argument("--growth", action="store_true", help="measure only growth by size")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="only compare the ratios with the recorded ones: fails where one is below 0.85 of its",
+    )
     return parser.parse_args()
 
 
@@ -240,6 +283,16 @@ def _save_report(report: Report) -> None:
         orjson.dumps(as_data(report), option=orjson.OPT_INDENT_2) + b"\n"
     )
     (RESULTS / "latest.svg").write_text(chart(report.results), encoding="utf-8")
+    _save_growth(report.growth)
+
+
+def _save_growth(grown: Growth) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "growth.json").write_bytes(
+        orjson.dumps(growth_data(grown), option=orjson.OPT_INDENT_2) + b"\n"
+    )
+    for name, picture in charts(grown).items():
+        (RESULTS / f"{name}.svg").write_text(picture, encoding="utf-8")
 
 
 def _announce(text: str) -> None:

@@ -19,7 +19,7 @@ ENTRIES = 20_000
 
 Send = Callable[[str, object], object]
 
-_KEY = {
+KEY = {
     "field": "id",
     "type": "integer",
     "schema": {"is_primary_key": True, "has_auto_increment": True},
@@ -71,7 +71,7 @@ _RELATIONS: list[dict[str, object]] = [
 RULE = '{"status": {"_neq": "archived"}}'
 """What the member sees of articles, and may write of entries; one in four is archived."""
 
-_GRANT = (
+GRANT = (
     "INSERT INTO system_permissions (role, collection, action, permissions, fields) "
     "SELECT id, %s, %s, %s, %s FROM system_roles WHERE name = 'Members'"
 )
@@ -116,7 +116,7 @@ def make(send: Send, dsn: str) -> None:
         meta = {"accountability": None if name in _UNRECORDED else "all"}
         send(
             "/collections",
-            {"collection": name, "schema": {}, "meta": meta, "fields": [_KEY, *fields]},
+            {"collection": name, "schema": {}, "meta": meta, "fields": [KEY, *fields]},
         )
     for relation in _RELATIONS:
         send("/relations", relation)
@@ -151,19 +151,8 @@ def make_member(dsn: str) -> str:
             if collection == _WRITABLE:
                 actions += ["create", "update"]
             for action in actions:
-                connection.execute(_GRANT, (collection, action, rule, json.dumps(fields)))
+                connection.execute(GRANT, (collection, action, rule, json.dumps(fields)))
     return token
-
-
-def make_grown(send: Send, dsn: str, rows: int) -> str:
-    """Make and fill a collection like articles with so many rows; return its name."""
-    name = f"grown_{rows}"
-    send("/collections", {"collection": name, "schema": {}, "fields": [_KEY, *_ARTICLE]})
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(_ROWS.format(name, AUTHORS, rows).encode())
-        connection.execute(_GRANT, (name, "read", RULE, json.dumps(_MEMBERS["articles"])))
-        connection.execute(f"VACUUM (ANALYZE) {name}".encode())
-    return name
 
 
 def entry(number: int) -> dict[str, object]:

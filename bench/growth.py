@@ -1,113 +1,109 @@
-"""How the cost of a read grows with the rows of a collection, and with the depth of the request."""
+"""How the cost of each operation grows with the rows of its collection."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from random import Random
-from typing import Any
 
-import orjson
+import psycopg
 
-from bench import data
+from bench.growing_data import GrownCollection, grow
+from bench.growth_operations import READS, WRITES, Operation
 from bench.load import Round, run
 from bench.rounds import Length, Tokens, median_round
 from bench.serving import RunningServer
-from bench.stage import sender
-from bench.wire import exchange, request
 
 SIZES = (10_000, 100_000, 1_000_000)
 LARGE = (*SIZES, 10_000_000)
 
-DEPTHS = ("id,name", "id,articles.id", "id,articles.tags.id", "id,articles.tags.tags_id.name")
-_AUTHORS_OF_A_REQUEST = 5
+MAX_ROUNDS = 9
+"""Some answers take many seconds in the largest collection."""
+
+FLAT = 2.0
+"""A B-tree has one level more for some hundred times the rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """Milliseconds of one item and of a sorted page of 25, in a collection of so many rows."""
+class GrowthRow:
+    """One operation: the milliseconds of an answer in each size of the collection.
 
-    rows: int
-    item: float
-    page: float
+    `reason` says why it grows; what has none is promised to be flat.
+    """
+
+    name: str
+    milliseconds: tuple[float, ...]
+    reason: str | None = None
+
+    @property
+    def times(self) -> float:
+        """How many times as long it takes in the largest collection as in the smallest."""
+        return self.milliseconds[-1] / self.milliseconds[0]
+
+    @property
+    def kept(self) -> bool | None:
+        """Whether the promise is kept; None where there is none."""
+        return None if self.reason else self.times < FLAT
 
 
 @dataclass(frozen=True, slots=True)
-class Depth:
-    """Milliseconds of an answer with so many levels, and how many items it holds."""
+class Growth:
+    """All operations, in collections of these sizes."""
 
-    depth: int
-    items: int
-    took: float
+    sizes: tuple[int, ...]
+    rows: tuple[GrowthRow, ...]
 
 
 def by_size(
-    service: RunningServer, dsn: str, *, tokens: Tokens, sizes: tuple[int, ...], length: Length
-) -> list[Size]:
-    """Measure one item and a page in collections of different sizes.
+    service: RunningServer, dsn: str, *, tokens: Tokens, sizes: Sequence[int], length: Length
+) -> Growth:
+    """Measure each operation in collections of different sizes.
 
-    The sizes take turns; the member sends one request at a time.
+    The sizes take turns, so that other load of the machine is not taken for growth; the member
+    sends one request at a time. Writes come last: searches also read what waits to be put into
+    their index.
     """
-    names = [data.make_grown(sender(service, tokens.admin), dsn, rows) for rows in sizes]
-    item_requests = [
-        _item(name, rows, tokens.member) for name, rows in zip(names, sizes, strict=True)
+    collections = [grow(service, dsn, token=tokens.admin, rows=rows) for rows in sizes]
+    rows = []
+    for operations in (READS, WRITES):
+        with psycopg.connect(dsn, autocommit=True) as connection:
+
+            def tidy(connection: psycopg.Connection = connection) -> None:
+                for collection in collections:
+                    collection.remove_new_rows(connection)
+
+            rows += _measure(operations, service, collections, tokens.member, length, tidy)
+    return Growth(tuple(sizes), tuple(rows))
+
+
+def _measure(
+    operations: Sequence[Operation],
+    service: RunningServer,
+    collections: Sequence[GrownCollection],
+    token: str,
+    length: Length,
+    tidy: Callable[[], None],
+) -> list[GrowthRow]:
+    """Measure operations in turns, each in all collections; `tidy` is called after each turn."""
+    makers = [
+        [operation.requests(service, collection, token, Random(1)) for collection in collections]
+        for operation in operations
     ]
-    page_requests = [_page(name, tokens.member) for name in names]
-    item_rounds: list[list[Round]] = [[] for _ in sizes]
-    page_rounds: list[list[Round]] = [[] for _ in sizes]
-    seconds = length.seconds / 2
-    # In turns, so that other load of the machine is not taken for growth.
-    for _ in range(length.rounds + 1):
-        for index in range(len(sizes)):
-            item_round = run(service.address, item_requests[index], seconds=seconds, connections=1)
-            item_rounds[index].append(item_round)
-            page_round = run(service.address, page_requests[index], seconds=seconds, connections=1)
-            page_rounds[index].append(page_round)
-    # The first round of each warms up.
+    rounds: list[list[list[Round]]] = [[[] for _ in collections] for _ in operations]
+    for number in range(min(length.rounds, MAX_ROUNDS) + 1):
+        for row, requests in zip(rounds, makers, strict=True):
+            for measured, next_request in zip(row, requests, strict=True):
+                result = run(
+                    service.address, next_request, seconds=length.seconds / 2, connections=1
+                )
+                if number:  # the first round warms up
+                    measured.append(result)
+        tidy()
     return [
-        Size(rows, median_round(items[1:]).p50, median_round(pages[1:]).p50)
-        for rows, items, pages in zip(sizes, item_rounds, page_rounds, strict=True)
-    ]
-
-
-def by_depth(service: RunningServer, *, token: str, length: Length) -> list[Depth]:
-    """Measure five authors: alone, with articles, with the articles' tags, with the tags' names."""
-    depths = []
-    for depth, fields in enumerate(DEPTHS):
-        message = request(
-            "GET", f"/items/authors?limit={_AUTHORS_OF_A_REQUEST}&fields={fields}", token=token
+        GrowthRow(
+            operation.name,
+            tuple(median_round(measured).p50 for measured in row),
+            operation.reason,
         )
-        answer = orjson.loads(exchange(service.address, message))["data"]
-
-        def same_request(message: bytes = message) -> bytes:
-            return message
-
-        rounds = [
-            run(service.address, same_request, seconds=length.seconds / 2, connections=1)
-            for _ in range(length.rounds)
-        ]
-        depths.append(Depth(depth, items_in(answer), median_round(rounds).p50))
-    return depths
-
-
-def items_in(value: Any) -> int:
-    """Count the objects of an answer, nested ones too."""
-    if isinstance(value, list):
-        return sum(items_in(item) for item in value)
-    if isinstance(value, dict):
-        return 1 + sum(items_in(item) for item in value.values())
-    return 0
-
-
-def _item(name: str, rows: int, token: str) -> Callable[[], bytes]:
-    random = Random(1)
-    target = f"/items/{name}/{{}}?fields=id,title,status,views"
-    # One of the keys in steps of four, which the member's rule allows.
-    return lambda: request("GET", target.format(random.randrange(rows // 4) * 4 + 1), token=token)
-
-
-def _page(name: str, token: str) -> Callable[[], bytes]:
-    numbers = count()
-    target = f"/items/{name}?fields=id,title,published&sort=-published&limit=25&page={{}}"
-    return lambda: request("GET", target.format(next(numbers) % 20 + 1), token=token)
+        for operation, row in zip(operations, rounds, strict=True)
+    ]

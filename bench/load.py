@@ -17,6 +17,7 @@ from typing import NamedTuple, NoReturn
 from bench.wire import Address, RequestFailed, connect, head_of
 
 CONNECTIONS = 8
+_ANSWER_SECONDS = 300.0
 
 NextRequest = Callable[[], bytes]
 
@@ -136,7 +137,7 @@ def _drive(selector: selectors.BaseSelector, busy: int, seconds: float) -> LoadT
     began = time.perf_counter()
     end = began + seconds
     while busy:
-        for key, _ in selector.select(60.0) or _time_out():
+        for key, _ in selector.select(_ANSWER_SECONDS) or _time_out():
             client: LoadClient = key.data
             if not client.receive():
                 continue
@@ -154,7 +155,7 @@ def _drive(selector: selectors.BaseSelector, busy: int, seconds: float) -> LoadT
 
 
 def _time_out() -> NoReturn:
-    raise RequestFailed("no answer came within a minute")
+    raise RequestFailed(f"no answer came within {_ANSWER_SECONDS:.0f} seconds")
 
 
 def summary(times: LoadTimes) -> Round:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from bench.bulk import Bulk
 from bench.crowds import TARGET, Crowd, Overload
+from bench.depth import Depth
 from bench.flows import MAX_P99, MIN_RUNS, WAITING, FlowResult
-from bench.growth import Depth, Size
+from bench.growth import Growth
+from bench.growth_report import growth_data, growth_lines
 from bench.limiting import LimitComparison, limit_lines
 from bench.load import CONNECTIONS, Round
+from bench.machine import describe_machine
 from bench.rounds import Result
 from bench.searching import Search
 from bench.tables import row, rule, verdict
 from bench.uploading import Uploading
 from bench.workers import WorkerComparison
-
-FLAT = 2.0  # a B-tree has one level more for some hundred times the rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Report:
     bulk: Bulk
     imported: Bulk
     memory: float
-    sizes: list[Size]
+    growth: Growth
     depths: list[Depth]
     search: Search
     transforms: float
@@ -61,7 +60,7 @@ class Report:
     quick: bool
     first_seconds: float = 0.0
     busy: float = field(default_factory=lambda: os.getloadavg()[1])
-    machine: str = field(default_factory=lambda: _machine())
+    machine: str = field(default_factory=describe_machine)
 
     def lines(self) -> list[Promise]:
         """Return the promises that are not a ratio to the floor."""
@@ -100,13 +99,11 @@ class Report:
         )
 
     def _size_lines(self) -> Iterator[Promise]:
-        first = self.sizes[0]
-        last = self.sizes[-1]
-        item = last.item / first.item
-        page = last.page / first.page
-        span = f"{first.rows:,} to {last.rows:,} rows"
-        yield Promise(f"one item, {span}", "flat", f"{item:.2f} times", item < FLAT)
-        yield Promise(f"a page, {span}", "flat", f"{page:.2f} times", page < FLAT)
+        span = f"{self.growth.sizes[0]:,} to {self.growth.sizes[-1]:,} rows"
+        for grown in self.growth.rows:
+            if grown.reason is None:
+                name = f"{grown.name}, {span}"
+                yield Promise(name, "flat", f"{grown.times:.2f} times", grown.kept)
         yield from _search_lines(self.search)
 
     def _file_lines(self) -> Iterator[Promise]:
@@ -185,7 +182,17 @@ def flow_table(flows: FlowResult) -> str:
 
 def table(report: Report) -> str:
     """Return the report as Markdown that also reads well in a terminal."""
-    parts = (_cases, _workers, _limits, _flow_part, _crowds, _overloads, _promises, _sizes, _depths)
+    parts = (
+        _cases,
+        _workers,
+        _limits,
+        _flow_part,
+        _crowds,
+        _overloads,
+        _promises,
+        _growth,
+        _depths,
+    )
     return "\n\n".join("\n".join(part(report)) for part in parts)
 
 
@@ -311,11 +318,8 @@ def _promise_table(promises: Iterable[Promise]) -> Iterator[str]:
         yield row((line.name, line.target, line.measured, verdict(kept=line.kept)))
 
 
-def _sizes(report: Report) -> Iterator[str]:
-    yield row(("rows in the collection", "one item, ms", "a sorted page, ms"))
-    yield rule(3)
-    for size in report.sizes:
-        yield row((f"{size.rows:,}", f"{size.item:.2f}", f"{size.page:.2f}"))
+def _growth(report: Report) -> Iterator[str]:
+    return growth_lines(report.growth)
 
 
 def _depths(report: Report) -> Iterator[str]:
@@ -349,7 +353,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "promises": [asdict(line) for line in report.lines()],
         "bulk": asdict(report.bulk),
         "import": asdict(report.imported),
-        "sizes": [asdict(size) for size in report.sizes],
+        "growth": growth_data(report.growth),
         "depths": [asdict(depth) for depth in report.depths],
         "search": asdict(report.search),
         "transforms": report.transforms,
@@ -360,22 +364,3 @@ def as_data(report: Report) -> dict[str, Any]:
         "flows": asdict(report.flows),
         "overloads": [asdict(overload) for overload in report.overloads],
     }
-
-
-def _machine() -> str:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    python = platform.python_version()
-    shared = f"{cores} cores for client, servers and database"
-    return f"{platform.system()}, {shared}, Python {python}{_autogroups()}"
-
-
-def _autogroups() -> str:
-    """Tell whether the kernel divides its processors among sessions, which lengthens the p99.
-
-    It does not do so in a cgroup of its own, as services and containers have.
-    """
-    try:
-        is_on = Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1"
-    except OSError:  # another system, or a kernel without them
-        return ""
-    return f", autogroups {'on' if is_on else 'off'}"

@@ -22,6 +22,7 @@ from cms.providers import (
     with_driver_defaults,
 )
 from cms.providers import options_of as provider_options_of
+from cms.schema_address import in_schema
 from cms.settings import MAX_DEFAULT_WORKERS, SETTINGS, Setting
 
 Network = IPv4Network | IPv6Network
@@ -53,6 +54,7 @@ class Config:
     admin_email: str
     admin_password: str | None = field(repr=False)
     database_url: str | None = field(repr=False)
+    database_schema: str | None
     database_read_url: str | None = field(repr=False)
     database_read_lag: timedelta
     database_direct_url: str | None = field(repr=False)
@@ -228,6 +230,7 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
         yield "DATABASE_READ_URL needs DATABASE_URL: the embedded server has no replica."
     if values["database_direct_url"] and not values["database_url"]:
         yield "DATABASE_DIRECT_URL needs DATABASE_URL: there is no pooler to go past."
+    yield from _schema_contradictions(values)
     if values["redis"] and find_spec("redis") is None:
         yield "REDIS needs the extra redis: pip install 'cms[redis]'."
     if values["email_transport"] == "smtp" and not values["email_smtp_host"]:
@@ -238,10 +241,31 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
         yield "EMAIL_SMTP_SECURE and EMAIL_SMTP_IGNORE_TLS contradict each other: keep one."
 
 
+_ADDRESSES = ("database_url", "database_read_url", "database_direct_url")
+
+
+def _schema_contradictions(values: Mapping[str, Any]) -> Iterator[str]:
+    schema = values["database_schema"]
+    if not schema:
+        return
+    if not values["database_url"]:
+        yield "DATABASE_SCHEMA needs DATABASE_URL: the embedded server has one installation."
+    for name in _ADDRESSES:
+        address = values[name] or ""
+        if "options=" in address and in_schema(address, schema) != address:
+            yield (
+                f"DATABASE_SCHEMA and the options of {name.upper()} contradict each other: "
+                "set search_path in these options instead."
+            )
+
+
 def _with_defaults(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the values, with the defaults that follow from other settings or the machine."""
     complete = dict(values)
     complete["auth_providers"] = values["auth_providers"] or ()
+    if schema := values["database_schema"]:
+        for name in _ADDRESSES:
+            complete[name] = values[name] and in_schema(values[name], schema)
     for name, value in values.items():
         # Lists without a value are empty, and not None.
         if name.endswith(("_allow_list", "_deny_list")):

@@ -247,6 +247,11 @@ DATABASE = SettingType(
     matched(r"(?s)postgres(ql)?://.+|\s*\w+\s*=.+"),
 )
 
+SCHEMA = SettingType(
+    "a name of small letters, digits and _ that does not begin with pg_",
+    matched(r"(?!pg_)[a-z_][a-z0-9_]{0,62}"),
+)
+
 
 def _redis_address(text: str) -> str:
     address = matched(r"rediss?://\S+|redis\+unix:///\S+")(text)
@@ -372,6 +377,12 @@ SETTINGS: tuple[Setting, ...] = (
         "the PostgreSQL (14 or newer) that holds everything",
         unset="the embedded server, in DATA_DIR/postgres",
         mask=mask_password,
+    ),
+    Setting(
+        "DATABASE_SCHEMA",
+        SCHEMA,
+        "the schema of this installation, where several share a database",
+        unset="the first one on the search path",
     ),
     Setting(
         "DATABASE_READ_URL",

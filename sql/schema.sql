@@ -631,6 +631,36 @@ $$;
 
 COMMENT ON FUNCTION system_pass_keys(text, text, bigint[]) IS 'Moves the sequence of a column behind keys that are given for it, and never back';
 
+-- Tables of other schemas count where rows of them go with rows of ours, directly or by way of others.
+CREATE FUNCTION system_reached_tables() RETURNS SETOF oid
+    LANGUAGE sql STABLE AS $$
+    WITH RECURSIVE links (near, far) AS MATERIALIZED (
+        SELECT confrelid, conrelid
+        FROM pg_constraint
+        WHERE contype = 'f' AND confdeltype IN ('c', 'n', 'd')
+        UNION ALL
+        SELECT inhparent, inhrelid
+        FROM pg_inherits
+        UNION ALL
+        SELECT inhrelid, inhparent
+        FROM pg_inherits
+    ),
+    reached (oid) AS (
+        SELECT oid
+        FROM pg_class
+        WHERE relnamespace = current_schema()::regnamespace
+          AND relkind IN ('r', 'p', 'f', 'v', 'm')
+        UNION
+        SELECT links.far
+        FROM reached
+        JOIN links ON links.near = reached.oid
+    )
+    SELECT oid
+    FROM reached
+$$;
+
+COMMENT ON FUNCTION system_reached_tables() IS 'The tables of the schema, and those of other schemas whose rows a deletion of ours may reach';
+
 -- Changes of the tables by other programs are found without a call, by a fingerprint of PostgreSQL's catalogue.
 CREATE FUNCTION system_mark() RETURNS text
     LANGUAGE sql STABLE AS $$
@@ -640,6 +670,19 @@ CREATE FUNCTION system_mark() RETURNS text
         WHERE relnamespace = current_schema()::regnamespace
           AND relkind IN ('r', 'p', 'f', 'v', 'm')
           AND NOT relispartition
+    ),
+    reached AS MATERIALIZED (
+        SELECT oid
+        FROM system_reached_tables() AS oid
+    ),
+    types AS MATERIALIZED (  -- all but those of other installations; in public may be those of several
+        SELECT type.oid, type.typtype, type.xmin
+        FROM pg_type AS type
+        WHERE typtype IN ('d', 'e')
+          AND (
+              typnamespace IN (current_schema()::regnamespace, to_regnamespace('public'))
+              OR typnamespace NOT IN (SELECT relnamespace FROM pg_class WHERE relname = 'system_migrations')
+          )
     ),
     marks AS (
         -- Without what TRUNCATE, VACUUM, GRANT and the like leave behind, which change no structure.
@@ -652,7 +695,7 @@ CREATE FUNCTION system_mark() RETURNS text
         UNION ALL
         SELECT hashint8extended(xmin::text::bigint, oid::bigint)
         FROM pg_constraint
-        WHERE conrelid IN (SELECT oid FROM tables) OR contypid <> 0
+        WHERE conrelid IN (SELECT oid FROM tables) OR contypid IN (SELECT oid FROM types)
         UNION ALL
         -- What goes with rows of ours may lie elsewhere: in partitions, and in tables of other schemas.
         SELECT hashint8extended(con.xmin::text::bigint, con.oid::bigint)
@@ -662,6 +705,7 @@ CREATE FUNCTION system_mark() RETURNS text
           AND con.conparentid = 0
           AND con.confdeltype IN ('c', 'n', 'd')
           AND con.conrelid NOT IN (SELECT oid FROM tables)
+          AND con.confrelid IN (SELECT oid FROM reached)
         UNION ALL
         SELECT hashint8extended(inhparent::bigint, inhrelid::bigint)
         FROM pg_inherits
@@ -669,6 +713,7 @@ CREATE FUNCTION system_mark() RETURNS text
         WHERE class.relkind IN ('r', 'p')
           AND class.relpersistence <> 't'
           AND NOT class.relispartition
+          AND inhrelid IN (SELECT oid FROM reached)
         UNION ALL
         SELECT hashint8extended(xmin::text::bigint, indexrelid::bigint)
         FROM pg_index
@@ -684,9 +729,10 @@ CREATE FUNCTION system_mark() RETURNS text
         UNION ALL
         SELECT hashint8extended(xmin::text::bigint, oid::bigint)
         FROM pg_enum
+        WHERE enumtypid IN (SELECT oid FROM types)
         UNION ALL
         SELECT hashint8extended(xmin::text::bigint, oid::bigint)
-        FROM pg_type
+        FROM types
         WHERE typtype = 'd'
         UNION ALL
         SELECT hashint8extended(xmin::text::bigint, oid::bigint)
@@ -708,7 +754,7 @@ DECLARE
     month record;
     made integer := 0;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtext('system_make_partitions'));
+    PERFORM pg_advisory_xact_lock(hashtext(current_schema() || ' system_make_partitions'));
     FOR month IN
         SELECT format('%I.%I', n.nspname, c.relname) AS parent,
                format('%I.%I', n.nspname, c.relname || '_default') AS rest,
@@ -752,7 +798,7 @@ DECLARE
     month record;
     gone bigint;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtext('system_make_partitions'));
+    PERFORM pg_advisory_xact_lock(hashtext(current_schema() || ' system_make_partitions'));
     dropped := '{}';
     deleted := 0;
     FOR month IN

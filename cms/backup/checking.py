@@ -34,7 +34,7 @@ def check_archive(head: Head, transaction: Transaction, storages: Storages) -> N
     if schema != head.schema:
         raise BackupError(
             f"The archive is of the schema {head.schema}, and this database's is {schema}. "
-            "Name the schema in DATABASE_URL: docs/deployment.md tells how."
+            "Name it in DATABASE_SCHEMA: docs/deployment.md tells how."
         )
     if server // 10_000 < head.server // 10_000:
         raise BackupError(

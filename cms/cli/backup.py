@@ -25,7 +25,7 @@ from cms.backup.restoring import Restoration
 from cms.backup.writing import Backup
 from cms.cli.session import announce, database, existing_database, say
 from cms.config import Config
-from cms.database.migrate import migrate
+from cms.database.migrate import migrate, prepare_schema
 from cms.embedded.programs import find_program
 from cms.files.storage import Storages
 
@@ -57,6 +57,7 @@ def restore(config: Config, address: str, *, replaces: bool) -> int:
     # Before a database is made for it.
     archive.size()
     with database(_past_pooler(config)) as dsn, _progress() as bar:
+        prepare_schema(dsn)
         storages = Storages.from_config(config)
         restoration = Restoration(dsn, storages, archive=archive, watcher=bar)
         missing = restoration.run(replaces=replaces)

@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cms.database.connections import Transaction
 from cms.database.error_mapping import Deadlock, mapped_errors
+from cms.database.own_schema import check_schema, schema_of
 from cms.database.session_setup import CONNECTION_ARGUMENTS, address_arguments, configure
 from cms.database.statement_meter import StatementMeter
 from cms.database.statements import statement
@@ -63,6 +64,9 @@ def bulk_transaction(dsn: str, *, reads_only: bool) -> Iterator[Transaction]:
             client_encoding="utf8",
         ) as connection,
     ):
+        # Before the transaction, whose snapshot comes with its first statement.
+        if (schema := schema_of(dsn)) is not None:
+            check_schema(connection, schema, needs_tables=False)
         if reads_only:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True

@@ -17,6 +17,7 @@ from cms.config import Config, ConfigError
 from cms.database.allowance import Allowance
 from cms.database.borrowing import borrow
 from cms.database.error_mapping import mapped_errors
+from cms.database.own_schema import schema_of
 from cms.database.reader import Reader
 from cms.database.session_setup import (
     CONNECTION_ARGUMENTS,
@@ -258,7 +259,8 @@ class Database:
                 **address_arguments(self._direct_dsn, "-c statement_timeout=0"),
             ) as connection,
         ):
-            configure(connection, epoch=self._epoch, meter=self.meter)
+            schema = schema_of(self._direct_dsn)
+            configure(connection, epoch=self._epoch, meter=self.meter, schema=schema)
             yield Transaction(connection, prepare=False)
 
     def discard_prepared(self) -> None:
@@ -314,7 +316,9 @@ class Database:
             max_size=size,
             timeout=_BORROW_SECONDS,
             kwargs={**CONNECTION_ARGUMENTS, **address},
-            configure=partial(configure, epoch=self._epoch, meter=self.meter),
+            configure=partial(
+                configure, epoch=self._epoch, meter=self.meter, schema=schema_of(dsn)
+            ),
             reconnect_timeout=_RECONNECT_SECONDS,
             reconnect_failed=_retry_for_waiting,
             open=True,
@@ -339,5 +343,5 @@ def standalone_transaction(dsn: str) -> Iterator[Transaction]:
         Connection.connect(dsn, **CONNECTION_ARGUMENTS, **address_arguments(dsn)) as connection,
         connection.transaction(),  # statements that go straight to libpq begin none by themselves
     ):
-        configure(connection, epoch=Epoch(), meter=StatementMeter())
+        configure(connection, epoch=Epoch(), meter=StatementMeter(), schema=schema_of(dsn))
         yield Transaction(connection, prepare=False)

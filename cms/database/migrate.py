@@ -14,8 +14,15 @@ from typing import Any
 import psycopg
 from psycopg.errors import Diagnostic
 
+from cms.database.own_schema import (
+    check_schema,
+    create_schema,
+    has_schema,
+    schema_of,
+)
 from cms.database.queue_schema import QueueMigration, missing_migrations
 from cms.database.statements import sql_folder, statement
+from cms.errors import Refused
 
 OLDEST_SERVER = 14
 """The oldest major version of PostgreSQL that has all that the migrations use."""
@@ -59,6 +66,8 @@ def migrate(dsn: str, *, folder: Path | None = None) -> list[str]:
     migrations = read_migrations(folder or sql_folder() / "migrations")
     applied = []
     with _connect(dsn) as connection:
+        if (schema := schema_of(dsn)) is not None:
+            _use_schema(connection, schema)
         # The next one is looked up each time: another process may have applied it meanwhile.
         while (name := _apply_next(connection, migrations)) is not None:
             applied.append(name)
@@ -69,10 +78,24 @@ def migrate(dsn: str, *, folder: Path | None = None) -> list[str]:
     return applied
 
 
+def prepare_schema(dsn: str) -> None:
+    """Create the schema that an address chooses, where it is missing; raises MigrationError."""
+    if (schema := schema_of(dsn)) is not None:
+        with _connect(dsn) as connection:
+            _use_schema(connection, schema)
+
+
 def pending(dsn: str, *, folder: Path | None = None) -> list[str]:
     """Return the names of the migrations that `migrate` would apply; raises as it does."""
     migrations = read_migrations(folder or sql_folder() / "migrations")
     with _connect(dsn) as connection:
+        schema = schema_of(dsn)
+        if schema is not None and not has_schema(connection, schema):
+            # Tables of the next schema on the search path are those of another installation.
+            names = [migration.name for migration in migrations]
+            return names if folder else [*names, *(one.name for one in missing_migrations(()))]
+        if schema is not None:
+            _check_schema(connection, schema)
         names = [migration.name for migration in _missing(migrations, _applied(connection))]
         if folder is None:
             names += [migration.name for migration in _missing_of_queue(connection)]
@@ -144,6 +167,24 @@ def check_server(version: int) -> None:
 def _log_warning(notice: Diagnostic) -> None:
     if notice.severity_nonlocalized == "WARNING":
         log.warning("%s", notice.message_primary)
+
+
+def _use_schema(connection: Connection, schema: str) -> None:
+    """Create the schema of the address where it is missing, and what all schemas share."""
+    with connection.transaction():
+        # Two installations may begin at once, which share a database and its extensions.
+        _execute(connection, "lock_database")
+        create_schema(connection, schema)
+        _check_schema(connection, schema)
+        if not _has_table(connection):
+            _execute(connection, "create_shared_extensions")
+
+
+def _check_schema(connection: Connection, schema: str) -> None:
+    try:
+        check_schema(connection, schema, needs_tables=False)
+    except Refused as error:
+        raise MigrationError(str(error)) from None
 
 
 def _apply_next(connection: Connection, migrations: Sequence[Migration]) -> str | None:

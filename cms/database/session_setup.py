@@ -16,6 +16,7 @@ from psycopg.pq import Format
 from cms import jsontext
 from cms.config import Config
 from cms.database.library_pool import LibraryPool
+from cms.database.own_schema import check_schema
 from cms.database.statement_meter import StatementMeter
 from cms.database.wire import Connection, Epoch, Wire
 from cms.errors import unavailable
@@ -62,8 +63,15 @@ class _RawJsonbLoader(Loader):
         return jsontext.raw_json(bytes(data)[1:])
 
 
-def configure(connection: Connection, *, epoch: Epoch, meter: StatementMeter) -> None:
-    """Give a new connection its `Wire` and the loaders of JSON."""
+def configure(
+    connection: Connection, *, epoch: Epoch, meter: StatementMeter, schema: str | None = None
+) -> None:
+    """Give a new connection its `Wire` and the loaders of JSON.
+
+    Raises `Refused` unless it is in the schema of an installation, where one is named.
+    """
+    if schema is not None:
+        check_schema(connection, schema)
     # After a DROP or a ROLLBACK psycopg deallocates all statements, ours included, if it prepares
     # any itself.
     connection.prepare_threshold = None

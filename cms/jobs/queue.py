@@ -8,13 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from procrastinate import App, JobContext, PsycopgConnector
+from procrastinate import App, JobContext
 from procrastinate.jobs import Job as QueuedJob
 from procrastinate.retry import BaseRetryStrategy, RetryDecision
 
 from cms import jsontext
 from cms.config import Config
 from cms.database.session_setup import pool_arguments
+from cms.jobs.queue_connector import QueueConnector
 from cms.jobs.task import Job, JobError, Task
 from cms.tracing import job_span
 
@@ -26,7 +27,7 @@ _CONNECTIONS = 3
 
 def queue_of(config: Config, tasks: Iterable[Task]) -> App:
     """Return the queue in the settings' database with these tasks; it connects when opened."""
-    connector = PsycopgConnector(
+    connector = QueueConnector(
         **pool_arguments(config), json_loads=_load_arguments, min_size=1, max_size=_CONNECTIONS
     )
     app = App(connector=connector)

@@ -28,7 +28,8 @@ class RateLimiter:
 
     Keys are digests with the secret of the service: services that share counters do not mix, and
     the counters hold nobody's address. In one process, services on different databases do not mix
-    either. Machines that count together may write the address of their database differently.
+    either. Machines that count together may write the address of their database differently, but not the
+    schema.
     """
 
     def __init__(self, counters: Counters, config: Config, secret: str) -> None:
@@ -39,8 +40,10 @@ class RateLimiter:
         )
         self._login_limits = (Limit(config.rate_limiter_logins_per_address, 60),)
         self._account_limits = (Limit(config.rate_limiter_logins_per_account, 60),)
-        database = "" if config.redis else config.database_url or ""
-        self._seal = hmac.digest(secret.encode(), f"rate limits {database}".encode(), "sha256")
+        database = config.database_schema if config.redis else config.database_url
+        self._seal = hmac.digest(
+            secret.encode(), f"rate limits {database or ''}".encode(), "sha256"
+        )
         self._cached_key = lru_cache(MAX_CACHED_KEYS)(self._key)
 
     def count_request(self, address: str) -> Usage:

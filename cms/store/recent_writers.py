@@ -121,7 +121,9 @@ def recent_writers(config: Config, secret: str) -> RecentWriters | None:
         from cms.store.redis_keys import RedisKeys
 
         shared = RedisKeys(config.redis)
-    return RecentWriters(process_table(), shared, lag=config.database_read_lag, secret=secret)
+    # Installations that share a Redis remember their own writers.
+    seal = f"{secret} {config.database_schema}" if config.database_schema else secret
+    return RecentWriters(process_table(), shared, lag=config.database_read_lag, secret=seal)
 
 
 def _names(identity: Identity) -> tuple[str, ...]:

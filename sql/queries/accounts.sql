@@ -1,6 +1,6 @@
 -- name: lock_accounts
 -- Of two processes that start together, only one creates the first admin.
-SELECT pg_advisory_xact_lock(hashtextextended('system_users', 0));
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' system_users', 0));
 
 -- name: find_admin
 -- One user of a role with admin_access, its own or a parent's. $1 restricts it to these users, $2 to active ones.

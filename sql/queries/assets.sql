@@ -21,7 +21,7 @@ CROSS JOIN system_settings AS settings;
 -- name: lock_derivative
 -- Locks a derivative until the transaction ends, so that one machine makes it and the others wait for it.
 SELECT TRUE
-FROM pg_advisory_xact_lock(hashtextextended($1::text, 0));
+FROM pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || $1::text, 0));
 
 -- name: find_current_content
 -- Whether a content still belongs to its file.

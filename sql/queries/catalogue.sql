@@ -139,7 +139,11 @@ keys AS (
       -- tables of other schemas are no collections
       AND (con.confrelid = 0 OR target.relnamespace = current_schema()::regnamespace)
 ),
-bodies AS (  -- all tables that store rows; the schema is NULL for the service's own
+reached AS MATERIALIZED (  -- those of other schemas that deletions cannot reach are those of other installations
+    SELECT oid
+    FROM system_reached_tables() AS oid
+),
+bodies AS (  -- all reached tables that store rows; the schema is NULL for the service's own
     SELECT
         oid,
         relname AS name,
@@ -149,6 +153,7 @@ bodies AS (  -- all tables that store rows; the schema is NULL for the service's
     FROM pg_class
     WHERE relkind IN ('r', 'p')
       AND relpersistence <> 't'
+      AND oid IN (SELECT oid FROM reached)
 ),
 parts AS (  -- tables whose rows are also rows of another table: partitions, and those that inherit
     SELECT
@@ -295,7 +300,7 @@ FROM system_version;
 
 -- name: wait_for_others
 -- Writes that are repeated after a deadlock take turns, so that they do not block each other again.
-SELECT pg_advisory_xact_lock(hashtextextended('system_deadlocks', 0));
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' system_deadlocks', 0));
 
 -- name: share_version
 -- The counters, which nobody can move until the transaction ends; other transactions may share the lock.

@@ -61,7 +61,7 @@ ORDER BY files.id;
 
 -- name: lock_folder_tree
 -- Changes of the tree of folders take turns, so that no two of them close a cycle together or miss each other's rows.
-SELECT pg_advisory_xact_lock(hashtextextended('system_folders', 0));
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' system_folders', 0));
 
 -- name: lock_folders_below
 -- Locks folders with all below them and returns them with their parents; the lock keeps files from being put there.

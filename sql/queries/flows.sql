@@ -200,7 +200,7 @@ FROM run;
 
 -- name: lock_lost_runs
 -- Whether this transaction alone may queue lost runs: of two at once, each would queue a job for the same run.
-SELECT pg_try_advisory_xact_lock(hashtextextended('system_flow_runs', 0));
+SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' system_flow_runs', 0));
 
 -- name: requeue_lost_runs
 -- Queues runs again that no job is left for, unless a worker with a heartbeat in the last $1 seconds does them; ends

@@ -1,6 +1,6 @@
 -- name: lock_idempotency_key
 -- Calls of one caller with the same key take turns: the second one finds the answer of the first.
-SELECT pg_advisory_xact_lock(hashtextextended($1::text || ' ' || $2::text, 2));
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || $1::text || ' ' || $2::text, 2));
 
 -- name: find_idempotent_answer
 -- The answer that a call got within the last day. Older ones do not count, though they may still be there.

@@ -9,7 +9,7 @@ FROM unnest($2::text[]::jsonb[]) WITH ORDINALITY AS job (payload, position);
 -- name: lock_stalled_jobs
 -- Whether this transaction alone may give back stalled jobs: of two at once, the second would take a job from the
 -- worker that runs it again.
-SELECT pg_try_advisory_xact_lock(hashtextextended('system_queue', 0));
+SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' system_queue', 0));
 
 -- name: retry_stalled_jobs
 -- Lets jobs run again whose worker is gone, or silent for $1 seconds; a job that was tried $2 times has failed.

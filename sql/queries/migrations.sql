@@ -1,6 +1,33 @@
 -- name: lock_migrations
--- Lets one process at a time migrate, until its transaction ends. Not a lock of the session: a pooler would keep it.
-SELECT pg_advisory_xact_lock(hashtextextended('system_migrations', 0));
+-- Lets one process at a time migrate a schema, until its transaction ends. Not a lock of the session: a pooler would keep it.
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' system_migrations', 0));
+
+-- name: lock_database
+-- Lets one installation at a time make what all schemas of the database share, until its transaction ends.
+SELECT pg_advisory_xact_lock(hashtextextended('system_database', 0));
+
+-- name: create_shared_extensions
+-- Creates the extensions for searches in the schema that all installations have on their search path: in the schema of
+-- one of them they would end with it. Where this account may not do so, migration 0001 does what it can.
+DO $$
+DECLARE
+    wanted text;
+BEGIN
+    FOR wanted IN
+        SELECT name
+        FROM pg_available_extensions
+        WHERE name IN ('pg_trgm', 'unaccent')
+          AND installed_version IS NULL
+          AND EXISTS (SELECT FROM pg_namespace WHERE nspname = 'public' AND has_schema_privilege(oid, 'CREATE'))
+    LOOP
+        BEGIN
+            EXECUTE format('CREATE EXTENSION %I SCHEMA public', wanted);
+        EXCEPTION WHEN insufficient_privilege THEN
+            RAISE NOTICE 'The extension % was not created: %', wanted, SQLERRM;
+        END;
+    END LOOP;
+END
+$$;
 
 -- name: find_migrations_table
 -- Whether the schema of new tables has the record of migrations; other schemas on the search path do not count.

@@ -31,3 +31,13 @@ SET LOCAL statement_timeout = 0;
 -- name: limit_time
 -- The statements of the rest of this transaction may take $1 milliseconds each.
 SELECT set_config('statement_timeout', $1::text, TRUE);
+
+-- name: find_schema
+-- The schema in which this session finds and makes tables.
+SELECT current_schema()::text AS current_schema;
+
+-- name: find_installation
+-- The schema in which this session finds and makes tables, and whether there is an installation in it.
+SELECT
+    current_schema()::text,
+    to_regclass(format('%I.system_migrations', current_schema())) IS NOT NULL;

@@ -250,7 +250,7 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
 
 -- name: lock_index_build
 -- Whether the transaction may now build an index of the table. It does not wait: see `_index_build_lock`.
-SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 2));
+SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' ' || $1::text, 2));
 
 -- name: invalid_indexes
 -- The indexes of one column whose build has failed: over its values, or over an expression of it ($3).

@@ -18,6 +18,7 @@ import pytest
 from cms.database.connections import standalone_transaction
 from cms.errors import Refused
 from cms.jobs.housekeeping import delete_finished, queue_state, requeue
+from cms.jobs.queue_connector import channel_of_schema
 from cms.jobs.task import Job, JobError, PermanentError, Task, defer, defer_all
 from cms.tasks import tasks_of
 from tests.client import Client
@@ -76,10 +77,12 @@ def test_workers_are_notified_of_all_jobs_but_those_that_they_look_for(
     tasks = tasks_of(queue.config, queue.database)
     with psycopg.connect(queue.dsn, autocommit=True) as listener:
         for task in tasks:
-            listener.execute(f'LISTEN "procrastinate_queue_v1#{task.name}"'.encode())
+            channel = channel_of_schema(f"procrastinate_queue_v1#{task.name}", "public")
+            listener.execute(f'LISTEN "{channel}"'.encode())
         for task in tasks:
             queue.put(task.name)
-        notified = {note.channel.partition("#")[2] for note in listener.notifies(timeout=0.2)}
+        names = [note.channel.partition("#")[2] for note in listener.notifies(timeout=0.2)]
+    notified = {name.partition("@")[0] for name in names}
     assert notified == {task.name for task in tasks if task.poll is None}
     assert [task.name for task in tasks if task.poll] == ["flow"]
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
+from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
 from tests.databases import drop_database
 from tests.files.images import picture
 from tests.machines.installation import Client, Installation, installation
@@ -195,6 +197,40 @@ def test_the_doctor_says_which_settings_are_missing(site: Pooled) -> None:
         assert "session: a pooler leaves out timezone; set them for the role" in report.stdout
     finally:
         set_for_role(site.dsn)
+
+
+def test_an_installation_in_a_schema_has_a_role_of_its_own(site: Pooled) -> None:
+    name = site.address.rpartition("/")[2]
+    site.query(
+        f'CREATE ROLE tenant SUPERUSER LOGIN; ALTER ROLE tenant IN DATABASE "{name}"'
+        " SET search_path = tenant, public"
+    )
+    dsn = make_conninfo(site.dsn, user="tenant")
+    settings = {"DATABASE_SCHEMA": "tenant", "DATABASE_PREPARE": "false"}
+    try:
+        set_for_role(dsn)
+        with new_folder() as folder, pgbouncer(folder, dsn) as address:
+            first = {"ADMIN_EMAIL": ADMIN_EMAIL, "ADMIN_PASSWORD": ADMIN_PASSWORD}
+            command(folder, "bootstrap", DATABASE_URL=address, **settings, **first)
+            with installation(folder, address, settings, kinds=("event",)) as machines:
+                admin = machines.first.login()
+                admin.data("POST", "/collections", {"collection": "notes_of_tenant", "schema": {}})
+                assert admin.data("POST", "/items/notes_of_tenant", {}) == {"id": 1}
+            report = command(folder, "doctor", DATABASE_URL=address, **settings)
+            assert "migrations: all applied" in report.stdout
+        tables = "SELECT schemaname FROM pg_tables WHERE tablename = 'notes_of_tenant'"
+        assert site.query(tables) == [("tenant",)]
+    finally:
+        site.query("DROP SCHEMA tenant CASCADE; DROP OWNED BY tenant; DROP ROLE tenant")
+
+
+def test_a_session_in_another_schema_than_the_setting_says_is_refused(site: Pooled) -> None:
+    settings = {"DATABASE_SCHEMA": "tenant", "DATABASE_PREPARE": "false"}
+    # The role has no search path: PgBouncer leaves out that of the address.
+    report = command(site.folder, "migrate", DATABASE_URL=site.address, **settings)
+    assert report.returncode == 1
+    assert "pooler leaves out search_path" in report.stdout
+    assert site.query("SELECT FROM pg_namespace WHERE nspname = 'tenant'") == []
 
 
 def test_the_log_has_no_error(site: Pooled) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
+from cms.database.statements import statement
 from tests.active_flows import make_flow, step
 from tests.client import ADMIN_EMAIL
 from tests.sso.oidc import (
@@ -281,7 +282,7 @@ def test_what_an_administrator_changes_during_a_login_stays(
         ThreadPoolExecutor(1) as thread,
     ):
         # The login has read the user, and waits here for its turn to write.
-        connection.execute(b"SELECT pg_advisory_xact_lock(hashtextextended('system_users', 0))")
+        connection.execute(statement("lock_accounts").encode())
         login = thread.submit(again.get, answer)
         await_waiting_lock(connection)
         site.rows("UPDATE system_users SET role = %s::uuid WHERE id = %s::uuid", role, user)

@@ -276,13 +276,19 @@ def test_what_the_service_changes_in_the_queue_is_changed_again_after_a_newer_ve
     with psycopg.connect(empty_dsn) as connection:
         # As if all of that had been done before the last migration of the package.
         connection.execute(
-            "UPDATE system_queue SET name = '03.00.00_01_pre_cancel_notification changes' "
+            "UPDATE system_queue "
+            "SET name = '03.00.00_01_pre_cancel_notification ' || split_part(name, ' ', 2) "
             "WHERE name LIKE '% %'"
         )
-        last = connection.execute("SELECT max(name) FROM system_queue").fetchone()
+        last = connection.execute(
+            "SELECT max(name) FROM system_queue WHERE name NOT LIKE '% %'"
+        ).fetchone()
     assert last
     assert migrate(empty_dsn) == QUEUE_MIGRATIONS[1:]
-    assert QUEUE_MIGRATIONS[1:] == [f"procrastinate {last[0]} flows_without_notifications"]
+    assert QUEUE_MIGRATIONS[1:] == [
+        f"procrastinate {last[0]} flows_without_notifications",
+        f"procrastinate {last[0]} notifications_of_one_schema",
+    ]
     assert migrate(empty_dsn) == []
 
 

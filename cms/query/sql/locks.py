@@ -91,6 +91,6 @@ def lock_singleton(collection: Collection) -> Fragment:
     """Print the lock under which a singleton gets its one row: there is no row to lock yet."""
     return fill(
         # Other locks hash with another seed: no name of a collection can be one of theirs.
-        "SELECT pg_advisory_xact_lock(hashtextextended({0}, 1))",
+        "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || {0}, 1))",
         param(collection.name, "text"),
     )
