@@ -64,7 +64,7 @@ class RecordKey(NamedTuple):
         return f"{self.collection}.{self.name}" if self.name else self.collection
 
 
-RecordSource = Record | Field | Relation
+RecordSource = Record | Collection | Field | Relation
 """The source of a record; if it does not change, as most do not, no record is built."""
 
 RecordSources = dict[RecordKey, RecordSource]
@@ -223,15 +223,23 @@ def _record_changes(
     first = next((revision for revision in revisions if revision is not None), None)
     named_keys = {record.record_key for record in named}
     entries = []
+    # The sources are compared before records are made of them, which takes longer.
+    changed = [
+        record_key
+        for record_key in (before.keys() | after.keys()) - named_keys
+        if not _is_same(before.get(record_key), after.get(record_key))
+    ]
     # Sorted, so that the same call always leaves the same history.
-    for record_key in sorted((before.keys() | after.keys()) - named_keys):
-        # The sources are compared before records are made of them, which takes longer.
-        if before.get(record_key) == after.get(record_key):
-            continue
+    for record_key in sorted(changed):
         change = _record_change(record_key, before, after)
         if change.data is not None:
             entries.append(_HistoryEntry(change, parents.get(record_key.collection) or first))
     _insert_history(transaction, author, entries)
+
+
+def _is_same(former: RecordSource | None, present: RecordSource | None) -> bool:
+    # Most are the same value, because a catalogue is loaded in parts: to compare takes longer.
+    return former is present or former == present
 
 
 def _records(catalogue: Catalogue, renamed: Mapping[tuple[str, str], str]) -> RecordSources:
@@ -241,7 +249,7 @@ def _records(catalogue: Catalogue, renamed: Mapping[tuple[str, str], str]) -> Re
         # Nobody changes the structure of system collections.
         if not collection.is_system:
             record_key = RecordKey(COLLECTIONS, collection.name)
-            sources[record_key] = collection_record(collection)
+            sources[record_key] = collection
             for field in collection.fields.values():
                 name = renamed.get((collection.name, field.name), field.name)
                 sources[RecordKey(FIELDS, collection.name, name)] = field
@@ -304,6 +312,8 @@ def _record_change(
 
 def _record(source: RecordSource | None) -> Record | None:
     match source:
+        case Collection():
+            return collection_record(source)
         case Field():
             return _without_secret(source, field_record(source))
         case Relation():
