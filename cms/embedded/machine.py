@@ -81,11 +81,14 @@ def write_settings(data_folder: DataFolder, machine: Machine) -> Path:
         "# what postgresql.conf sets, which is included last, counts instead.\n"
         f"{''.join(lines)}include {included}\n"
     )
-    unfinished = path.with_name("postgres.conf.new")
-    unfinished.unlink(missing_ok=True)
-    unfinished.write_text(text, encoding="utf-8", errors="surrogateescape")
-    unfinished.chmod(0o644)  # the server's account reads it, and there is nothing secret in it
-    unfinished.replace(path)
+    content = text.encode("utf-8", "surrogateescape")
+    # Mostly it is there already: a full disk must not keep a server from starting again.
+    if not path.exists() or path.read_bytes() != content:
+        unfinished = path.with_name("postgres.conf.new")
+        unfinished.unlink(missing_ok=True)
+        unfinished.write_bytes(content)
+        unfinished.chmod(0o644)  # for the server's account; there is nothing secret in it
+        unfinished.replace(path)
     return path
 
 

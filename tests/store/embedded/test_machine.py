@@ -147,3 +147,16 @@ def test_the_file_is_found_wherever_the_data_has_been_moved(data: Path, folder: 
     ):
         present = settings_of(server.dsn)
     assert present["config_file"] == str(place / "postgres.conf")
+
+
+@slow
+def test_the_file_is_written_only_where_it_is_another(data: Path) -> None:
+    """So that a server starts again though its disk is full."""
+    path = data / "postgres.conf"
+    start(data, settings=FAST).stop()
+    first = path.stat()
+    start(data, settings=FAST).stop()
+    assert path.stat().st_ino == first.st_ino
+    path.write_text("work_mem = 1MB")
+    with start(data, settings=FAST) as server:
+        assert settings_of(server.dsn)["work_mem"] != "1MB"
