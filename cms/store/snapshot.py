@@ -253,10 +253,7 @@ def load_snapshot(transaction: Transaction, *, before: Snapshot | None = None) -
         before = last
     # Not kept for the process yet: the transaction may still be rolled back.
     rows = transaction.read(statement("load_catalogue"), (_marks(before),))
-    return _note_snapshot(transaction, _snapshot(rows[0], before))
-
-
-def _note_snapshot(transaction: Transaction, snapshot: Snapshot) -> Snapshot:
+    snapshot = _snapshot(rows[0], before)
     transaction.known["snapshot"] = snapshot
     transaction.last_known["snapshot"] = snapshot
     return snapshot
@@ -272,7 +269,8 @@ def snapshot_at(transaction: Transaction, version: Version, *, before: Snapshot 
         ((_, fingerprint),) = transaction.execute(statement("find_fingerprint"))
         if fingerprint == before.fingerprint:
             snapshot = Snapshot(version, before.structure, fingerprint, before.events)
-            return _note_snapshot(transaction, snapshot)
+            transaction.last_known["snapshot"] = snapshot
+            return snapshot
     return load_snapshot(transaction, before=before)
 
 
