@@ -23,6 +23,7 @@ from bench import (
     importing,
     limiting,
     searching,
+    structures,
     uploading,
     workers,
 )
@@ -118,6 +119,10 @@ def main() -> None:
             with prepared(folder) as stage:
                 print(flow_table(_measure_flows(stage, length)))
             return
+        if arguments.structures:
+            with prepared(folder) as stage:
+                print(structures.structure_table(structures.measure(stage, quick=arguments.quick)))
+            return
         with prepared(folder) as stage:
             report, token = _measure(stage, length, sizes, quick=arguments.quick)
         # The database has stopped: this start is that of a service with data.
@@ -157,6 +162,8 @@ def _measure(
         _announce("Both worker classes")
         worker_cases = [*_worker_cases(), asset_result.case]
         compared = workers.measure(stage, worker_cases, tokens=tokens, length=length)
+    _announce("Structures of many collections")
+    structure_result = structures.measure(stage, quick=quick)
     report = Report(
         results=[*results, asset_result.stored],
         bulk=created,
@@ -172,6 +179,7 @@ def _measure(
         flows=flow_result,
         crowds=slow,
         overloads=overloaded,
+        structures=structure_result,
         quick=quick,
     )
     return Measured(report, token)
@@ -214,6 +222,9 @@ def _parse_arguments() -> Namespace:
     )
     parser.add_argument(
         "--flows", action="store_true", help="measure only flows, and keep no results"
+    )
+    parser.add_argument(
+        "--structures", action="store_true", help="measure only structures, and keep no results"
     )
     return parser.parse_args()
 
