@@ -25,6 +25,7 @@ from bench import (
     limiting,
     logins,
     searching,
+    structures,
     uploading,
     workers,
 )
@@ -147,6 +148,10 @@ def main() -> None:
             with prepared(folder) as stage:
                 print(login_table(_measure_logins(stage, length)))
             return
+        if arguments.structures:
+            with prepared(folder) as stage:
+                print(structures.structure_table(structures.measure(stage, quick=arguments.quick)))
+            return
         with prepared(folder) as stage:
             report, token = _measure(stage, length, sizes, quick=arguments.quick)
         # The database has stopped: this start is that of a service with data.
@@ -205,6 +210,8 @@ def _measure(
         _announce("Both worker classes")
         worker_cases = [*_worker_cases(), asset_result.case]
         compared = workers.measure(stage, worker_cases, tokens=tokens, length=length)
+    _announce("Structures of many collections")
+    structure_result = structures.measure(stage, quick=quick)
     report = Report(
         results=[*results, asset_result.stored],
         bulk=created,
@@ -220,6 +227,7 @@ def _measure(
         flows=flow_result,
         crowds=slow,
         overloads=overloaded,
+        structures=structure_result,
         quick=quick,
     )
     return Measured(report, token)
@@ -273,6 +281,9 @@ def _parse_arguments() -> Namespace:
         "--check",
         action="store_true",
         help="only compare the ratios with the recorded ones: fails where one is below 0.85 of its",
+    )
+    parser.add_argument(
+        "--structures", action="store_true", help="measure only structures, and keep no results"
     )
     return parser.parse_args()
 

@@ -18,11 +18,15 @@ TIMEOUT_SECONDS = 60.0
 
 def measure(folder: Path, environ: Mapping[str, str], *, token: str) -> float:
     """Return the seconds from the start of the command until an item has been answered."""
-    port = _free_port()
     # Without an address of a database, so that the start of the embedded one is in the time.
     settings = {name: value for name, value in environ.items() if name != "DATABASE_URL"}
+    return until_answer(folder, settings, request("GET", "/items/articles/1", token=token))
+
+
+def until_answer(folder: Path, settings: Mapping[str, str], message: bytes) -> float:
+    """Return the seconds from the start of `cms serve` until a request has been answered."""
+    port = _free_port()
     inherited = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
-    message = request("GET", "/items/articles/1", token=token)
     with (folder / "start.log").open("wb") as output:
         started = time.perf_counter()
         process = subprocess.Popen(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,19 +18,10 @@ from bench.load import CONNECTIONS, Round
 from bench.machine import describe_machine
 from bench.rounds import Result
 from bench.searching import Search
-from bench.tables import row, rule, verdict
+from bench.structures import StructureResult, structure_lines, structure_promises
+from bench.tables import MAX_WORKER, Promise, promise_table, row, rule, verdict
 from bench.uploading import Uploading
 from bench.workers import WorkerComparison
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """One promise and what was measured; `kept` is None where nothing was promised."""
-
-    name: str
-    target: str
-    measured: str
-    kept: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +48,7 @@ class Report:
     crowds: list[Crowd]
     overloads: list[Overload]
     flows: FlowResult
+    structures: StructureResult
     quick: bool
     first_seconds: float = 0.0
     busy: float = field(default_factory=lambda: os.getloadavg()[1])
@@ -72,6 +64,7 @@ class Report:
             *self._size_lines(),
             *self._file_lines(),
             *_flow_lines(self.flows),
+            *structure_promises(self.structures),
         ]
 
     def _row_in_bulk(self) -> Promise:
@@ -87,9 +80,11 @@ class Report:
     def _process_lines(self) -> Iterator[Promise]:
         tail = max(result.service.p99 / result.service.p50 for result in self.results)
         yield Promise("the longest p99 against its p50", "4 times", f"{tail:.1f}", tail <= 4)
-        # 120 MB, in decimal as documents say it, are 114 MiB.
         yield Promise(
-            "memory of a worker", "under 120 MB", f"{self.memory:.0f} MiB", self.memory < 114
+            "memory of a worker",
+            "under 120 MB",
+            f"{self.memory:.0f} MiB",
+            self.memory < MAX_WORKER,
         )
         yield Promise(
             "first request after start",
@@ -176,7 +171,7 @@ def _flow_lines(flows: FlowResult) -> Iterator[Promise]:
 
 def flow_table(flows: FlowResult) -> str:
     """Return what was measured of flows, alone."""
-    parts = (_flows(flows), _promise_table(_flow_lines(flows)))
+    parts = (_flows(flows), promise_table(_flow_lines(flows)))
     return "\n\n".join("\n".join(part) for part in parts)
 
 
@@ -192,6 +187,7 @@ def table(report: Report) -> str:
         _promises,
         _growth,
         _depths,
+        _structures,
     )
     return "\n\n".join("\n".join(part(report)) for part in parts)
 
@@ -308,14 +304,7 @@ def _overloads(report: Report) -> Iterator[str]:
 
 
 def _promises(report: Report) -> Iterator[str]:
-    return _promise_table(report.lines())
-
-
-def _promise_table(promises: Iterable[Promise]) -> Iterator[str]:
-    yield row(("what", "target", "measured", ""))
-    yield rule(4)
-    for line in promises:
-        yield row((line.name, line.target, line.measured, verdict(kept=line.kept)))
+    return promise_table(report.lines())
 
 
 def _growth(report: Report) -> Iterator[str]:
@@ -328,6 +317,10 @@ def _depths(report: Report) -> Iterator[str]:
     for depth in report.depths:
         each = depth.took * 1000 / depth.items
         yield row((str(depth.depth), f"{depth.items:,}", f"{depth.took:.2f}", f"{each:.1f}"))
+
+
+def _structures(report: Report) -> Iterator[str]:
+    return structure_lines(report.structures)
 
 
 def _figures(measured: Round) -> tuple[str, str, str]:
@@ -362,5 +355,6 @@ def as_data(report: Report) -> dict[str, Any]:
         "limits": [asdict(compared) for compared in report.limits],
         "crowds": [asdict(crowd) for crowd in report.crowds],
         "flows": asdict(report.flows),
+        "structures": asdict(report.structures),
         "overloads": [asdict(overload) for overload in report.overloads],
     }

@@ -147,6 +147,8 @@ def server_dsn() -> Iterator[str]:
     programs = Path(named) if named else None
     fast = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off", "wal_level": "minimal"}
     sizes = {"max_connections": "300", "max_wal_size": "256MB", "max_wal_senders": "0"}
+    # Each worker of the suite has a server of its own: not each an eighth of the memory.
+    sizes["shared_buffers"] = "128MB"
     with TemporaryDirectory(prefix="cms-tests-") as folder:
         Path(folder).chmod(
             0o755

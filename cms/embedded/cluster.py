@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -17,16 +18,14 @@ from cms.embedded.system_account import SystemAccount, run_as
 
 SUPERUSER = "postgres"
 
-# For a laptop or a small server; written into postgresql.conf once, where its owner may change
-# them. The log says what happens to the server and never what people store: no statements, no rows.
-# It has seven files, one for each day of the week, so that it does not grow for ever. PostgreSQL's
-# own random_page_cost is that of turning disks: with it, plans for given values look so much
-# cheaper than the prepared plan that each execution is planned anew, which takes longer than it
-# saves.
+# Written into postgresql.conf once, where its owner may change them; what depends on the machine is
+# not among them (`machine.py`). The log says what happens to the server and never what people
+# store: no statements, no rows. It has seven files, one for each day of the week, so that it does
+# not grow for ever. PostgreSQL's own random_page_cost is that of turning disks: with it, plans for
+# given values look so much cheaper than the prepared plan that each execution is planned anew,
+# which takes longer than it saves.
 INITIAL_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
-        "max_connections": "200",
-        "shared_buffers": "128MB",
         "jit": "off",
         "random_page_cost": "1.1",
         "timezone": "UTC",
@@ -42,6 +41,9 @@ INITIAL_SETTINGS: Mapping[str, str] = MappingProxyType(
         "log_min_error_statement": "panic",
     }
 )
+
+_INITDB_GUESSES = re.compile("^(?:max_connections|shared_buffers) *=", re.MULTILINE)
+"""The settings that `initdb` has tried out, of those in `machine.py`."""
 
 
 def data_version(cluster: Path) -> int | None:
@@ -105,10 +107,14 @@ def _locale() -> list[str]:
 
 
 def _configure(path: Path) -> None:
+    """Add our settings, and take out those of `initdb` that depend on the machine."""
     lines = "".join(f"{name} = '{value}'\n" for name, value in INITIAL_SETTINGS.items())
     # The server's account owns the folder: a link there must not lead root elsewhere.
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
-    with open(descriptor, "w", encoding="utf-8") as file:
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    with open(descriptor, "r+", encoding="utf-8") as file:
+        text = _INITDB_GUESSES.sub(r"#\g<0>", file.read())
+        file.seek(0)
+        file.write(text)
         file.write(f"\n# Set when this database was made; change what you like.\n{lines}")
         file.flush()
         os.fsync(file.fileno())

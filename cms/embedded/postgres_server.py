@@ -19,6 +19,7 @@ from cms.embedded.binaries import Binaries
 from cms.embedded.data_folder import DataFolder
 from cms.embedded.error import EmbeddedError
 from cms.embedded.file_locks import acquire, is_held
+from cms.embedded.machine import present_machine, write_settings
 from cms.embedded.postmaster import PORT, Postmaster, is_listening, read_postmaster
 from cms.embedded.system_account import SystemAccount, can_enter, plain_environment, run_as
 
@@ -92,7 +93,12 @@ def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str
             "-D",
             data_folder.cluster,
         ]
-        command += _setting_options({**_socket_settings(sockets), **settings})
+        # The file comes with the command: PostgreSQL finds the folder of its data by `-D` all the
+        # same.
+        config_file = write_settings(data_folder, present_machine())
+        command += _setting_options(
+            {"config_file": str(config_file), **_socket_settings(sockets), **settings}
+        )
         # This ends when the watchdog has closed its output: it does so when the server is started.
         watchdog = subprocess.run(
             [str(argument) for argument in command],

@@ -1,303 +1,72 @@
-"""Assemble the catalogue from the answer of one statement, `load_catalogue`."""
+"""Assemble the catalogue from the answer of `load_catalogue`, which leaves out what is the same."""
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TypeVar
 
+from cms.schema.build_collections import LoadedLists, collections_of
 from cms.schema.build_relations import constraints_of, relations_of
-from cms.schema.defaults import CAST
-from cms.schema.model import Catalogue, CheckConstraint, Collection, Column, Field, Kind
-from cms.schema.referential_actions import (
-    CatalogueRow,
-    KeyedCollection,
-    actions_of,
-)
-from cms.schema.system import (
-    ACTIVITY,
-    QUEUE_PREFIX,
-    REVISIONS,
-    SYSTEM_COLLECTIONS,
-    SYSTEM_PREFIX,
-    SYSTEM_TABLES,
-    is_system,
-    system_table,
-)
-from cms.schema.types import ALIAS, ALIAS_SPECIALS, type_of_base_type, type_of_column
-from cms.schema.types.field_type import FieldType, Trait
-from cms.schema.types.structures import LIST
-from cms.schema.types.texts import ENUM, INET, UNKNOWN
+from cms.schema.model import Catalogue, Collection, ForeignKey, Kind
+from cms.schema.referential_actions import KeyedCollection, actions_of
+from cms.schema.system import SYSTEM_TABLES
 
-# NULL, or with the cast that PostgreSQL writes behind it: NULL::character varying.
-_NULL = re.compile(rf"NULL{CAST}")
+T = TypeVar("T")
 
 
-def build_catalogue(loaded: CatalogueRow) -> Catalogue:
-    """Return the catalogue of the lists in the answer of `load_catalogue`."""
-    tables = {row["name"]: row for row in loaded["tables"] if _is_listed(row["name"])}
-    columns = _columns(loaded)
-    field_metas = _grouped_by(loaded["fields"], "collection")
-    metas = {row["collection"]: row for row in loaded["collections"]}
-    checks = _grouped_by(loaded["checks"], "table_name")
-    collections: dict[str, Collection] = {}
-    # A table without settings is a collection, and so are settings without a table: a folder.
-    for name in sorted({*tables, *metas}):
-        collections[name] = _collection(
-            name,
-            tables.get(name),
-            columns[name],
-            _field_metas(name, field_metas[name]),
-            meta=metas.get(name) or _system_meta(name),
-            checks=_checks(checks[name]),
-        )
-    # Revisions outlive their collection. The last ids tell those of an earlier collection from
-    # those of the one that has the name now.
-    for row in loaded["dropped"]:
-        name = row["collection"]
-        if name in collections:
-            collections[name] = _with_former_history(collections[name], row)
-    constraints = {(key.table, key.column): key for key in constraints_of(loaded["keys"])}
-    relations = relations_of(loaded["relations"], constraints, collections)
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """A catalogue with the marks of its collections, by which a newer one is loaded.
+
+    A collection has the same mark as long as all rows are the same that it is made of.
+    `foreign_keys` are those with one column.
+    """
+
+    catalogue: Catalogue
+    marks: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    foreign_keys: tuple[ForeignKey, ...] = ()
+
+
+def build_structure(version: int, loaded: LoadedLists, before: Structure) -> Structure:
+    """Return the structure of the lists in the answer of `load_catalogue`.
+
+    `version` is the counter of structure. `before` has the marks that the statement was given.
+    Their collections are in the answer only where the marks differ, those that are gone with the
+    mark None.
+    """
+    differing = loaded("marks")
+    marks = _without(before.marks, differing)
+    marks |= {name: mark for name, mark in differing.items() if mark is not None}
+    collections = _without(before.catalogue.collections, differing) | collections_of(loaded)
+    # The same catalogue whatever it was made of: all parts of it are in the order of their names.
+    collections = dict(sorted(collections.items()))
+    unchanged_keys = [key for key in before.foreign_keys if key.table not in differing]
+    foreign_keys = sorted([*unchanged_keys, *constraints_of(loaded("keys"))], key=_key_order)
+    constraints = {(key.table, key.column): key for key in foreign_keys}
+    relations = relations_of(loaded("relations"), constraints, collections)
     catalogue = Catalogue.of(
-        loaded["structure"],
+        version,
         collections,
         tuple(relations),
-        extensions=frozenset(loaded["extensions"]),
-        actions=actions_of(loaded["parts"], loaded["actions"], _owners(collections)),
+        extensions=frozenset(loaded("extensions")),
+        actions=actions_of(loaded("parts"), loaded("actions"), _owners(collections)),
     )
-    reserved = sorted(row["name"] for row in loaded["tables"] if _is_reserved(row["name"]))
-    return replace(catalogue, reserved_tables=tuple(reserved))
+    reserved = tuple(name for name in loaded("service_tables") if name not in SYSTEM_TABLES)
+    return Structure(replace(catalogue, reserved_tables=reserved), marks, tuple(foreign_keys))
 
 
-def _is_listed(table: str) -> bool:
-    return not table.startswith((SYSTEM_PREFIX, QUEUE_PREFIX)) or table in SYSTEM_COLLECTIONS
+NO_STRUCTURE = Structure(Catalogue(0, {}, ()))
+"""What is known before anything is loaded."""
 
 
-def _is_reserved(table: str) -> bool:
-    return is_system(table) and table not in SYSTEM_TABLES
+def _without(values: Mapping[str, T], names: Container[str]) -> dict[str, T]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
-def _grouped_by(rows: Iterable[CatalogueRow], key: str) -> defaultdict[str, list[CatalogueRow]]:
-    grouped: defaultdict[str, list[CatalogueRow]] = defaultdict(list)
-    for row in rows:
-        grouped[row[key]].append(row)
-    return grouped
-
-
-def _system_meta(name: str) -> CatalogueRow | None:
-    if not is_system(name):
-        return None
-    # System collections have no records; this stands for theirs.
-    return {
-        "collection": name,
-        "singleton": system_table(name).is_singleton,
-        "hidden": True,
-        "accountability": "all",
-    }
-
-
-def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueRow]:
-    """System collections describe their fields in code, not in rows."""
-    if not is_system(collection):
-        return stored
-    table = system_table(collection)
-    metas: list[CatalogueRow] = []
-    for field, markers in table.special.items():
-        metas.append({"collection": collection, "field": field, "special": list(markers)})
-    for field in table.aliases:
-        metas.append({"collection": collection, "field": field, "special": ["o2m"]})
-    return metas
-
-
-# Columns
-
-
-def _columns(loaded: CatalogueRow) -> defaultdict[str, dict[str, Column]]:
-    """Return the columns by their tables and names."""
-    columns: defaultdict[str, dict[str, Column]] = defaultdict(dict)
-    for row in loaded["columns"]:
-        # Left out here, internal columns exist for nobody: neither reads nor rules nor exports can
-        # name them.
-        if row["name"] not in system_table(row["table_name"]).internal_columns:
-            columns[row["table_name"]][row["name"]] = _column(row)
-    # Only indexes of one column come from the statement.
-    for index in loaded["indexes"]:
-        _amend(columns, index["table_name"], index["column_name"], is_indexed=True)
-        if index["is_unique"]:
-            _amend(columns, index["table_name"], index["column_name"], is_unique=True)
-    for index in loaded["search_indexes"]:
-        _amend(columns, index["table_name"], index["column_name"], is_search_indexed=True)
-    for key in loaded["keys"]:
-        # A key of several columns says nothing of any one of them.
-        if len(key["columns"]) == 1:
-            _amend(columns, key["table_name"], key["columns"][0], **_key_attributes(key))
-    return columns
-
-
-def _column(row: CatalogueRow) -> Column:
-    return Column(
-        name=row["name"],
-        data_type=row["data_type"],
-        base_type=row["base_type"],
-        default=_default(row["default_value"]),
-        max_length=row["max_length"],
-        precision=row["precision"],
-        scale=row["scale"],
-        is_nullable=row["nullable"],
-        is_generated=row["generated"],
-        has_auto_increment=row["auto_increment"],
-        comment=row["comment"],
-        cast=row["cast"],
-        choices=tuple(row["choices"]) if row["choices"] else None,
-        element=_element(row["element"]),
-        is_domain=row["is_domain"],
-    )
-
-
-def _element(base_type: str | None) -> str | None:
-    """Return the type of an array's elements; None where clients cannot write them as JSON."""
-    if base_type is None or not type_of_base_type(base_type).has_list_elements:
-        return None
-    return base_type
-
-
-def _default(expression: str | None) -> str | None:
-    """Return a default's expression; None for NULL::character varying, which many tools write."""
-    if expression and _NULL.fullmatch(expression):
-        return None
-    return expression
-
-
-def _key_attributes(key: CatalogueRow) -> dict[str, Any]:
-    # pg_constraint.contype: f is a foreign key, p a primary key, u a unique constraint.
-    if key["kind"] == "f":
-        return {"foreign_table": key["foreign_table"], "foreign_column": key["foreign_columns"][0]}
-    if key["kind"] == "p":
-        return {"is_primary_key": True, "is_unique": True}
-    return {"is_unique": True}
-
-
-def _checks(rows: Iterable[CatalogueRow]) -> dict[str, CheckConstraint]:
-    """Return checks by their names; the check of a domain applies to all columns of the domain."""
-    checks: dict[str, CheckConstraint] = {}
-    for row in rows:
-        name = row["name"]
-        # The statement gives a row for each column that has the domain.
-        columns_before = checks[name].columns if name in checks else ()
-        columns = (*columns_before, *row["columns"])
-        # For checks of other tables the condition itself has to do as a sentence.
-        rule = system_table(row["table_name"]).check_rules.get(name) or row["rule"]
-        checks[name] = CheckConstraint(columns, rule, row["expression"])
-    return checks
-
-
-def _amend(
-    columns: Mapping[str, dict[str, Column]], table: str, column: str, **attributes: Any
-) -> None:
-    # Internal columns have indexes and keys too, but are not listed.
-    if column in columns[table]:
-        columns[table][column] = replace(columns[table][column], **attributes)
-
-
-# Collections and fields
-
-
-def _collection(
-    name: str,
-    table: CatalogueRow | None,
-    columns: Mapping[str, Column],
-    metas: list[CatalogueRow],
-    *,
-    meta: CatalogueRow | None,
-    checks: Mapping[str, CheckConstraint],
-) -> Collection:
-    fields = {field.name: field for field in _fields(name, columns, metas)}
-    return Collection(
-        name=name,
-        kind=_kind(table),
-        fields=fields,
-        primary_key=_primary_key(name, table, fields),
-        meta=meta,
-        comment=table["comment"] if table else None,
-        is_system=is_system(name),
-        has_side_effects=bool(table and table["does_more"]),
-        checks=checks,
-    )
-
-
-def _kind(table: CatalogueRow | None) -> Kind:
-    if table is None:
-        return Kind.FOLDER
-    return Kind.VIEW if table["is_view"] else Kind.TABLE
-
-
-def _with_former_history(collection: Collection, dropped: CatalogueRow) -> Collection:
-    """Return a collection whose name belonged to a dropped collection before."""
-    last_ids = {
-        ACTIVITY: dropped["last_activity"],
-        REVISIONS: dropped["last_revision"],
-    }
-    return replace(collection, former_history=last_ids)
-
-
-def _primary_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Field]) -> str | None:
-    for field in fields.values():
-        if field.column and field.column.is_primary_key and _can_be_key(field):
-            return field.name
-    return _stand_in_key(name, table, fields)
-
-
-def _can_be_key(field: Field) -> bool:
-    """Tell whether a column's values can stand in a path and in a list of keys, and be sorted."""
-    column = field.column
-    # PostgreSQL's names of array types begin with an underscore.
-    return (
-        column is not None
-        and Trait.SORTING in field.type.traits
-        and not column.base_type.startswith("_")
-    )
-
-
-def _stand_in_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Field]) -> str | None:
-    """Return `id` as the key of views and of partitioned system tables.
-
-    Views have no key, and the key of a partitioned table includes the column of its partitions.
-    """
-    if table is None or not (table["is_view"] or is_system(name)):
-        return None
-    return "id" if "id" in fields and _can_be_key(fields["id"]) else None
-
-
-def _fields(
-    collection: str, columns: Mapping[str, Column], metas: list[CatalogueRow]
-) -> Iterable[Field]:
-    """Yield the fields with columns in the table's order, then the aliases."""
-    meta_by_name = {row["field"]: row for row in metas}
-    for name, column in columns.items():
-        meta = meta_by_name.get(name)
-        special = tuple((meta or {}).get("special") or ())
-        yield Field(collection, name, _field_type(column, special), special, column, meta)
-    for name, row in meta_by_name.items():
-        special = tuple(row.get("special") or ())
-        # Another record without a column is that of a column that is gone.
-        if name not in columns and ALIAS_SPECIALS.intersection(special):
-            yield Field(collection, name, ALIAS, special, None, row)
-
-
-def _field_type(column: Column, special: tuple[str, ...]) -> FieldType:
-    # Choices and elements first: the names of enum and array types are in no table of types.
-    if column.choices:
-        return ENUM
-    if column.element:
-        return LIST
-    field_type = type_of_column(column.base_type, column.data_type, special)
-    # Items are named by the text of their address with its mask.
-    if field_type is INET and (column.is_primary_key or column.foreign_table):
-        return UNKNOWN
-    return field_type
+def _key_order(key: ForeignKey) -> tuple[str, str, str]:
+    return key.name, key.table, key.column
 
 
 def _owners(collections: Mapping[str, Collection]) -> dict[str, KeyedCollection]:

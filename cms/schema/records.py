@@ -11,7 +11,7 @@ from cms.schema.system import is_system
 
 Record = dict[str, object]
 
-_DEFAULT_META: Record = {
+DEFAULT_META: Record = {
     "readonly": False,
     "hidden": False,
     "required": False,
@@ -50,7 +50,7 @@ def _collection_meta(collection: Collection) -> Record | None:
     record: Record = {"collection": collection.name}
     # Every key of the table of settings, in its order, whether the record has it or not.
     for key in COLLECTION_META:
-        record[key] = collection.meta.get(key, _DEFAULT_META.get(key))
+        record[key] = collection.meta.get(key, DEFAULT_META.get(key))
     if collection.is_system:
         record["system"] = True
     return record
@@ -81,7 +81,7 @@ def _field_meta(field: Field) -> Record | None:
         "field": field.name,
     }
     for key in FIELD_META:
-        record[key] = meta.get(key, _DEFAULT_META.get(key))
+        record[key] = meta.get(key, DEFAULT_META.get(key))
     if meta.get("searchable") is None:
         record["searchable"] = None if _may_be_relation(field) else True
     if is_of_system:

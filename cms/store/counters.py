@@ -34,4 +34,6 @@ def lock_version(transaction: Transaction, snapshot: Snapshot, lock_statement: s
     version = Version(*transaction.execute(statement(lock_statement))[0])
     # They may have moved while this transaction waited for the lock; now they cannot any more, and
     # a snapshot that is loaded under it stays true.
-    return snapshot if snapshot.version == version else load_snapshot(transaction)
+    if snapshot.version == version:
+        return snapshot
+    return load_snapshot(transaction, before=snapshot)

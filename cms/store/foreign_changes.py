@@ -7,11 +7,11 @@ import threading
 from collections.abc import Sequence
 from time import monotonic
 
-from cms.database.connections import Database
+from cms.database.connections import Database, Fetch
 from cms.database.error_mapping import Stale, UnexpectedError
 from cms.database.statements import statement
 from cms.errors import Refused
-from cms.store.snapshot import FetchFixed, Snapshots
+from cms.store.snapshot import Snapshots
 
 log = logging.getLogger("cms.store")
 
@@ -30,7 +30,7 @@ class ForeignChangeMonitor:
     snapshot has their fingerprint.
     """
 
-    def __init__(self, database: Database, sources: Sequence[tuple[Snapshots, FetchFixed]]) -> None:
+    def __init__(self, database: Database, sources: Sequence[tuple[Snapshots, Fetch]]) -> None:
         self._database = database
         self._sources = sources
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class ForeignChangeMonitor:
             if snapshot is None:  # nobody has used this source yet
                 continue
             # One source is enough: a replica has the structure of its primary.
-            ((structure, fingerprint),) = fetch(statement("find_fingerprint"))
+            ((structure, fingerprint),) = fetch(statement("find_fingerprint"), ())
             # With another counter the next request loads the structure again in any case.
             if structure == snapshot.version.structure and fingerprint != snapshot.fingerprint:
                 self._advance_counter(structure)

@@ -6,17 +6,19 @@ import logging
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from cachebox import LRUCache
 
 from cms import jsontext
 from cms.access.policy import Actor, Policy
-from cms.database.connections import Row, Transaction
+from cms.database.connections import Fetch, Row, Transaction
 from cms.database.statements import statement
+from cms.memory import note_memory_use
 from cms.query.plan.estimate import Estimate
 from cms.query.sql.statement import Statement
-from cms.schema.build import build_catalogue
+from cms.schema.build import NO_STRUCTURE, Structure, build_structure
 from cms.schema.model import Catalogue, Version
 from cms.store.event_flows import NO_EVENT_FLOWS, EventFlows, event_flows
 
@@ -30,6 +32,7 @@ MAX_STATEMENT_CHARACTERS = 8_000_000
 """Characters of all cached statements: one with many relations is as long as hundreds of others."""
 
 _CATALOGUE_LISTS = (
+    "marks",
     "tables",
     "columns",
     "keys",
@@ -43,11 +46,9 @@ _CATALOGUE_LISTS = (
     "relations",
     "extensions",
     "dropped",
+    "service_tables",
 )
-"""The lists that the statement `load_catalogue` returns as JSON, in the order of its columns."""
-
-FetchFixed = Callable[[str], list[Row]]
-"""Runs a fixed statement that takes no values, and returns its rows."""
+"""What the statement `load_catalogue` returns as JSON, in the order of its columns."""
 
 PreparedRead = tuple[Statement, tuple[object, ...]]
 """A finished statement, and the literals of the request that it was compiled for."""
@@ -88,7 +89,7 @@ class Snapshot:
     """
 
     version: Version
-    catalogue: Catalogue
+    structure: Structure
     fingerprint: str
     """The fingerprint of the structure: see `cms.store.foreign_changes`."""
     events: EventFlows = NO_EVENT_FLOWS
@@ -105,6 +106,10 @@ class Snapshot:
     documents: LRUCache[Hashable, bytes] = field(default_factory=_document_cache)
     """What describes the service to callers: OpenAPI, types of clients."""
 
+    @property
+    def catalogue(self) -> Catalogue:
+        return self.structure.catalogue
+
 
 class Snapshots:
     """The current snapshot of one process, loaded at first use and when the counters have moved.
@@ -114,7 +119,7 @@ class Snapshots:
 
     def __init__(
         self,
-        fetch: FetchFixed,
+        fetch: Fetch,
         *,
         on_structure_change: Callable[[], None] = lambda: None,
     ) -> None:
@@ -144,7 +149,7 @@ class Snapshots:
             # Another thread has loaded a newer one while this one waited for the lock.
             if before is not None and before is not stale:
                 return before
-            current = self._with_same_structure(before) or self._load()
+            current = self._with_same_structure(before) or self._load(before)
             self._replace(before, current)
             return current
 
@@ -159,15 +164,18 @@ class Snapshots:
                 self._replace(before, snapshot)
 
     def _replace(self, before: Snapshot | None, current: Snapshot) -> None:
+        if before is not None:
+            _keep_callers(before, current)
         self._current = current
         _warn_about_reserved_tables(current, before)
         # Prepared statements of the former structure are hardly used again.
         if before and before.version.structure != current.version.structure:
             self._on_structure_change()
 
-    def _load(self) -> Snapshot:
+    def _load(self, before: Snapshot | None) -> Snapshot:
         # One statement, so that the counters and all lists are of the same moment.
-        return _snapshot(self._fetch(statement("load_catalogue"))[0])
+        rows = self._fetch(statement("load_catalogue"), (_marks(before),))
+        return _snapshot(rows[0], before)
 
     def _with_same_structure(self, before: Snapshot | None) -> Snapshot | None:
         """Return a snapshot with the same catalogue if only rights or flows have changed.
@@ -176,17 +184,17 @@ class Snapshots:
         """
         if before is None:
             return None
-        now = Version(*self._fetch(statement("find_version"))[0])
+        now = Version(*self._fetch(statement("find_version"), ())[0])
         # With equal counters the snapshot was found stale for another reason, so it is loaded anew:
         # PostgreSQL did not know a name or a type of a statement.
         if now == before.version or now.structure != before.version.structure:
             return None
         if now.flows == before.version.flows:
-            return Snapshot(now, before.catalogue, before.fingerprint, before.events)
+            return Snapshot(now, before.structure, before.fingerprint, before.events)
         # The counters may move again meanwhile. Then the flows are newer than `now`, and the next
         # request, which meets the newer counters, loads them once more.
-        events = _event_flows(self._fetch(statement("find_event_flows"))[0][0])
-        current = Snapshot(now, before.catalogue, before.fingerprint, events)
+        events = _event_flows(self._fetch(statement("find_event_flows"), ())[0][0])
+        current = Snapshot(now, before.structure, before.fingerprint, events)
         if now.access != before.version.access:
             return current
         # Reads and rights know nothing of flows. Writes do: their statements are printed anew.
@@ -200,6 +208,27 @@ class Snapshots:
         )
 
 
+def _keep_callers(before: Snapshot, current: Snapshot) -> None:
+    """Let a new structure have the callers of the one before, if their rights are the same.
+
+    To look up a caller with many permissions, and to parse these, takes longer than to load a
+    changed collection.
+    """
+    # With the same structure the snapshot before was doubted for another reason.
+    is_later = before.version.structure < current.version.structure
+    if not is_later or before.version.access != current.version.access:
+        return
+    for caller, actor in before.actors.copy().items():
+        policy = actor.policy
+        # What a share shows depends on an item as well.
+        if policy.shared is not None:
+            continue
+        if not policy.is_admin:
+            # Another one of the same grants: what it shows of collections is found out anew.
+            policy = current.policies.setdefault_with(policy.name, partial(replace, policy))
+        current.actors.setdefault(caller, replace(actor, policy=policy))
+
+
 def _warn_about_reserved_tables(current: Snapshot, before: Snapshot | None) -> None:
     """Log each table that is new and is no collection because of its name."""
     for table in current.catalogue.reserved_tables:
@@ -211,14 +240,23 @@ def _warn_about_reserved_tables(current: Snapshot, before: Snapshot | None) -> N
             )
 
 
-def load_snapshot(transaction: Transaction) -> Snapshot:
-    """Return a snapshot as a transaction sees the database, its own changes included."""
+def load_snapshot(transaction: Transaction, *, before: Snapshot | None = None) -> Snapshot:
+    """Return a snapshot as a transaction sees the database, its own changes included.
+
+    Of the structure only what is not that of `before` is loaded, or of the last snapshot that this
+    transaction has loaded.
+    """
     known = transaction.known.get("snapshot")
     if isinstance(known, Snapshot):
         return known
+    last = transaction.last_known.get("snapshot")
+    if isinstance(last, Snapshot):
+        before = last
     # Not kept for the process yet: the transaction may still be rolled back.
-    snapshot = _snapshot(transaction.read(statement("load_catalogue"))[0])
+    rows = transaction.read(statement("load_catalogue"), (_marks(before),))
+    snapshot = _snapshot(rows[0], before)
     transaction.known["snapshot"] = snapshot
+    transaction.last_known["snapshot"] = snapshot
     return snapshot
 
 
@@ -231,18 +269,29 @@ def snapshot_at(transaction: Transaction, version: Version, *, before: Snapshot 
     if before is not None and before.version == version._replace(structure=version.structure - 1):
         ((_, fingerprint),) = transaction.execute(statement("find_fingerprint"))
         if fingerprint == before.fingerprint:
-            return Snapshot(version, before.catalogue, fingerprint, before.events)
-    return load_snapshot(transaction)
+            snapshot = Snapshot(version, before.structure, fingerprint, before.events)
+            transaction.last_known["snapshot"] = snapshot
+            return snapshot
+    return load_snapshot(transaction, before=before)
 
 
-def _snapshot(row: Row) -> Snapshot:
+def _marks(before: Snapshot | None) -> str:
+    """Return the marks of what need not be loaded, as JSON."""
+    return jsontext.dumps(before.structure.marks).decode() if before else "{}"
+
+
+def _snapshot(row: Row, before: Snapshot | None) -> Snapshot:
     # The columns of the statement `load_catalogue`.
     structure, access, flows, fingerprint, events, *lists = row
-    loaded: dict[str, Any] = {"structure": structure}
-    for name, raw in zip(_CATALOGUE_LISTS, lists, strict=True):
-        loaded[name] = jsontext.loads_stored(raw)
+    texts = dict(zip(_CATALOGUE_LISTS, lists, strict=True))
+    note_memory_use(sum(map(len, lists)))
+
+    def loaded(name: str) -> Any:
+        return jsontext.loads_stored(texts[name])
+
     version = Version(structure, access, flows)
-    return Snapshot(version, build_catalogue(loaded), fingerprint, _event_flows(events))
+    built = build_structure(structure, loaded, before.structure if before else NO_STRUCTURE)
+    return Snapshot(version, built, fingerprint, _event_flows(events))
 
 
 def _event_flows(raw: str | None) -> EventFlows:

@@ -43,7 +43,7 @@ from cms.store.payload_filter import PayloadFilter, no_filter
 from cms.store.recent_writers import RecentWriters
 from cms.store.refusals import with_inquiry
 from cms.store.replica import Behind, Replica
-from cms.store.snapshot import FetchFixed, Snapshot, Snapshots, snapshot_at
+from cms.store.snapshot import Snapshot, Snapshots, snapshot_at
 from cms.store.write_plan import TransactionWork, WritePlan, transaction_plan
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class Store:
             self._reader = self.database.primary
             self._replica = Replica(self.database, writers, on_structure_change=on_structure_change)
         self.snapshots = Snapshots(self._reader.fetch, on_structure_change=on_structure_change)
-        sources: list[tuple[Snapshots, FetchFixed]] = [(self.snapshots, self._reader.fetch)]
+        sources: list[tuple[Snapshots, Fetch]] = [(self.snapshots, self._reader.fetch)]
         if self._replica:
             # Last: the counter can be moved on the primary only, and a replica may lag.
             sources.append((self._replica.snapshots, self.database.fetch))

@@ -7,7 +7,7 @@ records that the call does not name have a revision of a named record as their p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -64,7 +64,7 @@ class RecordKey(NamedTuple):
         return f"{self.collection}.{self.name}" if self.name else self.collection
 
 
-RecordSource = Record | Field | Relation
+RecordSource = Record | Collection | Field | Relation
 """The source of a record; if it does not change, as most do not, no record is built."""
 
 RecordSources = dict[RecordKey, RecordSource]
@@ -165,14 +165,17 @@ def _make_and_record(
     named = list(dict.fromkeys(change.named(result)))
     # Before the records are compared, which then have the new names on both sides.
     renamed = _rename_in_history(transaction, named)
-    # The snapshot of the context is older than the change, and so still has all records.
-    before = _records(old_catalogue, renamed) | stored
     snapshot = load_snapshot(transaction)
     catalogue = snapshot.catalogue
+    deferred = _deferred_indexes(transaction, catalogue)
+    unchanged = _unchanged(old_catalogue, catalogue)
+    unchanged -= {record_key.collection for record_key in (*deferred, *_keys_of(named))}
+    # The snapshot of the context is older than the change, and so still has all records.
+    before = _records(old_catalogue, renamed, unchanged) | stored
     # First of all steps: others change the structure again.
     transaction.after_commit.insert(0, lambda _: store.adopt(snapshot))
-    after = _records(catalogue, {})
-    after |= _deferred_indexes(transaction, catalogue)
+    after = _records(catalogue, {}, unchanged)
+    after |= deferred
     after |= _permissions(transaction, catalogue)
     _mask_defaults(transaction, before, after)
     _record_changes(transaction, client.author(context.actor.user), named, before, after)
@@ -221,27 +224,53 @@ def _record_changes(
         parents[change.record_key.collection] = revision
     # The parent of changes in collections that the call does not name.
     first = next((revision for revision in revisions if revision is not None), None)
-    named_keys = {record.record_key for record in named}
+    named_keys = set(_keys_of(named))
     entries = []
+    # The sources are compared before records are made of them, which takes longer.
+    changed = [
+        record_key
+        for record_key in (before.keys() | after.keys()) - named_keys
+        if not _is_same(before.get(record_key), after.get(record_key))
+    ]
     # Sorted, so that the same call always leaves the same history.
-    for record_key in sorted((before.keys() | after.keys()) - named_keys):
-        # The sources are compared before records are made of them, which takes longer.
-        if before.get(record_key) == after.get(record_key):
-            continue
+    for record_key in sorted(changed):
         change = _record_change(record_key, before, after)
         if change.data is not None:
             entries.append(_HistoryEntry(change, parents.get(record_key.collection) or first))
     _insert_history(transaction, author, entries)
 
 
-def _records(catalogue: Catalogue, renamed: Mapping[tuple[str, str], str]) -> RecordSources:
-    """Return the sources of all records; renamed fields have their new names as keys."""
+def _keys_of(named: Iterable[NamedRecord]) -> list[RecordKey]:
+    return [record.record_key for record in named]
+
+
+def _is_same(former: RecordSource | None, present: RecordSource | None) -> bool:
+    # Most are the same value, because a catalogue is loaded in parts: to compare takes longer.
+    return former is present or former == present
+
+
+def _unchanged(before: Catalogue, after: Catalogue) -> set[str]:
+    """Return the collections that are the same value in both, as those not loaded again are."""
+    return {
+        name
+        for name, collection in after.collections.items()
+        if before.collections.get(name) is collection
+    }
+
+
+def _records(
+    catalogue: Catalogue, renamed: Mapping[tuple[str, str], str], left_out: Set[str]
+) -> RecordSources:
+    """Return the sources of records, apart from collections and fields that are left out.
+
+    Renamed fields have their new names as keys.
+    """
     sources: RecordSources = {}
     for collection in catalogue.collections.values():
         # Nobody changes the structure of system collections.
-        if not collection.is_system:
+        if not collection.is_system and collection.name not in left_out:
             record_key = RecordKey(COLLECTIONS, collection.name)
-            sources[record_key] = collection_record(collection)
+            sources[record_key] = collection
             for field in collection.fields.values():
                 name = renamed.get((collection.name, field.name), field.name)
                 sources[RecordKey(FIELDS, collection.name, name)] = field
@@ -304,6 +333,8 @@ def _record_change(
 
 def _record(source: RecordSource | None) -> Record | None:
     match source:
+        case Collection():
+            return collection_record(source)
         case Field():
             return _without_secret(source, field_record(source))
         case Relation():

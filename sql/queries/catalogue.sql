@@ -1,34 +1,62 @@
 -- name: load_catalogue
--- All rows of which the model of collections, fields and relations is made, at one moment and in one round trip.
-WITH RECURSIVE tables AS (
+-- All rows of which the model of collections, fields and relations is made, at one moment and in one round trip; of the
+-- collections only those whose mark is not that in $1, an object of marks by names.
+WITH RECURSIVE namespace AS MATERIALIZED (  -- looked up once and not for each row
+    SELECT current_schema()::regnamespace::oid AS oid
+),
+tables AS MATERIALIZED (
     SELECT
         class.oid,
         class.relname AS name,
         class.relkind IN ('v', 'm') AS is_view,
         (  -- whether a write may change more than its own row: triggers, ON UPDATE, partitions and inheritance
-            EXISTS (SELECT FROM pg_trigger WHERE tgrelid = class.oid AND NOT tgisinternal)
-            OR EXISTS (
-                SELECT FROM pg_constraint AS foreign_key
-                WHERE foreign_key.confrelid = class.oid
+            class.oid IN (SELECT tgrelid FROM pg_trigger WHERE NOT tgisinternal)
+            OR class.oid IN (
+                SELECT foreign_key.confrelid
+                FROM pg_constraint AS foreign_key
+                WHERE foreign_key.contype = 'f'
                   AND foreign_key.confupdtype IN ('c', 'n', 'd')
                   AND NOT EXISTS (  -- the service never changes a primary key
                       SELECT FROM pg_constraint AS key
-                      WHERE key.conrelid = class.oid AND key.contype = 'p' AND foreign_key.confkey <@ key.conkey
+                      WHERE key.conrelid = foreign_key.confrelid AND key.contype = 'p'
+                        AND foreign_key.confkey <@ key.conkey
                   )
             )
-            OR class.relkind <> 'p' AND EXISTS (SELECT FROM pg_inherits WHERE class.oid IN (inhrelid, inhparent))
+            OR class.relkind <> 'p' AND (
+                class.oid IN (SELECT inhrelid FROM pg_inherits) OR class.oid IN (SELECT inhparent FROM pg_inherits)
+            )
         ) AS does_more,
-        obj_description(class.oid, 'pg_class') AS comment
-    FROM pg_class AS class
-    WHERE class.relnamespace = current_schema()::regnamespace
-      AND class.relkind IN ('r', 'p', 'f', 'v', 'm')
+        description.description AS comment
+    FROM namespace
+    JOIN pg_class AS class ON class.relnamespace = namespace.oid
+    LEFT JOIN pg_description AS description
+        ON description.objoid = class.oid AND description.classoid = 'pg_class'::regclass AND description.objsubid = 0
+    WHERE class.relkind IN ('r', 'p', 'f', 'v', 'm')
       AND NOT class.relispartition
-      AND NOT EXISTS (  -- tables of extensions hold no content of the project
-          SELECT FROM pg_depend
-          WHERE pg_depend.classid = 'pg_class'::regclass
-            AND pg_depend.objid = class.oid
-            AND pg_depend.deptype = 'e'
+      AND class.oid NOT IN (  -- tables of extensions hold no content of the project
+          SELECT objid
+          FROM pg_depend
+          WHERE classid = 'pg_class'::regclass
+            AND refclassid = 'pg_extension'::regclass
+            AND deptype = 'e'
       )
+),
+attributes AS MATERIALIZED (
+    SELECT
+        tables.name AS table_name,
+        attribute.attrelid,
+        attribute.attnum,
+        attribute.attname,
+        attribute.atttypid,
+        attribute.atttypmod,
+        attribute.attnotnull,
+        attribute.attgenerated,
+        attribute.attidentity,
+        attribute.atthasdef
+    FROM tables
+    JOIN pg_attribute AS attribute ON attribute.attrelid = tables.oid
+    WHERE attribute.attnum > 0
+      AND NOT attribute.attisdropped
 ),
 domains AS (  -- a domain may be over another one
     SELECT
@@ -50,17 +78,21 @@ domains AS (  -- a domain may be over another one
     JOIN pg_type AS type ON type.oid = domains.base
     WHERE type.typtype = 'd'
 ),
-types AS (  -- the type behind all domains over it, and the element type of arrays of simple types
+types AS MATERIALIZED (  -- the type behind all domains over it, and the element type of arrays of simple types
     SELECT
         whole.oid,
         type.oid AS base,
         type.typname AS name,
+        format_type(type.oid, -1) AS cast,
         domains.modifier,
         coalesce(domains.not_null, FALSE) AS not_null,
         domains.default_value,
-        type.typtype = 'e' AS is_enum,
+        CASE WHEN type.typtype = 'e'
+            THEN ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = type.oid ORDER BY enumsortorder)
+        END AS choices,
         simple.typname AS element
-    FROM pg_type AS whole
+    FROM (SELECT DISTINCT atttypid FROM attributes) AS used (oid)
+    JOIN pg_type AS whole ON whole.oid = used.oid
     LEFT JOIN (domains JOIN pg_type AS last ON last.oid = domains.base AND last.typtype <> 'd')
         ON domains.domain = whole.oid
     JOIN pg_type AS type ON type.oid = coalesce(domains.base, whole.oid)
@@ -71,15 +103,15 @@ types AS (  -- the type behind all domains over it, and the element type of arra
         ON simple.oid = coalesce(inside.base, element.oid) AND simple.typtype IN ('b', 'e', 'r', 'm')
        AND simple.typelem = 0
 ),
-columns AS (
+columns AS MATERIALIZED (
     SELECT
-        tables.name AS table_name,
+        attribute.table_name,
         attribute.attname AS name,
         format_type(attribute.atttypid, attribute.atttypmod) AS data_type,
-        format_type(types.base, -1) AS cast,
+        types.cast,
         types.name AS base_type,
         types.base <> types.oid AS is_domain,
-        coalesce(pg_get_expr(definition.adbin, definition.adrelid), types.default_value) AS default_value,
+        coalesce(definition.expression, types.default_value) AS default_value,
         CASE WHEN types.name IN ('varchar', 'bpchar') AND size.modifier > 4
             THEN size.modifier - 4
         END AS max_length,
@@ -92,41 +124,37 @@ columns AS (
         NOT (attribute.attnotnull OR types.not_null) AS nullable,
         attribute.attgenerated <> '' OR attribute.attidentity = 'a' AS generated,
         attribute.attidentity <> ''
-            OR coalesce(
-                pg_get_expr(definition.adbin, definition.adrelid) ~ '^nextval\(''([^'']|'''')+''::regclass\)$', FALSE
-            )
+            OR coalesce(definition.expression ~ '^nextval\(''([^'']|'''')+''::regclass\)$', FALSE)
             AS auto_increment,
-        CASE WHEN types.is_enum
-            THEN ARRAY(SELECT enumlabel FROM pg_enum WHERE enumtypid = types.base ORDER BY enumsortorder)
-        END AS choices,
+        types.choices,
         types.element,
-        col_description(tables.oid, attribute.attnum) AS comment,
+        description.description AS comment,
         attribute.attnum AS position
-    FROM tables
-    JOIN pg_attribute AS attribute ON attribute.attrelid = tables.oid
+    FROM attributes AS attribute
     JOIN types ON types.oid = attribute.atttypid
     CROSS JOIN LATERAL (SELECT coalesce(types.modifier, attribute.atttypmod)) AS size (modifier)
-    LEFT JOIN pg_attrdef AS definition
-        ON definition.adrelid = attribute.attrelid AND definition.adnum = attribute.attnum
-    WHERE attribute.attnum > 0
-      AND NOT attribute.attisdropped
+    LEFT JOIN (
+        SELECT adrelid, adnum, pg_get_expr(adbin, adrelid) AS expression FROM pg_attrdef OFFSET 0
+    ) AS definition ON definition.adrelid = attribute.attrelid AND definition.adnum = attribute.attnum
+    LEFT JOIN pg_description AS description
+        ON description.objoid = attribute.attrelid
+       AND description.classoid = 'pg_class'::regclass
+       AND description.objsubid = attribute.attnum
 ),
-keys AS (
+keys AS MATERIALIZED (
     SELECT
         tables.name AS table_name,
         con.conname AS name,
         con.contype AS kind,
         ARRAY(
-            SELECT attname
+            SELECT (SELECT attname FROM pg_attribute WHERE attrelid = con.conrelid AND attnum = key.number)
             FROM unnest(con.conkey) WITH ORDINALITY AS key (number, position)
-            JOIN pg_attribute ON attrelid = con.conrelid AND attnum = key.number
             ORDER BY key.position
         ) AS columns,
         target.relname AS foreign_table,
         ARRAY(
-            SELECT attname
+            SELECT (SELECT attname FROM pg_attribute WHERE attrelid = con.confrelid AND attnum = key.number)
             FROM unnest(con.confkey) WITH ORDINALITY AS key (number, position)
-            JOIN pg_attribute ON attrelid = con.confrelid AND attnum = key.number
             ORDER BY key.position
         ) AS foreign_columns,
         con.confupdtype AS on_update,
@@ -137,7 +165,7 @@ keys AS (
     WHERE con.contype IN ('p', 'u', 'f')
       AND con.conparentid = 0
       -- tables of other schemas are no collections
-      AND (con.confrelid = 0 OR target.relnamespace = current_schema()::regnamespace)
+      AND (con.confrelid = 0 OR target.relnamespace = (SELECT oid FROM namespace))
 ),
 reached AS MATERIALIZED (  -- those of other schemas that deletions cannot reach are those of other installations
     SELECT oid
@@ -145,15 +173,16 @@ reached AS MATERIALIZED (  -- those of other schemas that deletions cannot reach
 ),
 bodies AS (  -- all reached tables that store rows; the schema is NULL for the service's own
     SELECT
-        oid,
-        relname AS name,
-        CASE WHEN relnamespace <> current_schema()::regnamespace THEN relnamespace::regnamespace::name END AS schema,
-        relispartition AS is_partition,
-        has_schema_privilege(relnamespace, 'USAGE') AND has_table_privilege(oid, 'SELECT') AS is_readable
-    FROM pg_class
-    WHERE relkind IN ('r', 'p')
-      AND relpersistence <> 't'
-      AND oid IN (SELECT oid FROM reached)
+        class.oid,
+        class.relname AS name,
+        CASE WHEN class.relnamespace <> namespace.oid THEN class.relnamespace::regnamespace::name END AS schema,
+        class.relispartition AS is_partition,
+        class.relnamespace AS namespace
+    FROM namespace
+    CROSS JOIN pg_class AS class
+    WHERE class.relkind IN ('r', 'p')
+      AND class.relpersistence <> 't'
+      AND class.oid IN (SELECT oid FROM reached)
 ),
 parts AS (  -- tables whose rows are also rows of another table: partitions, and those that inherit
     SELECT
@@ -166,7 +195,8 @@ parts AS (  -- tables whose rows are also rows of another table: partitions, and
     JOIN bodies AS child ON child.oid = inhrelid
     JOIN bodies AS parent ON parent.oid = inhparent
 ),
-actions AS (  -- ON DELETE of foreign keys, for the history; left out where the service may not read or change the rows
+actions AS MATERIALIZED (
+    -- ON DELETE of foreign keys, for the history; left out where the service may not read or change the rows
     SELECT
         con.conname AS name,
         con.confdeltype AS on_delete,
@@ -180,41 +210,51 @@ actions AS (  -- ON DELETE of foreign keys, for the history; left out where the 
     FROM pg_constraint AS con
     JOIN bodies AS source ON source.oid = con.conrelid
     JOIN bodies AS target ON target.oid = con.confrelid
-    -- Through JSON, because PostgreSQL 14 has no such column: it always changes the whole key.
-    CROSS JOIN LATERAL (SELECT coalesce(to_jsonb(con) -> 'confdelsetcols', 'null') OFFSET 0) AS listed (numbers)
+    -- In PostgreSQL 14, which always changes the whole key, only the NULL has this name.
+    CROSS JOIN (SELECT NULL::int2[] AS confdelsetcols) AS absent
+    CROSS JOIN LATERAL (
+        SELECT (SELECT confdelsetcols FROM pg_constraint AS listing WHERE listing.oid = con.oid) OFFSET 0
+    ) AS listed (numbers)
     CROSS JOIN LATERAL (
         SELECT
-            array_agg(near.attname ORDER BY key.position) AS columns,
-            array_agg(far.attname ORDER BY key.position) AS foreign_columns,
-            array_agg(near.attname ORDER BY key.position) FILTER (
-                WHERE listed.numbers IN ('null', '[]') OR listed.numbers @> to_jsonb(key.number)
+            array_agg(key.name ORDER BY key.position) AS columns,
+            array_agg(key.foreign_name ORDER BY key.position) AS foreign_columns,
+            array_agg(key.name ORDER BY key.position) FILTER (
+                WHERE coalesce(listed.numbers, '{}') = '{}' OR key.number = ANY (listed.numbers)
             ) AS changed
-        FROM unnest(con.conkey, con.confkey) WITH ORDINALITY AS key (number, foreign_number, position)
-        JOIN pg_attribute AS near ON near.attrelid = con.conrelid AND near.attnum = key.number
-        JOIN pg_attribute AS far ON far.attrelid = con.confrelid AND far.attnum = key.foreign_number
+        FROM (
+            SELECT
+                number,
+                position,
+                (SELECT attname FROM pg_attribute WHERE attrelid = con.conrelid AND attnum = number) AS name,
+                (SELECT attname FROM pg_attribute WHERE attrelid = con.confrelid AND attnum = foreign_number)
+                    AS foreign_name
+            FROM unnest(con.conkey, con.confkey) WITH ORDINALITY AS pairs (number, foreign_number, position)
+        ) AS key
     ) AS own
     WHERE con.contype = 'f'
       AND con.confdeltype IN ('c', 'n', 'd')
       AND con.conparentid = 0
-      AND source.is_readable
-      AND target.is_readable
+      AND has_schema_privilege(source.namespace, 'USAGE')
+      AND has_schema_privilege(target.namespace, 'USAGE')
+      AND has_table_privilege(source.oid, 'SELECT')
+      AND has_table_privilege(target.oid, 'SELECT')
       AND has_any_column_privilege(source.oid, 'UPDATE')
 ),
-indexes AS (
+indexes AS MATERIALIZED (
     SELECT
-        tables.name AS table_name,
+        attribute.table_name,
         class.relname AS name,
         attribute.attname AS column_name,
         index.indisunique AS is_unique
-    FROM tables
-    JOIN pg_index AS index ON index.indrelid = tables.oid
+    FROM pg_index AS index
     JOIN pg_class AS class ON class.oid = index.indexrelid
-    JOIN pg_attribute AS attribute ON attribute.attrelid = tables.oid AND attribute.attnum = index.indkey[0]
+    JOIN attributes AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = index.indkey[0]
     WHERE index.indnkeyatts = 1
       AND index.indpred IS NULL
       AND index.indisvalid
 ),
-search_indexes AS (  -- for texts that contain a word: expressions over one column
+search_indexes AS MATERIALIZED (  -- for texts that contain a word: expressions over one column
     SELECT
         tables.name AS table_name,
         attribute.attname AS column_name
@@ -231,7 +271,7 @@ search_indexes AS (  -- for texts that contain a word: expressions over one colu
       AND index.indisvalid
       AND pg_get_expr(index.indexprs, index.indrelid) LIKE 'system_fold(%'
 ),
-checks AS (  -- of tables, and of the domains that their columns are of
+checks AS MATERIALIZED (  -- of tables, and of the domains that their columns are of
     SELECT
         tables.name AS table_name,
         con.conname AS name,
@@ -247,13 +287,40 @@ checks AS (  -- of tables, and of the domains that their columns are of
     JOIN pg_constraint AS con ON con.conrelid = tables.oid
     WHERE con.contype = 'c'
     UNION ALL
-    SELECT tables.name, con.conname, ARRAY[attribute.attname], pg_get_constraintdef(con.oid), NULL
-    FROM tables
-    JOIN pg_attribute AS attribute ON attribute.attrelid = tables.oid
-    JOIN pg_constraint AS con ON con.contypid = attribute.atttypid
+    SELECT attribute.table_name, con.conname, ARRAY[attribute.attname], pg_get_constraintdef(con.oid), NULL
+    FROM pg_constraint AS con
+    JOIN attributes AS attribute ON attribute.atttypid = con.contypid
     WHERE con.contype = 'c'
-      AND attribute.attnum > 0
-      AND NOT attribute.attisdropped
+      AND con.contypid <> 0
+),
+marks AS (  -- a collection has the mark that it had if all rows that it is made of are the same
+    SELECT name, sum(mark)::text AS mark
+    FROM (
+        SELECT name, hash_record_extended(tables, 1) FROM tables
+        UNION ALL SELECT table_name, hash_record_extended(columns, 2) FROM columns
+        UNION ALL SELECT table_name, hash_record_extended(keys, 3) FROM keys
+        UNION ALL SELECT table_name, hash_record_extended(indexes, 4) FROM indexes
+        UNION ALL SELECT table_name, hash_record_extended(search_indexes, 5) FROM search_indexes
+        UNION ALL SELECT table_name, hash_record_extended(checks, 6) FROM checks
+        -- As text, because no column of type json has a hash.
+        UNION ALL SELECT collection, hashtextextended(c::text, 7) FROM system_collections AS c
+        UNION ALL SELECT collection, hashtextextended(f::text, 8) FROM system_fields AS f
+        UNION ALL SELECT collection, hashtextextended(d::text, 9) FROM system_dropped_collections AS d
+    ) AS parts (name, mark)
+    GROUP BY name
+),
+known AS (
+    SELECT key AS name, value AS mark
+    FROM json_each_text($1::json)
+),
+differing AS MATERIALIZED (  -- the mark is NULL for what is gone
+    SELECT name, marks.mark
+    FROM marks
+    FULL JOIN known USING (name)
+    WHERE marks.mark IS DISTINCT FROM known.mark
+),
+changed AS MATERIALIZED (
+    SELECT name FROM differing WHERE mark IS NOT NULL
 )
 SELECT
     version.structure,
@@ -265,20 +332,52 @@ SELECT
         FROM system_flows
         WHERE status = 'active' AND trigger = 'event'
     )::text AS event_flows,
-    coalesce((SELECT json_agg(tables) FROM tables), '[]')::text AS tables,
-    coalesce((SELECT json_agg(columns ORDER BY table_name, position) FROM columns), '[]')::text AS columns,
-    coalesce((SELECT json_agg(keys ORDER BY name) FROM keys), '[]')::text AS keys,
-    coalesce((SELECT json_agg(parts ORDER BY schema, name, parent_schema, parent_name) FROM parts), '[]')::text AS parts,
+    coalesce((SELECT json_object_agg(name, mark) FROM differing), '{}')::text AS marks,
+    coalesce((SELECT json_agg(tables) FROM tables WHERE name IN (TABLE changed)), '[]')::text AS tables,
+    coalesce((
+        SELECT json_agg(columns ORDER BY table_name, position)
+        FROM columns
+        WHERE table_name IN (TABLE changed)
+    ), '[]')::text AS columns,
+    coalesce((SELECT json_agg(keys ORDER BY name) FROM keys WHERE table_name IN (TABLE changed)), '[]')::text AS keys,
+    coalesce((
+        SELECT json_agg(parts ORDER BY schema, name, parent_schema, parent_name)
+        FROM parts
+    ), '[]')::text AS parts,
     coalesce((SELECT json_agg(actions ORDER BY schema, table_name, name) FROM actions), '[]')::text AS actions,
-    coalesce((SELECT json_agg(indexes ORDER BY name) FROM indexes), '[]')::text AS indexes,
-    coalesce((SELECT json_agg(search_indexes ORDER BY table_name, column_name) FROM search_indexes), '[]')::text
-        AS search_indexes,
-    coalesce((SELECT json_agg(checks ORDER BY name, columns) FROM checks), '[]')::text AS checks,
-    coalesce((SELECT json_agg(c ORDER BY collection) FROM system_collections AS c), '[]')::text AS collections,
-    coalesce((SELECT json_agg(f ORDER BY sort, id) FROM system_fields AS f), '[]')::text AS fields,
+    coalesce((
+        SELECT json_agg(indexes ORDER BY name)
+        FROM indexes
+        WHERE table_name IN (TABLE changed)
+    ), '[]')::text AS indexes,
+    coalesce((
+        SELECT json_agg(search_indexes ORDER BY table_name, column_name)
+        FROM search_indexes
+        WHERE table_name IN (TABLE changed)
+    ), '[]')::text AS search_indexes,
+    coalesce((
+        SELECT json_agg(checks ORDER BY name, columns)
+        FROM checks
+        WHERE table_name IN (TABLE changed)
+    ), '[]')::text AS checks,
+    coalesce((
+        SELECT json_agg(c ORDER BY collection)
+        FROM system_collections AS c
+        WHERE collection IN (TABLE changed)
+    ), '[]')::text AS collections,
+    coalesce((
+        SELECT json_agg(f ORDER BY sort, id)
+        FROM system_fields AS f
+        WHERE collection IN (TABLE changed)
+    ), '[]')::text AS fields,
     coalesce((SELECT json_agg(r ORDER BY id) FROM system_relations AS r), '[]')::text AS relations,
     coalesce((SELECT json_agg(extname ORDER BY extname) FROM pg_extension), '[]')::text AS extensions,
-    coalesce((SELECT json_agg(d) FROM system_dropped_collections AS d), '[]')::text AS dropped
+    coalesce((
+        SELECT json_agg(d)
+        FROM system_dropped_collections AS d
+        WHERE collection IN (TABLE changed)
+    ), '[]')::text AS dropped,
+    coalesce((SELECT json_agg(name ORDER BY name) FROM tables WHERE name ^@ 'system_'), '[]')::text AS service_tables
 FROM system_version AS version;
 
 -- name: find_version

@@ -187,6 +187,33 @@ def test_a_change_of_structure_that_is_refused_leaves_the_structure_of_before(ap
     assert api.app.store.snapshots.loaded is before
 
 
+def test_a_change_of_structure_leaves_the_callers_whose_rights_are_the_same(
+    api: Client, other: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.post("/collections", TABLE)
+    role = api.post("/roles", {"name": "Members"}).data["id"]
+    token = "token-of-a-member"
+    user = {"email": "member@example.com", "role": role, "token": token}
+    assert api.post("/users", user).status == 200
+    grant = {"role": role, "collection": "things", "action": "read", "fields": ["*"]}
+    permission = api.post("/permissions", grant).data["id"]
+    member = other.bearing(token)
+    assert member.get("/items/things").status == 200
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("ALTER TABLE things ADD COLUMN more text")
+        connection.execute("INSERT INTO things (name) VALUES ('a')")
+    assert api.post("/utils/cache/clear").status == 204
+    with counted(monkeypatch) as statements:
+        assert member.get("/items/things").data == [{"id": 1, "name": "a", "more": None}]
+    assert statement("load_catalogue") in statements
+    assert statement("find_actor") not in statements
+    api.patch(f"/permissions/{permission}", {"fields": ["id"]})
+    api.post("/fields/things", {"field": "another", "type": "string"})
+    assert member.get("/items/things").data == [{"id": 1}]
+    api.delete(f"/permissions/{permission}")
+    assert member.get("/items/things").status == 403
+
+
 @pytest.mark.release
 def test_a_change_of_structure_leaves_no_statement_of_the_one_before(
     make_client: Callable[..., Client], admin_token: str

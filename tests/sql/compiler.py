@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,9 +51,9 @@ class Compiler:
 
 
 def compiler_of(stage: Stage) -> Compiler:
-    def fetch(text: str) -> list[Row]:
-        with psycopg.connect(stage.dsn) as connection:
-            return connection.execute(text.encode()).fetchall()
+    def fetch(text: str, values: Sequence[object] = ()) -> list[Row]:
+        with psycopg.connect(stage.dsn, cursor_factory=psycopg.RawCursor) as connection:
+            return connection.execute(text.encode(), values).fetchall()
 
     return Compiler(Snapshots(fetch).current().catalogue, stage.dsn)
 

@@ -11,7 +11,8 @@ import pytest
 
 from cms.query.language.ast import Query, Window
 from cms.query.sql.statement import Statement
-from cms.schema.model import Catalogue, Version
+from cms.schema.build import NO_STRUCTURE
+from cms.schema.model import Version
 from cms.store import snapshot
 from cms.store.snapshot import Snapshot
 
@@ -21,7 +22,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Snapshot:
     """A snapshot that keeps 100 statements, of 10,000 characters in all."""
     monkeypatch.setattr(snapshot, "MAX_STATEMENT_CHARACTERS", 10_000)
     monkeypatch.setattr(snapshot, "MAX_STATEMENTS", 100)
-    return Snapshot(Version(1, 1, 1), Catalogue(1, {}, ()), "")
+    return Snapshot(Version(1, 1, 1), NO_STRUCTURE, "")
 
 
 def missed() -> Statement:

@@ -77,7 +77,8 @@ def test_everything_is_in_the_new_version_and_the_old_folder_is_kept(
     assert str(done.after) == version_in(data / "postgres") != before
     assert done.kept == data / f"postgres-{before}"
     assert version_in(done.kept) == before
-    assert {path.name for path in data.iterdir()} == {"postgres", "postgres.run", done.kept.name}
+    names = {"postgres", "postgres.conf", "postgres.run", done.kept.name}
+    assert {path.name for path in data.iterdir()} == names
     with start(data, settings=FAST) as server:
         assert server.version == done.after
         assert rows_of(server.dsn) == rows
@@ -137,7 +138,7 @@ def test_a_copy_that_fails_leaves_the_data_as_it_was(
     monkeypatch.setattr("cms.embedded.upgrading.find_program", find_broken)
     with pytest.raises(EmbeddedError, match="is as it was"):
         upgrade(data, binaries=None, announce=print)
-    assert {path.name for path in data.iterdir()} == {"postgres", "postgres.run"}
+    assert {path.name for path in data.iterdir()} == {"postgres", "postgres.conf", "postgres.run"}
     with start(data, binaries=older, settings=FAST) as server:
         assert len(rows_of(server.dsn)["hard"]) == 3
 
@@ -166,7 +167,7 @@ def test_a_new_server_that_does_not_end_is_ended_when_the_copy_fails(
     with pytest.raises(EmbeddedError, match="is as it was"):
         upgrade(data, binaries=None, announce=print)
     assert servers() == []
-    assert {path.name for path in data.iterdir()} == {"postgres", "postgres.run"}
+    assert {path.name for path in data.iterdir()} == {"postgres", "postgres.conf", "postgres.run"}
 
 
 def test_what_others_have_put_into_the_server_is_named(data: Path, older: Path) -> None:

@@ -1,0 +1,302 @@
+"""Assemble single collections of the catalogue from the rows that `load_catalogue` selects."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from sys import intern
+from typing import Any
+
+from cms.schema.defaults import CAST
+from cms.schema.model import CheckConstraint, Collection, Column, Field, Kind
+from cms.schema.records import DEFAULT_META
+from cms.schema.referential_actions import CatalogueRow
+from cms.schema.system import (
+    ACTIVITY,
+    QUEUE_PREFIX,
+    REVISIONS,
+    SYSTEM_COLLECTIONS,
+    SYSTEM_PREFIX,
+    is_system,
+    system_table,
+)
+from cms.schema.types import ALIAS, ALIAS_SPECIALS, type_of_base_type, type_of_column
+from cms.schema.types.field_type import FieldType, Trait
+from cms.schema.types.structures import LIST
+from cms.schema.types.texts import ENUM, INET, UNKNOWN
+
+# NULL, or with the cast that PostgreSQL writes behind it: NULL::character varying.
+_NULL = re.compile(rf"NULL{CAST}")
+
+LoadedLists = Callable[[str], Any]
+"""Returns a list in the answer of `load_catalogue` by its name.
+
+It parses the list each time: all lists together take several times the memory of the catalogue.
+"""
+
+
+def collections_of(loaded: LoadedLists) -> dict[str, Collection]:
+    """Return the collections of the rows by their names."""
+    tables = {row["name"]: row for row in loaded("tables") if _is_listed(row["name"])}
+    columns = _columns(loaded)
+    field_metas = _grouped_by(loaded("fields"), "collection")
+    metas = {row["collection"]: _compact(row) for row in loaded("collections")}
+    checks = _grouped_by(loaded("checks"), "table_name")
+    collections: dict[str, Collection] = {}
+    # A table without settings is a collection, and so are settings without a table: a folder.
+    for name in {*tables, *metas}:
+        collections[name] = _collection(
+            name,
+            tables.get(name),
+            columns[name],
+            _field_metas(name, field_metas[name]),
+            meta=metas.get(name) or _system_meta(name),
+            checks=_checks(checks[name]),
+        )
+    # Revisions outlive their collection. The last ids tell those of an earlier collection from
+    # those of the one that has the name now.
+    for row in loaded("dropped"):
+        name = row["collection"]
+        if name in collections:
+            collections[name] = _with_former_history(collections[name], row)
+    return collections
+
+
+def _is_listed(table: str) -> bool:
+    return not table.startswith((SYSTEM_PREFIX, QUEUE_PREFIX)) or table in SYSTEM_COLLECTIONS
+
+
+def _grouped_by(rows: Iterable[CatalogueRow], key: str) -> defaultdict[str, list[CatalogueRow]]:
+    grouped: defaultdict[str, list[CatalogueRow]] = defaultdict(list)
+    for row in rows:
+        grouped[row[key]].append(row)
+    return grouped
+
+
+def _system_meta(name: str) -> CatalogueRow | None:
+    if not is_system(name):
+        return None
+    # System collections have no records; this stands for theirs.
+    return {
+        "collection": name,
+        "singleton": system_table(name).is_singleton,
+        "hidden": True,
+        "accountability": "all",
+    }
+
+
+def _compact(record: CatalogueRow) -> CatalogueRow:
+    """Return a record without what nobody has set, which is most of it in most records.
+
+    A process keeps those of all fields. What is the same in many of them it keeps once.
+    """
+    return {
+        name: intern(value) if isinstance(value, str) else value
+        for name, value in record.items()
+        # Where there is a default, None says that it does not apply.
+        if value is not None or name in DEFAULT_META
+    }
+
+
+def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueRow]:
+    """Return the records of fields; system collections describe theirs in code, not in rows."""
+    if not is_system(collection):
+        return [_compact(row) for row in stored]
+    table = system_table(collection)
+    metas: list[CatalogueRow] = []
+    for field, markers in table.special.items():
+        metas.append({"collection": collection, "field": field, "special": list(markers)})
+    for field in table.aliases:
+        metas.append({"collection": collection, "field": field, "special": ["o2m"]})
+    return metas
+
+
+# Columns
+
+
+def _columns(loaded: LoadedLists) -> defaultdict[str, dict[str, Column]]:
+    """Return the columns by their tables and names."""
+    columns: defaultdict[str, dict[str, Column]] = defaultdict(dict)
+    for row in loaded("columns"):
+        # Left out here, internal columns exist for nobody: neither reads nor rules nor exports can
+        # name them.
+        if row["name"] not in system_table(row["table_name"]).internal_columns:
+            column = _column(row)
+            columns[row["table_name"]][column.name] = column
+    # Only indexes of one column come from the statement.
+    for index in loaded("indexes"):
+        _amend(columns, index["table_name"], index["column_name"], is_indexed=True)
+        if index["is_unique"]:
+            _amend(columns, index["table_name"], index["column_name"], is_unique=True)
+    for index in loaded("search_indexes"):
+        _amend(columns, index["table_name"], index["column_name"], is_search_indexed=True)
+    for key in loaded("keys"):
+        # A key of several columns says nothing of any one of them.
+        if len(key["columns"]) == 1:
+            _amend(columns, key["table_name"], key["columns"][0], **_key_attributes(key))
+    return columns
+
+
+def _column(row: CatalogueRow) -> Column:
+    return Column(
+        name=intern(row["name"]),
+        data_type=intern(row["data_type"]),
+        base_type=intern(row["base_type"]),
+        default=_default(row["default_value"]),
+        max_length=row["max_length"],
+        precision=row["precision"],
+        scale=row["scale"],
+        is_nullable=row["nullable"],
+        is_generated=row["generated"],
+        has_auto_increment=row["auto_increment"],
+        comment=row["comment"],
+        cast=intern(row["cast"]),
+        choices=tuple(row["choices"]) if row["choices"] else None,
+        element=_element(row["element"]),
+        is_domain=row["is_domain"],
+    )
+
+
+def _element(base_type: str | None) -> str | None:
+    """Return the type of an array's elements; None where clients cannot write them as JSON."""
+    if base_type is None or not type_of_base_type(base_type).has_list_elements:
+        return None
+    return base_type
+
+
+def _default(expression: str | None) -> str | None:
+    """Return a default's expression; None for NULL::character varying, which many tools write."""
+    if expression and _NULL.fullmatch(expression):
+        return None
+    return expression
+
+
+def _key_attributes(key: CatalogueRow) -> dict[str, Any]:
+    # pg_constraint.contype: f is a foreign key, p a primary key, u a unique constraint.
+    if key["kind"] == "f":
+        return {"foreign_table": key["foreign_table"], "foreign_column": key["foreign_columns"][0]}
+    if key["kind"] == "p":
+        return {"is_primary_key": True, "is_unique": True}
+    return {"is_unique": True}
+
+
+def _checks(rows: Iterable[CatalogueRow]) -> dict[str, CheckConstraint]:
+    """Return checks by their names; the check of a domain applies to all columns of the domain."""
+    checks: dict[str, CheckConstraint] = {}
+    for row in rows:
+        name = row["name"]
+        # The statement gives a row for each column that has the domain.
+        columns_before = checks[name].columns if name in checks else ()
+        columns = (*columns_before, *row["columns"])
+        # For checks of other tables the condition itself has to do as a sentence.
+        rule = system_table(row["table_name"]).check_rules.get(name) or row["rule"]
+        checks[name] = CheckConstraint(columns, rule, row["expression"])
+    return checks
+
+
+def _amend(
+    columns: Mapping[str, dict[str, Column]], table: str, column: str, **attributes: Any
+) -> None:
+    # Internal columns have indexes and keys too, but are not listed.
+    if column in columns[table]:
+        columns[table][column] = replace(columns[table][column], **attributes)
+
+
+# Collections and fields
+
+
+def _collection(
+    name: str,
+    table: CatalogueRow | None,
+    columns: Mapping[str, Column],
+    metas: list[CatalogueRow],
+    *,
+    meta: CatalogueRow | None,
+    checks: Mapping[str, CheckConstraint],
+) -> Collection:
+    fields = {field.name: field for field in _fields(name, columns, metas)}
+    return Collection(
+        name=name,
+        kind=_kind(table),
+        fields=fields,
+        primary_key=_primary_key(name, table, fields),
+        meta=meta,
+        comment=table["comment"] if table else None,
+        is_system=is_system(name),
+        has_side_effects=bool(table and table["does_more"]),
+        checks=checks,
+    )
+
+
+def _kind(table: CatalogueRow | None) -> Kind:
+    if table is None:
+        return Kind.FOLDER
+    return Kind.VIEW if table["is_view"] else Kind.TABLE
+
+
+def _with_former_history(collection: Collection, dropped: CatalogueRow) -> Collection:
+    """Return a collection whose name belonged to a dropped collection before."""
+    last_ids = {
+        ACTIVITY: dropped["last_activity"],
+        REVISIONS: dropped["last_revision"],
+    }
+    return replace(collection, former_history=last_ids)
+
+
+def _primary_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Field]) -> str | None:
+    for field in fields.values():
+        if field.column and field.column.is_primary_key and _can_be_key(field):
+            return field.name
+    return _stand_in_key(name, table, fields)
+
+
+def _can_be_key(field: Field) -> bool:
+    """Tell whether a column's values can stand in a path and in a list of keys, and be sorted."""
+    column = field.column
+    # PostgreSQL's names of array types begin with an underscore.
+    return (
+        column is not None
+        and Trait.SORTING in field.type.traits
+        and not column.base_type.startswith("_")
+    )
+
+
+def _stand_in_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Field]) -> str | None:
+    """Return `id` as the key of views and of partitioned system tables.
+
+    Views have no key, and the key of a partitioned table includes the column of its partitions.
+    """
+    if table is None or not (table["is_view"] or is_system(name)):
+        return None
+    return "id" if "id" in fields and _can_be_key(fields["id"]) else None
+
+
+def _fields(
+    collection: str, columns: Mapping[str, Column], metas: list[CatalogueRow]
+) -> Iterable[Field]:
+    """Yield the fields with columns in the table's order, then the aliases."""
+    meta_by_name = {row["field"]: row for row in metas}
+    for name, column in columns.items():
+        meta = meta_by_name.get(name)
+        special = tuple((meta or {}).get("special") or ())
+        yield Field(collection, name, _field_type(column, special), special, column, meta)
+    for name, row in meta_by_name.items():
+        special = tuple(row.get("special") or ())
+        # Another record without a column is that of a column that is gone.
+        if name not in columns and ALIAS_SPECIALS.intersection(special):
+            yield Field(collection, name, ALIAS, special, None, row)
+
+
+def _field_type(column: Column, special: tuple[str, ...]) -> FieldType:
+    # Choices and elements first: the names of enum and array types are in no table of types.
+    if column.choices:
+        return ENUM
+    if column.element:
+        return LIST
+    field_type = type_of_column(column.base_type, column.data_type, special)
+    # Items are named by the text of their address with its mask.
+    if field_type is INET and (column.is_primary_key or column.foreign_table):
+        return UNKNOWN
+    return field_type
