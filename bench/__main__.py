@@ -18,6 +18,7 @@ from bench import (
     crowds,
     data,
     depth,
+    endurance,
     first,
     flows,
     growth,
@@ -52,6 +53,7 @@ from bench.stage import (
     service_and_floor,
     temporary_folder,
 )
+from bench.tables import promise_table
 
 RESULTS = Path(__file__).with_name("results")
 QUICK = Length(3, 0.5)
@@ -148,6 +150,11 @@ def main() -> None:
             with prepared(folder) as stage:
                 print(login_table(_measure_logins(stage, length)))
             return
+        if arguments.memory:
+            with prepared(folder) as stage, _running(stage, length, quick=arguments.quick) as bench:
+                lasting = endurance.measure(stage, tokens=bench.tokens, quick=arguments.quick)
+            print(lasting, *promise_table(endurance.endurance_promises(lasting)), sep="\n")
+            return
         if arguments.structures:
             with prepared(folder) as stage:
                 print(structures.structure_table(structures.measure(stage, quick=arguments.quick)))
@@ -210,6 +217,8 @@ def _measure(
         _announce("Both worker classes")
         worker_cases = [*_worker_cases(), asset_result.case]
         compared = workers.measure(stage, worker_cases, tokens=tokens, length=length)
+        _announce("Memory over many requests")
+        lasting = endurance.measure(stage, tokens=tokens, quick=quick)
     _announce("Structures of many collections")
     structure_result = structures.measure(stage, quick=quick)
     report = Report(
@@ -227,6 +236,7 @@ def _measure(
         flows=flow_result,
         crowds=slow,
         overloads=overloaded,
+        endurance=lasting,
         structures=structure_result,
         quick=quick,
     )
@@ -284,6 +294,9 @@ def _parse_arguments() -> Namespace:
     )
     parser.add_argument(
         "--structures", action="store_true", help="measure only structures, and keep no results"
+    )
+    parser.add_argument(
+        "--memory", action="store_true", help="measure only memory, and keep no results"
     )
     return parser.parse_args()
 

@@ -10,6 +10,7 @@ from typing import Any
 from bench.bulk import Bulk
 from bench.crowds import TARGET, Crowd, Overload
 from bench.depth import Depth
+from bench.endurance import Endurance, endurance_promises
 from bench.flows import MAX_P99, MIN_RUNS, WAITING, FlowResult
 from bench.growth import Growth
 from bench.growth_report import growth_data, growth_lines
@@ -48,6 +49,7 @@ class Report:
     crowds: list[Crowd]
     overloads: list[Overload]
     flows: FlowResult
+    endurance: Endurance
     structures: StructureResult
     quick: bool
     first_seconds: float = 0.0
@@ -64,6 +66,7 @@ class Report:
             *self._size_lines(),
             *self._file_lines(),
             *_flow_lines(self.flows),
+            *endurance_promises(self.endurance),
             *structure_promises(self.structures),
         ]
 
@@ -355,6 +358,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "limits": [asdict(compared) for compared in report.limits],
         "crowds": [asdict(crowd) for crowd in report.crowds],
         "flows": asdict(report.flows),
+        "endurance": asdict(report.endurance),
         "structures": asdict(report.structures),
         "overloads": [asdict(overload) for overload in report.overloads],
     }
