@@ -9,8 +9,8 @@ from cms.access.views import View
 from cms.errors import Refused, invalid_query
 from cms.query.language.ast import Query, Star
 from cms.query.language.limits import MAX_JSON_PATHS, MAX_JSON_STEPS
+from cms.query.plan.document_paths import JsonPath, JsonPaths
 from cms.query.plan.guarded import GuardedValue
-from cms.query.plan.json_paths import JsonPath, JsonPaths
 from cms.schema.field_names import FieldName
 from cms.schema.model import Field
 from cms.schema.names import MAX_NAME_BYTES

@@ -27,6 +27,9 @@ IN_BODIES: dict[str, Callable[[int], Json]] = {
     "MAX_FIELDS": lambda n: {"fields": [f"n{number}" for number in range(n)]},
     "MAX_PATH_STEPS": lambda n: {"fields": [".".join(["x"] * n)]},
     "MAX_FILTER_DEPTH": lambda n: {"filter": nested(n - 1)},
+    "MAX_SEARCH_WORDS": lambda n: {"search": " ".join(f"x{number}" for number in range(n))},
+    "MAX_JSON_STEPS": lambda n: {"sort": [".".join(["document", *["x"] * n])]},
+    "MAX_JSON_PATHS": lambda n: {"fields": [f"document.n{number}" for number in range(n)]},
 }
 IN_QUERY_STRINGS: dict[str, Callable[[int], str]] = {
     "MAX_QUERY_PARAMETERS": lambda n: "&".join(["x=1"] * n),
@@ -39,6 +42,7 @@ EVERY_LEVEL = {
     "MAX_ALIASES",
     "MAX_AGGREGATES",
     "MAX_GROUPS",
+    "MAX_SEARCH_WORDS",
 }
 
 
@@ -49,7 +53,10 @@ def nested(depth: int) -> Json:
 @pytest.fixture(scope="module")
 def things(admin: Client) -> Table:
     things = table(
-        admin, field("boss", "integer"), *(field(f"n{number}", "integer") for number in range(100))
+        admin,
+        field("boss", "integer"),
+        field("document", "json"),
+        *(field(f"n{number}", "integer") for number in range(100)),
     )
     relation = {"collection": things.name, "field": "boss", "related_collection": things.name}
     assert admin.post("/relations", {**relation, "meta": {"one_field": "staff"}}).status == 200

@@ -7,8 +7,8 @@ from hashlib import sha256
 from cms.query.language.ast import CursorStart
 from cms.query.language.cursor_parameters import AFTER, wrong_token
 from cms.query.plan.bindings import Placeholder, unchanged
+from cms.query.plan.document_paths import JsonPath
 from cms.query.plan.guarded import GuardedQuery
-from cms.query.plan.json_paths import JsonPath
 from cms.query.plan.resolved import (
     Cursor,
     Order,

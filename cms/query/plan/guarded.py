@@ -21,7 +21,7 @@ from cms.query.language.ast import (
     Slot,
     Window,
 )
-from cms.query.plan.json_paths import JsonPath, JsonPaths, json_path_key
+from cms.query.plan.document_paths import JsonPath, JsonPaths, json_path_key
 from cms.query.plan.resolved import (
     LinkStep,
     Predicate,

@@ -8,7 +8,7 @@ from enum import Enum
 from cms.query.language.ast import RowOutput, Slot
 from cms.query.language.operators import Operator
 from cms.query.plan.bindings import Placeholder
-from cms.query.plan.json_paths import JsonPath, JsonPaths, json_path_key
+from cms.query.plan.document_paths import JsonPath, JsonPaths, json_path_key
 from cms.query.plan.links import Link
 from cms.schema.model import Collection, Field
 from cms.schema.types.field_type import FieldFunction, FieldType, Parse

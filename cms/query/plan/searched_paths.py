@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cms.query.plan.json_paths import JsonPath
+from cms.query.plan.document_paths import JsonPath
 from cms.query.plan.resolved import (
     All,
     AnyOf,

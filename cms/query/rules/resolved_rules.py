@@ -28,7 +28,7 @@ from cms.query.language.ast import (
 from cms.query.language.operators import RULE_OPERATORS, OperandKind, Operator
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values
 from cms.query.plan.checks import require_fit
-from cms.query.plan.json_paths import JsonPath
+from cms.query.plan.document_paths import JsonPath
 from cms.query.plan.links import link_of
 from cms.query.plan.resolved import Value
 from cms.query.rules.evaluate import (

@@ -10,7 +10,7 @@ from cms.fragment import EMPTY, Fragment, concat, fill, join, name, optional, pa
 from cms.query.language.operators import OperandKind
 from cms.query.plan.alternatives import is_lookup, united_alternatives
 from cms.query.plan.bindings import Placeholder
-from cms.query.plan.json_paths import JsonPath, JsonPaths
+from cms.query.plan.document_paths import JsonPath, JsonPaths
 from cms.query.plan.resolved import (
     All,
     AnyOf,

@@ -20,7 +20,7 @@ from cms.fragment import (
     text,
 )
 from cms.query.language.ast import RowOutput
-from cms.query.plan.json_paths import JsonPath
+from cms.query.plan.document_paths import JsonPath
 from cms.query.plan.resolved import (
     AggregateValue,
     Embed,
