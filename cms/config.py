@@ -325,7 +325,7 @@ def _read_options(
 
 
 def _cores() -> int:
-    """Return how many cores this process may use, in a container often fewer than there are."""
+    """Return on how many cores this process may run; a quota of processor time does not count."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -8,7 +8,10 @@ from contextlib import AbstractContextManager
 
 
 class ThisThread(threading.local):
-    """`away` is None for a thread that holds up others as long as it is busy."""
+    """`away` lets another thread take the slot of this one while its context lasts.
+
+    It is None for a thread without a slot, which holds up others as long as it is busy.
+    """
 
     away: Callable[[], AbstractContextManager[None]] | None = None
 

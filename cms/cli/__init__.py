@@ -137,16 +137,16 @@ def index(collection: str | None, path: str | None, drop: bool) -> None:  # noqa
     `cms index` lists those of all collections, `cms index articles` those of one. `cms index
     articles meta.price` makes one, while the service runs; with --drop it goes again.
     """
-    from cms.cli.index import drop_path_index, list_indexes, make_path_index
+    from cms.cli.index import drop_value_index, list_indexes, make_value_index
 
     if drop and not path:
         raise click.UsageError("--drop needs a collection and a field or path.")
     if collection is None or path is None:
         list_indexes(current_config(), collection)
     elif drop:
-        drop_path_index(current_config(), collection=collection, path=path)
+        drop_value_index(current_config(), collection=collection, path=path)
     else:
-        make_path_index(current_config(), collection=collection, path=path)
+        make_value_index(current_config(), collection=collection, path=path)
 
 
 @cms.group()

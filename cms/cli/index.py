@@ -40,7 +40,7 @@ def _line(index: ValueIndex) -> str:
     return "  ".join((index.target.collection, str(index.target), size, state))
 
 
-def make_path_index(config: Config, *, collection: str, path: str) -> None:
+def make_value_index(config: Config, *, collection: str, path: str) -> None:
     with _database(config) as (database, catalogue):
         target = index_target(catalogue, collection, path)
         if make_index(database, catalogue, target):
@@ -49,7 +49,7 @@ def make_path_index(config: Config, *, collection: str, path: str) -> None:
             say(f"{collection} has an index of {target} already.")
 
 
-def drop_path_index(config: Config, *, collection: str, path: str) -> None:
+def drop_value_index(config: Config, *, collection: str, path: str) -> None:
     with _database(config) as (database, catalogue):
         target = index_target(catalogue, collection, path)
         names = drop_indexes(database, target)

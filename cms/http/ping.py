@@ -1,6 +1,6 @@
 """GET /server/ping without Falcon: load balancers of many machines ask it all the time.
 
-What more than the usual headers depends on is left to the resource: other methods, browsers of other
+Pings that need more than the usual headers are left to the resource: other methods, browsers of other
 sites, traces, and paths that are written in another way.
 """
 

@@ -7,5 +7,5 @@ from cms.store.store import Store, require_admin
 
 
 def require_administrator(store: Store, identity: Identity) -> None:
-    """Raise `Refused` FORBIDDEN unless for administrators."""
+    """Raise `Refused` FORBIDDEN unless the caller is an administrator."""
     store.run_unversioned_read(identity, lambda context: require_admin(context.actor))

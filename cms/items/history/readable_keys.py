@@ -1,4 +1,4 @@
-"""The keys of items that a caller can read: whoever comments on an item or is told of one must."""
+"""The keys of items that a user can read: only on these may the user comment, or be told of them."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from cms.schema.types.field_type import Trait
 
 
 def united_alternatives(items: Sequence[Predicate]) -> tuple[Predicate, ...]:
-    """Return alternatives, those about related items over one and the same step as a single one.
+    """Return alternatives, of which those that test related items over the same step become one.
 
-    An item that fulfils the one filter or another that fulfils the other: that is one that fulfils
-    either. Look-ups of one row are only united where nothing else is left: each has its index.
+    If one item fulfils the first filter, or another one the second, some item fulfils either of
+    them. Look-ups of one row stay apart where other alternatives are left: each has its index.
     """
     alternatives = tuple(_flat(items))
     united = _united(alternatives)
