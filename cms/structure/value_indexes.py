@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cms.database.connections import Database, Transaction
+from cms.database.error_mapping import Stale
 from cms.database.statements import statement
-from cms.errors import invalid_query
+from cms.errors import Refused, invalid_query, unavailable
 from cms.schema import ddl
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.system import is_system
 from cms.schema.types.field_type import Trait
-from cms.structure.indexes import DeferredIndex
+from cms.structure.indexes import DeferredIndex, index_build_lock
 
 _JSON_TYPES = ("json", "jsonb")
 
@@ -98,7 +99,13 @@ def make_index(database: Database, catalogue: Catalogue, target: IndexTarget) ->
     if any(index.target == target and index.is_valid for index in present):
         return False
     field = catalogue.collections[target.collection].fields[target.field]
-    DeferredIndex(target.collection, target.field, field.type.index_kind, target.steps)(database)
+    index = DeferredIndex(target.collection, target.field, field.type.index_kind, target.steps)
+    try:
+        with index_build_lock(database, target.collection):
+            index.build(database)
+    except (Refused, Stale) as error:
+        reason = f"The index of {target.collection}.{target} could not be built: {error}"
+        raise unavailable("database", reason) from error
     return True
 
 

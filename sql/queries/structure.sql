@@ -315,7 +315,7 @@ CROSS JOIN LATERAL (
         FROM '^system_json_key\(system_json_at\(.*, ''(.*)''::text\[\]\)\)$'
     ) AS quoted
 ) AS path
-WHERE pg_table_is_visible(relation.oid)
+WHERE relation.relnamespace = current_schema()::regnamespace
   AND ($1::text IS NULL OR relation.relname = $1::text)
   AND relation.relname NOT LIKE 'system\_%'
   AND index.indnatts = 1

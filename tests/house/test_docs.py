@@ -80,8 +80,18 @@ def test_every_route_is_documented(settings: Config) -> None:
 
 def test_every_link_of_the_documentation_leads_somewhere() -> None:
     for file in [ROOT / "README.md", *DOCS.glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", file.read_text()):
-            assert (file.parent / target).exists(), f"{file.name} links to {target}"
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", file.read_text()):
+            page_file = file.parent / target if target else file
+            assert page_file.exists(), f"{file.name} links to {target}"
+            if anchor:
+                anchors = anchors_of(page_file.read_text())
+                assert anchor in anchors, f"{file.name} links to {target}#{anchor}"
+
+
+def anchors_of(page_text: str) -> set[str]:
+    """Return the anchors of the headings of a page, as they are made on the web."""
+    headings = re.findall(r"^#+ (.+)$", page_text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_what_is_reported_as_missing_is_not_there(settings: Config) -> None:
