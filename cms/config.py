@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from cms import dotenv
 from cms.locations import Location, missing_options, options_of, with_absolute_root
+from cms.machine import present_machine
 from cms.providers import (
     Provider,
     in_capitals,
@@ -284,9 +285,9 @@ def _with_defaults(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         # The usual ports of TLS from the first byte, and of STARTTLS.
         complete["email_smtp_port"] = 465 if values["email_smtp_secure"] else 587
     if values["assets_transform_max_concurrent"] is None:
-        complete["assets_transform_max_concurrent"] = _cores()
+        complete["assets_transform_max_concurrent"] = present_machine().cores
     if values["web_concurrency"] is None:
-        complete["web_concurrency"] = min(max(_cores(), 2), MAX_DEFAULT_WORKERS)
+        complete["web_concurrency"] = min(max(present_machine().cores, 2), MAX_DEFAULT_WORKERS)
     return complete
 
 
@@ -322,13 +323,6 @@ def _read_options(
         if value is not None:
             options[option] = value
     return options
-
-
-def _cores() -> int:
-    """Return on how many cores this process may run; a quota of processor time does not count."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _value(setting: Setting, sources: Sources, *, folder: Path, problems: list[str]) -> Any:

@@ -589,7 +589,7 @@ SETTINGS: tuple[Setting, ...] = (
         "ASSETS_TRANSFORM_MAX_CONCURRENT",
         _integer(1, 256),
         "transforms at a time on one machine",
-        unset="the number of cores",
+        unset="the cores of the machine or container",
     ),
     Setting(
         "FLOWS_ENV_ALLOW_LIST",
@@ -680,7 +680,7 @@ SETTINGS: tuple[Setting, ...] = (
         "WEB_CONCURRENCY",
         _integer(1, 512),
         "worker processes",
-        unset=f"the number of cores, 2 to {MAX_DEFAULT_WORKERS}",
+        unset=f"the cores of the machine or container, 2 to {MAX_DEFAULT_WORKERS}",
     ),
     Setting("WEB_THREADS", _integer(1, 256), "requests that one worker works on at a time", "4"),
     Setting(

@@ -19,9 +19,10 @@ from cms.embedded.binaries import Binaries
 from cms.embedded.data_folder import DataFolder
 from cms.embedded.error import EmbeddedError
 from cms.embedded.file_locks import acquire, is_held
-from cms.embedded.machine import present_machine, write_settings
 from cms.embedded.postmaster import PORT, Postmaster, is_listening, read_postmaster
+from cms.embedded.server_settings import write_settings
 from cms.embedded.system_account import SystemAccount, can_enter, plain_environment, run_as
+from cms.machine import present_machine
 
 WATCHDOG = Path(__file__).with_name("watchdog.py")
 

@@ -15,6 +15,7 @@ import pytest
 from cms import providers
 from cms.config import Config, ConfigError, effective, load
 from cms.locations import OPTIONS, Location
+from cms.machine import GIBIBYTE, Machine
 from cms.secret_file import secret_of
 from cms.settings import SETTINGS, Setting
 from cms.text_shapes import MASK
@@ -44,6 +45,13 @@ def test_nothing_set_is_a_service_of_this_machine(tmp_path: Path) -> None:
     assert (config.max_payload_size, config.max_relational_depth) == (1024 * 1024, 10)
     assert (config.web_threads, config.database_pool_size) == (4, 5)
     assert 2 <= config.web_concurrency <= 16
+
+
+def test_there_is_a_web_worker_for_each_core_that_the_container_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cms.config.present_machine", lambda: Machine(GIBIBYTE, 3))
+    assert load({}, folder=tmp_path).web_concurrency == 3
 
 
 def test_what_is_not_set_follows_what_is(tmp_path: Path) -> None:

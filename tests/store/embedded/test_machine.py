@@ -11,13 +11,8 @@ import psycopg
 import pytest
 
 from cms.embedded import start
-from cms.embedded.machine import (
-    GIBIBYTE,
-    MEBIBYTE,
-    Machine,
-    machine_settings,
-    present_machine,
-)
+from cms.embedded.server_settings import machine_settings
+from cms.machine import GIBIBYTE, MEBIBYTE, Machine, present_machine
 from tests.store.embedded.servers import FAST, moved
 
 slow = pytest.mark.slow

@@ -6,44 +6,10 @@ ALTER SYSTEM, counts instead.
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from cms.embedded.data_folder import DataFolder
-
-MEBIBYTE = 2**20
-GIBIBYTE = 2**30
-
-USUAL_MEMORY = GIBIBYTE
-"""What is assumed where nothing tells the size of the memory."""
-
-CGROUPS = Path("/sys/fs/cgroup")
-OWN_CGROUPS = Path("/proc/self/cgroup")
-
-MEMORY_FILES = ("memory.max", "memory.limit_in_bytes")
-"""The limit of a cgroup of version 2, and of version 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """The memory in bytes and the cores that this process may use."""
-
-    memory: int
-    cores: int
-
-
-def present_machine(cgroups: Path = CGROUPS, own_cgroups: Path = OWN_CGROUPS) -> Machine:
-    """Return what this process may use: in a container often less than there is."""
-    memory = _physical_memory()
-    cores = _available_cores()
-    for folder in _cgroup_folders(cgroups, own_cgroups):
-        memory = min([memory, *_memory_limits(folder)])
-        cores = min([cores, *_core_limits(folder)])
-    return Machine(memory, cores)
+from cms.machine import GIBIBYTE, MEBIBYTE, Machine
 
 
 def machine_settings(machine: Machine) -> dict[str, str]:
@@ -103,51 +69,3 @@ def _size(size: int, *, lowest: int, highest: int | None = None) -> str:
     if highest is not None:
         size = min(size, highest)
     return f"{size // MEBIBYTE}MB"
-
-
-def _physical_memory() -> int:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):  # a system that does not tell
-        return USUAL_MEMORY
-
-
-def _available_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _cgroup_folders(cgroups: Path, own_cgroups: Path) -> Iterator[Path]:
-    """Yield the folders of this process's cgroups and of all above them, whose limits count too."""
-    try:
-        lines = own_cgroups.read_text().splitlines()
-    except OSError:  # another system than Linux
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        # Version 2 has no controllers here; version 1 has a folder for each, or for several.
-        root = cgroups / controllers if controllers else cgroups
-        folder = Path(f"{root}{path}")
-        # Inside of a container its own cgroup is the root, whatever it is called outside.
-        for each in (folder, *folder.parents):
-            if each.is_relative_to(root):
-                yield each
-
-
-def _memory_limits(folder: Path) -> Iterator[int]:
-    for name in MEMORY_FILES:
-        # "max" is no limit.
-        with suppress(OSError, ValueError):
-            yield int((folder / name).read_text())
-
-
-def _core_limits(folder: Path) -> Iterator[int]:
-    """Yield the cores that the quota of processor time comes to, as of a container with `cpus`."""
-    with suppress(OSError, ValueError):
-        quota, period = (folder / "cpu.max").read_text().split()
-        yield max(math.ceil(int(quota) / int(period)), 1)
-    with suppress(OSError, ValueError, ZeroDivisionError):
-        limit = int((folder / "cpu.cfs_quota_us").read_text())
-        if limit > 0:  # -1 is no limit
-            yield max(math.ceil(limit / int((folder / "cpu.cfs_period_us").read_text())), 1)
