@@ -46,7 +46,7 @@ def dotted_name(name: FieldName, view: View) -> DottedName | None:
     return DottedName(head, tuple(parts[count:]))
 
 
-def is_document(field: Field) -> bool:
+def holds_json(field: Field) -> bool:
     """Tell whether a path may lead into a field."""
     return Trait.JSON in field.type.traits
 

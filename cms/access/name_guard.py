@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cms.access.json_names import at_path, dotted_name, is_document
+from cms.access.json_names import at_path, dotted_name, holds_json
 from cms.access.views import View
 from cms.errors import Refused, forbidden, invalid_query, not_found
 from cms.query.plan.guarded import GuardedValue
@@ -72,7 +72,7 @@ class NameGuard:
     def readable_value(self, name: FieldName, view: View) -> GuardedValue:
         """Return the value of a name, with its rules; secrets are refused."""
         if dotted := dotted_name(name, view):
-            if not is_document(self.visible_field(view, dotted.head.written)):
+            if not holds_json(self.visible_field(view, dotted.head.written)):
                 raise self.unknown_field(view, name.written)
             return self.json_value(dotted.head, dotted.steps, view)
         # As it is written: a column of another program may have a colon in its own name.
@@ -90,7 +90,7 @@ class NameGuard:
     def json_value(self, name: FieldName, steps: tuple[str, ...], view: View) -> GuardedValue:
         """Return the value at a path of a JSON field, with its rules."""
         document = self.visible_field(view, name.written)
-        if not is_document(document):
+        if not holds_json(document):
             raise self.no_relation(document)
         return at_path(self.readable_value(name, view), steps)
 
@@ -113,7 +113,7 @@ class NameGuard:
             name = view.resolve_name(name)
             step_field = self.visible_field(view, name.field)
             link = self.link(name, view)
-            if link is None and is_document(step_field):
+            if link is None and holds_json(step_field):
                 inner = tuple(map(str, path[index + 1 :]))
                 return GuardedValuePath(tuple(steps), self.json_value(name, inner, view))
             if link is None:

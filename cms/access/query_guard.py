@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cms.access.filter_guard import FilterGuard
-from cms.access.json_names import dotted_name, is_document, shown_paths
+from cms.access.json_names import dotted_name, holds_json, shown_paths
 from cms.access.name_guard import NameGuard, back_reference_condition
 from cms.access.pick_expansion import PickExpansion, PickPosition, position_of
 from cms.access.query_rewriting import (
@@ -146,7 +146,7 @@ class QueryGuard:
         # A to-one relation that is not opened shows its column, the key of the related item.
         if pick.nested is None and not (link and link.to_many):
             return self._column(pick, name, field, view)
-        if link is None and is_document(field) and pick.nested and pick.nested.picks:
+        if link is None and holds_json(field) and pick.nested and pick.nested.picks:
             value = self.names.readable_value(name, view)
             return GuardedColumn(pick.key, pick.name.key, shown_paths(value, pick.nested))
         if link is None:

@@ -57,7 +57,6 @@ PURE = {
     "cms.outgoing",
     "cms.passwords",
     "cms.query.sql.arguments",
-    "cms.query.sql.json_paths",
     "cms.query.sql.link_keys",
     "cms.regex",
     "cms.web.head",

@@ -8,21 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import lru_cache
 
 from cms.fragment import Fragment, fill, join, param
-from cms.query.language.ast import Constant
-from cms.query.plan.bindings import Placeholder, unchanged
+from cms.query.sql.link_keys import text_list
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.structures import TEXT_JSON
 
 JsonSteps = tuple[str, ...]
-
-
-@lru_cache(maxsize=1024)
-def _steps(steps: JsonSteps) -> Placeholder:
-    """Return one placeholder for a path, so that one in GROUP BY is the one of SELECT."""
-    return Placeholder(Constant(steps), unchanged, "")
 
 
 def document(column: Fragment, field_type: FieldType) -> Fragment:
@@ -32,7 +24,7 @@ def document(column: Fragment, field_type: FieldType) -> Fragment:
 
 def member(document: Fragment, steps: JsonSteps) -> Fragment:
     """Print a value of a document, as json; it is null where it is missing."""
-    return fill("system_json_at({0}, {1})", document, param(_steps(steps), "text[]"))
+    return fill("system_json_at({0}, {1})", document, param(text_list(steps), "text[]"))
 
 
 def key(member: Fragment) -> Fragment:
