@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cms.access.filter_guard import FilterGuard
@@ -231,7 +231,7 @@ class QueryGuard:
             self._relevance(term, query)
             if _means_relevance(term, view)
             else self._sort_term(term, view, level)
-            for term in query.sort
+            for term in _different_terms(query.sort)
         )
         if query.groups or query.aggregates:
             return terms
@@ -261,6 +261,14 @@ class QueryGuard:
             reason = f"{RELEVANCE} is how well the words of a search fit, and search holds none"
             raise invalid_query(reason, parameter="sort")
         return RelevanceTerm(term.descending)
+
+
+def _different_terms(terms: Iterable[SortTerm]) -> Iterable[SortTerm]:
+    """Return the terms without those that repeat an earlier one, which order nothing any more."""
+    different: dict[object, SortTerm] = {}
+    for term in terms:
+        different.setdefault((term.path, term.aggregate), term)
+    return different.values()
 
 
 def _means_relevance(term: SortTerm, view: View) -> bool:

@@ -22,6 +22,7 @@ from cms.items.write.problems import Problems
 from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet
 from cms.items.write.validating import PayloadValidator
 from cms.items.write.written_rows import WrittenRows
+from cms.query.plan.shared_masks import has_subselect
 from cms.query.sql.row_checks import check_rows
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
@@ -288,10 +289,16 @@ class WriteAuthorizer:
         lock: bool = False,
     ) -> list[tuple[object, ...]]:
         """Return the key of each stored row, and for each rule whether the row fulfils it."""
-        predicates = [rule.predicate for rule in rules]
+        predicates = tuple(rule.predicate for rule in rules)
         # A row may be named twice, in different places of a payload.
-        fragment = check_rows(collection, list(dict.fromkeys(keys)), predicates, lock=lock)
-        return fetch_fragment(fetch, fragment, self._context.bindings())
+        named = list(dict.fromkeys(keys))
+        bindings = self._context.bindings()
+        # A statement that has waited for a row sees the row as it is now, but all other tables as
+        # they were before. So a rule that looks into these is tested once the rows are locked.
+        if lock and has_subselect(predicates):
+            fetch_fragment(fetch, check_rows(collection, named, (), lock=True), bindings)
+            lock = False
+        return fetch_fragment(fetch, check_rows(collection, named, predicates, lock=lock), bindings)
 
 
 def _creation_rules(resolved: ResolvedSet) -> dict[int, GuardedRule]:

@@ -31,7 +31,15 @@ from cms.query.language.ast import Query
 from cms.query.plan.links import Link
 from cms.query.plan.nesting import list_levels
 from cms.query.plan.plan import plan
-from cms.query.plan.resolved import EVERY_ROW, Predicate, ReadPlan
+from cms.query.plan.resolved import (
+    EVERY_ROW,
+    Embed,
+    EmbedChoice,
+    Output,
+    Predicate,
+    ReadPlan,
+    ValueOutput,
+)
 from cms.query.plan.sizes import written_size
 from cms.query.sql import write
 from cms.query.sql.arguments import ArgumentSlots, FlowsByVerb
@@ -218,6 +226,8 @@ def _print_statement(call: WriteCall, shape: WriteShape) -> Statement:
     single_statement = SingleStatement(version, before=_before(shape))
     if not is_delete:
         return _print_with_answer(call, shape, arguments, single_statement)
+    if any(_links(_rules_before(shape))):
+        return _NEEDS_TRANSACTION  # the row may have waited for another transaction
     if collection.name in call.context.snapshot.catalogue.actions.root_tables_of:
         return _NEEDS_TRANSACTION  # other rows are deleted or changed with it
     return number_parameters(write.delete(collection, arguments, single_statement=single_statement))
@@ -301,14 +311,30 @@ def _is_independent(
     """
     # An update may have waited for another transaction. Its own row is tested as that one has left
     # it, while a rule that leads to other tables would see them as they were before.
-    before = tuple(rule.predicate for rule in shape.row_rules.before or ())
-    if shape.mutation is Update and any(_links((answer.allowed, before, after))):
+    tested = (answer.allowed, *map(_mask, answer.outputs), *_rules_before(shape), after)
+    if shape.mutation is Update and any(_links(tested)):
         return False
     collections = call.context.snapshot.catalogue.collections
     targets = {link.target for link in _links((answer.outputs, answer.allowed, after))}
     # A view may show any table, and so the written one.
     reads_views = any(collections[name].kind is Kind.VIEW for name in targets)
     return shape.collection.name not in targets and not reads_views
+
+
+def _rules_before(shape: WriteShape) -> tuple[Predicate, ...]:
+    """Return the rules on the stored row."""
+    return tuple(rule.predicate for rule in shape.row_rules.before or ())
+
+
+def _mask(output: Output) -> object:
+    """Return the rule of the rows that show an output, and of several embeds theirs."""
+    match output:
+        case ValueOutput(_, value):
+            return value.when
+        case Embed():
+            return output.step.when
+        case EmbedChoice(_, embeds):
+            return tuple(embed.step.when for embed in embeds)
 
 
 def _links(value: object) -> Iterator[Link]:

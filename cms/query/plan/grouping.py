@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from cms.errors import Refused, invalid_query
 from cms.query.plan.checks import value_of
+from cms.query.plan.document_paths import JsonPath, JsonPaths
 from cms.query.plan.guarded import (
     AggregateTerm,
     GuardedAggregate,
@@ -35,6 +36,7 @@ def grouping_of(query: GuardedQuery) -> Grouping | None:
     groups = tuple(_group(group) for group in query.groups)
     aggregates = tuple(_aggregate(aggregate) for aggregate in query.aggregates)
     _refuse_duplicate_keys(groups, aggregates)
+    _refuse_duplicate_values(aggregates)
     return Grouping(groups, aggregates, _order(query, groups))
 
 
@@ -64,6 +66,19 @@ def _fits_aggregate(function: str, field_type: FieldType) -> bool:
         return True
     trait = _TRAITS_OF_AGGREGATES.get(function, Trait.ARITHMETIC)
     return trait in field_type.traits
+
+
+def _refuse_duplicate_values(aggregates: Iterable[AggregateValue]) -> None:
+    """Raise `Refused` INVALID_QUERY where two values of one function would share a key."""
+    shown: dict[tuple[str, str], JsonPath | JsonPaths | None] = {}
+    for aggregate in aggregates:
+        value = aggregate.value
+        # `meta.a_b` and `meta.a.b` are different values with one key.
+        if value and shown.setdefault((aggregate.function, value.key), value.at) != value.at:
+            raise invalid_query(
+                f'Two values of {aggregate.function} would both be called "{value.key}"',
+                parameter="aggregate",
+            )
 
 
 def _refuse_duplicate_keys(groups: Iterable[Group], aggregates: Iterable[AggregateValue]) -> None:

@@ -46,7 +46,7 @@ from cms.query.plan.resolved import (
 from cms.query.plan.rule_presence import has_rules
 from cms.schema.model import Collection, Field
 from cms.schema.names import MAX_NAME_BYTES
-from cms.schema.types.field_type import Trait
+from cms.schema.types.field_type import Search, Trait
 from cms.schema.types.texts import UNKNOWN
 
 
@@ -153,18 +153,33 @@ def _where(query: GuardedQuery) -> Predicate:
 
 def _search(query: GuardedQuery) -> Predicate:
     """Return that each word is found in the row itself or in a related item."""
-    own = places_of(_search_values(query), query.search)
+    values = _search_values(query)
+    own = places_of(values, query.search)
+    # Without an index of its own the row is read anyway, and compared with all keys one by one.
+    has_indexes = all(map(_has_search_index, values))
     words: list[Predicate] = []
     for word, places in zip(query.search, own, strict=True):
-        related = [_related_match(items, word) for items in query.search_items]
+        is_indexed = has_indexes and not word.is_short
+        related = [
+            _related_match(items, word, is_indexed=is_indexed) for items in query.search_items
+        ]
         words.append(AnyOf((*places, *related)))
     return words[0] if len(words) == 1 else All(tuple(words))
 
 
-def _related_match(items: RelatedSearch, word: SearchWord) -> Exists:
+def _has_search_index(value: Value) -> bool:
+    column = value.field.column
+    if column is None:
+        return False
+    if value.type.search is Search.CONTAINED:
+        return column.is_search_indexed
+    return column.is_indexed or column.is_unique
+
+
+def _related_match(items: RelatedSearch, word: SearchWord, *, is_indexed: bool) -> Exists:
     values = [value_of(value) for value in items.values]
     (places,) = places_of(values, [word])
-    return Exists(items.step, AnyOf(places), keys_first=items.is_indexed)
+    return Exists(items.step, AnyOf(places), keys_first=items.is_indexed and is_indexed)
 
 
 def _search_values(query: GuardedQuery) -> list[Value]:

@@ -87,7 +87,9 @@ def _row(plan: ReadPlan) -> float:
         return (SHORT_VALUE + MAX_DIGITS) * len(plan.grouping.aggregates) + groups
     searched = plan.highlights.fields if plan.highlights else ()
     highlights = sum(_value(matches[0].value) for matches in searched)
-    return _sum(plan.outputs) + SHORT_VALUE * len(plan.row_values) + highlights
+    # Every row brings the values that it is sorted by: the last one's are in the next cursor.
+    cursor = sum(_value(term.value) for term in plan.cursor.terms) if plan.cursor else 0
+    return _sum(plan.outputs) + SHORT_VALUE * len(plan.row_values) + highlights + cursor
 
 
 def _sum(outputs: Iterable[Output]) -> float:

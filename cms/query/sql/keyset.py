@@ -21,15 +21,17 @@ def behind(order: tuple[Order, ...], starts: tuple[Start, ...]) -> Fragment:
     """Print that a row comes behind the one whose terms have the values `starts`."""
     if _is_one_range(order, starts):
         return _row_comparison(order, starts)
-    alternatives: list[Fragment] = []
-    equal: list[Fragment] = []
-    # (a > 1) OR (a = 1 AND b < 2) OR …
-    for term, start in zip(order, starts, strict=True):
+    chain = FALSE
+    # a > 1 OR (a = 1 AND (b < 2 OR …)), from the last term on: each is printed twice, however many
+    # terms stand before it.
+    for term, start in reversed(list(zip(order, starts, strict=True))):
+        alternatives: list[Fragment] = []
         later = _later(term, start)
         if later is not None:
-            alternatives.append(join_conditions([*equal, later], " AND ", TRUE))
-        equal.append(_equal(term, start))
-    chain = join_conditions(alternatives, " OR ", FALSE)
+            alternatives.append(later)
+        if chain != FALSE:
+            alternatives.append(join_conditions([_equal(term, start), chain], " AND ", TRUE))
+        chain = join_conditions(alternatives, " OR ", FALSE)
     # PostgreSQL takes no range of an index from an OR, but from what all its parts imply.
     bound = _bound(order[0], starts[0])
     return chain if bound is None else join_conditions([bound, chain], " AND ", TRUE)
