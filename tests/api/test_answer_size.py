@@ -199,6 +199,8 @@ def test_the_database_goes_on_after_an_answer_that_was_given_up(notes: Table) ->
         ("posts?fields=title&limit=-1", 1),
         ("things?fields=title,text&limit=25", 0),
         ("things?fields=title,text&limit=100", 1),
+        ("things?fields=id&sort=text&limit=100", 0),
+        ("things?fields=id&sort=text&limit=100&meta=next_cursor", 1),
         ("things?fields=price&limit=1000", 0),
         ("things?fields=price&limit=60000", 1),
     ],

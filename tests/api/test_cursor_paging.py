@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.client import Client
 from tests.members import may, member, member_of, new_role
+from tests.statements import counted
 from tests.things import Stage, Table, field, table
 
 Json = dict[str, Any]
@@ -412,3 +413,26 @@ def test_a_cursor_does_not_tell_which_collections_are_hidden(stage: Stage) -> No
     for name in (single.name, many.name, "never_made"):
         answer = reader.get(f"/items/{name}?page[after]=x")
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+
+
+MANY_TERMS = [
+    *("title", "-shelf", "price", "-weight", "out", "-is_lent", "author", "-author.name"),
+    *("year(out)", "-month(out)", "day(out)", "-hour(out)", "minute(out)", "-second(out)"),
+    *("weekday(out)", "-count(tags)"),
+]
+
+
+def test_the_statement_of_a_page_grows_with_the_terms_and_not_with_their_square(
+    books: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def characters(*sort: str) -> int:
+        params = {"sort": ",".join(sort), "fields": "id"}
+        cursor = first_cursor(books.api, books.path, **params)
+        with counted(monkeypatch) as seen:
+            assert books.get(**params, **{"page[after]": cursor}).status == 200
+        return max(map(len, seen))
+
+    first_half = characters(*MANY_TERMS[:8])
+    second_half = characters(*MANY_TERMS[8:])
+    assert characters(*MANY_TERMS) < first_half + second_half
+    assert characters(*MANY_TERMS[:8], *["title", "-shelf"] * 20) == first_half

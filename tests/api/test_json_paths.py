@@ -174,6 +174,7 @@ def test_values_of_a_body_keep_their_types(
         ("fields=meta.*.price", "each step of a path"),
         ("groupBy=title.price", "does not exist"),
         ("aggregate[sum]=title.price", "does not exist"),
+        ("aggregate[sum]=meta.a_b,meta.a.b", "would both be called"),
         ("groupBy=author.meta.born", "does not exist"),
         ("fields=" + ",".join(f"meta.a{n}" for n in range(101)), "more than 100 paths"),
     ],

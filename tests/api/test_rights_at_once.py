@@ -362,6 +362,25 @@ def test_a_change_that_has_waited_sees_other_tables_as_they_are_by_then(
     assert tables.stage.value(f"SELECT title FROM {tables.posts.name} WHERE id = 1") == "a"
 
 
+@pytest.mark.parametrize("keys", [[1], [1, 3]])
+def test_a_deletion_that_has_waited_sees_other_tables_as_they_are_by_then(
+    tables: RuledTables, keys: list[int]
+) -> None:
+    posts = tables.posts.name
+    rule = {"author": {"rank": {"_in": [1, 2]}}}
+    caller = member(tables.stage, may(posts), may(posts, action="delete", permissions=rule))
+    tables.fresh()
+    with psycopg.connect(tables.stage.dsn) as other, ThreadPoolExecutor(1) as thread:
+        other.execute(f"UPDATE {tables.people.name} SET rank = 3".encode())
+        other.execute(f"UPDATE {posts} SET note = 'n' WHERE id = 1".encode())
+        waiting = thread.submit(caller.send, "DELETE", tables.posts.path, keys)
+        while not tables.stage.value(WAITING):
+            assert not waiting.done(), waiting.result().text
+        other.commit()
+        assert waiting.result().status == 403
+    assert tables.stage.value(f"SELECT count(*) FROM {posts}") == 3
+
+
 def test_a_trigger_that_keeps_a_row_is_reported_as_before(tables: RuledTables) -> None:
     tables.stage.execute(
         """

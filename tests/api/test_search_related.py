@@ -10,6 +10,7 @@ import pytest
 
 from tests.client import Client
 from tests.members import may, member
+from tests.statements import counted
 from tests.things import Stage, Table, field, table
 
 
@@ -209,3 +210,11 @@ def _scanned(node: dict[str, Any]) -> Iterator[str]:
         yield node["Relation Name"]
     for inner in node.get("Plans", ()):
         yield from _scanned(inner)
+
+
+def test_keys_of_related_items_are_compared_one_by_one_only_where_an_index_finds_them(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with counted(monkeypatch) as seen:
+        assert library.books.get(search="léger", fields="id").data == [{"id": 1}]
+    assert "= ANY (ARRAY(" not in max(seen, key=len)
