@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import psycopg
 
 from bench import data
+from bench.search_indexes import make_searchable
 from bench.serving import RunningServer
 from bench.wire import exchange, request
-
-_BUILD_SECONDS = 3_600.0
-"""How long the index for searches may take."""
 
 _FIELDS: list[dict[str, object]] = [
     {"field": "title", "type": "string", "schema": {"max_length": 20}},
@@ -56,9 +54,7 @@ def grow(service: RunningServer, dsn: str, *, token: str, rows: int) -> GrownCol
         connection.execute(_ROWS.format(name=name, rows=rows).encode())
         for action in ("read", "create", "update"):
             connection.execute(data.GRANT, (name, action, data.RULE, fields))
-    searchable = {"meta": {"searchable": True}}
-    message = request("PATCH", f"/collections/{name}", token=token, payload=searchable)
-    exchange(service.address, message, timeout=_BUILD_SECONDS)
+    make_searchable(service, token, name)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(f"VACUUM (ANALYZE) {name}".encode())
     return GrownCollection(name, rows)

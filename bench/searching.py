@@ -9,14 +9,13 @@ from urllib.parse import quote
 
 import psycopg
 
+from bench.search_indexes import make_searchable
 from bench.serving import RunningServer
-from bench.wire import call, exchange, request
+from bench.wire import exchange, request
 
 ROWS = 1_000_000
 WORDS = ("c4ca4238a0b9", "c81e728d9d4c", "eccbc87e4b5c", "a87ff679a2f3", "e4da3b7fbbce")
 """Parts of the MD5 sums of 1 to 5, each in one row of the table."""
-BUILD_SECONDS = 600
-"""How long the build of the indexes may take."""
 
 _TABLE = """
 CREATE TABLE searched AS
@@ -54,29 +53,10 @@ def measure(service: RunningServer, dsn: str, *, token: str, rows: int = ROWS) -
     contains = _milliseconds(
         service, token, "filter[_or][0][title][_contains]={0}&filter[_or][1][note][_contains]={0}"
     )
-    answered = _make_searchable(service, token)
+    answered = make_searchable(service, token, "searched")
     index = _milliseconds(service, token, "search={}")
     ranked = _milliseconds(service, token, "search=sentence+{}&sort=_relevance")
     return Search(rows, scan, contains, index, ranked, answered)
-
-
-def _make_searchable(service: RunningServer, token: str) -> float:
-    """Return the milliseconds of the answer; the indexes are there when this returns."""
-    path = "/collections/searched"
-    body = {"meta": {"searchable": True}}
-    began = time.perf_counter()
-    exchange(service.address, request("PATCH", path, token=token, payload=body))
-    milliseconds = (time.perf_counter() - began) * 1000
-    until = time.monotonic() + BUILD_SECONDS
-    while _state(service, token, path) != "ready":
-        assert time.monotonic() < until, "the indexes are not built"
-        time.sleep(0.1)
-    return milliseconds
-
-
-def _state(service: RunningServer, token: str, path: str) -> str:
-    record = call(service.address, request("GET", path, token=token))
-    return str(record["meta"]["search_index"]["state"])
 
 
 def _milliseconds(service: RunningServer, token: str, query: str) -> float:
