@@ -318,6 +318,7 @@ CROSS JOIN LATERAL (
 WHERE relation.relnamespace = current_schema()::regnamespace
   AND ($1::text IS NULL OR relation.relname = $1::text)
   AND relation.relname NOT LIKE 'system\_%'
+  AND relation.relname NOT LIKE 'procrastinate\_%'
   AND index.indnatts = 1
   AND index.indpred IS NULL
   AND NOT index.indisunique

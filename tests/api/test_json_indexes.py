@@ -144,6 +144,7 @@ def test_indexes_are_listed_made_once_and_dropped(shell: CliRunner, things: Tabl
     assert all(
         line in index(shell).output for line in index(shell, things.name).output.splitlines()
     )
+    assert "procrastinate" not in index(shell).output
     for name in names:
         assert index(shell, things.name, name, "--drop").exit_code == 0
     missing = index(shell, things.name, "title", "--drop")
