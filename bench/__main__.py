@@ -274,7 +274,7 @@ def _parse_arguments() -> Namespace:
     parser = ArgumentParser(
         prog="python -m bench", description="Measure the service beside its floor."
     )
-    parser.add_argument("--quick", action="store_true", help="about a minute, with more noise")
+    parser.add_argument("--quick", action="store_true", help="a part of the time, with more noise")
     parser.add_argument(
         "--large", action="store_true", help="also 10,000,000 rows, which take minutes to make"
     )
