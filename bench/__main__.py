@@ -32,7 +32,7 @@ from bench import (
 )
 from bench.assets import AssetResult
 from bench.bulk import Bulk
-from bench.cases import READS, RULED_READS, WRITES, Case
+from bench.cases import PING, READS, RULED_READS, WRITES, Case
 from bench.chart import chart
 from bench.flows import FlowResult
 from bench.growth import Growth
@@ -60,7 +60,7 @@ QUICK = Length(3, 0.5)
 FULL = Length(19, 0.5)
 CHECK = Length(7, 0.5)
 QUICK_SIZES = (10_000, 100_000)
-_CASES = READS + RULED_READS + WRITES
+_CASES = (PING, *READS, *RULED_READS, *WRITES)
 
 
 class Measured(NamedTuple):
@@ -262,7 +262,8 @@ def _running(stage: BenchEnvironment, length: Length, *, quick: bool) -> Iterato
 def _worker_cases() -> list[Case]:
     """Return the cases whose time is not mostly that of the database and of JSON."""
     long_reads = ("1,000 rows", "group and count")
-    return [case for case in (*READS, *WRITES) if case.rows == 1 and case.name not in long_reads]
+    cases = (PING, *READS, *WRITES)
+    return [case for case in cases if case.rows == 1 and case.name not in long_reads]
 
 
 def _limit_cases() -> list[Case]:

@@ -71,6 +71,9 @@ def _patch(template: str, *, step: int = 1) -> RequestMaker:
     return make_spec
 
 
+PING = Case("ping", 0.6, 1, _get("/server/ping"), _get("/server/ping"))
+"""Beside WSGI alone: what the server itself takes, and what is logged, limited and counted."""
+
 PAGES = 40  # people rarely read further
 
 _COLUMNS = "id,title,body,status,views,rating,published,author"
