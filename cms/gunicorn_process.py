@@ -24,8 +24,10 @@ WORKERS = {
     "gthread": "cms.web.threaded.ThreadedWorker",
 }
 
+WORKER = "worker "
 READY = "ready"
 FAILED = "fault "
+"""What workers tell `cms serve`: their process, that they answer requests, why they cannot."""
 
 
 def gunicorn_settings(config: Config) -> dict[str, object]:
@@ -65,6 +67,7 @@ class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn ha
     def __init__(self, config: Config, *, listener: int, parent: ParentChannel) -> None:
         self._settings = gunicorn_settings(config) | {
             "bind": [f"fd://{listener}"],
+            "post_fork": parent.worker_forked,
             "post_worker_init": parent.worker_started,
         }
         self._parent = parent
@@ -94,6 +97,11 @@ class ParentChannel:
 
     def __init__(self, line: socket.socket) -> None:
         self._socket = line
+
+    def worker_forked(self, arbiter: Any, worker: Any) -> None:
+        """Report the process of a new worker; gunicorn's `post_fork`."""
+        remember_arbiter(arbiter, worker)
+        self._send(f"{WORKER}{os.getpid()}")
 
     def worker_started(self, worker: Any) -> None:
         """Report that a worker answers requests, and stop the server when `cms serve` is gone."""

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 
 import click
@@ -18,6 +18,7 @@ import click
 from cms.cli.session import DatabaseLost, is_expected, say, watched_database
 from cms.cli.setup import prepare
 from cms.cli.worker_process import WorkerProcess, start_module
+from cms.cli.worker_reports import WorkerReports
 from cms.config import Config, ConfigError
 from cms.gunicorn_process import FAILED, READY
 from cms.secret_file import secret_of
@@ -100,7 +101,7 @@ class StopSignals:
 
 
 def _run(config: Config, *, dsn: str, listener: socket.socket, stop: StopSignals) -> int:
-    # On this line the web server says when it is ready, or why it is not. The line closes with this
+    # On this line the workers say when they are ready, or why they are not. It closes with this
     # process, however that ends, and the web server stops then.
     line, server_line = socket.socketpair()
     with line:
@@ -111,22 +112,25 @@ def _run(config: Config, *, dsn: str, listener: socket.socket, stop: StopSignals
                 ("cms.gunicorn_process",), listener.fileno(), server_line.fileno(), dsn=dsn
             )
         listener.close()  # so that the address is free once the web server releases it
+        reports = WorkerReports(line)
         worker = WorkerProcess(dsn)
         stop.running = (web, worker)
         try:
             # A signal that came before `running` was set has been sent to nobody.
             if stop.count:
                 web.send_signal(signal.SIGTERM)
-            message = _await_first_message(config, line, stop)
+            message = _await_first_message(config, reports, stop)
             if message == READY:
                 worker.start()  # only now: it would slow the start of the web server
             # The end of the web server is a signal as well (SIGCHLD), and ends the wait.
             while (status := web.poll()) is None:
-                stop.wait()
+                # Read although nobody asks: on a full line new workers would have to wait.
+                if stop.wait(line):
+                    reports.read()
         finally:
             worker.end()
             stop.running = ()
-    _end_group(web.pid, stop)
+        _end_workers(reports, stop)
     if stop.count or status == 0:
         return 0
     reason = f"The web server ended by itself (status {status})."
@@ -135,36 +139,33 @@ def _run(config: Config, *, dsn: str, listener: socket.socket, stop: StopSignals
     raise click.ClickException(reason)
 
 
-def _await_first_message(config: Config, line: socket.socket, stop: StopSignals) -> str:
-    """Return the web server's first message; print the address once a worker is ready.
+def _await_first_message(config: Config, reports: WorkerReports, stop: StopSignals) -> str:
+    """Return the first message of a worker; print the address once one is ready.
 
     The message is empty if the web server ended without one.
     """
-    received = b""
-    while b"\n" not in received:
-        if stop.wait(line):
-            chunk = line.recv(READ_BYTES)
-            if not chunk:
-                break
-            received += chunk
-    message = received.decode().partition("\n")[0]
+    message = ""
+    while not message and not reports.is_closed:
+        if stop.wait(reports.line):
+            message = next(iter(reports.read()), "")
     if message == READY:
         say(f"The service answers at {_address(config)} (Ctrl-C stops it).")
     return message
 
 
-def _end_group(leader: int, stop: StopSignals) -> None:
-    """End what a killed web server has left behind; requests under way are answered first."""
+def _end_workers(reports: WorkerReports, stop: StopSignals) -> None:
+    """Wait for the workers of a web server that was killed, and kill those that do not end.
+
+    They stop by themselves, once they have answered the requests under way.
+    """
     deadline = time.monotonic() + GRACE_SECONDS
-    with suppress(ProcessLookupError):
-        # The web server has begun a session of its own: its workers are in its group.
-        os.killpg(leader, signal.SIGTERM)
-        while time.monotonic() < deadline and stop.count < HURRY_COUNT:
-            with suppress(ChildProcessError):
-                os.waitpid(-leader, os.WNOHANG)  # in a container this process adopts orphans
-            os.killpg(leader, 0)  # raises as soon as the group is empty
-            time.sleep(0.05)
-        os.killpg(leader, signal.SIGKILL)
+    while not reports.is_closed:
+        if time.monotonic() > deadline or stop.count >= HURRY_COUNT:
+            reports.kill()
+            return
+        if stop.wait(reports.line):
+            reports.read()
+        reports.adopt()
 
 
 def _address(config: Config) -> str:

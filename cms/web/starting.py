@@ -1,7 +1,8 @@
-"""Common to both worker classes: a worker that is still starting stops at once when asked to."""
+"""How workers of both classes start; one that is still starting stops at once when asked to."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -19,6 +20,16 @@ class StoppableWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
 
     arbiter: Any = None
     """The process that forked this worker, as it was then (see `remember_arbiter`)."""
+
+    def init_process(self) -> None:
+        """Serve in a session of its own.
+
+        The kernel's autogroups divide the processors among sessions, of which each process of
+        PostgreSQL is one. All workers in one of them would get the share of one statement, and some
+        requests would wait twenty times as long as others.
+        """
+        os.setsid()
+        super().init_process()
 
     def init_signals(self) -> None:
         """Handle signals, also a request to stop that came since the fork.

@@ -152,6 +152,28 @@ def test_a_killed_web_server_ends_the_service_and_requests_under_way_are_answere
     assert processes_of(installed) == []
 
 
+def test_a_worker_of_a_killed_web_server_that_does_not_end_is_killed(installed: Path) -> None:
+    with serving(installed) as service:
+        server = web_server_of(service)
+        (worker,) = server.children()
+        worker.suspend()
+        server.kill()
+        server.wait(TIMEOUT_SECONDS)
+        service.process.send_signal(signal.SIGTERM)
+        service.process.send_signal(signal.SIGTERM)  # the second one does not wait for long
+        service.ended()
+    assert processes_of(installed) == []
+
+
+@pytest.mark.parametrize("kind", ["event", "gthread"])
+def test_each_web_worker_has_a_session_of_its_own(installed: Path, kind: str) -> None:
+    # The kernel's autogroups give each session the same share of the processors.
+    with serving(installed, WEB_WORKER=kind, WEB_CONCURRENCY="2") as service:
+        workers = [worker.pid for worker in web_server_of(service).children()]
+        assert len(workers) == 2
+        assert [os.getsid(worker) for worker in workers] == workers
+
+
 def test_a_request_that_has_begun_when_the_terminal_closes_is_answered(installed: Path) -> None:
     with (
         serving(installed) as service,
