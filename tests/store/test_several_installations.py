@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import psycopg_pool
 import pytest
 
 from cms.app import create_app
@@ -21,6 +23,7 @@ from cms.config import Config
 from cms.database.connections import Database, standalone_transaction
 from cms.database.migrate import MigrationError, migrate, pending
 from cms.database.own_schema import check_schema, create_schema, schema_of
+from cms.database.session_setup import pool_arguments
 from cms.database.statements import all_statements, statement
 from cms.errors import Refused
 from cms.jobs.job_worker import drain
@@ -347,6 +350,25 @@ def test_the_service_serves_nothing_from_another_schema(
     answer = client.get("/items/notes")
     assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
     client.close()
+
+
+def test_the_queue_takes_no_jobs_from_another_schema(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("cms.database.session_setup.schema_of", lambda dsn: "green")
+    arguments = pool_arguments(tenants[0].config)
+    open_pool = arguments.pop("pool_factory")
+
+    async def connect() -> None:
+        pool = open_pool(**arguments, min_size=1, open=False)
+        try:
+            await pool.open(wait=True, timeout=0.3)
+        finally:
+            await pool.close()
+
+    with pytest.raises(psycopg_pool.PoolTimeout):
+        asyncio.run(connect())
+    assert "the schema blue, not in green" in caplog.text
 
 
 def test_migrations_refuse_a_session_in_another_schema(
