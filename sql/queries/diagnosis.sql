@@ -41,3 +41,22 @@ FROM system_json_paths AS paths
 JOIN pg_class AS class ON class.oid = to_regclass(quote_ident(paths.collection))
 WHERE class.relkind = 'r' AND pg_table_size(class.oid) > $1::bigint
 ORDER BY paths.collection, paths.path;
+
+-- name: find_tables_behind
+-- The tables of later schemas on the search path that have the name of a table or collection of this installation:
+-- PostgreSQL finds them where the installation's own table is missing.
+SELECT format('%I.%I', behind.relnamespace::regnamespace::name, behind.relname)
+FROM pg_class AS behind
+WHERE behind.relnamespace::regnamespace::name = ANY (current_schemas(FALSE))
+  AND behind.relnamespace <> current_schema()::regnamespace
+  AND behind.relkind IN ('r', 'p', 'f', 'v', 'm')
+  AND behind.relname IN (
+      SELECT own.relname
+      FROM pg_class AS own
+      WHERE own.relnamespace = current_schema()::regnamespace
+        AND own.relkind IN ('r', 'p', 'f', 'v', 'm')
+      UNION ALL
+      SELECT collection
+      FROM system_collections
+  )
+ORDER BY 1;

@@ -19,6 +19,7 @@ import pytest
 from cms.app import create_app
 from cms.auth import accounts
 from cms.cli.backup import back_up, restore
+from cms.cli.doctor import structure_findings
 from cms.config import Config
 from cms.database.connections import Database, standalone_transaction
 from cms.database.migrate import MigrationError, migrate, pending
@@ -378,6 +379,25 @@ def test_migrations_refuse_a_session_in_another_schema(
     for apply in (migrate, pending):
         with pytest.raises(MigrationError, match="pooler leaves out search_path"):
             apply(tenants[0].dsn)
+
+
+def test_the_doctor_names_tables_that_postgresql_would_take_for_missing_ones(
+    tenants: Tenants,
+) -> None:
+    blue, _ = tenants
+    blue.admin.post("/collections", {"collection": "gone", "schema": {}})
+    blue.execute("DROP TABLE gone; CREATE TABLE public.gone (id integer PRIMARY KEY)")
+    blue.execute("CREATE TABLE public.notes (id integer); CREATE TABLE public.others (id integer)")
+    try:
+        assert schema_findings(blue) == ["schema: public.gone, public.notes have the names"]
+    finally:
+        blue.execute("DROP TABLE public.gone, public.notes, public.others")
+    assert schema_findings(blue) == []
+
+
+def schema_findings(one: Tenant) -> list[str]:
+    texts = [finding.text for finding in structure_findings(one.dsn)]
+    return [text.partition(" of collections")[0] for text in texts if text.startswith("schema: ")]
 
 
 @pytest.mark.parametrize(
