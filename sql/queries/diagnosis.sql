@@ -45,12 +45,10 @@ WHERE last_used < CURRENT_DATE - 90
    );
 
 -- name: recorded_json_paths
--- The recorded paths into tables of more than $1 bytes.
-SELECT paths.collection, paths.path, paths.last_used::text
-FROM system_json_paths AS paths
-JOIN pg_class AS class ON class.oid = to_regclass(quote_ident(paths.collection))
-WHERE class.relkind = 'r' AND pg_table_size(class.oid) > $1::bigint
-ORDER BY paths.collection, paths.path;
+-- The recorded paths, and the last day on which each was used.
+SELECT collection, path, last_used::text
+FROM system_json_paths
+ORDER BY collection, path;
 
 -- name: find_tables_behind
 -- The tables of later schemas on the search path that have the name of a table or collection of this installation:

@@ -327,11 +327,13 @@ WHERE relation.relnamespace = current_schema()::regnamespace
 ORDER BY 1, 2, 3 NULLS FIRST, 4;
 
 -- name: find_large_tables
--- Which tables of $1 have more than $2 bytes.
+-- Which tables of $1 have more than $2 bytes. Measured and not estimated, because a table that was just filled has no
+-- statistics yet. Partitioned tables never count as large: they take no concurrent build.
 SELECT name
 FROM unnest($1::text[]) AS name
 JOIN pg_class AS class ON class.oid = to_regclass(quote_ident(name))
-WHERE pg_table_size(class.oid) > $2::bigint
+WHERE class.relkind = 'r'
+  AND pg_table_size(class.oid) > $2::bigint
 ORDER BY name;
 
 -- name: is_index_building
@@ -376,13 +378,6 @@ FROM procrastinate_jobs
 WHERE task_name = 'search_index'
   AND status = 'todo'
   AND args #>> '{payload,collection}' = $1::text;
-
--- name: is_large
--- Whether a table has more than $2 bytes. Measured and not estimated, because a table that was just filled has no
--- statistics yet. Partitioned tables never count as large: they take no concurrent build.
-SELECT class.relkind = 'r' AND pg_table_size(class.oid) > $2::bigint
-FROM pg_class AS class
-WHERE class.oid = to_regclass(quote_ident($1::text));
 
 -- name: drop_relation
 -- Marks a relation as deleted. The record stays, because the foreign key that stays would make a relation otherwise.
