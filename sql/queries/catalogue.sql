@@ -257,7 +257,8 @@ indexes AS MATERIALIZED (
 search_indexes AS MATERIALIZED (  -- for texts that contain a word: expressions over one column
     SELECT
         tables.name AS table_name,
-        attribute.attname AS column_name
+        attribute.attname AS column_name,
+        (SELECT relname FROM pg_class WHERE oid = index.indexrelid) AS name
     FROM tables
     JOIN pg_index AS index ON index.indrelid = tables.oid
     JOIN pg_depend AS depend

@@ -273,21 +273,6 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   -- an index that is being built is not valid either
   AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE index_relid = index.indexrelid);
 
--- name: search_indexes
--- The columns of a table with the indexes that serve searches in them.
-SELECT attribute.attname, class.relname
-FROM pg_index AS index
-JOIN pg_class AS class ON class.oid = index.indexrelid
-JOIN pg_depend AS depend
-    ON depend.classid = 'pg_class'::regclass
-    AND depend.objid = index.indexrelid
-    AND depend.refobjid = index.indrelid
-JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = depend.refobjsubid
-WHERE index.indrelid = to_regclass(quote_ident($1::text))
-  AND index.indisvalid
-  AND index.indnkeyatts = 1
-  AND pg_get_expr(index.indexprs, index.indrelid) LIKE 'system_fold(%';
-
 -- name: value_indexes
 -- The indexes over one field, or over a path of one ($1: of one table, or of all), for `cms index`. Indexes of
 -- constraints are no such indexes, nor are those over a part of the rows.
