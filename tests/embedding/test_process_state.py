@@ -56,6 +56,7 @@ PURE = {
     "cms.http.send_timeout",
     "cms.outgoing",
     "cms.passwords",
+    "cms.query.plan.inner_parts",
     "cms.query.sql.arguments",
     "cms.query.sql.link_keys",
     "cms.regex",
