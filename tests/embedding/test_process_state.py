@@ -58,7 +58,7 @@ PURE = {
     "cms.passwords",
     "cms.query.plan.inner_parts",
     "cms.query.sql.arguments",
-    "cms.query.sql.link_keys",
+    "cms.query.sql.constants",
     "cms.regex",
     "cms.web.head",
 }

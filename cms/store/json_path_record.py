@@ -12,7 +12,7 @@ from cms.database.connections import Database
 from cms.database.error_mapping import Stale
 from cms.database.statements import statement
 from cms.errors import Refused
-from cms.query.plan.searched_paths import SearchedPath
+from cms.query.plan.indexable_json_paths import IndexableJsonPath
 from cms.query.sql.arrays import array
 
 log = logging.getLogger("cms.store")
@@ -22,7 +22,7 @@ MAX_PATHS = 100
 MAX_PATH_LENGTH = 200
 
 
-class PathRecord:
+class JsonPathRecord:
     """Counts the uses of each path in a day, and records a path at its use 1, 2, 4, 8 and so on.
 
     Clients may name any number of paths that are in no document: those that recur stay, here and
@@ -38,7 +38,7 @@ class PathRecord:
         self._recorded: Counter[tuple[str, int]] = Counter()
         """How many paths of a collection have been recorded at a number of uses."""
 
-    def add(self, paths: Iterable[SearchedPath]) -> None:
+    def add(self, paths: Iterable[IndexableJsonPath]) -> None:
         """Count a use of each path of a read; a failure costs the record only."""
         with self._lock:
             self._begin_day()

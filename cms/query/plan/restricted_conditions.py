@@ -6,11 +6,11 @@ from cms.query.plan.inner_parts import inner_parts
 from cms.query.plan.resolved import CallerPath, LinkStep, Value
 
 
-def has_rules(part: object) -> bool:
+def is_restricted(part: object) -> bool:
     """Tell whether rules hide values or rows that a part of a condition reads."""
     if any(rule is not None for rule in _rules_of(part)):
         return True
-    return any(map(has_rules, inner_parts(part)))
+    return any(map(is_restricted, inner_parts(part)))
 
 
 def _rules_of(part: object) -> tuple[object, ...]:
