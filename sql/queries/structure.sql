@@ -223,30 +223,18 @@ WHERE con.conrelid = to_regclass(quote_ident($1::text))
   AND cardinality(con.conkey) = 1
   AND attribute.attname = $2::text;
 
--- name: unique_indexes
--- The unique indexes of one column that belong to no constraint.
+-- name: column_indexes
+-- The indexes of one column that belong to no constraint: those that make it unique ($3), or the others.
 SELECT class.relname
 FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
 JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = index.indkey[0]
 WHERE index.indrelid = to_regclass(quote_ident($1::text))
-  AND index.indisunique
+  AND index.indisunique = $3::text::boolean
   AND index.indnkeyatts = 1
   AND index.indpred IS NULL
   AND attribute.attname = $2::text
   AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = index.indexrelid);
-
--- name: plain_indexes
--- The indexes of one column that are not unique.
-SELECT class.relname
-FROM pg_index AS index
-JOIN pg_class AS class ON class.oid = index.indexrelid
-JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = index.indkey[0]
-WHERE index.indrelid = to_regclass(quote_ident($1::text))
-  AND NOT index.indisunique
-  AND index.indnkeyatts = 1
-  AND index.indpred IS NULL
-  AND attribute.attname = $2::text;
 
 -- name: lock_index_build
 -- Whether the transaction may now build an index of the table. It does not wait: see `_index_build_lock`.
@@ -320,14 +308,6 @@ JOIN pg_class AS class ON class.oid = to_regclass(quote_ident(name))
 WHERE class.relkind = 'r'
   AND pg_table_size(class.oid) > $2::bigint
 ORDER BY name;
-
--- name: is_index_building
--- Whether the server builds an index of a table.
-SELECT EXISTS (
-    SELECT FROM pg_stat_progress_create_index
-    WHERE datname = current_database()
-      AND relid = to_regclass(quote_ident($1::text))
-);
 
 -- name: find_search_builds
 -- For each collection of $1, the status of the last job that builds its indexes for searches, and the part that is done
