@@ -9,14 +9,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Any
 
 import psycopg
 
 from bench.cases import CREATE_ONE, READS
 from bench.load import NextRequest, Round, run
-from bench.rounds import Length, Tokens, median_round
+from bench.rounds import Length, Tokens, median_ratio, median_round
 from bench.serving import TIMEOUT_SECONDS, RunningServer
 from bench.stage import BenchEnvironment
 from bench.wire import Address, call, request
@@ -211,10 +210,7 @@ def _compare(
             measured = run(side.address, side.requests(number), seconds=length.seconds)
             if number:  # the first round warms up
                 rounds[has_flow].append(measured)
-    ratio = median(
-        with_flow.rate / without.rate
-        for with_flow, without in zip(rounds[True], rounds[False], strict=True)
-    )
+    ratio = median_ratio(rounds[True], rounds[False])
     return FlowComparison(
         name, median_round(rounds[True]), median_round(rounds[False]), ratio, target
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import selectors
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import quantiles
 from typing import NamedTuple, NoReturn
@@ -160,14 +160,22 @@ def _time_out() -> NoReturn:
 
 def summary(times: LoadTimes) -> Round:
     """Return the rates and percentiles of a round."""
-    answers = times.answers
+    rate = len(times.answers) / times.total
+    return Round(rate, *percentiles(times.answers), times.refused / times.total)
+
+
+class Percentiles(NamedTuple):
+    """The half of some durations, and nearly all of them, take at most so many milliseconds."""
+
+    p50: float
+    p99: float
+
+
+def percentiles(seconds: Sequence[float]) -> Percentiles:
+    """Return the percentiles of durations; 0 without any."""
     # `quantiles` takes two values or more.
-    percentiles = answers * 99
-    if len(answers) > 1:
-        percentiles = quantiles(answers, n=100, method="inclusive")
-    return Round(
-        len(answers) / times.total,
-        percentiles[49] * 1000,
-        percentiles[98] * 1000,
-        times.refused / times.total,
-    )
+    if len(seconds) < 2:
+        milliseconds = sum(seconds) * 1000
+        return Percentiles(milliseconds, milliseconds)
+    cuts = quantiles(seconds, n=100, method="inclusive")
+    return Percentiles(cuts[49] * 1000, cuts[98] * 1000)

@@ -10,6 +10,7 @@ from itertools import count
 
 import psycopg
 
+from bench.load import percentiles
 from bench.serving import RunningServer
 from bench.stage import EMAIL, PASSWORD, BenchEnvironment
 from bench.tables import row, rule
@@ -104,13 +105,7 @@ def _arrive(service: RunningServer, messages: Iterator[bytes], rate: float) -> A
         wait(sent)
     for future in sent:
         future.result()  # raises what went wrong
-    times.sort()
-    return Arrivals(len(times), len(refused), _percentile(times, 50), _percentile(times, 99))
-
-
-def _percentile(times: list[float], percent: int) -> float:
-    """Return a percentile of sorted seconds in milliseconds; 0 for no answer at all."""
-    return times[len(times) * percent // 100] * 1000 if times else 0.0
+    return Arrivals(len(times), len(refused), *percentiles(times))
 
 
 def login_table(rounds: list[LoginRound]) -> str:

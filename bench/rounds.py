@@ -60,8 +60,8 @@ def compare(
     for kind, running in servers.items():
         run(running.address, case.requests(kind, token, seed=0), seconds=length.seconds / 2)
     pairs = [_pair(case, servers, token, length, number=number) for number in range(length.rounds)]
-    ratio = median(pair["service"].rate / pair["floor"].rate for pair in pairs)
     service_rounds, floor_rounds = ([pair[kind] for pair in pairs] for kind in servers)
+    ratio = median_ratio(service_rounds, floor_rounds)
     return Result(case, median_round(service_rounds), median_round(floor_rounds), ratio)
 
 

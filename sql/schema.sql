@@ -1372,8 +1372,10 @@ CREATE TABLE system_json_paths (
     collection text NOT NULL,
     path text NOT NULL,
     last_used date NOT NULL DEFAULT CURRENT_DATE,
+    uses bigint NOT NULL DEFAULT 1,
     CONSTRAINT system_json_paths_pkey PRIMARY KEY (collection, path)
 );
 
-COMMENT ON TABLE system_json_paths IS 'Paths into JSON that reads have searched or sorted by, the last thousand: what cms doctor asks indexes for';
+COMMENT ON TABLE system_json_paths IS 'Paths into JSON that reads have searched or sorted by, a hundred of each collection: what cms doctor asks indexes for';
 COMMENT ON COLUMN system_json_paths.path IS 'As the query language writes it, beginning with the field';
+COMMENT ON COLUMN system_json_paths.uses IS 'How often a process has used it in a day, at most, rounded down to a power of two';

@@ -18,6 +18,7 @@ from cms.database.connections import max_streams, standalone_transaction
 from cms.database.diagnosis import ServerInfo, different_settings, examine_server
 from cms.database.migrate import OLDEST_SERVER, MigrationError, pending
 from cms.database.session_setup import session_settings
+from cms.database.statements import statement
 from cms.errors import Refused
 from cms.jobs.housekeeping import queue_state
 from cms.schema.dangling_settings import dangling_settings
@@ -31,6 +32,8 @@ LOW_DISK_BYTES = 1024**3
 MIN_DISK_BYTES = 100 * 1024**2
 QUEUE_CONNECTIONS = 5  # of a worker, beside those of its jobs
 SPARE_CONNECTIONS = 5  # for the command line, migrations, and people with psql
+MAX_NAMES = 5
+"""How many tables a finding names."""
 EXTENSIONS = {
     "pg_trgm": "search in texts is slow on large tables without it",
     "unaccent": "search tells accents apart without it",
@@ -206,11 +209,14 @@ def structure_findings(dsn: str) -> Iterator[Finding]:
         sentences = list(dangling_settings(catalogue))
         findings = list(json_findings(transaction, catalogue))
         slow = slow_searches(transaction, catalogue)
+        behind = transaction.execute(statement("find_tables_behind"))
     if not sentences:
         yield Finding(OK, "structure: what collections and relations name is there")
     yield from (Finding(WARNING, sentence) for sentence in sentences)
     yield from findings
     yield _searches(slow)
+    if behind:
+        yield _tables_behind([str(table) for (table,) in behind])
 
 
 def _searches(slow: Sequence[str]) -> Finding:
@@ -220,6 +226,17 @@ def _searches(slow: Sequence[str]) -> Finding:
         WARNING,
         f"searches: they read the whole table of {', '.join(slow)}; set meta.searchable of the "
         "collection for indexes, or searchable: false of its text fields if nobody searches there",
+    )
+
+
+def _tables_behind(tables: Sequence[str]) -> Finding:
+    names = ", ".join(tables[:MAX_NAMES])
+    if len(tables) > MAX_NAMES:
+        names += f" and {len(tables) - MAX_NAMES} more"
+    return Finding(
+        WARNING,
+        f"schema: {names} have the names of collections; PostgreSQL would take them for those whose "
+        "own table another program drops: rename them, or take their schema off the search path",
     )
 
 

@@ -10,7 +10,7 @@ from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Refused
 from cms.schema.model import Catalogue
-from cms.structure.indexes import LARGE_BYTES
+from cms.structure.indexes import LARGE_BYTES, large_tables
 from cms.structure.value_indexes import index_target, value_indexes
 
 
@@ -21,8 +21,12 @@ def json_findings(transaction: Transaction, catalogue: Catalogue) -> Iterator[Fi
     """
     present = {index.target for index in value_indexes(transaction) if index.is_valid}
     is_complete = True
-    rows = transaction.execute(statement("recorded_json_paths"), (LARGE_BYTES,))
+    rows = transaction.read(statement("recorded_json_paths"))
+    collections = {str(collection) for collection, _, _ in rows}
+    large = large_tables(transaction, collections, min_bytes=LARGE_BYTES)
     for collection, path, last_used in rows:
+        if collection not in large:
+            continue
         try:
             target = index_target(catalogue, collection, path)
         except Refused:

@@ -47,6 +47,17 @@ def check_schema(
     """
     query = statement("find_installation").encode()
     row = psycopg.RawCursor(connection).execute(query).fetchone()
+    _require_installation(row, schema, needs_tables=needs_tables)
+
+
+async def check_schema_async(connection: psycopg.AsyncConnection[Any], schema: str) -> None:
+    """Do what `check_schema` does, for the session of a library that is asynchronous."""
+    query = statement("find_installation").encode()
+    cursor = await psycopg.AsyncRawCursor(connection).execute(query)
+    _require_installation(await cursor.fetchone(), schema, needs_tables=True)
+
+
+def _require_installation(row: tuple[Any, ...] | None, schema: str, *, needs_tables: bool) -> None:
     present, has_tables = row or (None, False)
     if present != schema:
         raise unavailable(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,7 @@ from psycopg.pq import Format
 from cms import jsontext
 from cms.config import Config
 from cms.database.library_pool import LibraryPool
-from cms.database.own_schema import check_schema
+from cms.database.own_schema import check_schema, check_schema_async, schema_of
 from cms.database.statement_meter import StatementMeter
 from cms.database.wire import Connection, Epoch, Wire
 from cms.errors import unavailable
@@ -147,11 +148,13 @@ def pool_arguments(config: Config) -> dict[str, Any]:
             # The library runs its statements through psycopg, which prepares them itself.
             "prepare_threshold": 5 if has_session(config) else None,
         },
-        # Each of its statements is a transaction anyway: so it costs no BEGIN and no COMMIT.
-        "configure": _set_autocommit,
+        "configure": partial(_configure_of_library, schema=schema_of(dsn)),
         "pool_factory": LibraryPool,
     }
 
 
-async def _set_autocommit(connection: psycopg.AsyncConnection) -> None:
+async def _configure_of_library(connection: psycopg.AsyncConnection, *, schema: str | None) -> None:
+    # Each of its statements is a transaction anyway: so it costs no BEGIN and no COMMIT.
     await connection.set_autocommit(True)
+    if schema is not None:
+        await check_schema_async(connection, schema)

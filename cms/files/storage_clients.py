@@ -43,22 +43,17 @@ def _s3(location: Location) -> ObjectStore:
     settings["virtual_hosted_style_request"] = not by_path
     return S3Store(
         location.bucket,
-        prefix=location.root or None,
         config=_without_none(settings),
-        client_options=_client_options(location),
-        retry_config=_RETRIES,  # type: ignore[arg-type]
+        **_usual_options(location),
     )
 
 
 def _gcs(location: Location) -> ObjectStore:
+    settings = {"service_account": location.key_filename, "base_url": location.endpoint}
     return GCSStore(
         location.bucket,
-        prefix=location.root or None,
-        config=_without_none(
-            {"service_account": location.key_filename, "base_url": location.endpoint}
-        ),
-        client_options=_client_options(location),
-        retry_config=_RETRIES,  # type: ignore[arg-type]
+        config=_without_none(settings),
+        **_usual_options(location),
     )
 
 
@@ -70,15 +65,19 @@ def _azure(location: Location) -> ObjectStore:
     }
     return AzureStore(
         location.container_name,
-        prefix=location.root or None,
         config=_without_none(settings),
-        client_options=_client_options(location),
-        retry_config=_RETRIES,  # type: ignore[arg-type]
+        **_usual_options(location),
     )
 
 
-def _client_options(location: Location) -> Any:
-    return {**_CLIENT, "allow_http": (location.endpoint or "").startswith("http://")}
+def _usual_options(location: Location) -> dict[str, Any]:
+    """Return the options that the clients of all services take."""
+    allows_http = (location.endpoint or "").startswith("http://")
+    return {
+        "prefix": location.root or None,
+        "client_options": {**_CLIENT, "allow_http": allows_http},
+        "retry_config": _RETRIES,
+    }
 
 
 def _without_none(settings: Mapping[str, object]) -> Any:

@@ -35,6 +35,9 @@ MAX_CACHED_TOKEN_LENGTH = 200
 _ITEM_PATHS = ("/items/", "/utils/")
 """Beginnings of the paths in which `{collection}` must not be a system collection."""
 
+DEFAULT_CACHE_CONTROL = "no-cache"
+"""The Cache-Control of an answer that names none: a cache may keep it, and asks each time."""
+
 NO_ROUTE = "none"
 """The route, in metrics, of requests that reach none: unknown paths, and preflights of CORS."""
 
@@ -49,6 +52,14 @@ def request_id_of(environ: Mapping[str, Any]) -> str | None:
     if client_id and _REQUEST_ID.fullmatch(client_id):
         return client_id
     return None
+
+
+def vary_header(named: str | None = None, *, by_cookie: bool) -> str:
+    """Return the Vary of an answer that names these headers, or none."""
+    vary = named or "Origin"
+    if by_cookie and "Cookie" not in vary:
+        vary += ", Cookie"
+    return vary
 
 
 def log_answer(state: RequestState, path: str, status: int, *, seconds: float) -> None:
@@ -251,7 +262,9 @@ class RequestTracing:
         # An error must not be cached by the header of the answer that it replaces.
         if response.get_header("Cache-Control") is None or not succeeded:
             is_private = request.path.startswith("/auth")
-            response.set_header("Cache-Control", "no-store" if is_private else "no-cache")
+            response.set_header(
+                "Cache-Control", "no-store" if is_private else DEFAULT_CACHE_CONTROL
+            )
         self._set_vary(response)
         if request.method == "OPTIONS" and (allowed := response.get_header("Allow")):
             response.set_header("Allow", with_search(allowed))
@@ -268,13 +281,10 @@ class RequestTracing:
         log_answer(state, request.path, status, seconds=seconds)
 
     def _set_vary(self, response: falcon.Response) -> None:
-        vary = response.get_header("Vary") or "Origin"
         # Whoever signs in after another one, in the same browser, must not see what the browser has
         # kept. What is public is the same for all.
-        is_public = (response.get_header("Cache-Control") or "").startswith("public")
-        if self._varies_by_cookie and not is_public and "Cookie" not in vary:
-            vary += ", Cookie"
-        response.set_header("Vary", vary)
+        by_cookie = self._varies_by_cookie and not _is_public(response)
+        response.set_header("Vary", vary_header(response.get_header("Vary"), by_cookie=by_cookie))
 
     def _set_server_timing(
         self, request: falcon.Request, response: falcon.Response, seconds: float
@@ -287,3 +297,7 @@ class RequestTracing:
         if response.status_code != 503 and is_administrator(self._store, request):
             durations = f"db;dur={statement_seconds * 1000:.2f}, total;dur={seconds * 1000:.2f}"
             response.set_header("Server-Timing", durations)
+
+
+def _is_public(response: falcon.Response) -> bool:
+    return (response.get_header("Cache-Control") or "").startswith("public")

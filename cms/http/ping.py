@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cms.config import Config
-from cms.http.middleware import log_answer, request_id_of
+from cms.http.middleware import DEFAULT_CACHE_CONTROL, log_answer, request_id_of, vary_header
+from cms.http.paths import PING_PATH
 from cms.http.rate_limit import usage_headers
 from cms.http.request import RequestState, address_of
 from cms.metrics.metrics import Metrics
 from cms.rate_limits.limiter import RateLimiter
 from cms.tracing import process as tracing
 
-PING_PATH = "/server/ping"
 BODY = b"pong"
 
 _OTHER_WORK = (
@@ -45,8 +45,8 @@ class Ping:
         self._limiter = limiter
         self._trusted_proxies = config.ip_trust_proxy
         self._headers = [
-            ("cache-control", "no-cache"),
-            ("vary", "Origin, Cookie" if varies_by_cookie else "Origin"),
+            ("cache-control", DEFAULT_CACHE_CONTROL),
+            ("vary", vary_header(by_cookie=varies_by_cookie)),
             ("content-type", "text/plain; charset=utf-8"),
             ("content-length", str(len(BODY))),
         ]

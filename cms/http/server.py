@@ -7,6 +7,7 @@ from urllib.parse import parse_qs
 import falcon
 
 from cms.http.media import idempotency_key_of, send
+from cms.http.ping import BODY
 from cms.items.read.explain import explain
 from cms.store.project_info import info
 from cms.store.store import Store
@@ -16,7 +17,7 @@ class PingResource:
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         """Answer without touching the database."""
         response.content_type = falcon.MEDIA_TEXT
-        response.text = "pong"
+        response.data = BODY
 
 
 class InfoResource:

@@ -131,7 +131,7 @@ def _columns(loaded: LoadedLists) -> defaultdict[str, dict[str, Column]]:
         if index["is_unique"]:
             _amend(columns, index["table_name"], index["column_name"], is_unique=True)
     for index in loaded("search_indexes"):
-        _amend(columns, index["table_name"], index["column_name"], is_search_indexed=True)
+        _amend(columns, index["table_name"], index["column_name"], search_index=index["name"])
     for key in loaded("keys"):
         # A key of several columns says nothing of any one of them.
         if len(key["columns"]) == 1:

@@ -34,8 +34,8 @@ class Column:
     comment: str | None
     is_unique: bool = False
     is_indexed: bool = False
-    is_search_indexed: bool = False
-    """Whether an index finds texts that contain a word."""
+    search_index: str | None = None
+    """The index that finds texts which contain a word."""
     is_primary_key: bool = False
     foreign_table: str | None = None
     foreign_column: str | None = None
@@ -46,6 +46,11 @@ class Column:
     element: str | None = None
     """The type of the elements of an array that clients read and write as a list."""
     is_domain: bool = False
+
+    @property
+    def is_search_indexed(self) -> bool:
+        """Whether an index finds texts that contain a word."""
+        return self.search_index is not None
 
     @property
     def is_filled_by_database(self) -> bool:

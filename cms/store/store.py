@@ -38,7 +38,7 @@ from cms.store.idempotency import (
     run_idempotently,
 )
 from cms.store.identity import Identity
-from cms.store.path_record import PathRecord
+from cms.store.json_path_record import JsonPathRecord
 from cms.store.payload_filter import PayloadFilter, no_filter
 from cms.store.recent_writers import RecentWriters
 from cms.store.refusals import with_inquiry
@@ -64,7 +64,7 @@ class Store:
         self.writers = writers
         """Those who must not read from the replica, where there is one."""
         self.cursor_secret = hmac.digest(secret.encode(), b"cursors", "sha256")
-        self.path_record = PathRecord(self.database)
+        self.json_path_record = JsonPathRecord(self.database)
         self.page = PageSizes(config.query_limit_default, config.query_limit_max)
         self.depth = config.max_relational_depth
         self.max_nested_rows = config.max_nested_rows

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cms.database.connections import Transaction
-from cms.database.statements import statement
 from cms.schema import ddl
 from cms.schema.model import Collection, Field, Kind
 from cms.schema.types.field_type import IndexKind
+from cms.store.snapshot import load_snapshot
 from cms.structure.indexes import add_index, is_index_pending, is_large
 from cms.structure.search_index_builds import build_later
 from cms.structure.search_indexes import missing_search_indexes, search_indexes
@@ -39,14 +39,12 @@ def update_search_indexes(
     """
     if collection.kind is not Kind.TABLE:
         return
-    rows = transaction.read(statement("search_indexes"), (collection.name,))
-    # Names of indexes by their columns.
-    present: dict[str, str] = dict(rows)
     needed = search_indexes(collection, extensions)
-    # An index that serves no search any more would only slow down writes.
     texts = {index.column for index in needed if index.kind is IndexKind.TRIGRAMS}
-    for column in present.keys() - texts:
-        transaction.execute_ddl(ddl.drop_index(present[column]))
+    for field in collection.columns:
+        # An index that serves no search any more would only slow down writes.
+        if field.name not in texts:
+            _drop_search_index(transaction, field)
     missing = missing_search_indexes(collection, extensions)
     if missing and is_large(transaction, collection.name):
         build_later(transaction, collection.name)
@@ -56,7 +54,12 @@ def update_search_indexes(
 
 
 def drop_search_index(transaction: Transaction, field: Field) -> None:
-    """Drop the index for searches for parts of words in a field, where there is one."""
-    for column, index in transaction.read(statement("search_indexes"), (field.collection,)):
-        if column == field.name:
-            transaction.execute_ddl(ddl.drop_index(index))
+    """Drop the index for searches for parts of words in a field, where there is one now."""
+    # The same transaction may have created it.
+    collection = load_snapshot(transaction).catalogue.collections[field.collection]
+    _drop_search_index(transaction, collection.fields[field.name])
+
+
+def _drop_search_index(transaction: Transaction, field: Field) -> None:
+    if field.column and field.column.search_index:
+        transaction.execute_ddl(ddl.drop_index(field.column.search_index))

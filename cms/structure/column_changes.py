@@ -200,16 +200,20 @@ def _set_unique(transaction: Transaction, field: Field, column: Column, value: o
     column_name = (field.collection, field.name)
     for (constraint,) in transaction.execute(statement("unique_constraints"), column_name):
         transaction.execute_ddl(ddl.drop_constraint(field.collection, constraint))
-    for (index,) in transaction.execute(statement("unique_indexes"), column_name):
-        transaction.execute_ddl(ddl.drop_index(index))
+    _drop_indexes(transaction, field, unique=True)
 
 
 def _set_indexed(transaction: Transaction, field: Field, column: Column, value: object) -> None:
     if value:
         add_index(transaction, field.collection, field.name, field.type.index_kind)
         return
+    _drop_indexes(transaction, field, unique=False)
+
+
+def _drop_indexes(transaction: Transaction, field: Field, *, unique: bool) -> None:
+    parameters = field.collection, field.name, str(unique)
     # Other tools may have made several.
-    for (index,) in transaction.execute(statement("plain_indexes"), (field.collection, field.name)):
+    for (index,) in transaction.execute(statement("column_indexes"), parameters):
         transaction.execute_ddl(ddl.drop_index(index))
 
 

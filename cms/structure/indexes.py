@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -127,7 +127,13 @@ def add_index(
 
 
 def is_large(transaction: Transaction, table: str) -> bool:
-    return bool(transaction.execute(statement("is_large"), (table, LARGE_BYTES))[0][0])
+    return bool(large_tables(transaction, [table], min_bytes=LARGE_BYTES))
+
+
+def large_tables(transaction: Transaction, tables: Iterable[str], *, min_bytes: int) -> list[str]:
+    """Return those tables that take more bytes, by name; partitioned ones are never large."""
+    parameters = array(sorted(tables)), min_bytes
+    return [str(name) for (name,) in transaction.read(statement("find_large_tables"), parameters)]
 
 
 def drop_path_indexes(transaction: Transaction, field: Field) -> None:

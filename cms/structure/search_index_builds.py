@@ -76,7 +76,8 @@ def build_search_indexes(database: Database, table: str) -> None:
 
 
 def _is_building(database: Database, table: str) -> bool:
-    return bool(database.fetch_primary(statement("is_index_building"), (table,))[0][0])
+    ((_, _, done),) = database.fetch_primary(statement("find_search_builds"), (array([table]),))
+    return done is not None
 
 
 def _missing(database: Database, table: str) -> list[DeferredIndex]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from cms.database.connections import Transaction
-from cms.database.statements import statement
-from cms.query.sql.arrays import array
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
 from cms.schema.types.field_type import IndexKind, Search
-from cms.structure.indexes import DeferredIndex
+from cms.structure.indexes import DeferredIndex, large_tables
 
 
 def search_indexes(collection: Collection, extensions: frozenset[str]) -> list[DeferredIndex]:
@@ -55,8 +53,7 @@ def slow_searches(transaction: Transaction, catalogue: Catalogue) -> list[str]:
     names = [
         collection.name for collection in catalogue.collections.values() if _is_scanned(collection)
     ]
-    parameters = array(sorted(names)), SLOW_SEARCH_BYTES
-    return [str(name) for (name,) in transaction.read(statement("find_large_tables"), parameters)]
+    return large_tables(transaction, names, min_bytes=SLOW_SEARCH_BYTES)
 
 
 def _is_scanned(collection: Collection) -> bool:

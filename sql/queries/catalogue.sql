@@ -257,7 +257,8 @@ indexes AS MATERIALIZED (
 search_indexes AS MATERIALIZED (  -- for texts that contain a word: expressions over one column
     SELECT
         tables.name AS table_name,
-        attribute.attname AS column_name
+        attribute.attname AS column_name,
+        (SELECT relname FROM pg_class WHERE oid = index.indexrelid) AS name
     FROM tables
     JOIN pg_index AS index ON index.indrelid = tables.oid
     JOIN pg_depend AS depend
@@ -420,7 +421,9 @@ SELECT
     c.relname::text,
     c.reltuples,
     pg_relation_size(c.oid),
-    NOT EXISTS (SELECT FROM pg_stats AS s WHERE s.schemaname = n.nspname AND s.tablename = c.relname)
+    -- An ANALYZE of no rows leaves no statistics of columns behind: they are missing when rows have come since.
+    (c.reltuples <> 0 OR pg_relation_size(c.oid) > c.relpages * current_setting('block_size')::bigint)
+        AND NOT EXISTS (SELECT FROM pg_stats AS s WHERE s.schemaname = n.nspname AND s.tablename = c.relname)
         OR pg_stat_get_mod_since_analyze(c.oid) > 50 + 0.1 * greatest(c.reltuples, 0)
 FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace

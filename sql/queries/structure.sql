@@ -223,30 +223,18 @@ WHERE con.conrelid = to_regclass(quote_ident($1::text))
   AND cardinality(con.conkey) = 1
   AND attribute.attname = $2::text;
 
--- name: unique_indexes
--- The unique indexes of one column that belong to no constraint.
+-- name: column_indexes
+-- The indexes of one column that belong to no constraint: those that make it unique ($3), or the others.
 SELECT class.relname
 FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
 JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = index.indkey[0]
 WHERE index.indrelid = to_regclass(quote_ident($1::text))
-  AND index.indisunique
+  AND index.indisunique = $3::text::boolean
   AND index.indnkeyatts = 1
   AND index.indpred IS NULL
   AND attribute.attname = $2::text
   AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = index.indexrelid);
-
--- name: plain_indexes
--- The indexes of one column that are not unique.
-SELECT class.relname
-FROM pg_index AS index
-JOIN pg_class AS class ON class.oid = index.indexrelid
-JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = index.indkey[0]
-WHERE index.indrelid = to_regclass(quote_ident($1::text))
-  AND NOT index.indisunique
-  AND index.indnkeyatts = 1
-  AND index.indpred IS NULL
-  AND attribute.attname = $2::text;
 
 -- name: lock_index_build
 -- Whether the transaction may now build an index of the table. It does not wait: see `_index_build_lock`.
@@ -272,21 +260,6 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND NOT index.indisvalid
   -- an index that is being built is not valid either
   AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE index_relid = index.indexrelid);
-
--- name: search_indexes
--- The columns of a table with the indexes that serve searches in them.
-SELECT attribute.attname, class.relname
-FROM pg_index AS index
-JOIN pg_class AS class ON class.oid = index.indexrelid
-JOIN pg_depend AS depend
-    ON depend.classid = 'pg_class'::regclass
-    AND depend.objid = index.indexrelid
-    AND depend.refobjid = index.indrelid
-JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = depend.refobjsubid
-WHERE index.indrelid = to_regclass(quote_ident($1::text))
-  AND index.indisvalid
-  AND index.indnkeyatts = 1
-  AND pg_get_expr(index.indexprs, index.indrelid) LIKE 'system_fold(%';
 
 -- name: value_indexes
 -- The indexes over one field, or over a path of one ($1: of one table, or of all), for `cms index`. Indexes of
@@ -327,20 +300,14 @@ WHERE relation.relnamespace = current_schema()::regnamespace
 ORDER BY 1, 2, 3 NULLS FIRST, 4;
 
 -- name: find_large_tables
--- Which tables of $1 have more than $2 bytes.
+-- Which tables of $1 have more than $2 bytes. Measured and not estimated, because a table that was just filled has no
+-- statistics yet. Partitioned tables never count as large: they take no concurrent build.
 SELECT name
 FROM unnest($1::text[]) AS name
 JOIN pg_class AS class ON class.oid = to_regclass(quote_ident(name))
-WHERE pg_table_size(class.oid) > $2::bigint
+WHERE class.relkind = 'r'
+  AND pg_table_size(class.oid) > $2::bigint
 ORDER BY name;
-
--- name: is_index_building
--- Whether the server builds an index of a table.
-SELECT EXISTS (
-    SELECT FROM pg_stat_progress_create_index
-    WHERE datname = current_database()
-      AND relid = to_regclass(quote_ident($1::text))
-);
 
 -- name: find_search_builds
 -- For each collection of $1, the status of the last job that builds its indexes for searches, and the part that is done
@@ -376,13 +343,6 @@ FROM procrastinate_jobs
 WHERE task_name = 'search_index'
   AND status = 'todo'
   AND args #>> '{payload,collection}' = $1::text;
-
--- name: is_large
--- Whether a table has more than $2 bytes. Measured and not estimated, because a table that was just filled has no
--- statistics yet. Partitioned tables never count as large: they take no concurrent build.
-SELECT class.relkind = 'r' AND pg_table_size(class.oid) > $2::bigint
-FROM pg_class AS class
-WHERE class.oid = to_regclass(quote_ident($1::text));
 
 -- name: drop_relation
 -- Marks a relation as deleted. The record stays, because the foreign key that stays would make a relation otherwise.

@@ -142,6 +142,27 @@ def test_it_goes_with_groups_and_searches(things: Table) -> None:
     assert estimate(things.api, things, "search=n3") > 0
 
 
+def test_an_emptied_table_is_analyzed_once(
+    stage: Stage, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = table(admin, field("name", "string"))
+    fill = f"INSERT INTO \"{made.name}\" (name) SELECT repeat('x', 100) FROM generate_series(1, "
+    # No estimate is asked for before it is empty again, so that there are no statistics of columns.
+    stage.execute(f'{fill} 30); DELETE FROM "{made.name}"')
+    assert _analyzed(made, monkeypatch)
+    assert not _analyzed(made, monkeypatch)
+    stage.execute(f"{fill} 200)")
+    assert _analyzed(made, monkeypatch)
+    assert estimate(made.api, made) == pytest.approx(200, rel=0.05)
+
+
+def _analyzed(made: Table, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether PostgreSQL is told to analyze a table before an estimate."""
+    with counted(monkeypatch) as seen:
+        estimate(made.api, made)
+    return any(text.startswith("ANALYZE") for text in seen)
+
+
 def test_other_names_are_refused(things: Table) -> None:
     answer = things.api.get(f"{things.path}?meta=total_count_estimate")
     assert answer.codes == ["INVALID_QUERY"]

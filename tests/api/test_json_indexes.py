@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from cms.cli import cms, json_findings
 from cms.database.connections import standalone_transaction
-from cms.store import path_record
-from cms.store.path_record import PathRecord
+from cms.store import json_path_record
+from cms.store.json_path_record import JsonPathRecord
 from tests.client import Client
 from tests.members import may, member_of, new_role
 from tests.things import Stage, Table, field, table
@@ -220,7 +220,7 @@ def test_the_doctor_names_paths_that_large_tables_are_searched_by_without_an_ind
 ) -> None:
     stage.execute("DELETE FROM system_json_paths")
     monkeypatch.setattr(
-        stage.admin.app.store, "path_record", PathRecord(stage.admin.app.store.database)
+        stage.admin.app.store, "json_path_record", JsonPathRecord(stage.admin.app.store.database)
     )
     role = new_role(stage, may(things.name, permissions={"meta.owner": {"_eq": "$CURRENT_USER"}}))
     for query in (
@@ -245,17 +245,52 @@ def test_the_doctor_names_paths_that_large_tables_are_searched_by_without_an_ind
     assert f"run `cms index {things.name} meta.price`" in report.output
 
 
+@pytest.mark.parametrize("first", ["the real path", "made-up paths"])
+def test_made_up_paths_crowd_out_none_that_recurs(
+    stage: Stage, things: Table, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    store = stage.admin.app.store
+    monkeypatch.setattr(store, "json_path_record", JsonPathRecord(store.database))
+    monkeypatch.setattr(json_path_record, "MAX_PATHS", 3)
+    stage.execute("DELETE FROM system_json_paths")
+    made_up = [f"meta.{name}" for name in "abcdefg"]
+    real = ["meta.real"] * 9
+    for path in real + made_up if first == "the real path" else made_up + real:
+        assert things.read(f"filter[{path}]=5&limit=1").status == 200
+    uses = f"SELECT uses FROM system_json_paths WHERE collection = '{things.name}' AND path = "
+    assert stage.value(f"{uses}'meta.real'") == 8
+    # In another process all begin anew, with as many paths as fit.
+    monkeypatch.setattr(store, "json_path_record", JsonPathRecord(store.database))
+    for path in made_up:
+        assert things.read(f"filter[{path}]=5&limit=1").status == 200
+    assert stage.value(f"{uses}'meta.real'") == 8
+
+
+def test_paths_that_are_used_no_more_are_forgotten(
+    stage: Stage, things: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stage.admin.app.store
+    monkeypatch.setattr(store, "json_path_record", JsonPathRecord(store.database))
+    stage.execute(
+        "DELETE FROM system_json_paths;"
+        "INSERT INTO system_json_paths VALUES ('gone', 'meta.old', CURRENT_DATE - 91, 64)"
+    )
+    assert things.read("filter[meta.new]=5&limit=1").status == 200
+    assert stage.value("SELECT array_agg(path) FROM system_json_paths") == ["meta.new"]
+
+
 def test_the_record_of_paths_is_bounded_and_never_fails_a_read(
     stage: Stage, things: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stage.admin.app.store
-    monkeypatch.setattr(store, "path_record", PathRecord(store.database))
-    monkeypatch.setattr(path_record, "MAX_PATHS", 3)
+    monkeypatch.setattr(store, "json_path_record", JsonPathRecord(store.database))
+    monkeypatch.setattr(json_path_record, "MAX_PATHS", 3)
     for number in range(5):
         assert things.read(f"filter[meta.many{number}]=5&limit=1").status == 200
     assert things.read(f"filter[meta.{'long' * 60}]=5&limit=1").status == 200
-    assert stage.value("SELECT count(*) FROM system_json_paths") == 3
+    count = f"SELECT count(*) FROM system_json_paths WHERE collection = '{things.name}'"
+    assert stage.value(count) == 3
     stage.execute("ALTER TABLE system_json_paths RENAME TO away")
-    monkeypatch.setattr(store, "path_record", PathRecord(store.database))
+    monkeypatch.setattr(store, "json_path_record", JsonPathRecord(store.database))
     assert things.read("filter[meta.price]=5&limit=1").status == 200
     stage.execute("ALTER TABLE away RENAME TO system_json_paths")

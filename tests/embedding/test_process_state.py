@@ -56,8 +56,9 @@ PURE = {
     "cms.http.send_timeout",
     "cms.outgoing",
     "cms.passwords",
+    "cms.query.plan.inner_parts",
     "cms.query.sql.arguments",
-    "cms.query.sql.link_keys",
+    "cms.query.sql.constants",
     "cms.regex",
     "cms.web.head",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import psycopg_pool
 import pytest
 
 from cms.app import create_app
 from cms.auth import accounts
 from cms.cli.backup import back_up, restore
+from cms.cli.doctor import structure_findings
 from cms.config import Config
 from cms.database.connections import Database, standalone_transaction
 from cms.database.migrate import MigrationError, migrate, pending
 from cms.database.own_schema import check_schema, create_schema, schema_of
+from cms.database.session_setup import pool_arguments
 from cms.database.statements import all_statements, statement
 from cms.errors import Refused
 from cms.jobs.job_worker import drain
@@ -349,6 +353,25 @@ def test_the_service_serves_nothing_from_another_schema(
     client.close()
 
 
+def test_the_queue_takes_no_jobs_from_another_schema(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("cms.database.session_setup.schema_of", lambda dsn: "green")
+    arguments = pool_arguments(tenants[0].config)
+    open_pool = arguments.pop("pool_factory")
+
+    async def connect() -> None:
+        pool = open_pool(**arguments, min_size=1, open=False)
+        try:
+            await pool.open(wait=True, timeout=0.3)
+        finally:
+            await pool.close()
+
+    with pytest.raises(psycopg_pool.PoolTimeout):
+        asyncio.run(connect())
+    assert "the schema blue, not in green" in caplog.text
+
+
 def test_migrations_refuse_a_session_in_another_schema(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +379,25 @@ def test_migrations_refuse_a_session_in_another_schema(
     for apply in (migrate, pending):
         with pytest.raises(MigrationError, match="pooler leaves out search_path"):
             apply(tenants[0].dsn)
+
+
+def test_the_doctor_names_tables_that_postgresql_would_take_for_missing_ones(
+    tenants: Tenants,
+) -> None:
+    blue, _ = tenants
+    blue.admin.post("/collections", {"collection": "gone", "schema": {}})
+    blue.execute("DROP TABLE gone; CREATE TABLE public.gone (id integer PRIMARY KEY)")
+    blue.execute("CREATE TABLE public.notes (id integer); CREATE TABLE public.others (id integer)")
+    try:
+        assert schema_findings(blue) == ["schema: public.gone, public.notes have the names"]
+    finally:
+        blue.execute("DROP TABLE public.gone, public.notes, public.others")
+    assert schema_findings(blue) == []
+
+
+def schema_findings(one: Tenant) -> list[str]:
+    texts = [finding.text for finding in structure_findings(one.dsn)]
+    return [text.partition(" of collections")[0] for text in texts if text.startswith("schema: ")]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cms.fragment import NumberedSql
-from cms.items.read.row_limits import Estimator, analyze_outdated, estimator_of, plan_of
+from cms.items.read.query_plans import plan_of
+from cms.items.read.row_limits import Estimator, analyze_outdated, estimator_of
 from cms.query.language.parameters import COUNT_ESTIMATE
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.estimate import expected_rows
@@ -36,14 +37,14 @@ def count_estimate(
 
 def _sampled(sample: NumberedSql, bindings: Bindings, estimator: Estimator) -> tuple[int, int]:
     """Return how many rows the sample has, and how many of them fulfil the filter."""
-    ((rows, fulfilling),) = estimator.explain(sample.text, bind_values(sample.values, bindings))
+    ((rows, fulfilling),) = estimator.fetch(sample.text, bind_values(sample.values, bindings))
     return rows, fulfilling
 
 
 def _expected(
-    statement: Statement, explained: NumberedSql, bindings: Bindings, estimator: Estimator
+    statement: Statement, expected: NumberedSql, bindings: Bindings, estimator: Estimator
 ) -> float:
     """Return how many rows PostgreSQL expects, by statistics that are not outdated."""
     analyze_outdated(statement.touched_collections, estimator)
-    rows = estimator.explain(explained.text, bind_values(explained.values, bindings))
-    return expected_rows(plan_of(rows))
+    values = bind_values(expected.values, bindings)
+    return expected_rows(plan_of(estimator.fetch, expected.text, values))

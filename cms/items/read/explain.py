@@ -17,6 +17,7 @@ from cms.access.views import View
 from cms.access.visible_structure import ACTIONS
 from cms.errors import Refused, invalid_query
 from cms.items.read.prepare import ReadRequest, prepare_read
+from cms.items.read.query_plans import explained
 from cms.items.read.reads import prepare_item_read
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.expressions import predicate
@@ -67,7 +68,6 @@ def _explain_read(store: Store, read: _ItemsRead, context: RequestContext) -> Ex
         statement, literals = prepare_item_read(store, context, read.request, key=read.key)
     bindings = context.bindings(literals)
     parameters = bind_values(statement.values, bindings)
-    rows = context.fetch(f"EXPLAIN (FORMAT JSON) {statement.text}", parameters)
     rules: list[Explanation] = []
     # Sorted, because the order of a set differs from process to process.
     for name in sorted(statement.touched_collections):
@@ -77,7 +77,7 @@ def _explain_read(store: Store, read: _ItemsRead, context: RequestContext) -> Ex
     return {
         "statement": statement.text,
         "parameters": parameters,
-        "plan": rows[0][0],
+        "plan": explained(context.fetch, statement.text, parameters),
         "rules": rules,
     }
 

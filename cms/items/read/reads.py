@@ -62,8 +62,8 @@ def _answer_list(store: Store, request: ReadRequest, context: RequestContext) ->
     # An estimate comes first: the counters beside the rows then tell that its rules still hold.
     estimate = count_estimate(store, context, statement, literals)
     rows = _fetch(store, context, statement, literals)
-    if statement.searched_paths:
-        store.path_record.add(statement.searched_paths)
+    if statement.indexable_json_paths:
+        store.json_path_record.add(statement.indexable_json_paths)
     meta = {**statement.meta(rows), **estimate}
     if statement.cursor:
         return _answer_page(store, context, request, prepared, _CountedRows(rows, meta))

@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
-from typing import Any
 
-from cms import jsontext
-from cms.database.connections import Fetch, Row
+from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.database.wire import Chunking
 from cms.errors import Refused, invalid_query
 from cms.fragment import Fragment, commas, concat, fill, name
+from cms.items.read.query_plans import plan_of
 from cms.query.plan.bindings import bind_values
 from cms.query.plan.estimate import Estimate, estimate_of
 from cms.query.plan.nesting import (
@@ -48,10 +47,10 @@ SMALL_TABLE_BYTES = 1_000_000
 class Estimator:
     """How PostgreSQL is asked before a statement runs.
 
-    `explain` asks where the statement is about to run, `analyze` where tables may be analyzed.
+    `fetch` asks where the statement is about to run, `analyze` where tables may be analyzed.
     """
 
-    explain: Fetch
+    fetch: Fetch
     analyze: Callable[[Fragment], object]
 
 
@@ -147,17 +146,11 @@ def _refuse_too_many(
 def _estimate(run: ReadRun, values: list[object], estimator: Estimator) -> Estimate:
     # First the statistics: on those of an empty table the estimate would be worthless.
     analyze_outdated(run.statement.touched_collections, estimator)
-    plan = plan_of(estimator.explain(f"EXPLAIN (FORMAT JSON) {run.statement.text}", values))
+    plan = plan_of(estimator.fetch, run.statement.text, values)
     nesting = run.statement.nesting
     assert nesting
     heaviest = heaviest_rows(nesting, run.literals, _longest_lists(nesting, estimator))
     return replace(estimate_of(plan), heaviest=heaviest)
-
-
-def plan_of(rows: Sequence[Row]) -> Any:
-    """Return the plan that EXPLAIN (FORMAT JSON) answers."""
-    # JSON comes from the database as text for answers; here its values are needed.
-    return jsontext.loads(jsontext.dumps(rows[0][0]))
 
 
 def _longest_lists(nesting: ListLevel, estimator: Estimator) -> dict[ColumnKey, float]:
@@ -165,7 +158,7 @@ def _longest_lists(nesting: ListLevel, estimator: Estimator) -> dict[ColumnKey, 
     columns = sorted(columns_of(nesting))
     tables = [table for table, _ in columns]
     names = [name for _, name in columns]
-    rows = estimator.explain(statement("find_longest_lists"), [array(tables), array(names)])
+    rows = estimator.fetch(statement("find_longest_lists"), [array(tables), array(names)])
     return {(str(table), str(column)): float(length) for table, column, length in rows}
 
 
@@ -175,7 +168,7 @@ def analyze_outdated(collections: frozenset[str], estimator: Estimator) -> None:
     Of those it expects a few rows for each parent, however many there are. It analyzes tables by
     itself, but not before the next minute, and not a table of less than fifty rows.
     """
-    rows = estimator.explain(statement("find_statistics"), [array(sorted(collections))])
+    rows = estimator.fetch(statement("find_statistics"), [array(sorted(collections))])
     tables = [_Table(*row) for row in rows]
     outdated = [table for table in tables if table.is_unanalyzed]
     outdated += _grown_tables(tables, estimator)
@@ -216,7 +209,7 @@ def _grown_tables(tables: Sequence[_Table], estimator: Estimator) -> list[_Table
     # One statement for all tables, whose one row has a column for each.
     counts = (fill("(SELECT count(*) FROM {0})", table.printed) for table in small)
     text, values = concat("SELECT ", commas(counts)).numbered()
-    (row_counts,) = estimator.explain(text, values)
+    (row_counts,) = estimator.fetch(text, values)
     grown = []
     for table, row_count in zip(small, row_counts, strict=True):
         # A few rows more, or a tenth, change no estimate that matters.

@@ -64,8 +64,8 @@ def _open_stream(store: Store, request: ReadRequest, context: RequestContext) ->
     values = checked_parameters(store, context, run, estimator_of(store, context))
     batches = context.reads.stream(statement.text, values, rows=BATCH_ROWS)
     # An item has one key for all paths into the same nested object.
-    if statement.searched_paths:
-        store.path_record.add(statement.searched_paths)
+    if statement.indexable_json_paths:
+        store.json_path_record.add(statement.indexable_json_paths)
     keys = list(dict.fromkeys(path[0] for path in statement.paths))
     return _ItemStream(_with_first_batch(_items(batches, statement, context)), keys)
 

@@ -9,7 +9,7 @@ functions here return None: nothing has been written, and the write takes a tran
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ from cms.items.write.problems import Problems
 from cms.items.write.resolved_rows import ResolvedSet
 from cms.items.write.rows import ColumnNames, column_values, group_by_columns
 from cms.query.language.ast import Query
+from cms.query.plan.inner_parts import inner_parts
 from cms.query.plan.links import Link
 from cms.query.plan.nesting import list_levels
 from cms.query.plan.plan import plan
@@ -338,16 +339,10 @@ def _mask(output: Output) -> object:
 
 
 def _links(value: object) -> Iterator[Link]:
-    """Yield every link to another collection in a plan or a part of one.
-
-    It goes through all fields of the plan's dataclasses: no kind of filter or output can be missed.
-    """
+    """Yield every link to another collection in a plan or a part of one."""
     if isinstance(value, Link):
         yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _links(item)
     # A collection holds no steps of the plan, but much else.
-    elif is_dataclass(value) and not isinstance(value, Collection):
-        for field in fields(value):
-            yield from _links(getattr(value, field.name))
+    elif not isinstance(value, Collection):
+        for part in inner_parts(value):
+            yield from _links(part)

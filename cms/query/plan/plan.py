@@ -43,7 +43,7 @@ from cms.query.plan.resolved import (
     ValueOutput,
     both,
 )
-from cms.query.plan.rule_presence import has_rules
+from cms.query.plan.restricted_conditions import is_restricted
 from cms.schema.model import Collection, Field
 from cms.schema.names import MAX_NAME_BYTES
 from cms.schema.types.field_type import Search, Trait
@@ -192,7 +192,7 @@ def _count_estimate(
     """Return how the rows that fulfil the filter are estimated; None where nobody asks for it."""
     if COUNT_ESTIMATE not in query.counts:
         return None
-    is_hindered = allowed != EVERY_ROW or has_rules(where)
+    is_hindered = allowed != EVERY_ROW or is_restricted(where)
     return CountEstimate.SAMPLE if is_hindered else CountEstimate.STATISTICS
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 
+from cms.query.plan.inner_parts import inner_parts
 from cms.query.plan.resolved import (
     AggregateValue,
     AnyOf,
@@ -84,13 +85,9 @@ def has_subselect(part: object) -> bool:
     """Tell whether a part of a plan reads other rows than its own."""
     if isinstance(part, Exists | LinkStep | CallerPath | RevisionItem):
         return True
-    if isinstance(part, tuple):
-        return any(map(has_subselect, part))
     if isinstance(part, Value):
         return has_subselect((part.step, part.when, part.members))
-    if is_dataclass(part):
-        return any(has_subselect(getattr(part, field.name)) for field in fields(part))
-    return False
+    return any(map(has_subselect, inner_parts(part)))
 
 
 def _column_name(collection: Collection, number: int) -> str:

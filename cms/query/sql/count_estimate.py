@@ -31,14 +31,14 @@ def estimate_statements(plan: ReadPlan) -> EstimateStatements | None:
         case None:
             return None
         case CountEstimate.STATISTICS:
-            return EstimateStatements(_explained(plan, where(plan, 0)))
+            return EstimateStatements(_rows(plan, where(plan, 0)))
         case CountEstimate.SAMPLE:
             seen = conditions(predicate(plan.allowed, 0))
-            return EstimateStatements(_explained(plan, seen), _sample(plan, seen))
+            return EstimateStatements(_rows(plan, seen), _sample(plan, seen))
 
 
-def _explained(plan: ReadPlan, condition: Fragment) -> NumberedSql:
-    shape = "EXPLAIN (FORMAT JSON) SELECT FROM {0} AS t0{1}"
+def _rows(plan: ReadPlan, condition: Fragment) -> NumberedSql:
+    shape = "SELECT FROM {0} AS t0{1}"
     return fill(shape, name(plan.collection.name), condition).numbered()
 
 

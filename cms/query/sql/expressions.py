@@ -29,7 +29,8 @@ from cms.query.plan.resolved import (
 )
 from cms.query.sql import json_paths
 from cms.query.sql.columns import alias, column_of
-from cms.query.sql.link_keys import key_condition, text_list
+from cms.query.sql.constants import text_list
+from cms.query.sql.link_keys import key_condition
 from cms.schema.types.field_type import Search, Trait
 
 

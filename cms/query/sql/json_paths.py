@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 
 from cms.fragment import Fragment, fill, join, param
-from cms.query.sql.link_keys import text_list
+from cms.query.sql.constants import text_list
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.structures import TEXT_JSON
 

@@ -1,14 +1,11 @@
-"""The printer of links by their keys, and of texts that every print of a statement shares."""
+"""The printer of links: which columns of two rows are equal."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from cms.fragment import Fragment, fill, param, quoted, text
-from cms.query.language.ast import Constant
-from cms.query.plan.bindings import Placeholder, unchanged
 from cms.query.plan.links import Link
 from cms.query.sql.columns import alias
+from cms.query.sql.constants import constant_text
 from cms.schema.types import TYPES
 
 KEY_PATTERNS = {
@@ -49,18 +46,3 @@ def _named_key(link: Link, target: str, *, key: str, level: int) -> Fragment:
         param(constant_text(KEY_PATTERNS[cast]), "text"),
         text(cast),
     )
-
-
-@lru_cache(maxsize=1024)
-def constant_text(value: str) -> Placeholder:
-    """Return one placeholder for a text, however often it is printed.
-
-    Otherwise PostgreSQL would not see that an expression of GROUP BY is the one of SELECT.
-    """
-    return Placeholder(Constant(value), str, "")
-
-
-@lru_cache(maxsize=1024)
-def text_list(values: tuple[str, ...]) -> Placeholder:
-    """Return one placeholder for a list of texts."""
-    return Placeholder(Constant(values), unchanged, "")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cms.query.language.ast import HIGHLIGHTS, RowOutput
+from cms.query.plan.indexable_json_paths import IndexableJsonPath, indexable_json_paths
 from cms.query.plan.nesting import ListLevel, list_levels
 from cms.query.plan.resolved import Cursor, Output, ReadPlan, ValueOutput, group_paths
-from cms.query.plan.searched_paths import SearchedPath, searched_paths
 from cms.query.plan.sizes import NO_SIZE, AnswerSize, WrittenSize, size_of
 from cms.query.sql.count_estimate import EstimateStatements, estimate_statements
 from cms.query.sql.highlight import HighlightReader, reader_of
@@ -48,7 +48,7 @@ class Statement:
     """The cursor of the page; the values of its terms stand behind `row_outputs`."""
     written_size: WrittenSize | None = None
     """The size of the answer of a write, if it is one."""
-    searched_paths: tuple[SearchedPath, ...] = ()
+    indexable_json_paths: tuple[IndexableJsonPath, ...] = ()
     """The paths into JSON by which it searches and sorts."""
     highlights: HighlightReader | None = None
     """Reads where the words of a search are, from the columns behind those of the cursor."""
@@ -156,7 +156,7 @@ def finish_statement(
         list_levels(plan, single=single),
         size_of(plan, single=single),
         plan.cursor,
-        searched_paths=searched_paths(plan),
+        indexable_json_paths=indexable_json_paths(plan),
         highlights=reader_of(plan),
         count_estimate=estimate_statements(plan),
     )

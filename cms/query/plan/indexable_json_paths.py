@@ -18,16 +18,16 @@ from cms.query.plan.resolved import (
     Value,
 )
 
-SearchedPath = tuple[str, str]
+IndexableJsonPath = tuple[str, str]
 """A collection, and a path as the query language writes it."""
 
 
-def searched_paths(plan: ReadPlan) -> tuple[SearchedPath, ...]:
+def indexable_json_paths(plan: ReadPlan) -> tuple[IndexableJsonPath, ...]:
     """Return the paths of a read and of the lists in it, each once."""
     return tuple(dict.fromkeys(_of_plan(plan)))
 
 
-def _of_plan(plan: ReadPlan) -> Iterator[SearchedPath]:
+def _of_plan(plan: ReadPlan) -> Iterator[IndexableJsonPath]:
     yield from _of_predicate(plan.allowed)
     yield from _of_predicate(plan.where)
     yield from _of_order(plan.order)
@@ -40,7 +40,7 @@ def _of_plan(plan: ReadPlan) -> Iterator[SearchedPath]:
                     yield from _of_plan(embed.plan)
 
 
-def _of_predicate(predicate: Predicate | None) -> Iterator[SearchedPath]:
+def _of_predicate(predicate: Predicate | None) -> Iterator[IndexableJsonPath]:
     match predicate:
         case All(items) | AnyOf(items):
             for item in items:
@@ -52,13 +52,13 @@ def _of_predicate(predicate: Predicate | None) -> Iterator[SearchedPath]:
             yield from _of_value(value)
 
 
-def _of_order(order: tuple[Order, ...]) -> Iterator[SearchedPath]:
+def _of_order(order: tuple[Order, ...]) -> Iterator[IndexableJsonPath]:
     # An index serves the order by its first term, of the rows themselves.
     if order and not order[0].path:
         yield from _of_value(order[0].value)
 
 
-def _of_value(value: Value) -> Iterator[SearchedPath]:
+def _of_value(value: Value) -> Iterator[IndexableJsonPath]:
     # A field that is hidden in some rows is another expression than that of an index.
     if isinstance(value.at, JsonPath) and value.when is None and value.members is None:
         yield value.field.collection, ".".join((value.field.name, *value.at.steps))

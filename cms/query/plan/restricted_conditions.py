@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-
+from cms.query.plan.inner_parts import inner_parts
 from cms.query.plan.resolved import CallerPath, LinkStep, Value
 
 
-def has_rules(part: object) -> bool:
+def is_restricted(part: object) -> bool:
     """Tell whether rules hide values or rows that a part of a condition reads."""
-    if isinstance(part, tuple):
-        return any(map(has_rules, part))
     if any(rule is not None for rule in _rules_of(part)):
         return True
-    # It goes through all fields of the dataclasses: no kind of condition can be missed.
-    return is_dataclass(part) and any(
-        has_rules(getattr(part, inner.name)) for inner in fields(part)
-    )
+    return any(map(is_restricted, inner_parts(part)))
 
 
 def _rules_of(part: object) -> tuple[object, ...]:

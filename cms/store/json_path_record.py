@@ -1,0 +1,85 @@
+"""The record of paths into JSON that reads search and sort by, for `cms doctor`."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from threading import Lock
+
+from cms.database.connections import Database
+from cms.database.error_mapping import Stale
+from cms.database.statements import statement
+from cms.errors import Refused
+from cms.query.plan.indexable_json_paths import IndexableJsonPath
+from cms.query.sql.arrays import array
+
+log = logging.getLogger("cms.store")
+
+MAX_PATHS = 100
+"""How many paths of one collection a process counts, and how many the table keeps."""
+MAX_PATH_LENGTH = 200
+
+
+class JsonPathRecord:
+    """Counts the uses of each path in a day, and records a path at its use 1, 2, 4, 8 and so on.
+
+    Clients may name any number of paths that are in no document: those that recur stay, here and
+    in the table.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = Lock()
+        self._day: date | None = None
+        self._uses: dict[str, dict[str, int]] = {}
+        """The uses of paths, by collection and path."""
+        self._recorded: Counter[tuple[str, int]] = Counter()
+        """How many paths of a collection have been recorded at a number of uses."""
+
+    def add(self, paths: Iterable[IndexableJsonPath]) -> None:
+        """Count a use of each path of a read; a failure costs the record only."""
+        with self._lock:
+            self._begin_day()
+            counted = [(*path, self._count(*path)) for path in paths]
+        due = [use for use in counted if use[2]]
+        if due:
+            self._record(due)
+
+    def _begin_day(self) -> None:
+        today = datetime.now(UTC).date()
+        if self._day != today:
+            self._day = today
+            self._uses = {}
+            self._recorded = Counter()
+
+    def _count(self, collection: str, path: str) -> int:
+        """Count a use; return how many there were today if that is to be recorded, otherwise 0."""
+        if len(path) > MAX_PATH_LENGTH:
+            return 0
+        uses = self._uses.setdefault(collection, {})
+        if path not in uses and len(uses) >= MAX_PATHS:
+            # One off all others (Misra and Gries): a path stays if more than one in MAX_PATHS of
+            # the uses is its own, however many others there are.
+            self._uses[collection] = {
+                other: count - 1 for other, count in uses.items() if count > 1
+            }
+            return 0
+        uses[path] = count = uses.get(path, 0) + 1
+        is_due = count.bit_count() == 1 and self._recorded[collection, count] < MAX_PATHS
+        if not is_due:
+            return 0
+        self._recorded[collection, count] += 1
+        return count
+
+    def _record(self, uses: list[tuple[str, str, int]]) -> None:
+        collections = array([collection for collection, _, _ in uses])
+        paths = array([path for _, path, _ in uses])
+        counts = array([str(count) for _, _, count in uses])
+        try:
+            with self._database.transaction() as transaction:
+                transaction.execute(statement("record_json_paths"), (collections, paths, counts))
+                transaction.execute(statement("trim_json_paths"), (collections, MAX_PATHS))
+        except (Refused, Stale) as error:
+            log.warning("paths into JSON could not be recorded: %s", error)
