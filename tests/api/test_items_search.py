@@ -176,7 +176,8 @@ def test_a_text_is_folded_alike_with_and_without_an_index(stage: Stage) -> None:
 
 def test_postgresql_inlines_what_indexes_fold_texts_by(stage: Stage) -> None:
     plan = stage.value(
-        "EXPLAIN (VERBOSE, FORMAT JSON) SELECT system_fold(login) FROM (VALUES ('A'), ('B')) AS v (login)"
+        "EXPLAIN (VERBOSE, FORMAT JSON) "
+        "SELECT system_fold(t) FROM (VALUES ('A'), ('B')) AS texts (t)"
     )
     assert "octet_length" in str(plan)
     assert "system_fold" not in str(plan)
