@@ -97,17 +97,21 @@ DECLARE
         JOIN pg_namespace ON pg_namespace.oid = extnamespace
         WHERE extname = 'unaccent'
     );
-    folded text := format('lower(%s.unaccent(''%s.unaccent'', $1))', home, home);
+    unaccented text := format('lower(%1$s.unaccent(''%1$s.unaccent'', $1))', home);
+    folded text := '%s';
     ascii text := (SELECT string_agg(chr(code), '') FROM generate_series(1, 127) AS code);
     index regclass;
 BEGIN
-    EXECUTE 'CREATE OR REPLACE FUNCTION system_fold(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN '
-        || folded;
-    IF system_fold(ascii) = lower(ascii COLLATE "C") THEN
-        folded := 'CASE WHEN octet_length($1) = length($1) THEN lower($1 COLLATE "C") ELSE ' || folded || ' END';
+    EXECUTE 'CREATE OR REPLACE FUNCTION system_unaccented(text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE '
+        || format('AS $f$BEGIN RETURN %s; END$f$', unaccented);
+    COMMENT ON FUNCTION system_unaccented(text) IS 'A text in small letters and without accents';
+    IF system_unaccented(ascii) = lower(ascii COLLATE "C") THEN
+        folded := 'CASE WHEN octet_length($1) = length($1) THEN lower($1 COLLATE "C") ELSE %s END';
     END IF;
+    EXECUTE 'CREATE OR REPLACE FUNCTION system_fold(text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN '
+        || format(folded, 'system_unaccented($1)');
     EXECUTE 'CREATE OR REPLACE FUNCTION system_fold_unindexed(text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE RETURN '
-        || folded;
+        || format(folded, unaccented);
     FOR index IN
         SELECT indexrelid FROM pg_index WHERE pg_get_expr(indexprs, indrelid) LIKE 'system_fold(%'
     LOOP

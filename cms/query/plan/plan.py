@@ -7,6 +7,7 @@ from dataclasses import replace
 from cms.errors import invalid_query
 from cms.query.language.ast import RowOutput, SearchWord, Slot
 from cms.query.language.parameters import COUNT_ESTIMATE, COUNTS
+from cms.query.plan.best_matches import best_matches, has_search_index
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.checks import places_of, relevance, typed_test, value_of
 from cms.query.plan.conditions import predicate_of
@@ -46,7 +47,7 @@ from cms.query.plan.resolved import (
 from cms.query.plan.restricted_conditions import is_restricted
 from cms.schema.model import Collection, Field
 from cms.schema.names import MAX_NAME_BYTES
-from cms.schema.types.field_type import Search, Trait
+from cms.schema.types.field_type import Trait
 from cms.schema.types.texts import UNKNOWN
 
 
@@ -55,14 +56,17 @@ def plan(guarded: Guarded) -> ReadPlan:
 
     Raises `Refused` INVALID_QUERY where an operator or a function does not fit.
     """
-    return _read(guarded.query)
+    query = guarded.query
+    read = _read(query)
+    best = _best(query)
+    return read if best is None else replace(read, best=best)
 
 
 def _read(query: GuardedQuery) -> ReadPlan:
     grouping = grouping_of(query)
     order = () if grouping else _order(query)
     allowed = both(predicate_of(query.base_filter), query.rule) or EVERY_ROW
-    where = _where(query)
+    where = _where(query, _search(query) if query.search else None)
     return ReadPlan(
         collection=query.collection,
         outputs=() if grouping else _outputs(query),
@@ -142,13 +146,25 @@ def _is_renamed(output: GuardedOutput) -> bool:
 # Which rows
 
 
-def _where(query: GuardedQuery) -> Predicate:
+def _where(query: GuardedQuery, search: Predicate | None) -> Predicate:
     conditions = [predicate_of(query.filter)]
     if query.key_test:
         conditions.append(typed_test(query.key_test, Value(query.collection.key)))
-    if query.search:
-        conditions.append(_search(query))
+    if search is not None:
+        conditions.append(search)
     return conditions[0] if len(conditions) == 1 else All(tuple(conditions))
+
+
+def _best(query: GuardedQuery) -> Predicate | None:
+    """Return the rows that come first in an order by relevance, where that is worth a look."""
+    term = query.sort[0] if query.sort else None
+    if not isinstance(term, RelevanceTerm) or term.descending:
+        return None
+    # Where all rows are read, all are ranked.
+    if query.window is None or query.window.row_limit is None:
+        return None
+    matches = best_matches(places_of(_search_values(query), query.search))
+    return None if matches is None else with_rules_beside(_where(query, matches))
 
 
 def _search(query: GuardedQuery) -> Predicate:
@@ -156,7 +172,7 @@ def _search(query: GuardedQuery) -> Predicate:
     values = _search_values(query)
     own = places_of(values, query.search)
     # Without an index of its own the row is read anyway, and compared with all keys one by one.
-    has_indexes = all(map(_has_search_index, values))
+    has_indexes = all(map(has_search_index, values))
     words: list[Predicate] = []
     for word, places in zip(query.search, own, strict=True):
         is_indexed = has_indexes and not word.is_short
@@ -165,15 +181,6 @@ def _search(query: GuardedQuery) -> Predicate:
         ]
         words.append(AnyOf((*places, *related)))
     return words[0] if len(words) == 1 else All(tuple(words))
-
-
-def _has_search_index(value: Value) -> bool:
-    column = value.field.column
-    if column is None:
-        return False
-    if value.type.search is Search.CONTAINED:
-        return column.is_search_indexed
-    return column.is_indexed or column.is_unique
 
 
 def _related_match(items: RelatedSearch, word: SearchWord, *, is_indexed: bool) -> Exists:

@@ -176,12 +176,14 @@ class Exists:
 class SearchMatch:
     """A search word in one field: contained in a text, equal to a number or a UUID.
 
-    No index helps to find a text that contains a short word.
+    No index helps to find a text that contains a short word. With `is_whole` it is in the text as a
+    word of its own, and not as a part of one.
     """
 
     value: Value
     word: Placeholder
     is_short: bool = False
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +363,11 @@ class ReadPlan:
     highlights: Highlights | None = None
     """Only at the top of a read."""
     count_estimate: CountEstimate | None = None
+    best: Predicate | None = None
+    """Of an order by relevance, instead of `where`: the rows that fit best, all of them equally.
+
+    Only at the top of a read, and where indexes find these rows.
+    """
     masks: tuple[MaskColumn, ...] = ()
     """Rules that outputs and groups name as `SharedMask` (cms/query/plan/shared_masks.py)."""
 

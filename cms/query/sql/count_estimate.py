@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from cms.fragment import Fragment, NumberedSql, fill, name, text
 from cms.query.plan.resolved import CountEstimate, ReadPlan
+from cms.query.sql.clauses import conditions, where
 from cms.query.sql.expressions import predicate
-from cms.query.sql.select import conditions, where
 
 SAMPLE_ROWS = 1_000
 """Rows on which the filter of a caller is tried who does not see every row."""

@@ -15,7 +15,6 @@ from cms.fragment import (
     fill,
     join,
     name,
-    optional,
     param,
     text,
 )
@@ -36,9 +35,10 @@ from cms.query.plan.resolved import (
 )
 from cms.query.plan.shared_masks import share_masks
 from cms.query.sql import json_paths
+from cms.query.sql.best_first import best_first
+from cms.query.sql.clauses import conditions, direction, order_by, rows_up_to_limit, where
 from cms.query.sql.columns import alias
 from cms.query.sql.expressions import (
-    TRUE,
     expression,
     json_member,
     link_condition,
@@ -89,9 +89,11 @@ def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPT
     """Print the rows of one level; `linked` is the condition that links them to the row above."""
     if plan.cursor and plan.cursor.starts:
         linked = behind(plan.cursor.terms, plan.cursor.starts)  # nothing leads to the top
-    source = fill(
-        "{0} AS {1}{2}", name(plan.collection.name), text(alias(level)), where(plan, level, linked)
-    )
+    if plan.best is not None:
+        source = best_first(plan)
+    else:
+        condition = where(plan, level, linked)
+        source = fill("{0} AS {1}{2}", name(plan.collection.name), text(alias(level)), condition)
     page = window(plan.page)
     if plan.grouping:
         # Groups are few and computed anyway: the exact page takes the place of the round limit.
@@ -127,22 +129,6 @@ def cut_page(ordered: Fragment, page: Fragment, level: int) -> Fragment:
     """
     shape = "(SELECT {0}.* FROM (SELECT {0}.* FROM {1}) AS {0}{2}) AS {0}"
     return fill(shape, text(alias(level)), ordered, page)
-
-
-def where(plan: ReadPlan, level: int, linked: Fragment = EMPTY) -> Fragment:
-    return conditions(linked, predicate(plan.allowed, level), predicate(plan.where, level))
-
-
-def conditions(*fragments: Fragment) -> Fragment:
-    parts = [part for part in fragments if part not in (EMPTY, TRUE)]
-    return clause(" WHERE ", parts, separator=" AND ")
-
-
-def rows_up_to_limit(page: Page | None) -> Fragment:
-    """Print the limit that the page lies within, one of the parser's round numbers."""
-    if page is None or not page.row_limit:
-        return EMPTY
-    return text(f" LIMIT {page.row_limit + page.has_next_row}")
 
 
 def window(page: Page | None) -> Fragment:
@@ -257,18 +243,6 @@ def as_object(paths: Sequence[tuple[str, ...]], columns: Sequence[int] | None = 
         label = param(f"{json.dumps(key)}:", "text")
         members.append(fill("{0} || coalesce({1}::text, 'null')", label, value))
     return fill("('{' || {0} || '}')::json", join(" || ',' || ", members))
-
-
-# Order
-
-
-def order_by(order: tuple[Order, ...], level: int) -> Fragment:
-    terms = [fill("{0}{1}", sorted_value(term, level), direction(term)) for term in order]
-    return clause(" ORDER BY ", terms)
-
-
-def direction(term: Order | AggregateValue) -> Fragment:
-    return optional(" DESC", when=term.descending)
 
 
 # Groups

@@ -1,0 +1,255 @@
+"""Pages by relevance equal those of a Python ranking, also where only the best items are read.
+
+In a large collection PostgreSQL looks first for the items that fit best, and ranks all others only
+where these do not fill the page. Here collections of one block count as large.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from cms.query.sql import best_first
+from tests.client import Client
+from tests.examples import example_count
+from tests.members import may, member
+from tests.things import Stage, Table, field, table
+
+TEXTS = ("title", "label", "body")
+BLOCK = 8192
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A searchable collection, two callers who search it, and what its fields count."""
+
+    admin: Table
+    member: Table
+    weights: dict[str, int]
+    dsn: str
+
+    def fill(self, rows: list[Row]) -> None:
+        columns = ("shown", "mine", "size", *TEXTS)
+        insert = f"INSERT INTO {self.admin.name} ({', '.join(columns)}) SELECT "
+        values = ", ".join(f"r.{column}" for column in columns)
+        source = (
+            " FROM json_populate_recordset(NULL::{0}, %s) WITH ORDINALITY AS r ORDER BY ordinality"
+        )
+        with psycopg.connect(self.dsn) as connection:
+            connection.execute(f"TRUNCATE {self.admin.name} RESTART IDENTITY".encode())
+            statement = insert + values + source.format(self.admin.name)
+            connection.execute(statement.encode(), [json.dumps(rows)])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def large_from_one_block_on() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(best_first, "LARGE_BYTES", 0)
+        patch.setattr(best_first, "SAMPLE_BYTES", BLOCK)
+        yield
+
+
+@pytest.fixture(scope="module")
+def weighted(stage: Stage) -> Searched:
+    return searched(stage, {"title": 10, "label": 10, "body": 1, "size": 2, "id": 1})
+
+
+@pytest.fixture(scope="module")
+def equal(stage: Stage) -> Searched:
+    return searched(stage, {"title": 1, "label": 1, "body": 1, "size": 1, "id": 1})
+
+
+def searched(stage: Stage, weights: dict[str, int]) -> Searched:
+    """Make a collection of which the member reads all but the title of items that are shown, and
+    only the title of those that are the member's.
+    """
+    types = {"title": "string", "label": "string", "body": "text", "size": "integer"}
+    fields = [
+        {**field(name, kind), "meta": {"search_weight": weights[name]} if weights[name] > 1 else {}}
+        for name, kind in types.items()
+    ]
+    flags = (field("shown", "boolean"), field("mine", "boolean"))
+    things = table(stage.admin, *flags, *fields, searchable=True)
+    shown = may(things.name, "id", "label", "body", "size", permissions={"shown": {"_eq": True}})
+    mine = may(things.name, "id", "title", permissions={"mine": {"_eq": True}})
+    return Searched(things, Table(member(stage, shown, mine), things.name), weights, stage.dsn)
+
+
+# The ranking that they are compared with
+
+
+def seen_by_member(row: Row) -> Row | None:
+    if not (row["shown"] or row["mine"]):
+        return None
+    hidden = {"title"} if row["shown"] else {"label", "body", "size"}
+    if row["shown"] and row["mine"]:
+        hidden = set()
+    return {name: None if name in hidden else value for name, value in row.items()}
+
+
+def count_of(word: str, value: object, weight: int) -> int:
+    if isinstance(value, int):
+        return 1_000_000 + weight if word == str(value) else 0
+    text = str(value or "").lower().replace("ä", "a")
+    if word not in text:
+        return 0
+    is_whole = re.search(rf"(^|\W){re.escape(word)}(\W|$)", text)
+    return 1_000_000 + weight if is_whole else weight
+
+
+def ranked(searched: Searched, rows: list[Row], words: list[str], sort: str) -> list[int]:
+    """The ids of the found rows in the order of the answer."""
+    found = []
+    for row in rows:
+        counts = [
+            max(count_of(word, row[name], weight) for name, weight in searched.weights.items())
+            for word in words
+        ]
+        if all(counts):
+            # PostgreSQL has nulls as the largest.
+            size = float("inf") if row["size"] is None else row["size"]
+            found.append((-sum(counts), -size if sort else 0, row["id"]))
+    return [id for *_, id in sorted(found)]
+
+
+# What is tried
+
+pieces = st.sampled_from(["cat", "Cät", "cats", "concat", "dog", "hotdog", "7", "x"])
+texts = st.none() | st.builds(
+    lambda parts, glue: glue.join(parts),
+    st.lists(pieces, max_size=3),
+    st.sampled_from([" ", ", ", "-", "_", ""]),
+)
+rows_of_texts = st.lists(
+    st.fixed_dictionaries(
+        dict.fromkeys(TEXTS, texts)
+        | {"size": st.sampled_from([None, 1, 7]), "shown": st.booleans(), "mine": st.booleans()}
+    ),
+    max_size=12,
+)
+words_of_searches = st.lists(
+    st.sampled_from(["cat", "dog", "at", "7"]), min_size=1, max_size=2, unique=True
+)
+CATS = [
+    {"title": "a cat", "label": None, "body": "cat", "size": 1, "shown": True, "mine": True}
+] * 12
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("caller", ["member", "admin"])
+@pytest.mark.parametrize("kind", ["weighted", "equal"])
+def test_every_page_is_that_of_the_ranking(
+    request: pytest.FixtureRequest, kind: str, caller: str
+) -> None:
+    searched: Searched = request.getfixturevalue(kind)
+    reader: Table = getattr(searched, caller)
+
+    @settings(max_examples=example_count(60))
+    @given(
+        rows=rows_of_texts,
+        words=words_of_searches,
+        sort=st.sampled_from(["", ",-size"]),
+        limit=st.sampled_from([1, 2, 3, 5]),
+        offset=st.integers(0, 4),
+    )
+    @example(rows=CATS, words=["cat"], sort="", limit=5, offset=0)
+    def compare(rows: list[Row], words: list[str], sort: str, limit: int, offset: int) -> None:
+        searched.fill(rows)
+        seen = [{**row, "id": number} for number, row in enumerate(rows, start=1)]
+        if caller == "member":
+            seen = [row for row in map(seen_by_member, seen) if row]
+        expected = ranked(searched, seen, words, sort)
+        query = f"search={'+'.join(words)}&sort=_relevance{sort}&fields=id&limit={limit}"
+        answer = reader.read(f"{query}&offset={offset}&meta=filter_count").body
+        ids = [item["id"] for item in answer["data"]]
+        assert ids == expected[offset : offset + limit]
+        assert answer["meta"]["filter_count"] == len(expected)
+        assert list(pages_by_cursor(reader, query)) == expected
+
+    compare()
+
+
+def pages_by_cursor(things: Table, query: str) -> Iterator[int]:
+    after = ""
+    while True:
+        answer = things.read(f"{query}&meta=next_cursor{after}").body
+        yield from (item["id"] for item in answer["data"])
+        if (token := answer["meta"]["next_cursor"]) is None:
+            return
+        after = f"&page[after]={token}"
+
+
+def test_a_page_full_of_the_best_ranks_no_other_item(weighted: Searched) -> None:
+    other = {**CATS[0], "title": "concatenated"}
+    weighted.fill([other, *CATS, other])
+    full, not_full = (scans(weighted, f"search=cat&sort=_relevance&limit={n}") for n in (10, 20))
+    assert full == {"sample": True, "best": True, "all": False}
+    assert not_full == {"sample": True, "best": True, "all": True}
+
+
+def test_what_few_items_hold_is_not_looked_for_twice(weighted: Searched) -> None:
+    weighted.fill([{**CATS[0], "title": "concatenated"}] * 20)
+    ranked_at_once = {"sample": True, "best": False, "all": True}
+    assert scans(weighted, "search=cat&sort=_relevance&limit=10") == ranked_at_once
+
+
+def test_behind_items_that_fit_less_nothing_is_looked_for_but_others(weighted: Searched) -> None:
+    weighted.fill([CATS[0], *[{**CATS[0], "title": "concatenated"}] * 12])
+    query = "search=cat&sort=_relevance&limit=5"
+    token = weighted.admin.read(f"{query}&meta=next_cursor").body["meta"]["next_cursor"]
+    # PostgreSQL leaves out what it knows to have no rows.
+    assert len(scanned(weighted, f"{query}&page[after]={token}")) == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "search=cat&sort=-_relevance",
+        "search=cat&sort=title,_relevance",
+        "search=cat&sort=_relevance&limit=-1",
+        "search=cat",
+    ],
+)
+def test_other_orders_and_whole_lists_are_read_as_ever(weighted: Searched, query: str) -> None:
+    assert "system_best" not in statement_of(weighted, query)["statement"]
+
+
+def test_without_an_index_of_the_fields_that_count_most_everything_is_ranked(admin: Client) -> None:
+    things = table(admin, field("name", "string"))
+    searched = Searched(things, things, {}, "")
+    query = "search=cat&sort=_relevance"
+    assert "system_best" not in statement_of(searched, query)["statement"]
+    admin.patch(f"/collections/{things.name}", {"meta": {"searchable": True}})
+    assert "system_best" in statement_of(searched, query)["statement"]
+
+
+def statement_of(searched: Searched, query: str) -> Row:
+    path = f"{searched.admin.path}?{query}"
+    explained: Row = searched.admin.api.get("/utils/explain", path=path).data
+    return explained
+
+
+def scans(searched: Searched, query: str) -> dict[str, bool]:
+    """Which scans of the table were executed: of the sample, of the best items, and of all."""
+    # In the order in which the statement has them.
+    return dict(zip(("sample", "best", "all"), scanned(searched, query), strict=True))
+
+
+def scanned(searched: Searched, query: str) -> list[bool]:
+    """Whether each scan of the table in the plan of a read was executed."""
+    explained = statement_of(searched, query)
+    with psycopg.connect(searched.dsn, cursor_factory=psycopg.RawCursor) as connection:
+        statement = f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {explained['statement']}"
+        lines = connection.execute(statement.encode(), explained["parameters"]).fetchall()
+    return [
+        "never executed" not in line for (line,) in lines if f" on {searched.admin.name} " in line
+    ]
