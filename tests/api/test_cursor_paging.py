@@ -134,8 +134,8 @@ def test_counts_come_beside_the_cursor_and_a_page_behind_another_has_one_unasked
 
 
 def test_a_cursor_goes_on_behind_a_page_that_was_counted(books: Table) -> None:
-    for place in ({"page": 2}, {"offset": 5}):
-        answer = books.get(limit=5, meta="next_cursor", **place)
+    for page in ({"page": 2}, {"offset": 5}):
+        answer = books.get(limit=5, meta="next_cursor", **page)
         cursor = answer.body["meta"]["next_cursor"]
         assert books.column("id", f"limit=3&page[after]={cursor}") == [11, 12, 13]
 

@@ -181,7 +181,7 @@ def test_settings_hold_at_the_next_request_of_every_process(
     file = {"filename_download": "a.png", "data": content}
     answer = processes[0].send("POST", "/files", file)
     image = f"/assets/{answer.data['id']}"
-    opened: dict[str, object] = {
+    changed_settings: dict[str, object] = {
         "auth_login_attempts": 2,
         "auth_password_policy": "^.{12,}$",
         "storage_asset_transform": "presets",
@@ -198,7 +198,7 @@ def test_settings_hold_at_the_next_request_of_every_process(
     }
     for number in range(PROCESSES):
         changer = processes[number]
-        assert changer.send("PATCH", "/settings", opened).status == 200
+        assert changer.send("PATCH", "/settings", changed_settings).status == 200
         assert statuses(processes, f"{image}?width=2") == {400}
         assert statuses(processes, f"{image}?key=tiny") == {200}
         assert registers(processes, number, "too short") == [422] * PROCESSES

@@ -122,8 +122,8 @@ def test_an_export_of_all_rows_holds_all_that_belongs_to_them(admin: Client, for
         ("limit=-1&deep[children][_limit]=100", 100),
         ("limit=-1", 150),
     ):
-        for opened in ("children", "children.id"):
-            text = parents.read(f"export=jsonl&fields={opened}&{query}").text
+        for path in ("children", "children.id"):
+            text = parents.read(f"export=jsonl&fields={path}&{query}").text
             assert len(json.loads(text)["children"]) == number
 
 

@@ -118,8 +118,8 @@ def test_of_windows_with_as_few_left_the_one_that_ends_later_is_reported() -> No
 
 def test_only_the_first_refusal_of_a_window_is_marked() -> None:
     client = Client(Limit(1, 1))
-    marks = [client.send(now).is_first_refusal for now in (1.0, 1.1, 1.2, 1.3, 2.0, 2.1, 2.2)]
-    assert marks == [False, True, False, False, False, True, False]
+    refusals = [client.send(now).is_first_refusal for now in (1.0, 1.1, 1.2, 1.3, 2.0, 2.1, 2.2)]
+    assert refusals == [False, True, False, False, False, True, False]
 
 
 def test_an_end_of_another_clock_does_not_count() -> None:
