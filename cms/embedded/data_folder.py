@@ -101,7 +101,7 @@ def unfinished_home(home: Path) -> Path:
     return home / "postgres.upgrade"
 
 
-def complete_mark(home: Path) -> Path:
+def completion_marker(home: Path) -> Path:
     """Return the file that says that the new data of an upgrade is complete."""
     return unfinished_home(home) / "complete"
 
