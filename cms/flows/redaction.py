@@ -216,10 +216,8 @@ class Secrets:
         is_secret = is_query_secret if own_name == "query" else is_secret_name
         names = {str(name) for name in value if name in self._names or is_secret(str(name))}
         # {"header": "Authorization", "value": "…"}: the name of the secret is a value itself.
-        if "value" in value:
-            headers = (value.get(name) for name in _HEADER_NAMES)
-            if any(isinstance(header, str) and is_secret_name(header) for header in headers):
-                names.add("value")
+        if "value" in value and _has_secret_header(value):
+            names.add("value")
         return names
 
     def _masked_text(self, text: str, depth: int) -> str:
@@ -267,6 +265,12 @@ def _is_encodable(text: str) -> bool:
     except UnicodeEncodeError:  # halves of characters, which no log can hold either
         return False
     return True
+
+
+def _has_secret_header(pair: Mapping[Any, object]) -> bool:
+    """Tell whether an object with a `value` says that this is a header that holds a secret."""
+    names = [pair.get(member) for member in _HEADER_NAMES]
+    return any(isinstance(name, str) and is_secret_name(name) for name in names)
 
 
 def _parsed(text: str) -> object:

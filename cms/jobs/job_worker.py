@@ -102,7 +102,9 @@ def _groups_of(tasks: Iterable[Task], max_jobs: int) -> list[_Group]:
         else:
             poll_seconds = task.poll.total_seconds() if task.poll else None
             groups.append(_Group((task.name,), task.max_concurrent, poll_seconds))
-    return [_Group(tuple(others), max_jobs), *groups] if others else groups
+    if others:
+        groups.insert(0, _Group(tuple(others), max_jobs))
+    return groups
 
 
 class Worker:
@@ -128,16 +130,16 @@ class Worker:
         self._database = database
         self._fetchers: tuple[Fetcher, ...] = ()
         self._stop_requested = asyncio.Event()
-        self._stop_at_once = asyncio.Event()
+        self._stop_now = asyncio.Event()
 
     def stop(self) -> None:
         """Ask the worker to stop: running jobs get `GRACE_SECONDS`, or none at a second call."""
         if self._stop_requested.is_set():
-            self._stop_at_once.set()
+            self._stop_now.set()
             return
         self._stop_requested.set()
         self._stop_fetchers()
-        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._stop_at_once.set)
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._stop_now.set)
 
     async def run(self) -> bool:
         """Run jobs until `stop`; return whether all jobs that had begun have ended."""
@@ -148,15 +150,15 @@ class Worker:
         maintenance = [asyncio.create_task(self._requeue_stalled())]
         maintenance += [asyncio.create_task(_call_again(ticker)) for ticker in self._tickers]
         jobs = asyncio.create_task(self._run_jobs())
-        stop_at_once = asyncio.create_task(self._stop_at_once.wait())
-        await asyncio.wait({jobs, stop_at_once}, return_when=asyncio.FIRST_COMPLETED)
+        stop_now = asyncio.create_task(self._stop_now.wait())
+        await asyncio.wait({jobs, stop_now}, return_when=asyncio.FIRST_COMPLETED)
         for task in maintenance:
             await _cancel(task)
         # A thread cannot be ended from outside: what still runs then is given to others.
         if not jobs.done():
             await self._requeue_running()
             return False
-        await _cancel(stop_at_once)
+        await _cancel(stop_now)
         await jobs
         return True
 
