@@ -121,5 +121,5 @@ def tighter(usage: Usage, other: Usage) -> Usage:
     if usage.passed != other.passed:
         return other if usage.passed else usage
     if usage.remaining != other.remaining:
-        return min(usage, other, key=lambda either: either.remaining)
-    return max(usage, other, key=lambda either: either.seconds_left)
+        return min(usage, other, key=lambda each: each.remaining)
+    return max(usage, other, key=lambda each: each.seconds_left)
