@@ -115,7 +115,8 @@ def test_fields_and_tables_that_come_and_go_are_seen_by_the_next_request_of_ever
         for path in ("/collections/tables", "/fields/things/new"):
             assert changer.send("DELETE", path).status == 204
         for path in ("/items/tables", "/items/things?fields=new")[:: 1 if number % 2 else -1]:
-            assert statuses(processes, path) == {404 if path == "/items/tables" else 400}
+            expected = 404 if path == "/items/tables" else 400
+            assert statuses(processes, path) == {expected}, path
         assert items(processes, "/items/things") == [[before]] * PROCESSES
 
 

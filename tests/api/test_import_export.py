@@ -124,7 +124,7 @@ def test_an_export_of_all_rows_holds_all_that_belongs_to_them(admin: Client, for
     ):
         for path in ("children", "children.id"):
             text = parents.read(f"export=jsonl&fields={path}&{query}").text
-            assert len(json.loads(text)["children"]) == number
+            assert len(json.loads(text)["children"]) == number, (path, query)
 
 
 @pytest.mark.release

@@ -120,7 +120,7 @@ def test_a_related_item_and_a_list_show_them_too(shop: Shop) -> None:
         for row in owner["articles"]:
             n = shop.ids(range(24)).index(row["id"])
             assert (row["title"] is not None) == shop.is_own(n) == (owner["name"] == "me")
-            assert (row["price"] is not None) == (shop.is_own(n) or shop.is_live(n))
+            assert (row["price"] is not None) == (shop.is_own(n) or shop.is_live(n)), n
 
 
 FILTERS: list[tuple[str, Any]] = [

@@ -56,7 +56,7 @@ def test_of_those_who_make_the_same_collection_at_once_one_wins(processes: Proce
             "fields": [{"field": "a", "type": "string"}],
         }
         answers = posts(processes, "/collections", body)
-        assert statuses(answers) == [200, 400, 400, 400]
+        assert statuses(answers) == [200, 400, 400, 400], name
         assert {code for answer in answers if answer.status == 400 for code in answer.codes} == {
             "INVALID_PAYLOAD"
         }, answers
@@ -214,14 +214,13 @@ def test_a_changed_type_is_no_fault_for_those_who_had_prepared_their_statements(
     other.post("/items/a", {"x": 1})
     for type_name in ("bigInteger", "integer", "decimal"):
         for work in (partial(other.get, "/items/a"), partial(other.patch, "/items/a/1", {"x": 1})):
-            assert statuses(simultaneously(*[work] * connections)) == [200] * connections
+            answers = simultaneously(*[work] * connections)
+            assert statuses(answers) == [200] * connections, (type_name, answers)
         changer.patch("/fields/a/x", {"type": type_name})
         assert other.get("/items/a").data == [{"id": 1, "x": 1}]
         assert other.patch("/items/a/1", {"x": 1}).data == {"id": 1, "x": 1}
-        assert (
-            statuses(simultaneously(*[partial(other.get, "/items/a")] * connections))
-            == [200] * connections
-        )
+        answers = simultaneously(*[partial(other.get, "/items/a")] * connections)
+        assert statuses(answers) == [200] * connections, (type_name, answers)
 
 
 def test_an_index_of_a_large_table_holds_up_no_writer_and_is_seen_by_every_process(

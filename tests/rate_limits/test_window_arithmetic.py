@@ -62,16 +62,16 @@ def test_requests_pass_as_in_a_plain_model(
     for pause in pauses:
         now += pause
         usage = client.send(now)
-        assert usage.passed == model.send(now)
+        assert usage.passed == model.send(now), pause
         left = [
             limit.amount - len(times) for limit, times in zip(limits, model.passed, strict=True)
         ]
         # A window that is over counts as empty until a request passes.
         if usage.passed:
-            assert usage.remaining == min(left)
+            assert usage.remaining == min(left), pause
         else:
-            assert usage.remaining == 0
-        assert 0 < usage.seconds_left <= max(limit.seconds for limit in limits)
+            assert usage.remaining == 0, pause
+        assert 0 < usage.seconds_left <= max(limit.seconds for limit in limits), pause
 
 
 @given(pauses=steps)
@@ -83,7 +83,7 @@ def test_after_the_seconds_of_retry_after_a_request_passes(pauses: list[float]) 
         usage = client.send(now)
         if not usage.passed:
             now += usage.retry_after
-            assert client.send(now).passed
+            assert client.send(now).passed, pause
 
 
 def test_a_window_is_not_refilled() -> None:

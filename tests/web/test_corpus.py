@@ -155,7 +155,7 @@ def test_answers_without_a_body_leave_the_connection_in_step(server: Running, ta
             wire.send(f"{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             answer = wire.answer(method)
             assert bool(answer.body) == (method == "GET" and "size" in target)
-            assert wire.get("/probe").json()["PATH_INFO"] == "/probe"
+            assert wire.get("/probe").json()["PATH_INFO"] == "/probe", method
 
 
 @pytest.mark.parametrize("number", [2, 10, 200])
