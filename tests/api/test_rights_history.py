@@ -16,11 +16,11 @@ HISTORY = (may("system_revisions"), may("system_activity"))
 PUBLISHED = {"status": {"_eq": "published"}}
 
 
-@pytest.fixture
-def things(stage: Stage) -> Table:
-    return stage.empty_table(
-        field("title", "string"), field("note", "string"), field("status", "string")
-    )
+THINGS = (
+    field("title", "string"),
+    field("note", "string"),
+    field("status", "string"),
+)
 
 
 def revisions(caller: Client, things: Table, **params: object) -> list[Json]:
