@@ -52,7 +52,8 @@ def draw_metric(panel: Panel, data: Data, picture: Picture) -> bytes:
     size = min(_MAX_METRIC_SIZE, 0.9 * picture.width / max(width, 1))
     svg = _svg(panel, picture)
     style = _TextStyle(size, color, "middle")
-    # The y of SVG is the base line; a third of the size below the middle, the digits stand in it.
+    # In SVG, y is the base line. Digits are in the middle of the picture if their base line is a
+    # third of their size below it.
     _add_text(svg, text, style, x=picture.width / 2, y=picture.height / 2 + size / 3)
     return _bytes(svg)
 

@@ -112,9 +112,9 @@ def _fallback_home(home: Path, account: SystemAccount) -> Path:
 
 
 def fallback_folder(home: Path, account: SystemAccount) -> Path:
-    """Return the folder for data and programs that the server's account cannot reach.
+    """Return the folder to use when the server's account cannot reach that of data or programs.
 
-    For temporary data that is a temporary folder.
+    For temporary data it is a temporary folder.
     """
     temporary = Path(tempfile.gettempdir()).resolve()
     if home.is_relative_to(temporary) and can_enter(account, temporary):

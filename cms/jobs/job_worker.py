@@ -62,7 +62,7 @@ def run_until_stopped(
     worker = Worker(config, database, tasks, tickers)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, worker.stop)
-    # With another handler `nohup` has started the process, which then outlives its terminal.
+    # `nohup` sets another handler, so that a process outlives its terminal. Then it stays.
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
         loop.add_signal_handler(signal.SIGHUP, worker.stop)
     if line is not None:
@@ -185,7 +185,8 @@ class Worker:
             pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     async def _open_and_fetch(self, *, wait: bool) -> None:
-        # Before the fetcher deletes silent workers: this would pass over the rows that it locks.
+        # Before the fetchers start: they delete silent workers, and lock rows that this call would
+        # then pass over.
         await asyncio.to_thread(requeue_stalled, self._database)
         with mapped_errors():
             async with queue_of(self._config, self._tasks).open_async() as queue:

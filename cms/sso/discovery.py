@@ -60,7 +60,8 @@ class Discovery:
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
-        # Replaced as a whole: threads that ask at the same time do so for nothing, but no harm.
+        # Replaced as a whole. Threads that fetch one at the same time do the same work twice, which
+        # does no harm.
         self._endpoints: _CachedDocument | None = None
         self._keys: _CachedDocument | None = None
 
