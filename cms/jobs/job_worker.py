@@ -50,9 +50,9 @@ def run_until_stopped(
     tasks: Iterable[Task],
     *,
     tickers: Iterable[Ticker] = (),
-    line: int | None = None,
+    parent_pipe: int | None = None,
 ) -> bool:
-    """Run jobs until SIGTERM or SIGINT, or until `line`, a pipe, is closed.
+    """Run jobs until SIGTERM or SIGINT, or until `parent_pipe` is closed.
 
     Tickers are called meanwhile, each as often as it says. Returns whether all jobs that had begun
     have ended. If not, they are back in the queue while their threads still run: the caller must
@@ -65,9 +65,9 @@ def run_until_stopped(
     # `nohup` sets another handler, so that a process outlives its terminal. Then it stays.
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
         loop.add_signal_handler(signal.SIGHUP, worker.stop)
-    if line is not None:
+    if parent_pipe is not None:
         # The parent holds the other end: when it dies, however it dies, the pipe becomes readable.
-        loop.add_reader(line, _until_closed(loop, line, worker))
+        loop.add_reader(parent_pipe, _until_closed(loop, parent_pipe, worker))
     finished = loop.run_until_complete(worker.run())
     if finished:
         loop.close()
@@ -282,9 +282,11 @@ def _reason(error: BaseException) -> str:
     return str(error.__cause__ or error)
 
 
-def _until_closed(loop: asyncio.AbstractEventLoop, line: int, worker: Worker) -> Callable[[], None]:
+def _until_closed(
+    loop: asyncio.AbstractEventLoop, parent_pipe: int, worker: Worker
+) -> Callable[[], None]:
     def closed() -> None:
-        loop.remove_reader(line)
+        loop.remove_reader(parent_pipe)
         worker.stop()
 
     return closed
