@@ -60,7 +60,7 @@ def _share_counters(_arbiter: Any, _worker: Any) -> None:
 
 
 class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
-    """The service under gunicorn, on a bound socket, with a channel to `cms serve`."""
+    """The service under gunicorn, on a bound socket, with a line to `cms serve`."""
 
     def __init__(self, config: Config, *, listener: int, parent: ParentChannel) -> None:
         self._settings = gunicorn_settings(config) | {
@@ -90,10 +90,10 @@ class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn ha
 
 
 class ParentChannel:
-    """The channel between the workers and `cms serve`; it closes when that process ends."""
+    """The line between the workers and `cms serve`; it closes when that process ends."""
 
-    def __init__(self, channel: socket.socket) -> None:
-        self._socket = channel
+    def __init__(self, line: socket.socket) -> None:
+        self._socket = line
 
     def worker_started(self, worker: Any) -> None:
         """Report that a worker answers requests, and stop the server when `cms serve` is gone."""
@@ -111,17 +111,17 @@ class ParentChannel:
             return  # `cms serve` is gone; `_end_with_parent` stops the server for that
 
     def _end_with_parent(self, arbiter: int) -> None:
-        self._socket.recv(1)  # nothing is ever sent this way, so it returns when the channel closes
+        self._socket.recv(1)  # nothing is ever sent this way, so it returns when the line closes
         if os.getppid() == arbiter:  # else another process has adopted this one
             os.kill(arbiter, signal.SIGTERM)
 
 
 def main() -> None:
-    """Run the web server; the arguments are the descriptors of the socket and of the channel."""
+    """Run the web server; the arguments are the descriptors of the socket and of the line."""
     listener = int(sys.argv[1])
-    channel = socket.socket(fileno=int(sys.argv[2]))
+    line = socket.socket(fileno=int(sys.argv[2]))
     config = load(os.environ, folder=Path.cwd())
-    GunicornApplication(config, listener=listener, parent=ParentChannel(channel)).run()
+    GunicornApplication(config, listener=listener, parent=ParentChannel(line)).run()
 
 
 if __name__ == "__main__":

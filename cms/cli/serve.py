@@ -73,16 +73,16 @@ class StopSignals:
         # A handler, even an empty one, lets the end of a child interrupt `wait`.
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
 
-    def wait(self, *sockets: socket.socket) -> bool:
-        """Wait for a moment, a signal, or bytes on a socket; tell whether there are bytes.
+    def wait(self, *lines: socket.socket) -> bool:
+        """Wait for a moment, a signal, or bytes on the lines; tell whether there are bytes.
 
         A signal that comes just before a blocking call does not interrupt it; here it leaves a byte
         to be read.
         """
-        ready, _, _ = select.select([self._wake, *sockets], [], [], MAX_WAIT_SECONDS)
+        ready, _, _ = select.select([self._wake, *lines], [], [], MAX_WAIT_SECONDS)
         if self._wake in ready:
             self._wake.recv(READ_BYTES)
-        return any(each in ready for each in sockets)
+        return any(line in ready for line in lines)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
@@ -100,15 +100,15 @@ class StopSignals:
 
 
 def _run(config: Config, *, dsn: str, listener: socket.socket, stop: StopSignals) -> int:
-    # By this channel the web server says when it is ready, or why it is not. It closes with this
+    # On this line the web server says when it is ready, or why it is not. The line closes with this
     # process, however that ends, and the web server stops then.
-    channel, server_channel = socket.socketpair()
-    with channel:
-        with server_channel, _listen_errors(config):
+    line, server_line = socket.socketpair()
+    with line:
+        with server_line, _listen_errors(config):
             # Two services can bind one address (SO_REUSEADDR): the second one fails here.
             listener.listen(BACKLOG)
             web = start_module(
-                ("cms.gunicorn_process",), listener.fileno(), server_channel.fileno(), dsn=dsn
+                ("cms.gunicorn_process",), listener.fileno(), server_line.fileno(), dsn=dsn
             )
         listener.close()  # so that the address is free once the web server releases it
         worker = WorkerProcess(dsn)
@@ -117,7 +117,7 @@ def _run(config: Config, *, dsn: str, listener: socket.socket, stop: StopSignals
             # A signal that came before `running` was set has been sent to nobody.
             if stop.count:
                 web.send_signal(signal.SIGTERM)
-            message = _await_first_message(config, channel, stop)
+            message = _await_first_message(config, line, stop)
             if message == READY:
                 worker.start()  # only now: it would slow the start of the web server
             # The end of the web server is a signal as well (SIGCHLD), and ends the wait.
@@ -135,15 +135,15 @@ def _run(config: Config, *, dsn: str, listener: socket.socket, stop: StopSignals
     raise click.ClickException(reason)
 
 
-def _await_first_message(config: Config, channel: socket.socket, stop: StopSignals) -> str:
+def _await_first_message(config: Config, line: socket.socket, stop: StopSignals) -> str:
     """Return the web server's first message; print the address once a worker is ready.
 
     The message is empty if the web server ended without one.
     """
     received = b""
     while b"\n" not in received:
-        if stop.wait(channel):
-            chunk = channel.recv(READ_BYTES)
+        if stop.wait(line):
+            chunk = line.recv(READ_BYTES)
             if not chunk:
                 break
             received += chunk
