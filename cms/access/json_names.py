@@ -60,7 +60,7 @@ def at_path(value: GuardedValue, steps: tuple[str, ...]) -> GuardedValue:
     return replace(value, at=JsonPath(steps))
 
 
-def at_picked_paths(value: GuardedValue, query: Query) -> GuardedValue:
+def shown_paths(value: GuardedValue, query: Query) -> GuardedValue:
     """Return the part of a JSON field that a nested query picks; raises `Refused` INVALID_QUERY."""
     paths = _paths_of(query, value.field)
     if paths == [("*",)]:
@@ -78,11 +78,9 @@ def _paths_of(query: Query, field: Field) -> list[tuple[str, ...]]:
     paths: list[tuple[str, ...]] = []
     for pick in query.picks:
         # `meta.*` shows all of it; `meta.*.price` is no path, as nobody knows what it would be.
-        step = "*" if isinstance(pick, Star) else str(pick.name)
-        if pick.nested is None:
-            paths.append((step,))
-        else:
-            paths += [(step, *path) for path in _paths_of(pick.nested, field)]
+        step = ("*",) if isinstance(pick, Star) else (str(pick.name),)
+        inner = [()] if pick.nested is None else _paths_of(pick.nested, field)
+        paths += [(*step, *path) for path in inner]
     return paths
 
 
