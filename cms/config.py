@@ -330,7 +330,11 @@ def _value(setting: Setting, sources: Sources, *, folder: Path, problems: list[s
     name = setting.name
     file_name = f"{name}_FILE"
     # One source for both forms: NAME_FILE of the environment also wins over NAME of `.env`.
-    source = next((source for source in sources if name in source or file_name in source), {})
+    source: Mapping[str, str] = {}
+    for each in sources:
+        if name in each or file_name in each:
+            source = each
+            break
     text = source.get(name, "")
     if source.get(file_name):
         if text:

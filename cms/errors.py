@@ -81,6 +81,15 @@ Inquiry = Callable[[Any], list[Problem]]
 """Asks the database what else is wrong with a refused payload (cms/items/write/inquiry.py)."""
 
 
+def _changed_inquiry(inquiry: Inquiry, change: Callable[[Problem], Problem]) -> Inquiry:
+    """Return an inquiry that changes each problem that it finds."""
+
+    def inquire(run_question: Any) -> list[Problem]:
+        return [change(problem) for problem in inquiry(run_question)]
+
+    return inquire
+
+
 class Refused(Exception):
     """A request that is answered with an error: one `Problem` for each thing that is wrong.
 
@@ -113,10 +122,9 @@ class Refused(Exception):
 
     def map_problems(self, change: Callable[[Problem], Problem]) -> Refused:
         """Return the refusal with each problem changed, also those that the inquiry will find."""
-        inquiry = self.inquiry
-        changed_inquiry = inquiry and (
-            lambda run_question: [change(problem) for problem in inquiry(run_question)]
-        )
+        changed_inquiry = None
+        if self.inquiry:
+            changed_inquiry = _changed_inquiry(self.inquiry, change)
         return Refused(map(change, self.problems), total=self.total, inquiry=changed_inquiry)
 
 

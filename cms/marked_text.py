@@ -30,7 +30,7 @@ def marked_words(text: str, words: Sequence[str], folds: Mapping[str, str]) -> s
     # Only ASCII letters here: which others have small letters is for the database to say.
     letters: dict[str, str | int | None] = {**_SMALL_LETTERS, **folds}
     folded = text.translate(str.maketrans(letters))
-    spans = list(_merged(sorted(_found(folded, words))))
+    spans = list(_merged(sorted(_matches(folded, words))))
     if not spans:
         return None
     # Nearly every text keeps its length, and then places are the same in both.
@@ -44,12 +44,12 @@ def marked_whole(text: str) -> str:
     return f"<mark>{escape(text)}</mark>"
 
 
-def _found(folded: str, words: Iterable[str]) -> Iterator[_Span]:
+def _matches(folded: str, words: Iterable[str]) -> Iterator[_Span]:
     for word in words:
-        yield from islice(_found_word(folded, word), MAX_MARKS)
+        yield from islice(_matches_of(folded, word), MAX_MARKS)
 
 
-def _found_word(folded: str, word: str) -> Iterator[_Span]:
+def _matches_of(folded: str, word: str) -> Iterator[_Span]:
     # A letter that folds to nothing is in every text.
     start = folded.find(word) if word else -1
     while start >= 0:

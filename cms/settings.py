@@ -106,10 +106,9 @@ def parse_milliseconds(text: str, *, default_unit: str) -> int:
 
 def _in_largest_unit(amount: int, units: Mapping[str, int]) -> str:
     # Whole units only, so that the text means exactly this amount when it is read again.
-    name, factor = max(
-        (item for item in units.items() if amount % item[1] == 0), key=lambda item: item[1]
-    )
-    return f"{amount // factor}{name}"
+    fitting = {factor: name for name, factor in units.items() if amount % factor == 0}
+    largest = max(fitting)
+    return f"{amount // largest}{fitting[largest]}"
 
 
 def _duration(maximum: timedelta) -> SettingType:
@@ -177,7 +176,11 @@ def _web_address(text: str) -> str:
 
 
 def _comma_separated(parse_part: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
-    return lambda text: tuple(parse_part(part.strip()) for part in text.split(",") if part.strip())
+    def parse(text: str) -> tuple[str, ...]:
+        parts = [part.strip() for part in text.split(",")]
+        return tuple(parse_part(part) for part in parts if part)
+
+    return parse
 
 
 def _names(pattern: str) -> Callable[[str], tuple[str, ...]]:

@@ -18,11 +18,11 @@ ADMIN_EMAIL = "admin@example.com"
 ADMIN_PASSWORD = "correct horse battery staple"
 
 
-SHOWN_CHARACTERS = 100
+MAX_PRINTED_CHARACTERS = 100
 
 
 def shorten(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+    return text if len(text) <= MAX_PRINTED_CHARACTERS else f"{text[:MAX_PRINTED_CHARACTERS]}…"
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,7 +121,7 @@ class Client:
             )
         request = f"{method} {path}"
         if content is not None:
-            request += f" {content[:SHOWN_CHARACTERS]!r}"
+            request += f" {content[:MAX_PRINTED_CHARACTERS]!r}"
         return Answer(
             answer.status_code,
             answer.content,

@@ -107,7 +107,7 @@ class Magazine:
         share: Json = (by or self.writer).post("/shares", body).data
         return share
 
-    def opened(self, share: Json, password: str | None = None) -> Client:
+    def open(self, share: Json, password: str | None = None) -> Client:
         return self.stage.anonymous.bearing(self.use(share, password).data["access_token"])
 
     def use(self, share: Json, password: str | None = None, **body: object) -> Answer:

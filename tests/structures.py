@@ -64,15 +64,15 @@ def make_structure(admin: Client, random: Random) -> None:
     names = random.sample(NAMES, random.randint(1, len(NAMES)))
     keys = {name: random.choice(KEYS) for name in names}
     for name in names:
-        ask(admin, "POST", "/collections", collection(random, name, keys[name]))
+        send(admin, "POST", "/collections", collection(random, name, keys[name]))
     for name in names:
         for _ in range(random.randint(0, 2)):
             make_relation(admin, random, name, keys)
     if random.random() < 0.6:
         folder = random.choice(("folder", *(set(NAMES) - set(names))))
-        ask(admin, "POST", "/collections", {"collection": folder, "meta": {"icon": "box"}})
+        send(admin, "POST", "/collections", {"collection": folder, "meta": {"icon": "box"}})
         for name in random.sample(names, random.randint(0, len(names))):
-            ask(admin, "PATCH", f"/collections/{name}", {"meta": {"group": folder}})
+            send(admin, "PATCH", f"/collections/{name}", {"meta": {"group": folder}})
 
 
 def collection(random: Random, name: str, key: Json) -> Json:
@@ -112,8 +112,8 @@ def make_relation(admin: Client, random: Random, name: str, keys: dict[str, Json
     if admin.get(f"/fields/{name}/{field}").status == 200:
         return
     if kind == "m2a":
-        ask(admin, "POST", f"/fields/{name}", {"field": f"{field}_collection", "type": "string"})
-        ask(admin, "POST", f"/fields/{name}", {"field": field, "type": "string"})
+        send(admin, "POST", f"/fields/{name}", {"field": f"{field}_collection", "type": "string"})
+        send(admin, "POST", f"/fields/{name}", {"field": field, "type": "string"})
         settings: Json = {
             "one_collection_field": f"{field}_collection",
             "one_allowed_collections": sorted(keys)[: random.randint(1, 2)],
@@ -124,11 +124,11 @@ def make_relation(admin: Client, random: Random, name: str, keys: dict[str, Json
             "related_collection": None,
             "meta": settings,
         }
-        ask(admin, "POST", "/relations", body)
+        send(admin, "POST", "/relations", body)
         return
     key = keys[target]
     schema = {"max_length": 20} if key["type"] == "string" else {}
-    ask(admin, "POST", f"/fields/{name}", {"field": field, "type": key["type"], "schema": schema})
+    send(admin, "POST", f"/fields/{name}", {"field": field, "type": key["type"], "schema": schema})
     relation: Json = {
         "collection": name,
         "field": field,
@@ -136,9 +136,9 @@ def make_relation(admin: Client, random: Random, name: str, keys: dict[str, Json
         "schema": {"on_delete": random.choice(DELETIONS)},
         "meta": {"one_field": random.choice((None, f"{name}_{field}"))},
     }
-    ask(admin, "POST", "/relations", relation)
+    send(admin, "POST", "/relations", relation)
 
 
-def ask(admin: Client, method: str, path: str, body: Json) -> None:
+def send(admin: Client, method: str, path: str, body: Json) -> None:
     answer = admin.send(method, path, body)
     assert answer.status == 200, answer.text

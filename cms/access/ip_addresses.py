@@ -43,7 +43,9 @@ def address(text: str) -> str | None:
     An IPv4 address within IPv6 becomes the IPv4 address.
     """
     # Headers with long texts would fill the memory of the cache.
-    return _canonical_address(text) if len(text) <= _MAX_ADDRESS_LENGTH else None
+    if len(text) > _MAX_ADDRESS_LENGTH:
+        return None
+    return _canonical_address(text)
 
 
 @lru_cache(maxsize=4_096)
@@ -82,7 +84,9 @@ def _holds(networks: Networks, ip: ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def _readable_networks(entries: object) -> Iterable[Network]:
-    for entry in entries if isinstance(entries, list) else [entries]:
+    if not isinstance(entries, list):
+        entries = [entries]
+    for entry in entries:
         try:
             yield network(entry)
         except ValueError:

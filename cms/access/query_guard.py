@@ -127,11 +127,11 @@ class QueryGuard:
         picks: Mapping[PickPosition, Pick],
         view: View,
     ) -> Iterator[Pick]:
-        """Yield what the query names without showing it, unless the same is checked as shown."""
+        """Yield what the query names without showing it, unless the same is checked as output."""
         for pick in query.checked_only:
             for targeted in expansion.per_target(pick, view, {}):
-                shown = picks.get(position_of(targeted))
-                if shown is None or (targeted.nested and not shown.nested):
+                output = picks.get(position_of(targeted))
+                if output is None or (targeted.nested and not output.nested):
                     yield targeted
 
     def _output(self, pick: Pick, view: View, level: int) -> GuardedColumn | GuardedEmbed:
@@ -203,10 +203,11 @@ class QueryGuard:
             self.names.visible_field(target, key)
             picks = (Pick(key, FieldName(key)),)
             return _InnerQuery(replace(nested, picks=picks), keys_only=True)
-        columns = [field.name for field in target.collection.columns if target.includes(field.name)]
-        return _InnerQuery(
-            replace(nested, picks=tuple(Pick(name, FieldName(name)) for name in columns))
-        )
+        columns: list[Pick] = []
+        for field in target.collection.columns:
+            if target.includes(field.name):
+                columns.append(Pick(field.name, FieldName(field.name)))
+        return _InnerQuery(replace(nested, picks=tuple(columns)))
 
     # Groups and aggregates
 
@@ -227,14 +228,14 @@ class QueryGuard:
 
         Without the key the order of equal rows could change between two pages.
         """
-        terms = tuple(
-            self._relevance(term, query)
-            if _means_relevance(term, view)
-            else self._sort_term(term, view, level)
-            for term in _different_terms(query.sort)
-        )
+        terms: list[AnyTerm] = []
+        for term in _different_terms(query.sort):
+            if _means_relevance(term, view):
+                terms.append(self._relevance(term, query))
+            else:
+                terms.append(self._sort_term(term, view, level))
         if query.groups or query.aggregates:
-            return terms
+            return tuple(terms)
         defaults = () if terms else default_sort(view.collection, link)
         fields = (*defaults, *tie_breakers(view.collection))
         return (*terms, *self._field_terms(fields, view))

@@ -68,9 +68,14 @@ def distributed_over_items(name: FieldName, inner: And[Filter] | Or[Filter]) -> 
 
 def quantifiers_alone(name: FieldName, inner: And[Filter] | Or[Filter]) -> Filter:
     """Let each `_some` and `_none` stand alone; all other tests are of one and the same item."""
-    quantified = tuple(AtField(name, item) for item in inner.items if has_quantifier(item))
+    parts: list[Filter] = []
+    others: list[Filter] = []
+    for item in inner.items:
+        if has_quantifier(item):
+            parts.append(AtField(name, item))
+        else:
+            others.append(item)
     # Tests of one item must not be separated: two items could each pass one of them.
-    others = tuple(item for item in inner.items if not has_quantifier(item))
-    if not others:
-        return replace(inner, items=quantified)
-    return replace(inner, items=(*quantified, AtField(name, replace(inner, items=others))))
+    if others:
+        parts.append(AtField(name, replace(inner, items=tuple(others))))
+    return replace(inner, items=tuple(parts))

@@ -133,4 +133,6 @@ def guarded_rule(rule: Filter, collection: Collection, catalogue: Catalogue) -> 
 
 def _whole_view(name: str, catalogue: Catalogue) -> View | None:
     collection = catalogue.collections.get(name)
-    return View(collection) if collection and collection.kind is not Kind.FOLDER else None
+    if collection is None or collection.kind is Kind.FOLDER:
+        return None
+    return View(collection)

@@ -32,7 +32,7 @@ from cms.query.plan.resolved import (
 from cms.schema.model import Catalogue, Collection
 from cms.schema.system import FILES, USERS, is_system
 
-_SHOWN_SYSTEM_COLLECTIONS = frozenset({FILES, USERS})
+_SHAREABLE_SYSTEM_COLLECTIONS = frozenset({FILES, USERS})
 """The system collections whose rows a share may show, where they are related to its item."""
 
 
@@ -247,14 +247,16 @@ def related_collections(name: str, catalogue: Catalogue) -> frozenset[str]:
         # everybody, and would lead to the whole database.
         if link.to_many:
             names |= {onward.target for onward in _links_from(link.target, catalogue)}
-    return frozenset(name for name in names if may_be_shown(name))
+    return frozenset(name for name in names if is_shareable(name))
 
 
-def may_be_shown(collection: str) -> bool:
+def is_shareable(collection: str) -> bool:
     """Tell whether a share may show rows of a collection, whatever its role may read."""
-    return not is_system(collection) or collection in _SHOWN_SYSTEM_COLLECTIONS
+    return not is_system(collection) or collection in _SHAREABLE_SYSTEM_COLLECTIONS
 
 
 def _links_from(name: str, catalogue: Catalogue) -> list[Link]:
     collection = catalogue.collections.get(name)
-    return [link for _, link in _links(catalogue, collection)] if collection else []
+    if collection is None:
+        return []
+    return [link for _, link in _links(catalogue, collection)]

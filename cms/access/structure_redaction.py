@@ -136,6 +136,9 @@ class Redaction:
         """Tell whether every step of a path is a known field."""
         return isinstance(path, str) and self._resolves(self.known, collection, path)
 
+    def _is_known_in_any(self, collections: Iterable[str], path: str) -> bool:
+        return any(self._is_known_path(name, path) for name in collections)
+
     def _resolves(
         self, collections: Mapping[str, Collection], collection: str | None, path: str
     ) -> bool:
@@ -205,7 +208,7 @@ class Redaction:
     def _options(self, value: object, collections: frozenset[str]) -> object:
         # An option may name another collection, and in the same option fields of that.
         collections |= self.catalogue.collections.keys() & set(_texts_in(value))
-        return self._shown(value, collections) if self._may_show(value, collections) else None
+        return self._redacted(value, collections) if self._may_show(value, collections) else None
 
     def _may_show(self, value: object, collections: frozenset[str]) -> bool:
         """Tell whether an option may be shown; of a template only its hidden paths are left out."""
@@ -213,38 +216,36 @@ class Redaction:
             return True
         return not self._is_hidden(value, collections)
 
-    def _shown(self, value: object, collections: frozenset[str]) -> object:
+    def _redacted(self, value: object, collections: frozenset[str]) -> object:
         """Return an option that may be shown, without the parts of it that may not."""
         match value:
             case Mapping():
                 return self._members(value, collections)
             case list():
                 entries = [entry for entry in value if self._may_show(entry, collections)]
-                return [self._shown(entry, collections) for entry in entries]
+                return [self._redacted(entry, collections) for entry in entries]
             case str() if "{{" in value:
-                return without_hidden(
-                    value, lambda path: any(self._is_known_path(name, path) for name in collections)
-                )
+                return without_hidden(value, lambda path: self._is_known_in_any(collections, path))
             case _:
                 return value
 
     def _members(
         self, options: Mapping[object, object], collections: frozenset[str]
     ) -> dict[str, object]:
-        shown: dict[str, object] = {}
+        redacted: dict[str, object] = {}
         for name, value in options.items():
             key = str(name)
             if key in _VALUE_MEMBERS:
-                shown[key] = value
+                redacted[key] = value
             elif key in _FILTER_MEMBERS and isinstance(value, Mapping | list):
                 # Options do not say which collection a filter in them is for.
                 if any(self._may_show_rule(collection, value) for collection in collections):
-                    shown[key] = value
+                    redacted[key] = value
             elif isinstance(value, Mapping) and self._is_hidden(key, collections):
                 continue
             elif self._may_show(value, collections):
-                shown[key] = self._shown(value, collections)
-        return shown
+                redacted[key] = self._redacted(value, collections)
+        return redacted
 
     def _is_hidden(self, text: str, collections: Iterable[str]) -> bool:
         """Tell whether a text names a collection or field that exists and may not be known."""
@@ -257,7 +258,7 @@ class Redaction:
             return head not in self.known or bool(rest and not self._is_known_path(head, rest))
         if not _PATH.fullmatch(text):
             return False
-        if any(self._is_known_path(name, text) for name in collections):
+        if self._is_known_in_any(collections, text):
             return False
         return any(self._resolves(self.catalogue.collections, name, text) for name in collections)
 

@@ -53,7 +53,8 @@ def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
         raise Refused(
             Problem("INVALID_TOKEN", "The access token has expired.", {"reason": "expired"})
         ) from None
-    # The last three: the claims are JSON, and an id in them may be of any type.
+    # ValueError, TypeError and AttributeError: the claims are JSON, so that an id in them may be of
+    # any type.
     except (jwt.InvalidTokenError, LookupError, ValueError, TypeError, AttributeError):
         raise invalid_token() from None
 

@@ -117,7 +117,8 @@ def write_user(
 
     `verb` is what the work does to a user: create or update.
     """
-    # Without flows nothing is asked of structure and rights: each registration moves their counter.
+    # Without flows neither structure nor rights are loaded. Each registration moves their counter,
+    # so that they would have to be loaded anew every time.
     in_transaction = partial(
         in_idempotent_transaction, store, client=client, idempotency=idempotency
     )

@@ -71,21 +71,22 @@ def read_head(content: bytes) -> Head:
         )
     try:
         return Head(
-            FORMAT,
-            _text(document["created"]),
-            _text(document["schema"]),
-            _number(document["server"]),
-            _texts_by_name(document["migrations"]),
-            _texts_by_name(document["extensions"]),
-            _texts(document["storages"]),
-            tuple(
-                Table(_text(table["name"]), _texts(table["columns"]), _number(table["size"]))
-                for table in _list(document["tables"])
-            ),
-            _texts(document["filled_views"]),
+            format=FORMAT,
+            created=_text(document["created"]),
+            schema=_text(document["schema"]),
+            server=_number(document["server"]),
+            migrations=_texts_by_name(document["migrations"]),
+            extensions=_texts_by_name(document["extensions"]),
+            storages=_texts(document["storages"]),
+            tables=tuple(map(_table, _list(document["tables"]))),
+            filled_views=_texts(document["filled_views"]),
         )
     except (LookupError, TypeError):
         raise DamagedArchive(f"{HEAD} lacks something") from None
+
+
+def _table(table: Any) -> Table:
+    return Table(_text(table["name"]), _texts(table["columns"]), _number(table["size"]))
 
 
 def read_summary(content: bytes) -> Summary:

@@ -89,23 +89,23 @@ class Restoration:
 
         The service may run, and use tables in another order than they are locked here.
         """
-        held: list[str] = []
+        locked: list[str] = []
         for attempt in range(_ATTEMPTS):
             patience = _PATIENCE if attempt < _GENTLE_ATTEMPTS else None
             try:
                 # It gives the locks back, for which others may wait.
                 with transaction.savepoint():
                     # All and before they are read: a running service would come in between.
-                    tables = _tables(transaction, first=held)
+                    tables = _tables(transaction, first=locked)
                     bulk.lock_alone(transaction, tables, patience=patience)
                     self._check(transaction, head, replaces=replaces)
                     counters = _counters(transaction)
                     _empty_schema(transaction)
                 bulk.limit_waiting(transaction, None)
                 return counters
-            except bulk.TableHeld as error:
+            except bulk.TableLocked as error:
                 # Next time before those that its holders wait for.
-                held = [error.table, *(name for name in held if name != error.table)]
+                locked = [error.table, *(name for name in locked if name != error.table)]
             except Deadlock:
                 continue
         raise BackupError(
@@ -281,7 +281,8 @@ def _counters(transaction: Transaction) -> tuple[str, ...]:
 
 def _tables(transaction: Transaction, *, first: list[str]) -> list[str]:
     names = [name for name, *_ in transaction.execute(statement("list_backup_tables"))]
-    return sorted(names, key=lambda name: first.index(name) if name in first else len(first))
+    positions = {name: position for position, name in enumerate(first)}
+    return sorted(names, key=lambda name: positions.get(name, len(first)))
 
 
 def _empty_schema(transaction: Transaction) -> None:

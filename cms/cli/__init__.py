@@ -53,10 +53,10 @@ def serve() -> None:
     raise SystemExit(serve(current_config()))
 
 
-# `cms serve` gives its worker a line: a pipe whose other end closes with that process.
+# `cms serve` holds the other end of this pipe, which closes with that process.
 @cms.command()
-@click.option("--line", type=int, hidden=True)
-def worker(line: int | None) -> None:
+@click.option("--parent-pipe", type=int, hidden=True)
+def worker(parent_pipe: int | None) -> None:
     """Run background jobs; Ctrl-C stops it.
 
     `cms serve` runs one by itself. Installations that start gunicorn themselves run one or more
@@ -64,7 +64,7 @@ def worker(line: int | None) -> None:
     """
     from cms.cli.worker import run_worker
 
-    run_worker(current_config(), line=line)
+    run_worker(current_config(), parent_pipe=parent_pipe)
 
 
 @cms.command()

@@ -12,7 +12,7 @@ from cms import jsontext
 from cms.cli.session import existing_database, say
 from cms.config import Config
 from cms.database.statements import statement
-from cms.flows.direct_runs import run_at_once
+from cms.flows.direct_runs import run_now
 from cms.flows.engine import StepLog
 from cms.flows.execution import Cause, Execution
 from cms.flows.filter_flows import FlowPayloadFilter
@@ -46,7 +46,7 @@ def run_flow(config: Config, *, key: str, data: str) -> bool:
         cause = Cause("manual", trigger, None)
         # Whoever waits at a terminal may end the command.
         context = RunContext(snapshot, RunLimits())
-        execution = run_at_once(services, program, cause, context=context)
+        execution = run_now(services, program, cause, context=context)
     _print(execution)
     # The result may be empty either way; only a rejection is a failure.
     return execution.outcome.rejected is None

@@ -49,13 +49,13 @@ def _title(entry: Entry) -> str:
 def _change_line(change: Entry) -> str:
     path = ".".join(change["path"])
     if change["kind"] == "N":
-        return f"{path}: {_shown(change['rhs'])}"
+        return f"{path}: {_shorten(change['rhs'])}"
     if change["kind"] == "D":
-        return f"{path}: {_shown(change['lhs'])} is gone"
-    return f"{path}: {_shown(change['lhs'])} → {_shown(change['rhs'])}"
+        return f"{path}: {_shorten(change['lhs'])} is gone"
+    return f"{path}: {_shorten(change['lhs'])} → {_shorten(change['rhs'])}"
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     text = jsontext.dumps(value).decode()
     if len(text) > _MAX_VALUE_LENGTH:
         return text[:_MAX_VALUE_LENGTH] + "…"

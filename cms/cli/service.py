@@ -16,7 +16,7 @@ from cms.config import Config
 from cms.secret_file import secret_of
 
 CONNECT_SECONDS = 60
-_MAX_SHOWN_LENGTH = 500
+_MAX_PRINTED_LENGTH = 500
 
 
 class Service:
@@ -38,7 +38,7 @@ class Service:
         """Send JSON, for calls that are answered quickly."""
         answer = self._answer(method, path, json=body, seconds=CONNECT_SECONDS)
         if not answer.ok:
-            text = answer.text[:_MAX_SHOWN_LENGTH]
+            text = answer.text[:_MAX_PRINTED_LENGTH]
             raise click.ClickException(f"{method} {path} was answered {answer.status_code}: {text}")
 
     def upload(
@@ -125,7 +125,7 @@ def _raise_for_error(answer: requests.Response) -> None:
         sentences = [_sentence(entry) for entry in answer.json()["errors"]]
     except (ValueError, LookupError, TypeError):
         # Not the service has answered, but a proxy before it, perhaps with a page of HTML.
-        sentences = [answer.text[:_MAX_SHOWN_LENGTH]]
+        sentences = [answer.text[:_MAX_PRINTED_LENGTH]]
     raise click.ClickException(
         "\n".join([f"The service answers {answer.status_code}:", *sentences])
     )

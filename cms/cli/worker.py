@@ -15,10 +15,10 @@ from cms.tasks import tasks_of, tickers_of
 from cms.tracing import start_tracing, stop_tracing
 
 
-def run_worker(config: Config, *, line: int | None = None) -> None:
+def run_worker(config: Config, *, parent_pipe: int | None = None) -> None:
     """Run background jobs until SIGTERM or SIGINT.
 
-    `line` is a pipe whose other end `cms serve` holds: the worker also stops when that closes.
+    `cms serve` holds the other end of `parent_pipe`: the worker also stops when that closes.
     """
     require_database(config)
     with watched_database(config) as dsn:
@@ -31,14 +31,14 @@ def run_worker(config: Config, *, line: int | None = None) -> None:
         database.metrics.open()
         start_tracing(os.environ)
         # Beside the web server the message of `cms serve` is enough.
-        if line is None:
+        if parent_pipe is None:
             say("The worker waits for jobs (Ctrl-C stops it).")
         has_finished = run_until_stopped(
             worker_config,
             database,
             tasks_of(worker_config, database),
             tickers=tickers_of(worker_config, database),
-            line=line,
+            parent_pipe=parent_pipe,
         )
         if has_finished:
             database.close()

@@ -31,7 +31,7 @@ class WorkerProcess:
         self._lock = threading.RLock()  # a signal may come while the main thread holds it
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._keep_running, daemon=True)
-        self._lifeline = os.pipe()
+        self._parent_pipe = os.pipe()
 
     def start(self) -> None:
         self._thread.start()
@@ -54,7 +54,7 @@ class WorkerProcess:
             self._thread.join(TIMEOUT_SECONDS)
             self.send_signal(signal.SIGKILL)
             self._thread.join()
-        for descriptor in self._lifeline:
+        for descriptor in self._parent_pipe:
             os.close(descriptor)
 
     def _keep_running(self) -> None:
@@ -78,9 +78,9 @@ class WorkerProcess:
             return self._process
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # The worker stops when the other end of its line closes, which happens with this process
+        # The worker stops when the other end of its pipe closes, which happens with this process
         # however it ends.
-        return start_module(("cms", "worker", "--line"), self._lifeline[0], dsn=self._dsn)
+        return start_module(("cms", "worker", "--parent-pipe"), self._parent_pipe[0], dsn=self._dsn)
 
 
 def start_module(arguments: Sequence[str], *descriptors: int, dsn: str) -> subprocess.Popen[bytes]:

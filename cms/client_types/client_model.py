@@ -65,13 +65,15 @@ def _client_fields(visible: VisibleCollections, collection: Collection) -> Itera
             )
 
 
-def _may_lead_nowhere(visible: VisibleCollections, field: Field, targets: Iterable[str]) -> bool:
+def _may_lead_nowhere(visible: VisibleCollections, field: Field, targets: tuple[str, ...]) -> bool:
     """Tell whether the row that a field names may be hidden or missing, and so be null."""
     relation = visible.whole.by_many.get((field.collection, field.name))
     if relation is None:
         return False
-    is_dangling = relation.constraint is None
-    return any(is_dangling or not visible.shows_every_row(name) for name in targets)
+    # Without a constraint the row may be missing, whatever the caller may see.
+    if relation.constraint is None:
+        return bool(targets)
+    return not all(visible.shows_every_row(name) for name in targets)
 
 
 def _is_readable(visible: VisibleCollections, name: str) -> bool:
@@ -110,8 +112,9 @@ def _naming_order(collection: str) -> tuple[bool, bool, str]:
 
 def _type_name(collection: str) -> str:
     words = "".join(_or_blank(character) for character in collection).split()
+    joined = "".join(word[0].upper() + word[1:] for word in words)
     # Python takes letters for equal that are written in different ways, such as those of full width.
-    name = normalize("NFKC", "".join(word[0].upper() + word[1:] for word in words))
+    name = normalize("NFKC", joined)
     if name.isidentifier():
         return name
     return f"Type{name}"

@@ -150,12 +150,20 @@ def _query(panel: Panel) -> PanelQuery | None:
     """Return the query of a panel; raises `Refused` for options that nobody has checked."""
     panel_type = PANEL_TYPES.get(panel.type)
     # Writes check the options, but rows may also come from elsewhere, such as a restored dump.
-    errors = list(panel_type.errors(panel.options)) if panel_type else []
-    if panel_type is None or errors:
-        reason = "; ".join(f"{'.'.join(map(str, error.path))}: {error}" for error in errors)
-        message = f"The panel has no valid options ({reason or 'its type is unknown'})."
-        raise Refused(Problem("UNPROCESSABLE_CONTENT", message, {"panel": panel.id}))
+    if panel_type is None:
+        raise _without_options(panel, "its type is unknown")
+    reasons: list[str] = []
+    for error in panel_type.errors(panel.options):
+        path = ".".join(map(str, error.path))
+        reasons.append(f"{path}: {error}")
+    if reasons:
+        raise _without_options(panel, "; ".join(reasons))
     return panel_query(panel.type, panel.options)
+
+
+def _without_options(panel: Panel, reason: str) -> Refused:
+    message = f"The panel has no valid options ({reason})."
+    return Refused(Problem("UNPROCESSABLE_CONTENT", message, {"panel": panel.id}))
 
 
 def _panel_data(context: RequestContext, read: _Read, result: list[Row] | Exception) -> PanelData:

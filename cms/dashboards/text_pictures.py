@@ -52,7 +52,8 @@ def draw_metric(panel: Panel, data: Data, picture: Picture) -> bytes:
     size = min(_MAX_METRIC_SIZE, 0.9 * picture.width / max(width, 1))
     svg = _svg(panel, picture)
     style = _TextStyle(size, color, "middle")
-    # The y of SVG is the base line; a third of the size below the middle, the digits stand in it.
+    # In SVG, y is the base line. Digits are in the middle of the picture if their base line is a
+    # third of their size below it.
     _add_text(svg, text, style, x=picture.width / 2, y=picture.height / 2 + size / 3)
     return _bytes(svg)
 
@@ -71,8 +72,8 @@ def draw_list(panel: Panel, data: Data, picture: Picture) -> bytes:
     items: Any = data["items"]
     template = panel.options.get("displayTemplate")
     if template:
-        shown = items[: _row_count(picture)]
-        lines = [display_text(template, item, as_text=_short_text) for item in shown]
+        visible_items = items[: _row_count(picture)]
+        lines = [display_text(template, item, as_text=_short_text) for item in visible_items]
         return _draw_lines(panel, lines, picture)
     columns: list[str] = []
     if items:
@@ -94,12 +95,14 @@ def _columns(names: Iterable[str], item: Mapping[str, Any]) -> list[str]:
     columns: list[str] = []
     for name in names:
         path, wildcard, _ = name.partition("*")
-        inner = value_at(item, path.removesuffix(".")) if path else item
+        # Without its dot: `author.*` stands for the fields of `author`.
+        owner = path.removesuffix(".")
+        inner = value_at(item, owner) if path else item
         if wildcard and isinstance(inner, Mapping):
             columns += [f"{path}{key}" for key in inner]
         else:
             # A list of items, or none at all, has no columns of its own.
-            columns.append(path.removesuffix("."))
+            columns.append(owner)
     return list(dict.fromkeys(columns))
 
 

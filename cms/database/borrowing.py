@@ -1,4 +1,4 @@
-"""Connections lent from a pool, which work."""
+"""Lends connections of a pool, after looking whether they still work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cms.metrics.metrics import Metrics
 
 
 class borrow:
-    """Lends a connection that works: those that a restart of the server has ended are replaced.
+    """Lends a connection; one that a restart of the server has ended is replaced first.
 
     A class, because a generator with `contextmanager` takes longer, and every statement borrows.
     """
@@ -27,7 +27,7 @@ class borrow:
         try:
             self._connection = self._working_connection()
         finally:
-            # Those that waited in vain have waited longest.
+            # In `finally`, as a wait that ends in an error is the longest of all.
             self._metrics.count_pool_wait(time.perf_counter() - began)
         return self._connection
 
@@ -43,8 +43,9 @@ class borrow:
 
     def __exit__(self, *_: object) -> None:
         wire = self._connection.wire
-        # Of an oversized one, libpq never gives its room back. A replica takes no writes; after a
-        # failover the same address leads to the primary. The pool opens another when it needs it.
+        # libpq never gives back the memory of a connection that has become too large. One that is
+        # read-only leads to a replica; after a failover the same address leads to the primary. The
+        # pool opens another connection when it needs one.
         if wire.is_oversized or wire.is_read_only:
             self._connection.close()
         self._pool.putconn(self._connection)

@@ -40,7 +40,7 @@ class BulkError(Exception):
     """PostgreSQL refused to do something with whole tables; the text has no values of rows."""
 
 
-class TableHeld(Exception):
+class TableLocked(Exception):
     """Others hold a table for too long, or wait for what this transaction holds."""
 
     def __init__(self, table: str) -> None:
@@ -124,7 +124,7 @@ def lock_alone(
 ) -> None:
     """Keep everybody else from reading and writing tables, in a savepoint.
 
-    Raises `TableHeld` when that takes longer than `patience`; None is without an end.
+    Raises `TableLocked` when that takes longer than `patience`; None is without an end.
     """
     deadline = None if patience is None else time.monotonic() + patience.total_seconds()
     for table in tables:
@@ -137,7 +137,7 @@ def lock_alone(
                 purpose=f"The table {table} cannot be locked",
             )
         except Deadlock:
-            raise TableHeld(table) from None
+            raise TableLocked(table) from None
 
 
 def limit_waiting(transaction: Transaction, deadline: float | None) -> None:

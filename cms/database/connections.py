@@ -85,8 +85,8 @@ class Transaction:
 
     def rest(self) -> None:
         """Give up the last snapshot, and any limit on the time without a statement."""
-        # Only a statement that is sent without parameters leaves no snapshot behind: one with
-        # parameters keeps its own until the next one.
+        # Sent without parameters: a statement with parameters keeps its snapshot until the next
+        # statement.
         with mapped_errors():
             self.connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 

@@ -67,5 +67,10 @@ def different_settings(dsn: str, settings: Mapping[str, str]) -> list[str]:
     ):
         query = statement("find_session_settings").encode()
         present = dict(connection.execute(query, [list(settings)]).fetchall())
-    # The style of dates is followed by the order of day and month, which ISO does not use.
-    return [name for name, value in settings.items() if present[name].split(",")[0] != value]
+    different: list[str] = []
+    for name, value in settings.items():
+        # The style of dates is followed by the order of day and month, which ISO does not use.
+        present_value, _, _ = present[name].partition(",")
+        if present_value != value:
+            different.append(name)
+    return different

@@ -93,7 +93,9 @@ def pending(dsn: str, *, folder: Path | None = None) -> list[str]:
         if schema is not None and not has_schema(connection, schema):
             # Tables of the next schema on the search path are those of another installation.
             names = [migration.name for migration in migrations]
-            return names if folder else [*names, *(one.name for one in missing_migrations(()))]
+            if folder is None:
+                names += [migration.name for migration in missing_migrations(())]
+            return names
         if schema is not None:
             _check_schema(connection, schema)
         names = [migration.name for migration in _missing(migrations, _applied(connection))]

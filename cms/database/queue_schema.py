@@ -40,8 +40,11 @@ def missing_migrations(applied: Collection[str]) -> tuple[QueueMigration, ...]:
         name = f"procrastinate {version('procrastinate')}"
         schema = QueueMigration(name, _text(_folder() / "schema.sql"), tuple(files))
         return (schema, *_missing(changes, applied))
+    # Names of changes begin with that of a migration, too.
+    known_to_tables = {name.split()[0] for name in applied}
+    newer = sorted(known_to_tables - files.keys())
     # An older package must not work on tables that it does not know.
-    if newer := sorted({name.split()[0] for name in applied} - files.keys()):
+    if newer:
         raise ValueError(
             f"The queue was migrated by a newer version of procrastinate ({newer[-1]}). "
             "Install the newer version again."

@@ -86,11 +86,10 @@ def merge(
             sql.Identifier(STAGED), sql.Identifier(table), _names(keys)
         ),
     )[0][0]
-    values = [
-        sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name))
-        for name in columns
-        if name not in keys
-    ]
+    values: list[sql.Composable] = []
+    for name in columns:
+        if name not in keys:
+            values.append(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)))
     outcome: sql.Composable = sql.SQL("NOTHING")
     if values:
         outcome = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(values))

@@ -101,7 +101,7 @@ def unfinished_home(home: Path) -> Path:
     return home / "postgres.upgrade"
 
 
-def complete_mark(home: Path) -> Path:
+def completion_marker(home: Path) -> Path:
     """Return the file that says that the new data of an upgrade is complete."""
     return unfinished_home(home) / "complete"
 
@@ -112,9 +112,9 @@ def _fallback_home(home: Path, account: SystemAccount) -> Path:
 
 
 def fallback_folder(home: Path, account: SystemAccount) -> Path:
-    """Return the folder for data and programs that the server's account cannot reach.
+    """Return the folder to use when the server's account cannot reach that of data or programs.
 
-    For temporary data that is a temporary folder.
+    For temporary data it is a temporary folder.
     """
     temporary = Path(tempfile.gettempdir()).resolve()
     if home.is_relative_to(temporary) and can_enter(account, temporary):

@@ -17,7 +17,7 @@ from cms.embedded.cluster import data_version, initialise
 from cms.embedded.data_folder import (
     DataFolder,
     choose_folder,
-    complete_mark,
+    completion_marker,
     existing_folder,
     fallback_folder,
     has_cluster,
@@ -197,7 +197,7 @@ def _join(data_folder: DataFolder, lock: int, *, launch: Launcher) -> EmbeddedSe
 def _refuse_half_upgraded(data_folder: DataFolder) -> None:
     """Make no new data where an upgrade was cut off when the old data was away already."""
     unfinished = unfinished_home(data_folder.home)
-    if complete_mark(data_folder.home).exists() and has_cluster(unfinished):
+    if completion_marker(data_folder.home).exists() and has_cluster(unfinished):
         raise EmbeddedError(
             f"An upgrade was cut off at its last step. Its new data is complete: "
             f"move {unfinished / 'postgres'} to {data_folder.cluster}."

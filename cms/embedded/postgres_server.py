@@ -122,12 +122,12 @@ def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str
         )
 
 
-def stop(data_folder: DataFolder, *, at_once: bool = False) -> None:
+def stop(data_folder: DataFolder, *, immediately: bool = False) -> None:
     """Stop the server by a fast shutdown: open transactions roll back, recovery is not needed.
 
-    `at_once` is for data that nobody needs any more. A full disk keeps a fast shutdown from ending.
+    `immediately` is for data that nobody needs any more. A full disk keeps a fast shutdown from ending.
     """
-    shutdown = 'kill -QUIT "$0"' if at_once else 'kill -INT "$0"'
+    shutdown = 'kill -QUIT "$0"' if immediately else 'kill -INT "$0"'
     postmaster = read_postmaster(data_folder.cluster)
     if postmaster and is_listening(postmaster):
         # As the server's account, so that root signals no other program whatever number the file

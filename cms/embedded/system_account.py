@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cms.embedded.error import EmbeddedError
 
@@ -70,6 +71,11 @@ def run_as(
     The working folder is `/`, because the account may not be able to enter the current one. The
     command inherits the descriptors `inherited`.
     """
+    # Nothing is set for this process's own account: only root may set groups.
+    identity: dict[str, Any] = {}
+    if not account.is_own:
+        # An empty list, without which root's groups would stay.
+        identity = {"user": account.uid, "group": account.gid, "extra_groups": []}
     return subprocess.run(
         [str(argument) for argument in command],
         cwd="/",
@@ -79,10 +85,7 @@ def run_as(
         capture_output=True,
         encoding="utf-8",
         errors="replace",
-        # Nothing is set for this process's own account: only root may set groups.
-        user=None if account.is_own else account.uid,
-        group=None if account.is_own else account.gid,
-        extra_groups=None if account.is_own else [],  # without this, root's groups would stay
+        **identity,
     )
 
 

@@ -19,7 +19,7 @@ from cms.embedded.binaries import Binaries, find_binaries
 from cms.embedded.cluster import SUPERUSER, data_version
 from cms.embedded.data_folder import (
     DataFolder,
-    complete_mark,
+    completion_marker,
     existing_folder,
     unfinished_home,
 )
@@ -83,7 +83,7 @@ def _upgrade(
             _copy(old_dsn, new_dsn, new)
             _compare(old_dsn, new_dsn)
     except BaseException:
-        postgres_server.stop(unfinished, at_once=True)
+        postgres_server.stop(unfinished, immediately=True)
         shutil.rmtree(unfinished.home)
         raise
     return Upgrade(version, new.major, _exchange(data_folder, unfinished, version))
@@ -115,7 +115,7 @@ def _served(
         )
         yield postgres_server.ensure_database(postmaster, DATABASE)
     except BaseException:
-        postgres_server.stop(data_folder, at_once=is_new)
+        postgres_server.stop(data_folder, immediately=is_new)
         raise
     else:
         postgres_server.stop(data_folder)
@@ -206,7 +206,7 @@ def _exchange(data_folder: DataFolder, unfinished: DataFolder, version: int) -> 
     """Put the new data into the place of the old, and return where that is now."""
     kept = _free_name(data_folder.home / f"postgres-{version}")
     # A start between the two renames makes no new data: see `Launcher`.
-    complete_mark(data_folder.home).touch()
+    completion_marker(data_folder.home).touch()
     data_folder.cluster.rename(kept)
     unfinished.cluster.rename(data_folder.cluster)
     descriptor = os.open(data_folder.home, os.O_RDONLY)

@@ -15,7 +15,8 @@ from cms.files.files import create_rows
 from cms.files.library import Library
 from cms.files.payloads import pop_location, require_text
 from cms.files.upload_form import FileUpload
-from cms.outgoing import (
+from cms.outgoing.outgoing_addresses import AddressDenied
+from cms.outgoing.outgoing_requests import (
     FetchError,
     FetchLimits,
     OutgoingRequest,
@@ -23,7 +24,6 @@ from cms.outgoing import (
     ResponseTooLarge,
     fetch,
 )
-from cms.outgoing_addresses import AddressDenied
 from cms.schema.system import FILES
 
 # filename*=UTF-8'en'na%C3%AFve.txt

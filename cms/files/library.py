@@ -18,7 +18,7 @@ from cms.files.contents import Content, Contents, FieldValues
 from cms.files.file_rows import WriteRequest
 from cms.files.payloads import checked_batch
 from cms.items.write.calls import WriteCall, WrittenItems
-from cms.outgoing_addresses import AddressFilter
+from cms.outgoing.outgoing_addresses import AddressFilter
 from cms.store.store import Store
 from cms.store.write_plan import WritePlan
 

@@ -62,9 +62,9 @@ def record_delivery(run: Run, delivery: Delivery, *, has_failed: bool) -> None:
         # A second connection could wait for ever for those who wait for this transaction.
         fetch = run.transaction.transaction.execute
     rows = fetch(statement("record_delivery"), values)
-    # The statement gives a row where the outage has lasted too long. Within a filter flow the next
-    # delivery outside of one switches it off: a write of its own could wait for the open
-    # transaction.
+    # The statement returns a row if the outage has lasted too long. A filter flow is not switched
+    # off here: that is a write of its own, which could wait for the open transaction for ever. The
+    # next delivery outside of a filter flow does it.
     if rows and run.transaction is None:
         switch_off(run.services, run.flow, delivery)
 

@@ -34,7 +34,7 @@ class _EndedRun(NamedTuple):
     reason: str | None
 
 
-def run_at_once(
+def run_now(
     services: Services,
     program: Program,
     cause: Cause,
@@ -78,7 +78,7 @@ def run_inner_flow(run: Run, flow: str, payload: object) -> object:
     # One level deeper, which bounds flows that trigger each other.
     cause = Cause("operation", payload, accountability, run.depth + 1)
     context = RunContext(snapshot, run.limits, run.transaction, run.secrets)
-    execution = run_at_once(run.services, program, cause, context=context, identity=run.identity)
+    execution = run_now(run.services, program, cause, context=context, identity=run.identity)
     rejected = execution.outcome.rejected
     # Raised as it is, so that the whole run ends: what waits for it holds slots too.
     if isinstance(rejected, ProcessBusy):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cms.errors import Problem, Refused
 from cms.flows.definition.templates import RenderedTooLarge
-from cms.flows.direct_runs import run_at_once
+from cms.flows.direct_runs import run_now
 from cms.flows.execution import MAX_DEPTH, Cause, Execution, refusal_of
 from cms.flows.run import OpenTransaction, RunContext, Services
 from cms.flows.run_limits import RunLimits
@@ -55,7 +55,7 @@ class FlowPayloadFilter:
                 accountability_of(event.context, event.client),
                 event.client.depth or 0,
             )
-            execution = run_at_once(self.services, program, cause, context=context)
+            execution = run_now(self.services, program, cause, context=context)
             if execution.outcome.rejected:
                 _log_refusal(execution)
                 raise refusal_of(execution)

@@ -31,7 +31,7 @@ class _Budget:
 
 
 def first_part(value: object, length: int) -> FirstPart:
-    """Return a value without what comes behind about so many characters; no text is cut."""
+    """Return the first `length` characters of a value, roughly; no text is cut in the middle."""
     budget = _Budget(length)
     part = _part(value, budget, 0)
     return FirstPart(part, budget.is_cut)

@@ -11,7 +11,7 @@ from cachebox import LRUCache
 
 from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
 from cms.flows.definition.templates import RenderedTooLarge
-from cms.flows.direct_runs import run_at_once
+from cms.flows.direct_runs import run_now
 from cms.flows.execution import Cause, refusal_of
 from cms.flows.program import Program
 from cms.flows.run import RunContext, Services
@@ -140,7 +140,7 @@ class FlowCalls:
     def _run(self, identity: Identity, flow: _CallableFlow) -> bytes:
         limits = RunLimits.for_caller(self.services.config.flows_sync_timeout)
         context = RunContext(flow.snapshot, limits)
-        execution = run_at_once(
+        execution = run_now(
             self.services, flow.program, flow.cause, context=context, identity=identity
         )
         if execution.outcome.rejected:

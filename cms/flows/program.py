@@ -130,7 +130,8 @@ def _step(operation: FlowOperation) -> FlowStep:
     entries = []
     for name, value in (operation.options or {}).items():
         option = OPERATION_TYPES[operation.type].options[name]
-        # So that null says of a template that it leads nowhere; any JSON may be null itself.
+        # Null counts as not given, so that null in a run can only be a template that leads
+        # nowhere. Only an option that takes any JSON may be null itself.
         if value is None and option.check is not any_json:
             continue
         template: Template = FixedValue(value)

@@ -56,7 +56,7 @@ class Secrets:
         self._length = 0
         self._has_too_many = False
         self._pattern: Any = None
-        # The values themselves are kept, so that no others get their identities.
+        # By identity. The values are kept here, so that no later value gets the same identity.
         self._searched: dict[tuple[int, bool], object] = {}
         self._values_searched = 0
         self._values_too_deep = 0
@@ -66,7 +66,7 @@ class Secrets:
         return text in self._texts
 
     def add(self, secret: str) -> None:
-        """Mask a text from now on, and the forms that others give it."""
+        """Mask a text from now on, also as URLs, JSON and headers write it."""
         if self._has_too_many or secret in self._added:
             return
         if secret == MASK or not _is_encodable(secret):
@@ -96,7 +96,7 @@ class Secrets:
     def masked(self, value: object) -> object:
         """Return a value for a log: secrets are masked, long texts cut.
 
-        With too many secrets nothing is left of the value but its absence.
+        With too many secrets the whole value is masked, unless it is null.
         """
         if self._has_too_many:
             return None if value is None else MASK
@@ -122,7 +122,7 @@ class Secrets:
         self._collect_new(value, depth, own_name)
         is_large = self._values_searched - searched_before > _LARGE
         is_whole = self._values_too_deep == too_deep_before
-        # What a text is as JSON lives no longer than the search.
+        # Values parsed from a text exist only during this search.
         if is_large and is_whole and not self._is_inside_text:
             self._searched[key] = value
 
@@ -216,10 +216,8 @@ class Secrets:
         is_secret = is_query_secret if own_name == "query" else is_secret_name
         names = {str(name) for name in value if name in self._names or is_secret(str(name))}
         # {"header": "Authorization", "value": "…"}: the name of the secret is a value itself.
-        if "value" in value:
-            headers = (value.get(name) for name in _HEADER_NAMES)
-            if any(isinstance(header, str) and is_secret_name(header) for header in headers):
-                names.add("value")
+        if "value" in value and _has_secret_header(value):
+            names.add("value")
         return names
 
     def _masked_text(self, text: str, depth: int) -> str:
@@ -267,6 +265,12 @@ def _is_encodable(text: str) -> bool:
     except UnicodeEncodeError:  # halves of characters, which no log can hold either
         return False
     return True
+
+
+def _has_secret_header(pair: Mapping[Any, object]) -> bool:
+    """Tell whether an object with a `value` says that this is a header that holds a secret."""
+    names = [pair.get(member) for member in _HEADER_NAMES]
+    return any(isinstance(name, str) and is_secret_name(name) for name in names)
 
 
 def _parsed(text: str) -> object:

@@ -64,9 +64,10 @@ def run_log(data: object, steps: Iterable[StepLog], result: object, secrets: Sec
     # The steps share their bytes; data and result have their own, so that many steps cannot push
     # them out.
     room = _RemainingSpace(MAX_LOG_BYTES)
+    entries = [_entry(step, room, secrets) for step in steps]
     return RunLog(
         as_json(_RemainingSpace(_VALUE_BYTES).fit(data, secrets)),
-        as_json([_entry(step, room, secrets) for step in steps]),
+        as_json(entries),
         as_json(_RemainingSpace(_VALUE_BYTES).fit(result, secrets)),
     )
 

@@ -63,8 +63,8 @@ def is_secret_name(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_secret_name(name: str) -> bool:
-    letters = _letters(name)
-    return letters in SECRET_NAMES or any(word in letters for word in SECRET_WORDS)
+    normalised = _normalise_name(name)
+    return normalised in SECRET_NAMES or any(word in normalised for word in SECRET_WORDS)
 
 
 def secrets_in(text: str) -> Iterator[str]:
@@ -153,8 +153,8 @@ def _without_entries(text: str) -> str:
 def is_query_secret(name: str) -> bool:
     """Tell whether an entry of the query of a URL is a secret by its name."""
     plain = unquote(name)
-    return _letters(plain) in QUERY_NAMES or is_secret_name(plain)
+    return _normalise_name(plain) in QUERY_NAMES or is_secret_name(plain)
 
 
-def _letters(name: str) -> str:
+def _normalise_name(name: str) -> str:
     return "".join(character for character in name.lower() if character.isalnum())

@@ -58,7 +58,8 @@ class Cors:
             if self._credentials:
                 response.set_header("Access-Control-Allow-Credentials", "true")
         elif origin and "*" in self._origins:
-            # Never the origin itself: browsers show answers to requests with cookies for that only.
+            # `*` and never the origin itself: with `*` browsers show no answer to a request with
+            # cookies.
             self._allow(response, "*")
 
     def _allow(self, response: falcon.Response, origin: str) -> None:

@@ -22,7 +22,7 @@ class DocsResource:
         response.set_header("X-Frame-Options", "DENY")
         response.set_header("X-Content-Type-Options", "nosniff")
         response.set_header("Referrer-Policy", "no-referrer")
-        # A stored page has the nonce of another answer.
+        # A page that a browser has stored would have the nonce of an earlier answer.
         response.set_header("Cache-Control", "no-store")
 
 

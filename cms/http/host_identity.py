@@ -29,8 +29,8 @@ def host_identity(identify: Identify, environ: Mapping[str, Any]) -> Identity | 
     try:
         email = identify(_without_body(environ))
     except Exception as error:
-        # Of one type, whatever it was: an error of a web framework would pass for a refusal, and
-        # some refusals stand for an anonymous caller.
+        # Always the same type: an error of a web framework could be taken for a refusal, and some
+        # refusals make the caller anonymous.
         raise IdentifyFailed("identify raised an exception") from error
     if email is None:
         return None

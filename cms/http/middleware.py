@@ -247,7 +247,7 @@ class RequestTracing:
             request.context.id = client_id
         if tracing.active is not None:
             request.context.span = tracing.active.begin_request(request.env)
-        # Only for who asks: others pay for the look at the header alone.
+        # Measured only if the header asks for it, so that other requests cost nothing more.
         if request.env.get("HTTP_X_SERVER_TIMING") == "1":
             request.context.statement_seconds = self._meter.seconds
 

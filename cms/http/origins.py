@@ -28,8 +28,7 @@ class Origins:
     @classmethod
     def from_config(cls, config: Config) -> Origins:
         """Return the origins that the settings allow."""
-        # A site that may read answers with cookies may also send requests with them; any other may
-        # not.
+        # Only sites that may read answers to requests with cookies may send requests with cookies.
         allowed = config.cors_origin if config.cors_enabled and config.cors_credentials else ()
         return cls(origin_of(config.public_url) or "", frozenset(allowed) - {"*"})
 

@@ -108,7 +108,8 @@ class RequestState:
         """
         if self._identity is None:
             identity = self._find_identity() if self._find_identity else ANONYMOUS
-            # Only now: whoever asks again after a refusal must not find an anonymous caller.
+            # Set only after success: a second call after a refusal must be refused as well, and not
+            # find an anonymous caller.
             self._identity = identity.with_client(self.client)
         return self._identity
 

@@ -68,7 +68,7 @@ class RequestBody:
         try:
             chunk: bytes = self._stream.read(size) if size >= 0 else self._stream.read()
         except MemoryError:
-            # Nothing is wrong with the body, of which the rest is left unread.
+            # The body is not malformed, but its rest stays unread.
             self._is_broken = True
             raise
         except Exception:

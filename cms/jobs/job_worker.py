@@ -50,9 +50,9 @@ def run_until_stopped(
     tasks: Iterable[Task],
     *,
     tickers: Iterable[Ticker] = (),
-    line: int | None = None,
+    parent_pipe: int | None = None,
 ) -> bool:
-    """Run jobs until SIGTERM or SIGINT, or until `line`, a pipe, is closed.
+    """Run jobs until SIGTERM or SIGINT, or until `parent_pipe` is closed.
 
     Tickers are called meanwhile, each as often as it says. Returns whether all jobs that had begun
     have ended. If not, they are back in the queue while their threads still run: the caller must
@@ -62,12 +62,12 @@ def run_until_stopped(
     worker = Worker(config, database, tasks, tickers)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, worker.stop)
-    # With another handler `nohup` has started the process, which then outlives its terminal.
+    # `nohup` sets another handler, so that a process outlives its terminal. Then it stays.
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
         loop.add_signal_handler(signal.SIGHUP, worker.stop)
-    if line is not None:
+    if parent_pipe is not None:
         # The parent holds the other end: when it dies, however it dies, the pipe becomes readable.
-        loop.add_reader(line, _until_closed(loop, line, worker))
+        loop.add_reader(parent_pipe, _until_closed(loop, parent_pipe, worker))
     finished = loop.run_until_complete(worker.run())
     if finished:
         loop.close()
@@ -102,7 +102,9 @@ def _groups_of(tasks: Iterable[Task], max_jobs: int) -> list[_Group]:
         else:
             poll_seconds = task.poll.total_seconds() if task.poll else None
             groups.append(_Group((task.name,), task.max_concurrent, poll_seconds))
-    return [_Group(tuple(others), max_jobs), *groups] if others else groups
+    if others:
+        groups.insert(0, _Group(tuple(others), max_jobs))
+    return groups
 
 
 class Worker:
@@ -128,16 +130,16 @@ class Worker:
         self._database = database
         self._fetchers: tuple[Fetcher, ...] = ()
         self._stop_requested = asyncio.Event()
-        self._stop_at_once = asyncio.Event()
+        self._stop_now = asyncio.Event()
 
     def stop(self) -> None:
         """Ask the worker to stop: running jobs get `GRACE_SECONDS`, or none at a second call."""
         if self._stop_requested.is_set():
-            self._stop_at_once.set()
+            self._stop_now.set()
             return
         self._stop_requested.set()
         self._stop_fetchers()
-        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._stop_at_once.set)
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._stop_now.set)
 
     async def run(self) -> bool:
         """Run jobs until `stop`; return whether all jobs that had begun have ended."""
@@ -148,15 +150,15 @@ class Worker:
         maintenance = [asyncio.create_task(self._requeue_stalled())]
         maintenance += [asyncio.create_task(_call_again(ticker)) for ticker in self._tickers]
         jobs = asyncio.create_task(self._run_jobs())
-        stop_at_once = asyncio.create_task(self._stop_at_once.wait())
-        await asyncio.wait({jobs, stop_at_once}, return_when=asyncio.FIRST_COMPLETED)
+        stop_now = asyncio.create_task(self._stop_now.wait())
+        await asyncio.wait({jobs, stop_now}, return_when=asyncio.FIRST_COMPLETED)
         for task in maintenance:
             await _cancel(task)
         # A thread cannot be ended from outside: what still runs then is given to others.
         if not jobs.done():
             await self._requeue_running()
             return False
-        await _cancel(stop_at_once)
+        await _cancel(stop_now)
         await jobs
         return True
 
@@ -183,7 +185,8 @@ class Worker:
             pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     async def _open_and_fetch(self, *, wait: bool) -> None:
-        # Before the fetcher deletes silent workers: this would pass over the rows that it locks.
+        # Before the fetchers start: they delete silent workers, and lock rows that this call would
+        # then pass over.
         await asyncio.to_thread(requeue_stalled, self._database)
         with mapped_errors():
             async with queue_of(self._config, self._tasks).open_async() as queue:
@@ -279,9 +282,11 @@ def _reason(error: BaseException) -> str:
     return str(error.__cause__ or error)
 
 
-def _until_closed(loop: asyncio.AbstractEventLoop, line: int, worker: Worker) -> Callable[[], None]:
+def _until_closed(
+    loop: asyncio.AbstractEventLoop, parent_pipe: int, worker: Worker
+) -> Callable[[], None]:
     def closed() -> None:
-        loop.remove_reader(line)
+        loop.remove_reader(parent_pipe)
         worker.stop()
 
     return closed

@@ -35,7 +35,7 @@ class FallbackCounters:
 
     def acquire(self, key: bytes, limits: Sequence[Limit]) -> Usage:
         """Count a request in a window for each of the limits."""
-        if self._may_ask():
+        if self._may_try_redis():
             try:
                 usage = self._shared.acquire(key, limits)
             except CountersLost as error:
@@ -50,7 +50,7 @@ class FallbackCounters:
         self._shared.close()
         self._local.close()
 
-    def _may_ask(self) -> bool:
+    def _may_try_redis(self) -> bool:
         """Tell whether to ask Redis; while it is lost, one request in `RETRY_SECONDS` tries."""
         if not self._is_lost:
             return True

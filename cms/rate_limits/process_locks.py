@@ -76,9 +76,9 @@ class FileLocks:
     def __init__(self) -> None:
         with tempfile.TemporaryFile() as file:
             self._file = os.dup(file.fileno())
-        # Locks of a file are those of a process: this one is for its threads. It is one for all
-        # numbers, as the system takes a process that holds a lock and waits for another for one
-        # that could wait for ever.
+        # A lock of a file belongs to the whole process, so this one keeps its threads apart. There
+        # is one for all numbers: if one thread held a lock and another waited for a second one, the
+        # system would see a process that holds a lock while it waits, and report a deadlock.
         self._thread_lock = threading.Lock()
         os.register_at_fork(after_in_child=self._renew_thread_lock)
 
@@ -91,7 +91,7 @@ class FileLocks:
         self._thread_lock.release()
 
     def _renew_thread_lock(self) -> None:
-        # A thread that held it has not come along.
+        # A fork copies no other thread: whichever held the lock is not there to release it.
         self._thread_lock = threading.Lock()
 
 

@@ -71,7 +71,8 @@ class RedisCounters:
             raise CountersLost(f"Redis does not answer: {error}") from error
         windows = []
         for count, milliseconds in zip(answer[::2], answer[1::2], strict=True):
-            # In the last millisecond 0 are left. A window that has not begun has a negative number.
+            # Redis answers 0 in the last millisecond of a window, and a negative number if there is
+            # no window yet.
             seconds = max(milliseconds, 1) / 1000 if count else 0.0
             windows.append(Window(count, seconds))
         return acquire(windows, limits, now=0.0)[1]

@@ -65,7 +65,7 @@ class SharedTable:
             position = self._memory.find(key, start, start + _BUCKET_BYTES)
             stored = self._windows_at(position)
             windows, result = change(stored)
-            # Whoever only looks takes no entry.
+            # Only to look at the windows of a new key takes no entry.
             if windows != stored:
                 if position < 0:
                     position = self._entry_for(key, start)

@@ -33,9 +33,9 @@ NEVER = Window(0, 0.0)
 
 
 class Usage(NamedTuple):
-    """What is left after a request, of the window with the fewest requests left.
+    """What a request has left of the tightest window: the one with the fewest requests left.
 
-    Among windows with as few, that of the latest end is meant. `seconds_left` is the time to its
+    If several have equally few, it is the one that ends last. `seconds_left` is the time to its
     end. `is_first_refusal` is true for the first request that a window refuses.
     """
 
@@ -121,5 +121,5 @@ def tighter(usage: Usage, other: Usage) -> Usage:
     if usage.passed != other.passed:
         return other if usage.passed else usage
     if usage.remaining != other.remaining:
-        return min(usage, other, key=lambda either: either.remaining)
-    return max(usage, other, key=lambda either: either.seconds_left)
+        return min(usage, other, key=lambda each: each.remaining)
+    return max(usage, other, key=lambda each: each.seconds_left)

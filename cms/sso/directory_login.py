@@ -56,7 +56,9 @@ def log_in(
     known = accounts.find(answer.dn or "")
     if answer.profile is None or (known and known.is_throttled):
         # A random id is no user's: the statement takes its time and counts nothing.
-        counted = known.id if known and not known.is_throttled else str(uuid.uuid4())
+        counted = str(uuid.uuid4())
+        if known and not known.is_throttled:
+            counted = known.id
         count_failure(store, counted, client)
         raise invalid_credentials()
     account = accounts.account_of(answer.profile)

@@ -60,7 +60,8 @@ class Discovery:
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
-        # Replaced as a whole: threads that ask at the same time do so for nothing, but no harm.
+        # Replaced as a whole. Threads that fetch one at the same time do the same work twice, which
+        # does no harm.
         self._endpoints: _CachedDocument | None = None
         self._keys: _CachedDocument | None = None
 
@@ -115,8 +116,13 @@ class Discovery:
         keys = document.get("keys")
         if not isinstance(keys, list):
             raise ProviderError("the list of keys has no keys")
-        # A key that cannot be read, as of an unknown curve, does not make the others useless.
-        return KeySet([key for each in keys if (key := _signing_key(each)) is not None])
+        signing_keys: list[Key] = []
+        for value in keys:
+            key = _signing_key(value)
+            # A key that cannot be read, as of an unknown curve, does not make the others useless.
+            if key is not None:
+                signing_keys.append(key)
+        return KeySet(signing_keys)
 
 
 def _require_tls_beside_tls(url: str, document: Mapping[str, Any]) -> None:

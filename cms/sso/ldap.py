@@ -55,10 +55,11 @@ class DirectoryEntry(NamedTuple):
         control = self.text("userAccountControl") or "0"
         if control.isdecimal() and int(control) & _ACCOUNT_DISABLED:
             return True
-        # A lock that ends by itself is left to the bind: the attribute outlives it.
+        # The attribute stays when a lock has ended by itself. So only a lock without an end counts
+        # here; for others the bind fails.
         if self.text("pwdAccountLockedTime") == _LOCKED_FOR_EVER:
             return True
-        # OpenLDAP keeps this attribute for others to look at, and takes the password all the same.
+        # OpenLDAP stores this attribute, but does not refuse the password because of it.
         if _is_past_day(self.text(_EXPIRY)):
             return True
         return any((self.text(name) or "").lower() == "true" for name in _LOCKS)

@@ -6,7 +6,7 @@ import re
 from urllib.parse import urlsplit
 
 from cms.errors import invalid_query
-from cms.outgoing_addresses import DEFAULT_PORTS
+from cms.outgoing.outgoing_addresses import DEFAULT_PORTS
 from cms.providers import Provider
 from cms.text_shapes import url_host
 

@@ -14,8 +14,14 @@ from requests import PreparedRequest, RequestException, Response
 from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 
-from cms.outgoing import FetchError, FetchLimits, OutgoingRequest, ResponseTooLarge, fetch
-from cms.outgoing_addresses import AddressDenied, AddressFilter
+from cms.outgoing.outgoing_addresses import AddressDenied, AddressFilter
+from cms.outgoing.outgoing_requests import (
+    FetchError,
+    FetchLimits,
+    OutgoingRequest,
+    ResponseTooLarge,
+    fetch,
+)
 from cms.providers import Provider
 from cms.sso.failure import ProviderError
 

@@ -50,11 +50,10 @@ class Affinity:
     def _shares_of_others(self) -> dict[int, float]:
         seconds = time.monotonic() - self._start
         busy = processors.busy_seconds()
-        shares = {
-            number: (busy[number] - self._busy_before[number]) / seconds
-            for number in self._available
-            if number in busy and number in self._busy_before
-        }
+        shares: dict[int, float] = {}
+        for number in self._available:
+            if number in busy and number in self._busy_before:
+                shares[number] = (busy[number] - self._busy_before[number]) / seconds
         if self._current in shares:
             shares[self._current] -= (time.process_time() - self._own_before) / seconds
         return shares

@@ -5,10 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.api.nesting import make_relations
-from tests.things import Stage
+from tests.things import Stage, Table
 
 
 @pytest.fixture(scope="module")
 def nested_collections(stage: Stage) -> None:
     """The collections of `tests.api.nesting`, with every kind of relation."""
     make_relations(stage.admin)
+
+
+@pytest.fixture
+def things(request: pytest.FixtureRequest, stage: Stage) -> Table:
+    """The collection with the fields that the test's module names in `THINGS`, without items."""
+    return stage.empty_table(*request.module.THINGS)

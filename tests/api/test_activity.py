@@ -28,16 +28,13 @@ def note(stage: Stage, collection: str, item: object, data: Json) -> int:
     return int(row[0])
 
 
-@pytest.fixture
-def things(admin: Client) -> Table:
-    return table(
-        admin,
-        field("title", "string"),
-        field("price", "decimal"),
-        field("tags", "csv"),
-        field("secret", "string", special="conceal"),
-        field("changed", "timestamp", special="date-updated"),
-    )
+THINGS = (
+    field("title", "string"),
+    field("price", "decimal"),
+    field("tags", "csv"),
+    field("secret", "string", special="conceal"),
+    field("changed", "timestamp", special="date-updated"),
+)
 
 
 def revisions(things: Table, key: object, query: str = "") -> list[Json]:

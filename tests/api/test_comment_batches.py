@@ -120,8 +120,8 @@ def test_a_bad_array_is_refused_with_every_place(stage: Stage, things: Table) ->
     sent = [on(things, "Good."), on(things, " "), "text", {**on(things, "x"), "user": None}]
     answer = things.api.post("/comments", sent)
     assert answer.status == 400
-    places = [(error["index"], error.get("path")) for error in answer.errors]
-    assert places == [(1, ["comment"]), (2, None), (3, ["user"])]
+    reported = [(error["index"], error.get("path")) for error in answer.errors]
+    assert reported == [(1, ["comment"]), (2, None), (3, ["user"])]
     assert things.api.post("/comments", "text").codes == ["INVALID_PAYLOAD"]
     assert count(stage) == before
 
@@ -198,13 +198,13 @@ REFUSED_CHANGES: list[tuple[object, list[tuple[object, object]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "places"), REFUSED_CHANGES)
+@pytest.mark.parametrize(("body", "expected"), REFUSED_CHANGES)
 def test_a_bad_change_of_several_is_refused_with_its_places(
-    admin: Client, body: object, places: list[tuple[object, object]]
+    admin: Client, body: object, expected: list[tuple[object, object]]
 ) -> None:
     answer = admin.patch("/comments", body)
     assert (answer.status, {*answer.codes}) == (400, {"INVALID_PAYLOAD"})
-    assert [(error.get("index"), error.get("field")) for error in answer.errors] == places
+    assert [(error.get("index"), error.get("field")) for error in answer.errors] == expected
 
 
 # Deletions
@@ -367,8 +367,8 @@ def test_an_answer_that_is_too_large_undoes_the_write(
 
 def notifications(stage: Stage, user: str) -> list[str]:
     """Return the messages that a user has got, the oldest first."""
-    found = "coalesce(json_agg(message ORDER BY id), '[]') FROM system_notifications"
-    messages: list[str] = stage.value(f"SELECT {found} WHERE recipient = '{user}'")
+    messages_as_json = "coalesce(json_agg(message ORDER BY id), '[]') FROM system_notifications"
+    messages: list[str] = stage.value(f"SELECT {messages_as_json} WHERE recipient = '{user}'")
     return messages
 
 

@@ -61,7 +61,7 @@ def test_answers_name_the_site_errors_too(named: Client) -> None:
     for path in ("/server/ping", "/nowhere", "/items/nowhere", "/users/me"):
         answer = named.send("GET", path, Origin=APP)
         assert allowed(answer) == (APP, "true")
-        assert "ETag" in answer.headers["access-control-expose-headers"].split(", ")
+        assert "ETag" in answer.headers["access-control-expose-headers"].split(", "), path
 
 
 def test_other_sites_are_told_nothing(named: Client) -> None:

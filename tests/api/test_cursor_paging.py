@@ -134,10 +134,10 @@ def test_counts_come_beside_the_cursor_and_a_page_behind_another_has_one_unasked
 
 
 def test_a_cursor_goes_on_behind_a_page_that_was_counted(books: Table) -> None:
-    for place in ({"page": 2}, {"offset": 5}):
-        answer = books.get(limit=5, meta="next_cursor", **place)
+    for page in ({"page": 2}, {"offset": 5}):
+        answer = books.get(limit=5, meta="next_cursor", **page)
         cursor = answer.body["meta"]["next_cursor"]
-        assert books.column("id", f"limit=3&page[after]={cursor}") == [11, 12, 13]
+        assert books.column("id", f"limit=3&page[after]={cursor}") == [11, 12, 13], page
 
 
 def test_search_takes_cursors_in_its_body_as_well(books: Table) -> None:
@@ -294,7 +294,7 @@ def test_rules_and_hidden_values_hold_on_every_page(stage: Stage) -> None:
     for sort in ("title", "-title", "status,-title"):
         whole = reader.get(f"{notes.path}?sort={sort}&limit=-1").data
         read = [item for page in pages(reader, notes.path, sort=sort, limit=3) for item in page]
-        assert read == whole
+        assert read == whole, sort
 
 
 def test_a_collection_without_a_key_has_no_cursor(stage: Stage) -> None:
@@ -378,7 +378,7 @@ def test_texts_with_an_order_of_their_own_have_pages(stage: Stage, kind: str) ->
     for sort in ("code", "-code", "code,-id"):
         whole = notes.get(sort=sort).data
         read = [item for page in pages(notes.api, notes.path, sort=sort, limit=2) for item in page]
-        assert read == whole
+        assert read == whole, sort
 
 
 def test_the_length_of_a_cursor_tells_nothing_of_a_hidden_key(stage: Stage) -> None:

@@ -158,10 +158,10 @@ def test_a_chart_has_a_point_for_each_value_of_its_axis(
         {"x": "Pears", "y": 2},
         {"x": "Plums", "y": 1},
     ]
-    summed = panel(
+    price_panel = panel(
         admin, dashboard, type, collection=orders, xAxis="year(sold)", yAxis="price", function="sum"
     )
-    assert data_of(admin, summed)["points"] == [
+    assert data_of(admin, price_panel)["points"] == [
         {"x": 2024, "y": 8},
         {"x": 2025, "y": 4},
         {"x": None, "y": None},
@@ -253,7 +253,7 @@ def test_a_panel_tells_nothing_of_names_that_are_hidden(
 
 
 @pytest.mark.parametrize(
-    ("type", "options", "place"),
+    ("type", "options", "path"),
     [
         ("metric", {"function": "count"}, "options.collection"),
         ("metric", {"collection": "orders"}, "options.function"),
@@ -295,10 +295,10 @@ def test_a_panel_tells_nothing_of_names_that_are_hidden(
     ],
 )
 def test_options_that_show_nothing_are_refused_with_their_place(
-    admin: Client, orders: str, dashboard: str, type: str, options: object, place: str
+    admin: Client, orders: str, dashboard: str, type: str, options: object, path: str
 ) -> None:
     answer = admin.post("/panels", {"dashboard": dashboard, "type": type, "options": options})
-    assert place in [path for path, _ in reasons(answer)]
+    assert path in [reported for reported, _ in reasons(answer)]
 
 
 def test_a_change_of_the_type_alone_is_checked_with_the_options(

@@ -191,7 +191,7 @@ def test_a_type_that_values_do_not_fit(admin: Client, things: Table) -> None:
             "type",
         )
         assert error["value"] == new_type
-        assert '"name" would be lost' in error["message"]
+        assert '"name" would be lost' in error["message"], new_type
 
 
 def test_a_relation(admin: Client, things: Table) -> None:

@@ -159,7 +159,7 @@ def test_a_value_of_any_type_is_read_as_it_was_written(
     for form in ("json", "csv", "jsonl"):
         content = things.get(export=form).content
         copy.api.delete(copy.path, {"query": {"limit": -1}})
-        assert copy.column("id") == []
+        assert copy.column("id") == [], form
         assert send(copy, content, form=form).status == 200, content
         assert copy.get(sort="id").data == things.get(sort="id").data or (
             form == "csv" and "" in values

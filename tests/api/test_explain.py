@@ -8,12 +8,12 @@ import pytest
 
 from tests.client import Client
 from tests.members import may, member_of, new_role
-from tests.things import Stage, Table, field, table
+from tests.things import Stage, Table, field
 
-
-@pytest.fixture
-def things(admin: Client) -> Table:
-    return table(admin, field("name", "string"), field("size", "integer", is_indexed=True))
+THINGS = (
+    field("name", "string"),
+    field("size", "integer", is_indexed=True),
+)
 
 
 @pytest.mark.parametrize("encode", [str, quote])

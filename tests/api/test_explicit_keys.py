@@ -15,10 +15,7 @@ from tests.client import Client
 from tests.members import may, member
 from tests.things import Stage, Table, admin_token, field, table
 
-
-@pytest.fixture
-def things(admin: Client) -> Table:
-    return table(admin, field("name", "string"))
+THINGS = (field("name", "string"),)
 
 
 def keys(*items: object) -> list[object]:

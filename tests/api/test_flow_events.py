@@ -153,8 +153,10 @@ def test_who_registers_or_is_invited_is_a_new_user(
 ) -> None:
     flow = make_flow(admin, "event", action("users.create"), [KEEP])
     role = admin.post("/roles", {"name": "Guests"}).data["id"]
-    opened = {"public_registration": True, "public_registration_verify_email": False}
-    assert admin.patch("/settings", {**opened, "public_registration_role": role}).status == 200
+    registration = {"public_registration": True, "public_registration_verify_email": False}
+    assert (
+        admin.patch("/settings", {**registration, "public_registration_role": role}).status == 200
+    )
     form = {"email": "new@example.com", "password": "long enough 1", "first_name": "New"}
     assert stage.anonymous.post("/users/register", form).status == 204
     # An address that has an account stays as it is.

@@ -115,7 +115,8 @@ def test_fields_and_tables_that_come_and_go_are_seen_by_the_next_request_of_ever
         for path in ("/collections/tables", "/fields/things/new"):
             assert changer.send("DELETE", path).status == 204
         for path in ("/items/tables", "/items/things?fields=new")[:: 1 if number % 2 else -1]:
-            assert statuses(processes, path) == {404 if path == "/items/tables" else 400}
+            expected = 404 if path == "/items/tables" else 400
+            assert statuses(processes, path) == {expected}, path
         assert items(processes, "/items/things") == [[before]] * PROCESSES
 
 
@@ -181,7 +182,7 @@ def test_settings_hold_at_the_next_request_of_every_process(
     file = {"filename_download": "a.png", "data": content}
     answer = processes[0].send("POST", "/files", file)
     image = f"/assets/{answer.data['id']}"
-    opened: dict[str, object] = {
+    changed_settings: dict[str, object] = {
         "auth_login_attempts": 2,
         "auth_password_policy": "^.{12,}$",
         "storage_asset_transform": "presets",
@@ -198,7 +199,7 @@ def test_settings_hold_at_the_next_request_of_every_process(
     }
     for number in range(PROCESSES):
         changer = processes[number]
-        assert changer.send("PATCH", "/settings", opened).status == 200
+        assert changer.send("PATCH", "/settings", changed_settings).status == 200
         assert statuses(processes, f"{image}?width=2") == {400}
         assert statuses(processes, f"{image}?key=tiny") == {200}
         assert registers(processes, number, "too short") == [422] * PROCESSES

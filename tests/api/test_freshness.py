@@ -311,7 +311,7 @@ def test_a_read_is_answered_however_often_rights_change_meanwhile(
         ):
             moves = 0
             assert (api.get(path).status, path) == (200, path)
-            assert moves >= 5
+            assert moves >= 5, path
 
 
 def test_a_changed_flow_is_in_force_with_the_next_call_and_event_of_every_process(

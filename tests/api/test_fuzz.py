@@ -32,7 +32,7 @@ from tests.things import Stage, field
 
 Request = tuple[str, str, Any]
 
-MARK = "zqmarkqz"
+TRACER = "zqmarkqz"
 KINDS = [
     kind for kind in TYPES if kind not in ("alias", "unknown") and not kind.startswith("geometry")
 ]
@@ -141,7 +141,7 @@ ODD += [
     "true",
     "1,2,3",
 ]
-marked = st.builds(lambda text: text + MARK, st.text(max_size=5) | st.sampled_from(NASTY))
+marked = st.builds(lambda text: text + TRACER, st.text(max_size=5) | st.sampled_from(NASTY))
 literals: st.SearchStrategy[Any] = st.one_of(
     marked,
     st.sampled_from(ODD),
@@ -360,7 +360,7 @@ def send(stage: Stage, statements: list[str], request: Request) -> None:
     sent: dict[str, Any] = {"raw": body} if isinstance(body, bytes) else {"body": body}
     for client in (stage.admin, stage.anonymous):
         check(client.send(method, path, **sent), f"{method} {path}")
-    assert [text for text in statements if MARK in text] == []
+    assert [text for text in statements if TRACER in text] == []
 
 
 # Requests
@@ -397,7 +397,7 @@ storable = st.text(
     st.characters(exclude_characters="\0,", exclude_categories=["Cs"]), max_size=5
 ) | st.sampled_from([text for text in NASTY if text not in ("\0", "a,b")])
 texts = storable.filter(lambda text: not text.startswith("$")).map(
-    lambda text: text + MARK
+    lambda text: text + TRACER
 )  # those are variables
 good_items = st.fixed_dictionaries(
     {"a_string": texts},
@@ -456,7 +456,7 @@ def test_good_requests_with_marked_literals(
     statements.clear()
     answer = stage.admin.send(method, path, body)
     assert answer.status in (200, 204), answer.text
-    assert [text for text in statements if MARK in text] == []
+    assert [text for text in statements if TRACER in text] == []
 
 
 @examples
@@ -490,5 +490,5 @@ def test_every_other_route(
 
 def test_the_statements_are_seen(stage: Stage, statements: list[str]) -> None:
     statements.clear()
-    assert stage.admin.get(f"/items/things?filter[a_string]={MARK}").status == 200
+    assert stage.admin.get(f"/items/things?filter[a_string]={TRACER}").status == 200
     assert any('"a_string" = $' in text for text in statements)

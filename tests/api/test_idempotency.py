@@ -23,9 +23,7 @@ AT_ONCE = 20
 _keys = itertools.count()
 
 
-@pytest.fixture
-def things(stage: Stage) -> Table:
-    return stage.empty_table(field("title", "string", is_unique=True))
+THINGS = (field("title", "string", is_unique=True),)
 
 
 @pytest.fixture

@@ -52,13 +52,11 @@ def lines(answer: Answer) -> list[tuple[int, str, object]]:
     return [(error["line"], error["code"], error.get("field")) for error in answer.errors]
 
 
-@pytest.fixture
-def things(stage: Stage) -> Table:
-    return stage.empty_table(
-        field("name", "string", is_nullable=False),
-        field("price", "decimal"),
-        field("code", "string", is_unique=True),
-    )
+THINGS = (
+    field("name", "string", is_nullable=False),
+    field("price", "decimal"),
+    field("code", "string", is_unique=True),
+)
 
 
 @pytest.fixture

@@ -122,9 +122,9 @@ def test_an_export_of_all_rows_holds_all_that_belongs_to_them(admin: Client, for
         ("limit=-1&deep[children][_limit]=100", 100),
         ("limit=-1", 150),
     ):
-        for opened in ("children", "children.id"):
-            text = parents.read(f"export=jsonl&fields={opened}&{query}").text
-            assert len(json.loads(text)["children"]) == number
+        for path in ("children", "children.id"):
+            text = parents.read(f"export=jsonl&fields={path}&{query}").text
+            assert len(json.loads(text)["children"]) == number, (path, query)
 
 
 @pytest.mark.release

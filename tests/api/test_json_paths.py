@@ -205,11 +205,11 @@ def test_nothing_of_a_path_is_sql(things: Table) -> None:
         item = things.add({"meta": {step: "here"}})[0]
         filter = {f"meta.{step}": {"_eq": "here"}}
         assert by_body(things, filter) == [item["id"]], step
-        shown = things.api.search(
+        answer = things.api.search(
             f"{things.path}",
             {"filter": filter, "fields": [f"meta.{step}"], "sort": [f"meta.{step}"]},
         )
-        assert shown.data == [{"meta": {step: "here"}}], step
+        assert answer.data == [{"meta": {step: "here"}}], step
         assert things.api.delete(f"{things.path}/{item['id']}").status == 204
 
 
@@ -226,11 +226,11 @@ def test_pages_with_a_cursor_follow_a_path(things: Table) -> None:
         expected = things.column("id", f"fields=id&sort={sort}")
         query = f"fields=id&limit=2&sort={sort}"
         answer = things.read(f"{query}&meta=next_cursor")
-        found = [item["id"] for item in answer.data]
+        ids = [item["id"] for item in answer.data]
         while token := answer.body["meta"]["next_cursor"]:
             answer = things.read(f"{query}&page[after]={token}")
-            found += [item["id"] for item in answer.data]
-        assert found == expected, sort
+            ids += [item["id"] for item in answer.data]
+        assert ids == expected, sort
 
 
 def test_a_cursor_of_one_path_is_none_of_another(things: Table) -> None:

@@ -19,12 +19,12 @@ STEPS = 40
 @dataclass
 class Node:
     """A row of the model: what it is called, its value, the node above, and the names of its
-    marks.
+    tags.
     """
 
     value: int | None = None
     above: str | None = None
-    marks: Counter[str] = field(default_factory=Counter)
+    tags: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass
@@ -36,7 +36,7 @@ class NodeModel:
     random: Random
     state: dict[str, Node] = field(default_factory=dict)
     keys: dict[str, int] = field(default_factory=dict)
-    marks: dict[str, int] = field(default_factory=dict)
+    tags: dict[str, int] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
     names = itertools.count()
 
@@ -57,7 +57,7 @@ class NodeModel:
                 self.whole(depth, name) if self.random.random() < 0.6 else self.changes(depth, name)
             )
         if self.random.random() < 0.4:
-            payload["marks"] = self.marked(name)
+            payload["tags"] = self.tagged(name)
         return name, payload
 
     def related(self, depth: int, choices: list[str]) -> tuple[str, Json]:
@@ -125,16 +125,16 @@ class NodeModel:
             elements.append({**payload, "name": child})
         return elements
 
-    def marked(self, name: str) -> list[object]:
+    def tagged(self, name: str) -> list[object]:
         chosen = [f"m{self.random.randrange(6)}" for _ in range(self.random.randrange(4))]
-        self.state[name].marks = Counter(chosen)
+        self.state[name].tags = Counter(chosen)
         return [
             {
-                "marks_id": self.marks[mark]
+                "tags_id": self.tags[tag]
                 if self.random.random() < 0.5
-                else {"id": self.marks[mark], "name": mark}
+                else {"id": self.tags[tag], "name": tag}
             }
-            for mark in chosen
+            for tag in chosen
         ]
 
 
@@ -142,7 +142,7 @@ def make_tables(admin: Client) -> tuple[Table, Table]:
     nodes = table(
         admin, column("name", "string"), column("value", "integer"), column("above", "integer")
     )
-    marks = table(admin, column("name", "string"))
+    tags = table(admin, column("name", "string"))
     relations: list[Json] = [
         {
             "collection": nodes.name,
@@ -152,24 +152,24 @@ def make_tables(admin: Client) -> tuple[Table, Table]:
         },
         {
             "collection": nodes.name,
-            "field": "marks",
-            "related_collection": marks.name,
+            "field": "tags",
+            "related_collection": tags.name,
             "meta": {"junction_collection": f"{nodes.name}_marks"},
         },
     ]
     for relation in relations:
         answer = admin.post("/relations", relation)
         assert answer.status == 200, answer.text
-    return nodes, marks
+    return nodes, tags
 
 
 def rows_by_name(nodes: Table, far: str) -> dict[str, tuple[object, ...]]:
-    rows = nodes.read(f"fields=name,value,above.name,marks.{far}.name&limit=-1").data
+    rows = nodes.read(f"fields=name,value,above.name,tags.{far}.name&limit=-1").data
     return {
         row["name"]: (
             row["value"],
             row["above"] and row["above"]["name"],
-            sorted(link[far]["name"] for link in row["marks"]),
+            sorted(link[far]["name"] for link in row["tags"]),
         )
         for row in rows
     }
@@ -178,11 +178,11 @@ def rows_by_name(nodes: Table, far: str) -> dict[str, tuple[object, ...]]:
 @pytest.mark.release
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_written_is_what_was_meant(admin: Client, seed: int) -> None:
-    nodes, marks = make_tables(admin)
-    far = f"{marks.name}_id"
+    nodes, tags = make_tables(admin)
+    far = f"{tags.name}_id"
     model = NodeModel(Random(seed))
-    model.marks = {
-        mark["name"]: mark["id"] for mark in marks.add(*({"name": f"m{n}"} for n in range(6)))
+    model.tags = {
+        tag["name"]: tag["id"] for tag in tags.add(*({"name": f"m{n}"} for n in range(6)))
     }
     for step in range(STEPS):
         model.used.clear()
@@ -193,7 +193,7 @@ def test_what_is_written_is_what_was_meant(admin: Client, seed: int) -> None:
         answer = admin.patch(path, sent) if known else admin.post(path, sent)
         assert answer.status == 200, (step, name, sent, answer.text)
         expected = {
-            key: (n.value, n.above, sorted(n.marks.elements())) for key, n in model.state.items()
+            key: (n.value, n.above, sorted(n.tags.elements())) for key, n in model.state.items()
         }
         assert rows_by_name(nodes, far) == expected, (step, sent)
         model.keys = {row["name"]: row["id"] for row in nodes.read("fields=id,name&limit=-1").data}
@@ -205,6 +205,6 @@ def _renamed(value: object, far: str) -> object:
         return [_renamed(item, far) for item in value]
     if isinstance(value, dict):
         return {
-            far if key == "marks_id" else key: _renamed(inner, far) for key, inner in value.items()
+            far if key == "tags_id" else key: _renamed(inner, far) for key, inner in value.items()
         }
     return value

@@ -41,10 +41,10 @@ def app_user(stage: Stage, *permissions: Json, **columns: object) -> tuple[Clien
     "query", ["", "?fields=id", "?fields=email,role.name", "?fields=nowhere", "?deep[a][_limit]=1"]
 )
 def test_who_may_not_read_users_is_told_the_own_id(stage: Stage, query: str) -> None:
-    for caller in (member(stage), member(stage, may("system_roles"))):
-        profile = caller.get(f"/users/me{query}").data
-        assert list(profile) == ["id"]
-        assert profile["id"]
+    for permissions in ([], [may("system_roles")]):
+        profile = member(stage, *permissions).get(f"/users/me{query}").data
+        assert list(profile) == ["id"], permissions
+        assert profile["id"], permissions
 
 
 def test_who_does_not_see_the_own_user_is_told_the_id(stage: Stage) -> None:

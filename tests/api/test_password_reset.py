@@ -210,7 +210,7 @@ def test_what_a_request_says_of_the_host_is_never_in_a_letter(
     ):
         headers = {header: "evil.example"}
         assert client.send("POST", REQUEST, {"email": person(stage)}, **headers).status == 204
-        assert "evil" not in mails.link
+        assert "evil" not in mails.link, header
 
 
 @pytest.mark.parametrize(

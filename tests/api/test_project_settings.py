@@ -77,6 +77,6 @@ def test_a_preset_that_makes_no_picture_is_refused_with_its_place(
     assert answer.status in (400, 422)
     error = answer.errors[0]
     assert error["field"] == "storage_asset_presets"
-    place = [part for part in error.get("path", []) if part != "storage_asset_presets"]
-    assert place[: len(path)] == path
+    reported = [part for part in error.get("path", []) if part != "storage_asset_presets"]
+    assert reported[: len(path)] == path
     assert admin.get("/settings").data["storage_asset_presets"] in (None, [])

@@ -16,11 +16,11 @@ HISTORY = (may("system_revisions"), may("system_activity"))
 PUBLISHED = {"status": {"_eq": "published"}}
 
 
-@pytest.fixture
-def things(stage: Stage) -> Table:
-    return stage.empty_table(
-        field("title", "string"), field("note", "string"), field("status", "string")
-    )
+THINGS = (
+    field("title", "string"),
+    field("note", "string"),
+    field("status", "string"),
+)
 
 
 def revisions(caller: Client, things: Table, **params: object) -> list[Json]:
@@ -73,7 +73,7 @@ def test_counts_are_of_what_is_there(stage: Stage, things: Table) -> None:
     for path in ("/revisions", "/activity"):
         params = {"filter[collection]": things.name, "meta": COUNTS, "limit": 1}
         answer = caller.get(path, **params).body
-        assert answer["meta"] == {"total_count": 2, "filter_count": 2}
+        assert answer["meta"] == {"total_count": 2, "filter_count": 2}, path
         grouped = caller.get(
             path, **{"filter[collection]": things.name, "aggregate[count]": "*", "groupBy": "item"}
         )
@@ -92,7 +92,7 @@ def test_counts_of_comments_and_of_an_item_are_of_these_alone(stage: Stage, thin
     )
     for query_string in (f"meta={COUNTS}&limit=1", f"meta={COUNTS}&limit=0"):
         counts = caller.get(f"/comments?{query_string}").body["meta"]
-        assert counts == {"total_count": 2, "filter_count": 2}
+        assert counts == {"total_count": 2, "filter_count": 2}, query_string
         assert caller.get(f"/comments?{query_string}&filter[item]=1").body["meta"] == {
             "total_count": 2,
             "filter_count": 1,
@@ -491,10 +491,10 @@ def test_a_page_looks_up_only_the_items_of_its_rows(
     )
     for path in ("/revisions?limit=5&sort=-id", "/activity?limit=5&sort=-timestamp"):
         plan = json.dumps(things.api.get("/utils/explain", path=path, user=user).data["plan"])
-        assert f'"Relation Name": "{things.name}"' in plan
-        assert "hashed" not in plan
+        assert f'"Relation Name": "{things.name}"' in plan, path
+        assert "hashed" not in plan, path
         before, index_name, _ = plan.partition(f'"Index Name": "{things.name}_pkey"')
-        assert index_name
+        assert index_name, path
         assert "system_held" not in before, (
             "what a revision holds is looked at last, for it takes longest"
         )

@@ -18,7 +18,7 @@ for _ in range(250):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def things(stage: Stage) -> None:
+def _make_things(stage: Stage) -> None:
     make_collections(stage.admin, {"things": [{"field": "name", "type": "string"}]}, [])
 
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from cms.structure import indexes
-from tests.api.test_structure_races import at_once, statuses
+from tests.api.test_structure_races import simultaneously, statuses
 from tests.client import Client
 from tests.things import Json, field, make_collections
 
@@ -38,7 +38,7 @@ def test_of_two_diffs_at_once_one_is_applied(
         target = with_collection(document, f"new_{number}")
         diff = client.post("/schema/diff", target).data
         calls.append(partial(client.post, "/schema/apply", diff))
-    answers = at_once(*calls)
+    answers = simultaneously(*calls)
     assert statuses(answers) == [204, 400, 400, 400]
     for client in clients:
         assert len(client.get("/schema/snapshot").data["collections"]) == 1
@@ -50,7 +50,7 @@ def test_the_same_diff_at_once_is_applied_once(
     clients = [make_client().bearing(admin_token) for _ in range(4)]
     document = with_collection(clients[0].get("/schema/snapshot").data, "new")
     diff = clients[0].post("/schema/diff", document).data
-    answers = at_once(*(partial(client.post, "/schema/apply", diff) for client in clients))
+    answers = simultaneously(*(partial(client.post, "/schema/apply", diff) for client in clients))
     assert statuses(answers) == [204] * 4
 
 

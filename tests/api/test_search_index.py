@@ -148,9 +148,9 @@ def test_an_index_needs_a_searched_field_in_a_searchable_collection(
         things.add({"note": "word"})
         assert indexes_of(stage, things) == count
         expected = [] if of_field is False else [1]
-        assert things.column("id", "search=word") == expected
-        shown = admin.get(f"/fields/{things.name}/note").data["meta"]["searchable"]
-        assert shown is (of_field is not False)
+        assert things.column("id", "search=word") == expected, (of_collection, of_field)
+        searchable = admin.get(f"/fields/{things.name}/note").data["meta"]["searchable"]
+        assert searchable is (of_field is not False)
 
 
 def test_an_index_serves_a_caller_who_may_read_the_field_in_some_items_only(

@@ -26,7 +26,7 @@ def articles(admin: Client) -> Table:
     return articles
 
 
-def found(articles: Table, query_string: str) -> list[Any]:
+def positions(articles: Table, query_string: str) -> list[Any]:
     """The numbers of what is found among `BEST_FIRST`, in the order of the answer."""
     items = articles.read(query_string).data
     return [BEST_FIRST.index({key: item[key] for key in ("title", "body")}) for item in items]
@@ -35,13 +35,13 @@ def found(articles: Table, query_string: str) -> list[Any]:
 def test_whole_words_come_before_parts_and_fields_that_count_more_before_others(
     articles: Table,
 ) -> None:
-    assert found(articles, "search=CAT&sort=_relevance") == [0, 1, 2, 3]
-    assert found(articles, "search=cat&sort=-_relevance") == [3, 2, 1, 0]
+    assert positions(articles, "search=CAT&sort=_relevance") == [0, 1, 2, 3]
+    assert positions(articles, "search=cat&sort=-_relevance") == [3, 2, 1, 0]
 
 
 def test_every_word_counts_and_later_terms_decide_between_equals(articles: Table) -> None:
-    assert found(articles, "search=a+cat&sort=_relevance,-id")[0] == 0
-    assert found(articles, "search=x&sort=_relevance,-id&fields=*") == [1, 3, 0, 2]
+    assert positions(articles, "search=a+cat&sort=_relevance,-id")[0] == 0
+    assert positions(articles, "search=x&sort=_relevance,-id&fields=*") == [1, 3, 0, 2]
 
 
 @pytest.mark.parametrize("word", ["c.t", "(cat", "cat)", "[", "*", "\\", "c++", "^cat$", "{2}"])

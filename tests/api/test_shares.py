@@ -279,7 +279,7 @@ def test_the_creator_and_administrators_mail_the_link(mag: Magazine, mails: Outb
         assert client.post("/shares/invite", body).status == 204
     assert [mail.to for mail in mails.sent] == body["emails"] * 2
     assert mails.link == f"http://127.0.0.1:8055/admin/shared/{share['id']}"
-    guest = mag.opened(share)
+    guest = mag.open(share)
     for client in (member_of(mag.stage, mag.role), mag.stage.anonymous, guest):
         assert outcome(client.post("/shares/invite", body)) == FORBIDDEN
 

@@ -190,9 +190,9 @@ def test_presets_and_shares_of_a_dropped_collection_go_as_part_of_it(
             "fields": "data,delta,parent,activity.action",
         }
         (revision,) = admin.get("/revisions", **params).data
-        assert revision["data"]["collection"] == things.name
-        assert (revision["delta"], revision["parent"]) == (None, gone)
-        assert revision["activity"] == {"action": "delete"}
+        assert revision["data"]["collection"] == things.name, kind
+        assert (revision["delta"], revision["parent"]) == (None, gone), kind
+        assert revision["activity"] == {"action": "delete"}, kind
     assert "swordfish" not in stage.value(
         "SELECT string_agg(concat(data, delta), ' ') FROM system_revisions"
     )

@@ -30,10 +30,10 @@ def processes(make_client: Callable[..., Client], admin_token: str) -> Processes
 
 
 def posts(clients: Processes, path: str, body: object) -> list[Answer]:
-    return at_once(*(partial(client.post, path, body) for client in clients))
+    return simultaneously(*(partial(client.post, path, body) for client in clients))
 
 
-def at_once(*works: Callable[[], Answer]) -> list[Answer]:
+def simultaneously(*works: Callable[[], Answer]) -> list[Answer]:
     barrier = threading.Barrier(len(works))
 
     def run(work: Callable[[], Answer]) -> Answer:
@@ -56,7 +56,7 @@ def test_of_those_who_make_the_same_collection_at_once_one_wins(processes: Proce
             "fields": [{"field": "a", "type": "string"}],
         }
         answers = posts(processes, "/collections", body)
-        assert statuses(answers) == [200, 400, 400, 400]
+        assert statuses(answers) == [200, 400, 400, 400], name
         assert {code for answer in answers if answer.status == 400 for code in answer.codes} == {
             "INVALID_PAYLOAD"
         }, answers
@@ -74,7 +74,7 @@ def test_different_changes_at_once_all_happen(processes: Processes) -> None:
     processes[0].post("/collections", {"collection": "a", "schema": {}})
     bodies = [{"field": f"f{n}", "type": "integer"} for n in range(4)]
     pairs = zip(processes, bodies, strict=True)
-    answers = at_once(*(partial(client.post, "/fields/a", body) for client, body in pairs))
+    answers = simultaneously(*(partial(client.post, "/fields/a", body) for client, body in pairs))
     assert statuses(answers) == [200] * 4
     for client in processes:
         assert len(client.get("/fields/a").data) == 5
@@ -87,7 +87,7 @@ def test_a_collection_dropped_while_items_are_written_leaves_no_fault(processes:
             "/collections",
             {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]},
         )
-        answers = at_once(
+        answers = simultaneously(
             lambda: one.delete("/collections/a"),
             lambda: two.post("/items/a", [{"x": n} for n in range(50)]),
             lambda: three.get("/items/a?fields=*.*"),
@@ -214,14 +214,13 @@ def test_a_changed_type_is_no_fault_for_those_who_had_prepared_their_statements(
     other.post("/items/a", {"x": 1})
     for type_name in ("bigInteger", "integer", "decimal"):
         for work in (partial(other.get, "/items/a"), partial(other.patch, "/items/a/1", {"x": 1})):
-            assert statuses(at_once(*[work] * connections)) == [200] * connections
+            answers = simultaneously(*[work] * connections)
+            assert statuses(answers) == [200] * connections, (type_name, answers)
         changer.patch("/fields/a/x", {"type": type_name})
         assert other.get("/items/a").data == [{"id": 1, "x": 1}]
         assert other.patch("/items/a/1", {"x": 1}).data == {"id": 1, "x": 1}
-        assert (
-            statuses(at_once(*[partial(other.get, "/items/a")] * connections))
-            == [200] * connections
-        )
+        answers = simultaneously(*[partial(other.get, "/items/a")] * connections)
+        assert statuses(answers) == [200] * connections, (type_name, answers)
 
 
 def test_an_index_of_a_large_table_holds_up_no_writer_and_is_seen_by_every_process(

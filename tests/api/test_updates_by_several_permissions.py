@@ -18,14 +18,12 @@ NOTED = {"note": {"_neq": "secret"}}
 """A rule that is neither true nor false for a row without a note."""
 
 
-@pytest.fixture
-def things(stage: Stage) -> Table:
-    return stage.empty_table(
-        field("title", "string"),
-        field("status", "string"),
-        field("note", "string"),
-        field("price", "integer"),
-    )
+THINGS = (
+    field("title", "string"),
+    field("status", "string"),
+    field("note", "string"),
+    field("price", "integer"),
+)
 
 
 def editor(stage: Stage, name: str, *, reads: object = None) -> Client:

@@ -22,8 +22,10 @@ REFUSE = step("stop", "throw-error", {"code": "CLOSED", "status": 409, "message"
 
 @pytest.fixture(autouse=True)
 def _open_and_without_flows(admin: Client) -> Iterator[None]:
-    opened = {"public_registration": True, "public_registration_verify_email": True}
-    assert admin.patch("/settings", {**opened, "public_registration_role": None}).status == 200
+    registration = {"public_registration": True, "public_registration_verify_email": True}
+    assert (
+        admin.patch("/settings", {**registration, "public_registration_role": None}).status == 200
+    )
     yield
     flows = [flow["id"] for flow in admin.get("/flows", fields="id").data]
     assert not flows or admin.delete("/flows", flows).status == 204

@@ -10,12 +10,12 @@ import pytest
 
 from tests.api.test_refused_values import error_of
 from tests.client import Client
-from tests.things import Table, field, table
+from tests.things import Table, field
 
-
-@pytest.fixture
-def things(admin: Client) -> Table:
-    return table(admin, field("name", "string"), field("stars", "integer"))
+THINGS = (
+    field("name", "string"),
+    field("stars", "integer"),
+)
 
 
 def test_users_and_roles_that_are_nowhere(admin: Client) -> None:

@@ -63,13 +63,13 @@ class Installation:
 
     def contents(self) -> dict[str, bytes]:
         """Return the files in the folders of the locations, by location and path."""
-        found = {}
+        contents = {}
         for location in self.locations:
             root = Path(location.root)
             for path in root.rglob("*"):
                 if path.is_file():
-                    found[f"{location.name}/{path.relative_to(root)}"] = path.read_bytes()
-        return found
+                    contents[f"{location.name}/{path.relative_to(root)}"] = path.read_bytes()
+        return contents
 
 
 def find_dump(major: int) -> Path:

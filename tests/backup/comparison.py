@@ -79,15 +79,15 @@ def rows_of(dsn: str) -> dict[str, list[str]]:
 
 def differences(one: dict[str, list[str]], other: dict[str, list[str]]) -> dict[str, list[str]]:
     """Return the facts or rows that are in one of the two only, by their names."""
-    found = {}
+    differing = {}
     for name in one.keys() | other.keys():
         if one.get(name) != other.get(name):
-            found[name] = sorted(set(one.get(name, [])) ^ set(other.get(name, [])))
-    return found
+            differing[name] = sorted(set(one.get(name, [])) ^ set(other.get(name, [])))
+    return differing
 
 
 def _rows(connection: psycopg.Connection[Any], table: str) -> list[str]:
-    query = sql.SQL("SELECT found::text FROM ONLY {} AS found").format(sql.Identifier(table))
+    query = sql.SQL("SELECT stored::text FROM ONLY {} AS stored").format(sql.Identifier(table))
     if _is_partitioned(connection, table):
         query = sql.SQL("SELECT found::text FROM {} AS found").format(sql.Identifier(table))
     return sorted(row for (row,) in connection.execute(query))

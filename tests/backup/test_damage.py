@@ -66,13 +66,13 @@ def test_an_archive_is_refused_wherever_a_byte_changes_anything(archived: Path) 
     contents = unpack(content)
     refused = 0
     # Neither the time nor the system in gzip's own head is part of what is restored.
-    for place in random.Random(2).sample(range(10, len(content)), 80):
+    for position in random.Random(2).sample(range(10, len(content)), 80):
         flipped = bytearray(content)
-        flipped[place] ^= 1 << place % 8
+        flipped[position] ^= 1 << position % 8
         if is_refused(write(archived.with_name("flipped"), bytes(flipped))):
             refused += 1
         else:
-            assert unpack(bytes(flipped)) == contents, place
+            assert unpack(bytes(flipped)) == contents, position
     assert refused >= 70
 
 
@@ -83,8 +83,8 @@ def test_what_is_changed_within_the_compression_is_refused(archived: Path) -> No
     assert changed != tar
     assert is_refused(write(archived.with_name("changed"), gzip.compress(changed)))
     # Without a whole part of a table, and without the end.
-    place = tar.index(b"tables/")
-    assert is_refused(write(archived.with_name("cut"), gzip.compress(tar[:place])))
+    position = tar.index(b"tables/")
+    assert is_refused(write(archived.with_name("cut"), gzip.compress(tar[:position])))
     longer = write(archived.with_name("longer"), archived.read_bytes() + gzip.compress(b"more"))
     assert is_refused(longer)
     assert is_refused(write(archived.with_name("other"), gzip.compress(tar + b"more")))

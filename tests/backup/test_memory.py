@@ -43,11 +43,11 @@ def large(files: FileService) -> Iterator[Installation]:
 class Measuring(Notes):
     """Keeps the most memory that this process has had."""
 
-    most = 0
+    max_bytes = 0
 
     def advance(self, count: int) -> None:
         super().advance(count)
-        self.most = max(self.most, resident_bytes())
+        self.max_bytes = max(self.max_bytes, resident_bytes())
 
 
 def test_memory_does_not_grow_with_tables_and_files(
@@ -59,10 +59,10 @@ def test_memory_does_not_grow_with_tables_and_files(
     large.back_up(archive, watcher=notes)
     assert notes.stages["tables"] > 0.99 * LARGE
     assert notes.stages["files"] >= LARGE
-    assert notes.most - before < BOUND
+    assert notes.max_bytes - before < BOUND
     notes = Measuring()
     empty.restore(archive, watcher=notes)
-    assert notes.most - before < BOUND
+    assert notes.max_bytes - before < BOUND
     assert {name: len(content) for name, content in empty.contents().items()} == {
         name: len(content) for name, content in large.contents().items()
     }

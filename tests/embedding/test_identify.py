@@ -76,7 +76,7 @@ def role_with_pages(stage: Stage, **role: object) -> str:
     return key
 
 
-def ask(client: Client, user: str, path: str = "/users/me?fields=id", **headers: str) -> Answer:
+def read_as(client: Client, user: str, path: str = "/users/me?fields=id", **headers: str) -> Answer:
     return client.send("GET", path, **{HOST_USER: user}, **headers)
 
 
@@ -89,16 +89,16 @@ def create(client: Client, user: str, **headers: str) -> Answer:
 def test_the_named_user_calls_whatever_the_capitals_of_the_address(
     embedded: Client, stage: Stage, writer: str, change: Callable[[str], str]
 ) -> None:
-    assert ask(embedded, change(writer)).data["id"] == str(of_user(stage, writer, "id"))
+    assert read_as(embedded, change(writer)).data["id"] == str(of_user(stage, writer, "id"))
 
 
 def test_the_named_user_has_exactly_the_rights_of_its_roles(
     embedded: Client, writer: str, stage: Stage
 ) -> None:
-    assert ask(embedded, writer, "/items/pages").status == 200
-    assert ask(embedded, writer, "/items/system_users").status == 403
-    assert ask(embedded, person(stage), "/items/pages").status == 403
-    assert ask(embedded, ADMIN_EMAIL, "/roles").status == 200
+    assert read_as(embedded, writer, "/items/pages").status == 200
+    assert read_as(embedded, writer, "/items/system_users").status == 403
+    assert read_as(embedded, person(stage), "/items/pages").status == 403
+    assert read_as(embedded, ADMIN_EMAIL, "/roles").status == 200
 
 
 def test_without_a_name_a_request_is_public(embedded: Client) -> None:
@@ -110,8 +110,8 @@ def test_without_a_name_a_request_is_public(embedded: Client) -> None:
 @pytest.mark.parametrize("status", ["suspended", "invited", "draft", "archived"])
 def test_a_user_who_is_not_active_is_refused(embedded: Client, stage: Stage, status: str) -> None:
     email = person(stage, status=status, role=role_with_pages(stage))
-    assert outcome(ask(embedded, email, "/items/pages")) == (401, ["INVALID_TOKEN"])
-    assert outcome(ask(embedded, email, "/settings")) == (401, ["INVALID_TOKEN"])
+    assert outcome(read_as(embedded, email, "/items/pages")) == (401, ["INVALID_TOKEN"])
+    assert outcome(read_as(embedded, email, "/settings")) == (401, ["INVALID_TOKEN"])
 
 
 @pytest.mark.parametrize(
@@ -127,41 +127,41 @@ def test_a_name_that_no_user_has_is_refused_even_what_is_public(
 
 def test_a_suspended_user_is_refused_at_the_next_request(embedded: Client, stage: Stage) -> None:
     email = person(stage, role=role_with_pages(stage))
-    assert ask(embedded, email, "/items/pages").status == 200
+    assert read_as(embedded, email, "/items/pages").status == 200
     key = of_user(stage, email, "id")
     assert stage.admin.patch(f"/users/{key}", {"status": "suspended"}).status == 200
-    assert outcome(ask(embedded, email, "/items/pages")) == (401, ["INVALID_TOKEN"])
+    assert outcome(read_as(embedded, email, "/items/pages")) == (401, ["INVALID_TOKEN"])
 
 
 def test_an_address_that_has_gone_to_another_user_is_that_users(
     embedded: Client, stage: Stage, writer: str
 ) -> None:
     first = person(stage, role=role_with_pages(stage))
-    assert ask(embedded, first, "/items/pages").status == 200
+    assert read_as(embedded, first, "/items/pages").status == 200
     moved = {"email": f"moved-{first}"}
     assert stage.admin.patch(f"/users/{of_user(stage, first, 'id')}", moved).status == 200
-    assert ask(embedded, first, "/items/pages").status == 401
+    assert read_as(embedded, first, "/items/pages").status == 401
     second = person(stage, email=first)
-    assert ask(embedded, second, "/items/pages").status == 403
+    assert read_as(embedded, second, "/items/pages").status == 403
 
 
 def test_addresses_of_a_role_count(embedded: Client, stage: Stage) -> None:
     email = person(stage, role=role_with_pages(stage, ip_access=["192.0.2.7"]))
-    assert outcome(ask(embedded, email, "/items/pages")) == (401, ["INVALID_IP"])
+    assert outcome(read_as(embedded, email, "/items/pages")) == (401, ["INVALID_IP"])
 
 
 def test_a_role_that_enforces_a_second_factor_lets_one_be_set_up_and_nothing_else(
     embedded: Client, stage: Stage
 ) -> None:
     email = person(stage, role=role_with_pages(stage, enforce_tfa=True))
-    assert ask(embedded, email).status == 200
-    assert ask(embedded, email, "/items/pages").status == 403
+    assert read_as(embedded, email).status == 200
+    assert read_as(embedded, email, "/items/pages").status == 403
 
 
 def test_no_code_is_asked_of_a_user_with_a_second_factor(embedded: Client, stage: Stage) -> None:
     role = role_with_pages(stage, enforce_tfa=True)
     email = person(stage, role=role, tfa_secret="A" * 32)
-    assert ask(embedded, email, "/items/pages").status == 200
+    assert read_as(embedded, email, "/items/pages").status == 200
 
 
 def test_a_bearer_token_comes_first_and_the_application_is_not_asked(
@@ -186,7 +186,7 @@ def test_a_bearer_token_comes_first_and_the_application_is_not_asked(
 def test_other_authorization_is_left_to_the_application(
     embedded: Client, writer: str, header: str
 ) -> None:
-    assert ask(embedded, writer, "/items/pages", Authorization=header).status == 200
+    assert read_as(embedded, writer, "/items/pages", Authorization=header).status == 200
 
 
 def test_the_named_user_comes_before_the_session_cookie(
@@ -195,11 +195,11 @@ def test_the_named_user_comes_before_the_session_cookie(
     answer = login(embedded, person(stage), mode="session")
     cookie = f"cms_session_token={answer.cookies['cms_session_token'].value}"
     own = str(of_user(stage, writer, "id"))
-    assert ask(embedded, writer, Cookie=cookie).data["id"] == own
+    assert read_as(embedded, writer, Cookie=cookie).data["id"] == own
     without = embedded.send("GET", "/users/me?fields=id", Cookie=cookie)
     assert without.data["id"] != own
     # Nor does an ended session stand in the way.
-    assert ask(embedded, writer, Cookie=cookie[:-3]).data["id"] == own
+    assert read_as(embedded, writer, Cookie=cookie[:-3]).data["id"] == own
 
 
 @pytest.mark.parametrize(
@@ -246,13 +246,13 @@ def test_repeated_calls_of_one_user_get_no_answer_of_another(
 def test_no_cache_shows_one_user_what_is_another_users(
     embedded: Client, stage: Stage, writer: str
 ) -> None:
-    own = ask(embedded, writer)
+    own = read_as(embedded, writer)
     assert own.headers["vary"] == "Origin, Cookie"
     assert own.headers["cache-control"] == "no-cache"
     tag = {"If-None-Match": own.headers["etag"]}
-    assert ask(embedded, writer, **tag).status == 304
+    assert read_as(embedded, writer, **tag).status == 304
     other = person(stage)
-    assert ask(embedded, other, **tag).data["id"] == str(of_user(stage, other, "id"))
+    assert read_as(embedded, other, **tag).data["id"] == str(of_user(stage, other, "id"))
     assert embedded.send("GET", "/users/me", **tag).status == 401
 
 
@@ -261,7 +261,7 @@ def test_files_of_users_are_kept_by_browsers_alone_and_for_their_cookie(
 ) -> None:
     stage.admin.post("/permissions", {"collection": "system_files", "action": "read"})
     (path,) = asset_paths(embedded)
-    private = ask(embedded, ADMIN_EMAIL, path)
+    private = read_as(embedded, ADMIN_EMAIL, path)
     assert private.headers["cache-control"].startswith("private")
     assert private.headers["vary"] == "Origin, Cookie"
 

@@ -54,7 +54,7 @@ PURE = {
     "cms.http.assets",
     "cms.http.logs",
     "cms.http.send_timeout",
-    "cms.outgoing",
+    "cms.outgoing.outgoing_requests",
     "cms.passwords",
     "cms.query.plan.inner_parts",
     "cms.query.sql.arguments",

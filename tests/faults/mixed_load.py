@@ -54,7 +54,7 @@ class Tally:
         return self.answers.total()
 
     @property
-    def told_to_wait(self) -> int:
+    def unavailable_count(self) -> int:
         return sum(count for (_, status), count in self.answers.items() if status == 503)
 
 

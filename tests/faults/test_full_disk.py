@@ -109,7 +109,7 @@ def test_a_derivative_for_which_there_is_no_room_is_made_once_there_is(
 
 
 @contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
+def max_file_size(size: int) -> Iterator[None]:
     """Let no file of this process grow beyond a size, which the system refuses."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -122,7 +122,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 def test_an_upload_beyond_a_limit_of_the_system_is_507_and_leaves_nothing(
     files: FileService,
 ) -> None:
-    with files.nothing_stays(), files_of_at_most(MEGABYTE):
+    with files.nothing_stays(), max_file_size(MEGABYTE):
         answer = files.send("POST", "/files", ("file", b"x" * 3 * MEGABYTE, "a.bin"))
     assert refused(answer) == full("storage")
 
@@ -130,7 +130,7 @@ def test_an_upload_beyond_a_limit_of_the_system_is_507_and_leaves_nothing(
 def test_an_import_for_which_temporary_files_have_no_room_is_507(files: FileService) -> None:
     notes = table(files.stage.admin, field("title", "string"))
     body = "title\n" + "a row\n" * 300_000
-    with files_of_at_most(MEGABYTE):
+    with max_file_size(MEGABYTE):
         headers = {"Content-Type": "text/csv"}
         path = f"/utils/import/{notes.name}"
         answer = files.admin.send("POST", path, raw=body.encode(), **headers)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 SECONDS = float(os.environ.get("CMS_SATURATION_SECONDS", "60"))
 KINDS = 14
-MAX_SHARE_TOLD_TO_WAIT = 0.01
+MAX_SHARE_UNAVAILABLE = 0.01
 MORE = 25_000_000
 """Bytes that a process may hold more in the last fifth of the time than in the second one."""
 
@@ -43,15 +43,15 @@ class Memory:
             self.samples[process.pid].append(process.memory_info().rss)
 
     def fifths(self) -> dict[int, list[int]]:
-        """Return the least that each process had in each fifth of the time.
+        """Return the least memory that each process had in each fifth of the time.
 
         What single requests need comes and goes; what is never given back stays.
         """
-        least = {}
+        smallest = {}
         for pid, sizes in self.samples.items():
             length = len(sizes) // 5
-            least[pid] = [min(sizes[n * length : (n + 1) * length]) for n in range(5)]
-        return least
+            smallest[pid] = [min(sizes[n * length : (n + 1) * length]) for n in range(5)]
+        return smallest
 
 
 def processes_of(machines: Installation) -> list[psutil.Process]:
@@ -103,7 +103,7 @@ def test_mixed_load_at_saturation_meets_no_error_and_memory_stays_flat(
     report(tally, memory)
     assert tally.wrong == []
     assert len(tally.kinds) == KINDS
-    assert tally.told_to_wait <= tally.total * MAX_SHARE_TOLD_TO_WAIT
+    assert tally.unavailable_count <= tally.total * MAX_SHARE_UNAVAILABLE
     assert [process.pid for process in processes_of(machines)] == list(fifths)
     assert {pid: sizes for pid, sizes in fifths.items() if sizes[-1] - sizes[1] > MORE} == {}
     assert "Traceback" not in machines.log_text()
@@ -119,13 +119,11 @@ def runs_left(dsn: str) -> int:
 
 def report(tally: Tally, memory: Memory) -> None:
     """Print what the load came to."""
-    print(
-        f"{tally.total} requests in {SECONDS:g} s, {tally.told_to_wait} of them were told to wait"
-    )
+    print(f"{tally.total} requests in {SECONDS:g} s, {tally.unavailable_count} were told to wait")
     for (kind, status), count in sorted(tally.answers.items()):
         print(f"  {kind}: {status} {count} times")
     for process, fifths in zip(memory.processes, memory.fifths().values(), strict=True):
-        least = ", ".join(f"{size / 1e6:.0f}" for size in fifths)
-        most = max(memory.samples[process.pid])
+        minima = ", ".join(f"{size / 1e6:.0f}" for size in fifths)
+        maximum = max(memory.samples[process.pid])
         words = " ".join(process.cmdline()[1:4])
-        print(f"  {words}: at least {least} MB in each fifth, at most {most / 1e6:.0f} MB")
+        print(f"  {words}: at least {minima} MB in each fifth, at most {maximum / 1e6:.0f} MB")

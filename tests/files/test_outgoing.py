@@ -18,15 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from cms.outgoing import (
-    FetchError,
-    FetchLimits,
-    OutgoingRequest,
-    OutgoingResponse,
-    ResponseTooLarge,
-    fetch,
-)
-from cms.outgoing_addresses import (
+from cms.outgoing.outgoing_addresses import (
     AddressDenied,
     AddressFilter,
     HostResolver,
@@ -35,7 +27,15 @@ from cms.outgoing_addresses import (
     parse_target,
     resolve_host,
 )
-from cms.special_networks import Address
+from cms.outgoing.outgoing_requests import (
+    FetchError,
+    FetchLimits,
+    OutgoingRequest,
+    OutgoingResponse,
+    ResponseTooLarge,
+    fetch,
+)
+from cms.outgoing.special_networks import Address
 from tests.files.sources import Source, raw_source, source
 
 LOOPBACK = AddressFilter(allowed=[ipaddress.ip_network("127.0.0.1/32")])

@@ -114,8 +114,10 @@ def test_a_json_body_brings_the_content_in_base64(files: FileService) -> None:
     for encoded in (data, f"data:image/png;base64,{data}", f"{data[:4]}\n{data[4:]}"):
         body = {"filename_download": "p.png", "data": encoded, "title": "T", "storage": "other"}
         file = files.admin.post("/files?fields=*", body).data
-        assert (file["type"], file["title"], file["filesize"]) == ("image/png", "T", 11)
-        assert files.contents()[f"other/{file['filename_disk']}"] == b"\x89PNG\r\n\x1a\n..."
+        assert (file["type"], file["title"], file["filesize"]) == ("image/png", "T", 11), encoded
+        assert files.contents()[f"other/{file['filename_disk']}"] == b"\x89PNG\r\n\x1a\n...", (
+            encoded
+        )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import psutil
 
 from tests.smoke.running import TIMEOUT_SECONDS
 
-ASK_SECONDS = 60
+QUERY_SECONDS = 60
 PULL_SECONDS = 300
 BUILD_SECONDS = 1800
 
@@ -35,7 +35,7 @@ class Container:
             [*self.words, *command],
             capture_output=True,
             text=True,
-            timeout=ASK_SECONDS,
+            timeout=QUERY_SECONDS,
             check=True,
         ).stdout
 
@@ -129,7 +129,7 @@ def working_builder(base: str) -> Builder | None:
         if program is None:
             continue
         asked = subprocess.run(
-            [program, "info"], capture_output=True, timeout=ASK_SECONDS, check=False
+            [program, "info"], capture_output=True, timeout=QUERY_SECONDS, check=False
         )
         builder = Builder(program)
         if asked.returncode == 0 and builder.has_image(base) and builder.can_run(base):

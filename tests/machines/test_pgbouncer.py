@@ -107,8 +107,8 @@ def test_what_uses_a_connection_longer_works_as_well(site: Pooled) -> None:
     with ThreadPoolExecutor(8) as threads:
         sent = list(threads.map(lambda _: site.admin.send("GET", image).status_code, range(8)))
     assert sent == [200] * 8
-    shown = site.admin.send("GET", f"/dashboards/{dashboard}/data")
-    assert shown.status_code == 200, shown.text
+    answer = site.admin.send("GET", f"/dashboards/{dashboard}/data")
+    assert answer.status_code == 200, answer.text
 
 
 def test_two_calls_with_one_key_write_once(site: Pooled) -> None:

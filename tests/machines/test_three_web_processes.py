@@ -154,12 +154,12 @@ def test_an_image_that_all_servers_are_asked_for_at_once_is_made_once(
     key = admins[0].send("POST", "/files", files=form).json()["data"]["id"]
     before = transforms(site)
 
-    def ask(number: int) -> tuple[int, bytes]:
+    def read_image(number: int) -> tuple[int, bytes]:
         answer = admins[number % 3].send("GET", f"/assets/{key}?width=300&format=png")
         return answer.status_code, answer.content
 
     with ThreadPoolExecutor(12) as threads:
-        answers = set(threads.map(ask, range(12)))
+        answers = set(threads.map(read_image, range(12)))
     assert len(answers) == 1
     assert answers.pop()[0] == 200
     assert transforms(site) - before == 1

@@ -168,9 +168,9 @@ def _value_contains(tables: Tables, typed: Typed, word: str) -> bool:
 def _folded(tables: Tables, text: str) -> str:
     if not tables.accents:
         text = "".join(
-            letter
-            for letter in unicodedata.normalize("NFD", text)
-            if not unicodedata.combining(letter)
+            character
+            for character in unicodedata.normalize("NFD", text)
+            if not unicodedata.combining(character)
         )
     return text.lower()
 

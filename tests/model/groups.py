@@ -27,7 +27,7 @@ class About:
         )
 
 
-def summed(
+def aggregated(
     tables: Tables, collection: Collection, rows: list[Row], params: Params
 ) -> list[dict[str, Any]]:
     """Return one entry for each group, or the only one for all rows, in order."""

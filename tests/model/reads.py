@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.model.filters import holds, is_search_result
-from tests.model.groups import summed
+from tests.model.groups import aggregated
 from tests.model.shape import KEY, Collection, Link, Row, Tables
 from tests.model.values import key_of, output, rank, value_of
 
@@ -41,7 +41,7 @@ def level(
     """Return the items of one level; without paths their keys."""
     chosen_rows = chosen(tables, collection, rows, params)
     if "aggregate" in params or "groupBy" in params:
-        return paged(summed(tables, collection, chosen_rows, params), params)
+        return paged(aggregated(tables, collection, chosen_rows, params), params)
     items = paged(ordered(tables, collection, chosen_rows, params.get("sort", [])), params)
     if not paths:
         return [row[KEY] for row in items]
@@ -120,13 +120,13 @@ def item(
         key = name if name in aliases else key_of(name)
         link = collection.links.get(meant)
         if link and link.collection_column:
-            shows[link.near] = shows.get(link.near) or _opened(
+            shows[link.near] = shows.get(link.near) or _related_items(
                 tables, row, link, paths=rests, deep={}
             )
         elif link is None or not (link.many or rests):  # a to-one that is not opened shows its key
             shows[key] = output(*value_of(tables, collection, row, meant))
         else:
-            shows[key] = _opened(tables, row, link, paths=rests, deep=deep.get(name, {}))
+            shows[key] = _related_items(tables, row, link, paths=rests, deep=deep.get(name, {}))
     return shows
 
 
@@ -143,11 +143,11 @@ def requested_fields(collection: Collection, paths: list[Path]) -> dict[str, lis
         for name in every if head == "*" else [head]:
             for meant in (collection.arms(name) if rest else []) or [name]:
                 paths_below.setdefault(meant, []).extend([rest] if rest else [])
-    opened = {name.partition(":")[0] for name in paths_below if ":" in name}
-    return {name: rests for name, rests in paths_below.items() if name not in opened}
+    with_targets = {name.partition(":")[0] for name in paths_below if ":" in name}
+    return {name: rests for name, rests in paths_below.items() if name not in with_targets}
 
 
-def _opened(tables: Tables, row: Row, link: Link, *, paths: list[Path], deep: Params) -> Any:
+def _related_items(tables: Tables, row: Row, link: Link, *, paths: list[Path], deep: Params) -> Any:
     """Return related items, or their keys where no path leads on; a to-one that is hidden is
     null.
     """

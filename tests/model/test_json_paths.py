@@ -162,19 +162,19 @@ def stored(stage: Stage, admin: Client) -> tuple[Table, list[Any]]:
     things = table(admin, field("meta", "json"))
     stage.execute(f'ALTER TABLE "{things.name}" ADD other jsonb')
     # Every scalar of every type stands at one path.
-    found: list[Any] = [{"a": value} for value in (*SCALARS, [], {}, ["a", True, 1])]
+    stored_documents: list[Any] = [{"a": value} for value in (*SCALARS, [], {}, ["a", True, 1])]
 
     @settings(max_examples=150, database=None, deadline=None, phases=[Phase.generate])
     @given(document=documents)
     def collect(document: Any) -> None:
-        found.append(document)
+        stored_documents.append(document)
 
     collect()
-    things.add(*({"meta": document, "other": document} for document in found))
-    return things, found
+    things.add(*({"meta": document, "other": document} for document in stored_documents))
+    return things, stored_documents
 
 
-def found_by(things: Table, filter: object) -> list[int]:
+def ids_by_query(things: Table, filter: object) -> list[int]:
     query = {"filter": filter, "fields": ["id"], "sort": ["id"], "limit": -1}
     answer = things.api.search(things.path, query)
     assert answer.status == 200, answer
@@ -185,15 +185,15 @@ def compare_all(
     stage: Stage, stored: tuple[Table, list[Any]], path: tuple[str, ...], test: dict[str, Any]
 ) -> None:
     """Compare the items of a filter as PostgreSQL, the rule in Python and the model find them."""
-    things, found = stored
+    things, stored_documents = stored
     [(operator, operand)] = test.items()
     holds = MODEL[operator]
-    by_model = [n for n, item in enumerate(found, 1) if holds(at(item, path), operand)]
+    by_model = [n for n, item in enumerate(stored_documents, 1) if holds(at(item, path), operand)]
     for column in ("meta", "other"):
-        assert found_by(things, {".".join((column, *path)): test}) == by_model
+        assert ids_by_query(things, {".".join((column, *path)): test}) == by_model
     collection = stage.admin.app.store.snapshots.current().catalogue.collections[things.name]
     rule = resolve_rule(parse_rule({".".join(("meta", *path)): test}), collection)
-    sent: Any = jsontext.loads(jsontext.dumps(found))
+    sent: Any = jsontext.loads(jsontext.dumps(stored_documents))
     context = RuleContext()
     by_rule = [n for n, item in enumerate(sent, 1) if not failures(rule, {"meta": item}, context)]
     assert by_rule == by_model
@@ -223,14 +223,16 @@ def test_every_type_compares_with_itself_alone(
 
 
 def test_operands_in_brackets_are_read_as_json(stored: tuple[Table, list[Any]]) -> None:
-    things, found = stored
+    things, stored_documents = stored
 
     @cases
     @given(path=paths, operand=scalars)
     def compare(path: tuple[str, ...], operand: Any) -> None:
         name = f"filter[meta.{'.'.join(path)}][_eq]"
         answer = things.get(**{name: json.dumps(operand)}, fields="id", sort="id", limit=-1)
-        by_model = [n for n, item in enumerate(found, 1) if equals(at(item, path), operand)]
+        by_model = [
+            n for n, item in enumerate(stored_documents, 1) if equals(at(item, path), operand)
+        ]
         assert [item["id"] for item in answer.data] == by_model
 
     compare()
@@ -245,13 +247,13 @@ def order_key(value: Any) -> tuple[int, Any]:
 def test_order_and_groups_by_a_path_are_those_of_the_model(
     stored: tuple[Table, list[Any]],
 ) -> None:
-    things, found = stored
+    things, stored_documents = stored
 
     @cases
     @given(path=paths)
     def compare(path: tuple[str, ...]) -> None:
         name = ".".join(("meta", *path))
-        values = {n: at(item, path) for n, item in enumerate(found, 1)}
+        values = {n: at(item, path) for n, item in enumerate(stored_documents, 1)}
         expected = sorted(values, key=lambda number: (order_key(values[number]), number))
         ordered = things.column("id", f"fields=id&limit=-1&sort={name},id")
         assert [(n, values[n]) for n in ordered] == [(n, values[n]) for n in expected]

@@ -46,16 +46,16 @@ class Server:
     def workers(self) -> list[psutil.Process]:
         return list(psutil.Process(self.process.pid).children())
 
-    def ask(self, address: str, times: int) -> list[int]:
+    def send(self, address: str, times: int) -> list[int]:
         """Send requests on one connection, one after another, and return the statuses."""
         with self.connect() as wire:
-            return ask_on(wire, address, times)
+            return send_on(wire, address, times)
 
     def connect(self) -> Wire:
         return Wire(socket.create_connection(("127.0.0.1", self.port), TIMEOUT_SECONDS))
 
 
-def ask_on(wire: Wire, address: str, times: int) -> list[int]:
+def send_on(wire: Wire, address: str, times: int) -> list[int]:
     head = f"GET /auth HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {address}\r\n\r\n".encode()
     statuses = []
     for _ in range(times):
@@ -136,7 +136,7 @@ class ParallelClients:
     def _send_share(self, number: int) -> list[int]:
         with self._servers[number % len(self._servers)].connect() as wire:
             self._are_connected.wait(TIMEOUT_SECONDS)
-            return ask_on(wire, self._address, SHARE)
+            return send_on(wire, self._address, SHARE)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
@@ -145,14 +145,14 @@ def test_of_300_parallel_requests_exactly_100_pass(kind: str, workers: int) -> N
     with server(kind, workers) as running:
         # The first requests of a worker take longer.
         for number in range(workers * 8):
-            running.ask(f"192.0.2.{number}", 1)
+            running.send(f"192.0.2.{number}", 1)
         assert outcomes_of_300(running) == {200: 100, 429: 200}
 
 
 def test_of_requests_over_a_minute_exactly_1000_pass() -> None:
     with server("event", 2, RATE_LIMITER_PER_SECOND="100000") as running:
         with ThreadPoolExecutor(8) as threads:
-            calls = [threads.submit(running.ask, "198.51.100.1", 200) for _ in range(8)]
+            calls = [threads.submit(running.send, "198.51.100.1", 200) for _ in range(8)]
             statuses = Counter[int]()
             for call in calls:
                 statuses.update(call.result(TIMEOUT_SECONDS))
@@ -162,21 +162,21 @@ def test_of_requests_over_a_minute_exactly_1000_pass() -> None:
 @pytest.mark.parametrize("kind", ["event", "gthread"])
 def test_counts_outlive_killed_and_replaced_workers(kind: str) -> None:
     with server(kind, 2, RATE_LIMITER_PER_MINUTE="4") as running:
-        assert running.ask("198.51.100.1", 3) == [200] * 3
+        assert running.send("198.51.100.1", 3) == [200] * 3
         for worker in running.workers():
             worker.kill()
         await_workers(running, 2)
-        assert running.ask("198.51.100.1", 2) == [200, 429]
+        assert running.send("198.51.100.1", 2) == [200, 429]
         earlier = {worker.pid for worker in running.workers()}
         running.process.send_signal(signal.SIGHUP)
         await_others(running, earlier)
-        assert running.ask("198.51.100.1", 1) == [429]
-        assert running.ask("198.51.100.2", 1) == [200]
+        assert running.send("198.51.100.1", 1) == [429]
+        assert running.send("198.51.100.2", 1) == [200]
 
 
 def test_a_gunicorn_that_takes_over_counts_anew() -> None:
     with server("event", 1, RATE_LIMITER_PER_MINUTE="2") as running:
-        assert running.ask("198.51.100.1", 3) == [200, 200, 429]
+        assert running.send("198.51.100.1", 3) == [200, 200, 429]
         running.process.send_signal(signal.SIGUSR2)
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while len(running.workers()) < 2 or not running.workers()[1].children():
@@ -186,7 +186,7 @@ def test_a_gunicorn_that_takes_over_counts_anew() -> None:
         try:
             running.process.terminate()
             running.process.wait(TIMEOUT_SECONDS)
-            assert running.ask("198.51.100.1", 3) == [200, 200, 429]
+            assert running.send("198.51.100.1", 3) == [200, 200, 429]
         finally:
             successor.terminate()
             successor.wait(TIMEOUT_SECONDS)
@@ -209,7 +209,7 @@ def test_workers_that_are_killed_under_load_block_nobody() -> None:
             while not stop.is_set():
                 # A killed worker takes its connections along.
                 try:
-                    running.ask("198.51.100.1", 50)
+                    running.send("198.51.100.1", 50)
                 except (OSError, AssertionError):
                     continue
 
@@ -224,7 +224,7 @@ def test_workers_that_are_killed_under_load_block_nobody() -> None:
             thread.join(TIMEOUT_SECONDS)
             assert not thread.is_alive()
         await_workers(running, 2)
-        assert running.ask("198.51.100.1", 5) == [200] * 5
+        assert running.send("198.51.100.1", 5) == [200] * 5
 
 
 def test_cms_serve_shares_its_counters(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_cms_serve_shares_its_counters(tmp_path: Path) -> None:
         statuses = Counter[int]()
         for _ in range(30):
             # A connection for each, so that both workers get some.
-            statuses.update(running.ask("198.51.100.1", 1))
+            statuses.update(running.send("198.51.100.1", 1))
         assert statuses == {200: 20, 429: 10}
 
 

@@ -173,7 +173,7 @@ def test_while_redis_is_lost_one_request_at_a_time_tries_again(redis: RedisServe
 
     def may_ask() -> None:
         together.wait(10)
-        tries.append(counters._may_ask())
+        tries.append(counters._may_try_redis())
 
     with ThreadPoolExecutor(4) as threads:
         for _ in range(4):
@@ -193,7 +193,7 @@ def test_three_services_over_one_redis_pass_exactly_100(redis: RedisServer) -> N
             for workers in (1, 2, 1)
         ]
         for machine in machines:
-            machine.ask("192.0.2.1", 8)
+            machine.send("192.0.2.1", 8)
         for attempt in range(10):
             clients = ParallelClients(machines, f"198.51.100.{attempt}")
             began, statuses = clients.send()

@@ -279,12 +279,12 @@ def test_no_spelling_of_an_address_has_attempts_of_its_own(make_limited: MakeLim
 
 @pytest.mark.release
 def test_what_postgresql_takes_for_equal_is_one_account(dsn: str) -> None:
-    letters = [chr(number) for number in range(1, 0x110000) if not 0xD800 <= number < 0xE000]
+    characters = [chr(number) for number in range(1, 0x110000) if not 0xD800 <= number < 0xE000]
     with psycopg.connect(dsn) as connection:
         rows = connection.execute(
             "SELECT letter, lower(letter) FROM unnest(%s::text[]) AS letter"
             " WHERE letter <> lower(letter)",
-            (letters,),
+            (characters,),
         ).fetchall()
     assert len(rows) > 1000
     different = [row for row in rows if account_name(row[0]) != account_name(row[1])]

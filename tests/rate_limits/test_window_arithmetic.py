@@ -62,16 +62,16 @@ def test_requests_pass_as_in_a_plain_model(
     for pause in pauses:
         now += pause
         usage = client.send(now)
-        assert usage.passed == model.send(now)
+        assert usage.passed == model.send(now), pause
         left = [
             limit.amount - len(times) for limit, times in zip(limits, model.passed, strict=True)
         ]
         # A window that is over counts as empty until a request passes.
         if usage.passed:
-            assert usage.remaining == min(left)
+            assert usage.remaining == min(left), pause
         else:
-            assert usage.remaining == 0
-        assert 0 < usage.seconds_left <= max(limit.seconds for limit in limits)
+            assert usage.remaining == 0, pause
+        assert 0 < usage.seconds_left <= max(limit.seconds for limit in limits), pause
 
 
 @given(pauses=steps)
@@ -83,7 +83,7 @@ def test_after_the_seconds_of_retry_after_a_request_passes(pauses: list[float]) 
         usage = client.send(now)
         if not usage.passed:
             now += usage.retry_after
-            assert client.send(now).passed
+            assert client.send(now).passed, pause
 
 
 def test_a_window_is_not_refilled() -> None:
@@ -118,8 +118,8 @@ def test_of_windows_with_as_few_left_the_one_that_ends_later_is_reported() -> No
 
 def test_only_the_first_refusal_of_a_window_is_marked() -> None:
     client = Client(Limit(1, 1))
-    marks = [client.send(now).is_first_refusal for now in (1.0, 1.1, 1.2, 1.3, 2.0, 2.1, 2.2)]
-    assert marks == [False, True, False, False, False, True, False]
+    refusals = [client.send(now).is_first_refusal for now in (1.0, 1.1, 1.2, 1.3, 2.0, 2.1, 2.2)]
+    assert refusals == [False, True, False, False, False, True, False]
 
 
 def test_an_end_of_another_clock_does_not_count() -> None:

@@ -191,7 +191,7 @@ def drive(config: Config, dsn: str, trail: Trail) -> None:
         log_in(stage, trail)
         fail(stage, config, trail, user)
         look(stage, user)
-        write_letters(stage, config, trail)
+        write_mails(stage, config, trail)
     finally:
         side_door.close()
         anonymous.close()
@@ -240,9 +240,9 @@ def log_in(stage: Stage, trail: Trail) -> None:
         tokens = [answer.data.get("access_token"), answer.data.get("refresh_token")]
         tokens += [cookie.value for cookie in answer.cookies.values()]
         trail.secrets += [Secret(value, paths) for value in tokens if value]
-    opened = anonymous.post("/auth/login", {"email": EMAIL, "password": USER_PASSWORD}).data
-    trail.secrets += [Secret(opened[name], paths) for name in ("access_token", "refresh_token")]
-    own = anonymous.bearing(opened["access_token"])
+    session = anonymous.post("/auth/login", {"email": EMAIL, "password": USER_PASSWORD}).data
+    trail.secrets += [Secret(session[name], paths) for name in ("access_token", "refresh_token")]
+    own = anonymous.bearing(session["access_token"])
     assert own.get("/users/me").status == 200
     factor = own.post("/users/me/tfa/generate", {"password": USER_PASSWORD}).data
     trail.secrets.append(
@@ -258,7 +258,7 @@ def log_in(stage: Stage, trail: Trail) -> None:
         ).status
         == 200
     )
-    again = anonymous.post("/auth/refresh", {"refresh_token": opened["refresh_token"]}).data
+    again = anonymous.post("/auth/refresh", {"refresh_token": session["refresh_token"]}).data
     trail.secrets += [Secret(again[name], paths) for name in ("access_token", "refresh_token")]
     assert anonymous.post("/auth/logout", {"refresh_token": again["refresh_token"]}).status == 204
 
@@ -382,7 +382,7 @@ def look(stage: Stage, user: str) -> None:
     admin.get(f"/permissions/explain?user={user}&collection=safes&action=read")
 
 
-def write_letters(stage: Stage, config: Config, trail: Trail) -> None:
+def write_mails(stage: Stage, config: Config, trail: Trail) -> None:
     """Have mails written that no server takes, and used."""
     role = stage.admin.post("/roles", {"name": "Guests"}).data["id"]
     assert stage.admin.patch("/settings", {"public_registration": True}).status == 200

@@ -58,7 +58,7 @@ UNDO: dict[str, Callable[[Magazine, Json], object]] = {
 @pytest.mark.parametrize("end", END)
 def test_a_share_is_dead_at_once(mag: Magazine, end: str) -> None:
     share = mag.share()
-    guest = mag.opened(share)
+    guest = mag.open(share)
     assert keys(guest, "/items/articles") == [1, 2, 3]
     try:
         END[end](mag, share)
@@ -75,7 +75,7 @@ def test_a_share_is_gone_with_its_creator(mag: Magazine) -> None:
     creator = member_of(mag.stage, mag.role)
     key = creator.get("/users/me").data["id"]
     share = mag.share(by=creator)
-    guest = mag.opened(share)
+    guest = mag.open(share)
     assert keys(guest, "/items/articles") == [1, 2, 3]
     assert mag.admin.delete(f"/users/{key}").status == 204
     assert guest.get("/items/articles?fields=id").status in (401, 403)
@@ -85,7 +85,7 @@ def test_a_share_is_gone_with_its_creator(mag: Magazine) -> None:
 def test_a_deleted_item_is_shared_no_more(mag: Magazine) -> None:
     item = mag.admin.post("/items/articles", {"title": "a", "status": "published", "author": 3})
     share = mag.share(item=str(item.data["id"]))
-    guest = mag.opened(share)
+    guest = mag.open(share)
     assert keys(guest, "/items/authors") == [3]
     mag.admin.delete(f"/items/articles/{item.data['id']}")
     assert keys(guest, "/items/authors") == []
@@ -99,7 +99,7 @@ def test_archived_items_are_shared_as_long_as_the_rules_allow_them(mag: Magazine
     read = may(pages.name)
     role = new_role(mag.stage, read, may(pages.name, action="share"), app_access=True)
     creator = member_of(mag.stage, role)
-    guest = mag.opened(mag.share(creator, collection=pages.name, item="1", role=role))
+    guest = mag.open(mag.share(creator, collection=pages.name, item="1", role=role))
     mag.admin.patch(f"{pages.path}/1", {"status": "archived"})
     assert keys(guest, pages.path) == [1]
     rule = {"status": {"_neq": "archived"}}
@@ -117,6 +117,6 @@ def test_a_shared_singleton_is_read_by_its_collection(mag: Magazine) -> None:
     mag.admin.patch(home.path, {"title": "Home"})
     role = new_role(mag.stage, may(home.name), may(home.name, action="share"), app_access=True)
     creator = member_of(mag.stage, role)
-    guest = mag.opened(mag.share(creator, collection=home.name, item="1", role=role))
+    guest = mag.open(mag.share(creator, collection=home.name, item="1", role=role))
     assert guest.get(f"{home.path}?fields=title").data == {"title": "Home"}
     assert guest.patch(home.path, {"title": "Mine"}).status == 403

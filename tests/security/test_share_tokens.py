@@ -24,7 +24,7 @@ def mag(files: FileService) -> Magazine:
 
 @pytest.fixture(scope="module")
 def guest(mag: Magazine) -> Client:
-    return mag.opened(mag.share())
+    return mag.open(mag.share())
 
 
 def keys(client: Client, path: str) -> list[Any]:
@@ -182,7 +182,7 @@ CALLS_OF_ANYBODY = {
 @pytest.mark.release
 def test_no_route_writes_or_shows_more(mag: Magazine) -> None:
     share = mag.share()
-    guest = mag.opened(share)
+    guest = mag.open(share)
     mag.stage.anonymous.get("/server/health")
     before = footprint(mag.stage.dsn)
     values = {
@@ -247,7 +247,7 @@ def test_a_cookie_of_a_share_shows_no_more(mag: Magazine) -> None:
 
 def test_an_administrators_role_shows_the_item_alone(mag: Magazine) -> None:
     role = new_role(mag.stage, admin_access=True)
-    guest = mag.opened(mag.share(mag.admin, role=role))
+    guest = mag.open(mag.share(mag.admin, role=role))
     # Drafts, too, and all fields: the role may read everything.
     assert keys(guest, "/items/articles") == [1, 2, 3, 5]
     assert guest.get("/items/articles/2?fields=secret").data == {"secret": "swordfish"}
@@ -279,7 +279,7 @@ def test_variables_of_the_creators_rules_stand_for_the_creator(mag: Magazine, ru
     change = {"role": role, "token": token, "status": "active"}
     assert mag.admin.patch(f"/users/{ann}", change).status == 200
     share = mag.share(mag.stage.anonymous.bearing(token), role=role)
-    guest = mag.opened(share)
+    guest = mag.open(share)
     assert keys(guest, "/items/articles") == [2]
     mag.admin.patch("/items/comments/1", {"writer": mag.users[1]})
     assert guest.get("/items/articles?fields=id").data == []
@@ -291,4 +291,4 @@ def test_variables_of_the_creators_rules_stand_for_the_creator(mag: Magazine, ru
 def test_a_share_opens_no_webhook(mag: Magazine) -> None:
     flow = make_flow(mag.admin, "webhook", {}, [step("one", "transform", {"json": 1})])
     assert mag.admin.get(f"/flows/trigger/{flow}").status == 200
-    assert mag.opened(mag.share()).get(f"/flows/trigger/{flow}").status == 403
+    assert mag.open(mag.share()).get(f"/flows/trigger/{flow}").status == 403

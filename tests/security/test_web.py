@@ -226,7 +226,7 @@ def test_a_mail_to_nobody_costs_what_a_mail_costs(stage: Stage, role: str) -> No
             sizes.append(
                 stage.value("SELECT array_agg(length(args::text)) FROM procrastinate_jobs")
             )
-        assert [len(letter_sizes) for letter_sizes in sizes] == [1, 1], path
+        assert [len(mail_sizes) for mail_sizes in sizes] == [1, 1], path
         assert abs(sizes[0][0] - sizes[1][0]) <= len(f'"{unknown}"'), path
 
 

@@ -134,14 +134,14 @@ def on_terminal(folder: Path, *words: str, **environ: str) -> str:
         start_new_session=True,
     )
     os.close(theirs)
-    shown = b""
+    output = b""
     # Linux tells the end of the other side by an error.
     with suppress(OSError):
         while piece := os.read(ours, 4096):
-            shown += piece
+            output += piece
     os.close(ours)
     assert process.wait(TIMEOUT_SECONDS) == 0
-    return shown.decode()
+    return output.decode()
 
 
 def test_a_backup_that_cannot_be_written_ends_its_transaction(

@@ -109,7 +109,7 @@ def gunicorn(script: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
             server.wait(TIMEOUT_SECONDS)
 
 
-STOPPED_AT_ONCE = """
+STOPPED_WHEN_FORKED = """
 import os, signal
 exec(open({ours!r}).read())
 follow = post_fork
@@ -124,7 +124,9 @@ def post_fork(arbiter, worker):
 def test_a_web_worker_that_is_stopped_before_it_handles_signals_ends(tmp_path: Path) -> None:
     script = tmp_path / "conf.py"
     first = tmp_path / "first"
-    script.write_text(STOPPED_AT_ONCE.format(ours=str(ROOT / "gunicorn.conf.py"), first=str(first)))
+    script.write_text(
+        STOPPED_WHEN_FORKED.format(ours=str(ROOT / "gunicorn.conf.py"), first=str(first))
+    )
     with gunicorn(script) as (server, _port):
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while psutil.pid_exists(int(first.read_text())):

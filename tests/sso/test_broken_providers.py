@@ -13,7 +13,7 @@ import pytest
 import requests
 import trustme
 
-from cms import outgoing
+from cms.outgoing import outgoing_requests
 from cms.sso import transport
 from tests.sso.forger import Forger, Handler, Raw, running_forger
 from tests.sso.site import APP_URL, Browser, Site, codes_of, reason_of
@@ -175,7 +175,7 @@ def test_a_document_that_came_over_tls_leads_to_no_plain_http(
     """Whatever else listens on this machine would get requests of the provider's choice."""
     authority = trustme.CA()
     trusting = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
-    monkeypatch.setattr(outgoing, "_default_ssl_context", lambda: trusting)
+    monkeypatch.setattr(outgoing_requests, "_default_ssl_context", lambda: trusting)
     plain = forger.issuer
     with running_forger(authority) as encrypted:
         site.configure({"openid": encrypted.settings("openid")})

@@ -378,7 +378,7 @@ def test_a_fault_that_a_new_look_does_not_mend_is_reported_as_the_database_tells
         answer = api.send(method, path, {} if method == "POST" else None)
         assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"]), answer
         assert answer.errors[0]["reason"] == f"It refuses the statement: {expected}", answer
-        assert len(loads) == 1
+        assert len(loads) == 1, path
 
 
 def test_a_foreign_key_from_or_to_another_schema_is_no_relation(

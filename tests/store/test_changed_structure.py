@@ -161,13 +161,13 @@ def loader(dsn: str) -> Iterator[Loader]:
 def parts(structure: Structure) -> dict[str, Any]:
     """Return all that a structure is made of, with the order of what has one."""
     catalogue = structure.catalogue
-    shown: dict[str, Any] = {name: getattr(catalogue, name) for name in Catalogue.__slots__}
-    shown["order"] = list(catalogue.collections)
-    shown["fields"] = {key: list(one.fields) for key, one in catalogue.collections.items()}
-    shown["order of relations"] = [list(catalogue.by_many), list(catalogue.by_one)]
-    shown["marks"] = structure.marks
-    shown["foreign keys"] = structure.foreign_keys
-    return shown
+    parts_by_name: dict[str, Any] = {name: getattr(catalogue, name) for name in Catalogue.__slots__}
+    parts_by_name["order"] = list(catalogue.collections)
+    parts_by_name["fields"] = {key: list(one.fields) for key, one in catalogue.collections.items()}
+    parts_by_name["order of relations"] = [list(catalogue.by_many), list(catalogue.by_one)]
+    parts_by_name["marks"] = structure.marks
+    parts_by_name["foreign keys"] = structure.foreign_keys
+    return parts_by_name
 
 
 def assert_same(loader: Loader, snapshots: Snapshots) -> None:

@@ -127,8 +127,8 @@ def test_a_database_that_holds_tables_of_others_keeps_them(empty_dsn: str) -> No
 def test_the_tables_land_in_the_schema_that_is_current(empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn) as connection:
         connection.execute("CREATE SCHEMA cms")
-    within = make_conninfo(empty_dsn, options="-c search_path=cms,public")
-    assert migrate(within) == EVERYTHING
+    dsn_of_schema = make_conninfo(empty_dsn, options="-c search_path=cms,public")
+    assert migrate(dsn_of_schema) == EVERYTHING
     assert tables(empty_dsn) == set()
     assert {"system_users", "system_activity_default", "system_migrations"} <= tables(
         empty_dsn, "cms"
@@ -140,9 +140,9 @@ def test_two_schemas_of_one_database_are_migrated_apart(empty_dsn: str) -> None:
     migrate(empty_dsn)
     with psycopg.connect(empty_dsn) as connection:
         connection.execute("CREATE SCHEMA cms")
-    within = make_conninfo(empty_dsn, options="-c search_path=cms,public")
-    assert pending(within) == EVERYTHING
-    assert migrate(within) == EVERYTHING
+    dsn_of_schema = make_conninfo(empty_dsn, options="-c search_path=cms,public")
+    assert pending(dsn_of_schema) == EVERYTHING
+    assert migrate(dsn_of_schema) == EVERYTHING
     assert tables(empty_dsn) == tables(empty_dsn, "cms")
 
 

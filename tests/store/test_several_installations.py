@@ -55,9 +55,9 @@ class Tenant:
             cursor = connection.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []
 
-    def mark(self) -> object:
-        ((_, mark),) = self.execute(statement("find_fingerprint"))
-        return mark
+    def fingerprint(self) -> object:
+        ((_, fingerprint),) = self.execute(statement("find_fingerprint"))
+        return fingerprint
 
 
 def tenant(name: str, dsn: str, settings: Config, folder: Path) -> Tenant:
@@ -191,8 +191,10 @@ def require_own_lock(tenants: Tenants, text: str) -> None:
     ):
         second.execute("SET lock_timeout = '200ms'")
         row = first.execute(text.encode(), values).fetchone()
-        held = first.execute("SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted")
-        assert held.rowcount == 1
+        advisory_locks = first.execute(
+            "SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted"
+        )
+        assert advisory_locks.rowcount == 1
         assert second.execute(text.encode(), values).fetchone() == row
         first.rollback()
         second.rollback()
@@ -202,7 +204,7 @@ def test_what_one_changes_is_no_foreign_change_to_the_other(
     tenants: Tenants, shared_dsn: str
 ) -> None:
     blue, green = tenants
-    before = green.mark()
+    before = green.fingerprint()
     blue.execute(
         "CREATE TYPE mood AS ENUM ('sad'); CREATE DOMAIN short AS text CHECK (length(VALUE) < 9);"
         "CREATE TABLE parents (id integer PRIMARY KEY, mood mood, name short);"
@@ -210,15 +212,15 @@ def test_what_one_changes_is_no_foreign_change_to_the_other(
         "CREATE TABLE heirs () INHERITS (parents)"
     )
     migrate(in_schema(shared_dsn, "red"))
-    assert green.mark() == before
+    assert green.fingerprint() == before
     green.execute("CREATE TABLE one_more (id integer PRIMARY KEY)")
-    assert green.mark() != before
+    assert green.fingerprint() != before
 
 
 def test_tables_elsewhere_that_go_with_ours_are_a_change(tenants: Tenants) -> None:
     _, green = tenants
     green.execute("CREATE SCHEMA elsewhere")
-    marks = [green.mark()]
+    fingerprints = [green.fingerprint()]
     for change in (
         "CREATE TABLE elsewhere.a (id integer PRIMARY KEY, note integer"
         " REFERENCES notes ON DELETE CASCADE)",
@@ -228,8 +230,8 @@ def test_tables_elsewhere_that_go_with_ours_are_a_change(tenants: Tenants) -> No
         "CREATE TYPE elsewhere.kind AS ENUM ('one')",
     ):
         green.execute(change)
-        assert green.mark() not in marks, change
-        marks.append(green.mark())
+        assert green.fingerprint() not in fingerprints, change
+        fingerprints.append(green.fingerprint())
 
 
 def test_the_history_of_a_deletion_has_no_rows_of_the_other(tenants: Tenants) -> None:

@@ -53,11 +53,11 @@ def test_rows_of_a_join_hold_lists_each() -> None:
 
 
 def test_what_runs_once_for_the_parameters_is_no_list() -> None:
-    once = node(
+    aggregate = node(
         "Aggregate",
         1,
         node("Seq Scan", 5_000_000),
         Parent_Relationship="InitPlan",
         Subplan_Name="InitPlan 1",
     )
-    assert expected(node("Seq Scan", 1, once)) == Estimate(1, 0)
+    assert expected(node("Seq Scan", 1, aggregate)) == Estimate(1, 0)

@@ -23,8 +23,8 @@ GROWTH = Growth(
 
 
 def test_every_operation_is_in_a_picture() -> None:
-    shown = {name for _, names in PICTURES.values() for name in names}
-    assert shown == {operation.name for operation in (*READS, *WRITES)}
+    drawn = {name for _, names in PICTURES.values() for name in names}
+    assert drawn == {operation.name for operation in (*READS, *WRITES)}
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -41,12 +41,12 @@ def test_a_line_rises_where_the_time_grows() -> None:
     root = ElementTree.fromstring(charts(GROWTH)["growth-writes"])  # made here
     first, second, third = [e for e in root.iter() if e.tag.endswith("circle")][:3]
     heights = [float(dot.attrib["cy"]) for dot in (first, second, third)]
-    places = [float(dot.attrib["cx"]) for dot in (first, second, third)]
+    offsets = [float(dot.attrib["cx"]) for dot in (first, second, third)]
     assert heights[0] > heights[1] > heights[2]
     # Ten times as long is as far everywhere.
     steps = [heights[0] - heights[1], heights[1] - heights[2]]
     assert steps[0] / steps[1] == pytest.approx(log10(0.7 / 0.5) / log10(40 / 0.7), rel=0.05)
-    assert places[1] - places[0] == pytest.approx(places[2] - places[1])
+    assert offsets[1] - offsets[0] == pytest.approx(offsets[2] - offsets[1])
 
 
 def test_what_takes_less_than_twice_as_long_is_flat() -> None:

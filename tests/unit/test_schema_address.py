@@ -21,15 +21,15 @@ ADDRESSES = [
 
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_an_address_in_either_form_gets_a_search_path(address: str) -> None:
-    within = conninfo_to_dict(in_schema(address, "blue"))
-    assert within.pop("options") == "-csearch_path=blue,public"
-    assert within == conninfo_to_dict(address)
+    address_of_schema = conninfo_to_dict(in_schema(address, "blue"))
+    assert address_of_schema.pop("options") == "-csearch_path=blue,public"
+    assert address_of_schema == conninfo_to_dict(address)
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_an_address_that_leads_there_already_stays(address: str) -> None:
-    within = in_schema(address, "blue")
-    assert in_schema(within, "blue") == within
+    address_of_schema = in_schema(address, "blue")
+    assert in_schema(address_of_schema, "blue") == address_of_schema
 
 
 def test_all_addresses_of_the_settings_lead_into_the_schema(tmp_path: Path) -> None:

@@ -24,18 +24,18 @@ def pool(size: int, *, max_waiting: int, relieve: Callable[[], None] = lambda: N
 
 def test_no_more_threads_work_at_a_time_than_there_are_slots() -> None:
     threads = pool(2, max_waiting=5)
-    gate = threading.Event()
+    may_end = threading.Event()
     begun: Queue[int] = Queue()
 
     def work(number: int) -> None:
         begun.put(number)
-        gate.wait(TIMEOUT_SECONDS)
+        may_end.wait(TIMEOUT_SECONDS)
 
     for number in range(4):
         threads.submit(partial(work, number))
     assert {begun.get(timeout=TIMEOUT_SECONDS) for _ in range(2)} == {0, 1}
     assert begun.empty()
-    gate.set()
+    may_end.set()
     assert {begun.get(timeout=TIMEOUT_SECONDS) for _ in range(2)} == {2, 3}
 
 

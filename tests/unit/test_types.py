@@ -88,10 +88,10 @@ def test_times(moment: time) -> None:
     )
 )
 def test_moments_with_a_zone_are_turned_to_utc(moment: datetime) -> None:
-    stamp = datetime.fromisoformat(TYPES["timestamp"].parse(moment.isoformat()))
+    timestamp = datetime.fromisoformat(TYPES["timestamp"].parse(moment.isoformat()))
     local = datetime.fromisoformat(TYPES["datetime"].parse(moment.isoformat()))
-    assert abs((stamp - moment).total_seconds()) < 1e-6
-    assert local.replace(tzinfo=UTC) == stamp
+    assert abs((timestamp - moment).total_seconds()) < 1e-6
+    assert local.replace(tzinfo=UTC) == timestamp
 
 
 @given(st.uuids())

@@ -25,7 +25,7 @@ def is_on_one_processor(worker: psutil.Process) -> bool:
     return len(processors) > 1 and all(len(choice) == 1 for choice in processors)
 
 
-def answer_once(server: Running) -> None:
+def send_request(server: Running) -> None:
     with server.connect() as wire:
         assert wire.get("/").status == 200
 
@@ -35,7 +35,7 @@ def answer_once(server: Running) -> None:
 )
 def test_all_threads_of_a_worker_are_on_one_processor() -> None:
     with running("event", workers=1) as server:
-        answer_once(server)
+        send_request(server)
         (worker,) = server.workers()
         until(lambda: is_on_one_processor(worker))
         assert set.union(*processors_of(worker)) <= AVAILABLE
@@ -55,6 +55,6 @@ def test_two_workers_are_on_two_processors() -> None:
 )
 def test_other_workers_use_all_processors(kind: str, setting: str) -> None:
     with running(kind, workers=1, environ={"WEB_CPU_AFFINITY": setting}) as server:
-        answer_once(server)
+        send_request(server)
         (worker,) = server.workers()
         assert all(choice == AVAILABLE for choice in processors_of(worker))

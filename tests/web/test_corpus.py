@@ -23,7 +23,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Running]:
         yield server
 
 
-def at_once(wire: Wire, data: bytes) -> None:
+def whole(wire: Wire, data: bytes) -> None:
     wire.send(data)
 
 
@@ -33,7 +33,7 @@ def byte_by_byte(wire: Wire, data: bytes) -> None:
         wire.send(data[position : position + 1])
 
 
-@pytest.mark.parametrize("send", [at_once, byte_by_byte], ids=["whole", "byte by byte"])
+@pytest.mark.parametrize("send", [whole, byte_by_byte], ids=["whole", "byte by byte"])
 @pytest.mark.parametrize("case", CASES + AMBIGUOUS, ids=[case.name for case in CASES + AMBIGUOUS])
 def test_a_request_is_answered_and_never_leaves_a_desynchronised_connection(
     server: Running, case: WireCase, send: Callable[[Wire, bytes], None]
@@ -155,7 +155,7 @@ def test_answers_without_a_body_leave_the_connection_in_step(server: Running, ta
             wire.send(f"{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             answer = wire.answer(method)
             assert bool(answer.body) == (method == "GET" and "size" in target)
-            assert wire.get("/probe").json()["PATH_INFO"] == "/probe"
+            assert wire.get("/probe").json()["PATH_INFO"] == "/probe", method
 
 
 @pytest.mark.parametrize("number", [2, 10, 200])

@@ -14,7 +14,8 @@ from cms.flows.definition.options import texts_of
 from cms.flows.definition.signature import parse_secret, signature_headers
 from cms.flows.deliveries import Delivery, record_delivery
 from cms.flows.run import Rejected, RenderedOptions, Run
-from cms.outgoing import (
+from cms.outgoing.outgoing_addresses import AddressDenied, AddressFilter, HostDenied
+from cms.outgoing.outgoing_requests import (
     FetchError,
     FetchLimits,
     OutgoingRequest,
@@ -22,7 +23,6 @@ from cms.outgoing import (
     ResponseTooLarge,
     fetch,
 )
-from cms.outgoing_addresses import AddressDenied, AddressFilter, HostDenied
 
 MAX_SECONDS = 30.0
 """For the whole exchange, with redirects; less where the run has less time left."""

@@ -15,7 +15,7 @@ from tests.things import Stage
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]
 
-MARK = b"between.two"
+NAME_ID = b"between.two"
 
 
 def form_with(
@@ -27,26 +27,26 @@ def form_with(
     find it right.
     """
     browser = Browser(stage)
-    form = login.form(browser, user(MARK.decode()))
+    form = login.form(browser, user(NAME_ID.decode()))
     text = signed_text(provider, form, lambda root: None)
-    assert MARK in text
-    return browser, encoded(form, doctype.encode() + text.replace(MARK, name))
+    assert NAME_ID in text
+    return browser, encoded(form, doctype.encode() + text.replace(NAME_ID, name))
 
 
 def test_without_a_document_type_the_same_answer_counts(
     stage: Stage, provider: IdentityProvider, login: Login
 ) -> None:
-    browser, form = form_with(stage, provider, login, "", MARK)
+    browser, form = form_with(stage, provider, login, "", NAME_ID)
     assert browser.send_form(form).status == 200
 
 
 @pytest.mark.parametrize(
     ("doctype", "name"),
     [
-        ("<!DOCTYPE r>", MARK),
+        ("<!DOCTYPE r>", NAME_ID),
         ('<!DOCTYPE r [<!ENTITY e "between">]>', b"&e;.two"),
-        ('<!DOCTYPE r [<!ENTITY % e "<!ELEMENT r ANY>"> %e;]>', MARK),
-        ('<!DOCTYPE r [<!ATTLIST r a CDATA "b">]>', MARK),
+        ('<!DOCTYPE r [<!ENTITY % e "<!ELEMENT r ANY>"> %e;]>', NAME_ID),
+        ('<!DOCTYPE r [<!ATTLIST r a CDATA "b">]>', NAME_ID),
     ],
     ids=["nothing in it", "an entity", "an entity of itself", "an attribute"],
 )
@@ -73,7 +73,7 @@ def test_nothing_outside_of_an_answer_is_opened(
     os.mkfifo(pipe)
     is_opened = threading.Event()
     threading.Thread(target=_note_reader, args=[pipe, is_opened], daemon=True).start()
-    name = b"&e;between.two" if "ENTITY e" in doctype else MARK
+    name = b"&e;between.two" if "ENTITY e" in doctype else NAME_ID
     browser, form = form_with(stage, provider, login, doctype.format(url=pipe.as_uri()), name)
     assert outcome(browser.post_form(form)) == REFUSED
     assert not is_opened.is_set()

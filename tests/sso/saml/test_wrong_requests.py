@@ -72,7 +72,7 @@ def test_queries(client: Client, name: str, path: str, parameters: dict[str, lis
         answer = client.send(method, address, **cookies)
         assert answer.status < 500, answer
         location = answer.headers.get("location", "http://127.0.0.1")
-        assert location.startswith(("http://127.0.0.1", "https://app.example.com/in"))
+        assert location.startswith(("http://127.0.0.1", "https://app.example.com/in")), method
 
 
 @settings(deadline=None)

@@ -23,16 +23,16 @@ if os.geteuid() or not python_of(pwd.getpwnam("nobody")):
 
 @pytest.fixture
 def users() -> Iterator[Callable[..., User]]:
-    opened: list[User] = []
+    made: list[User] = []
 
     def make(
         data: Path, *, account: str | None = None, programs: Path | None = None, deaf: bool = False
     ) -> User:
-        opened.append(User(data, account=account, programs=programs, deaf=deaf))
-        return opened[-1]
+        made.append(User(data, account=account, programs=programs, deaf=deaf))
+        return made[-1]
 
     yield make
-    for user in opened:
+    for user in made:
         user.close()
 
 

@@ -99,9 +99,9 @@ def test_a_new_server_has_the_settings_of_the_machine(data: Path) -> None:
     with start(data, settings=FAST) as server:
         present = settings_of(server.dsn)
     # PostgreSQL shows 1024MB as 1GB.
-    shown = {name: present[name].replace("GB", "*1024MB") for name in expected}
+    normalised = {name: present[name].replace("GB", "*1024MB") for name in expected}
     for name, value in expected.items():
-        assert _number(shown[name]) == _number(value), name
+        assert _number(normalised[name]) == _number(value), name
 
 
 def _number(value: str) -> int:
@@ -137,11 +137,11 @@ def test_data_of_an_earlier_version_keeps_what_it_was_made_with(data: Path, conf
 def test_the_file_is_found_wherever_the_data_has_been_moved(data: Path, folder: Path) -> None:
     start(data, settings=FAST).stop()
     with (
-        moved(data / "postgres", folder / "it's\\here") as place,
-        start(place, settings=FAST) as server,
+        moved(data / "postgres", folder / "it's\\here") as new_home,
+        start(new_home, settings=FAST) as server,
     ):
         present = settings_of(server.dsn)
-    assert present["config_file"] == str(place / "postgres.conf")
+    assert present["config_file"] == str(new_home / "postgres.conf")
 
 
 @slow

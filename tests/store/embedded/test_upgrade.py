@@ -194,12 +194,12 @@ def test_a_start_after_an_upgrade_that_was_cut_off_makes_no_new_data(
 
     rename = Path.rename
 
-    def rename_once(self: Path, target: Path) -> Path:
+    def killed_rename(self: Path, target: Path) -> Path:
         if self.parts[-2:] == ("postgres.upgrade", "postgres"):
             raise Killed
         return rename(self, target)
 
-    monkeypatch.setattr(Path, "rename", rename_once)
+    monkeypatch.setattr(Path, "rename", killed_rename)
     with pytest.raises(Killed):
         upgrade(data, binaries=None, announce=print)
     monkeypatch.undo()

@@ -25,7 +25,7 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 import certifi
 
-from cms.outgoing_addresses import (
+from cms.outgoing.outgoing_addresses import (
     AddressDenied,
     AddressFilter,
     HostResolver,
@@ -34,7 +34,7 @@ from cms.outgoing_addresses import (
     port_of,
     resolve_host,
 )
-from cms.special_networks import Address
+from cms.outgoing.special_networks import Address
 
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0

@@ -12,7 +12,7 @@ from typing import Protocol
 from urllib.parse import SplitResult, urlsplit
 
 from cms.config import Config, Network
-from cms.special_networks import Address, embedded_ipv4, is_special
+from cms.outgoing.special_networks import Address, embedded_ipv4, is_special
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 # Parsers drop some of these, or take a backslash for a slash, and then read another host.

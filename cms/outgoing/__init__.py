@@ -1,0 +1,1 @@
+"""Requests that the service sends to other servers, for its users."""
