@@ -180,7 +180,7 @@ class _Parser:
         """
         values = _variables(items, path)
         # $CURRENT_USER itself is one value, and may stand in a list with others.
-        caller_paths = [value for value in values if isinstance(value, CallerValue) and value.path]
+        caller_paths = [value for value in values if isinstance(value, CallerValue)]
         if not caller_paths:
             return self.literals.literal(values)
         if len(values) > 1:

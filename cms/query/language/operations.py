@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from cms import jsontext
 from cms.errors import PayloadPath, Problem, Refused, invalid_payload
@@ -150,6 +150,13 @@ def _problems_of_id(operation_id: object, ids: set[str]) -> Iterator[Problem]:
         ids.add(operation_id)
 
 
+class _OperationAnswer(NamedTuple):
+    """The answer of the operation with an id, as a value."""
+
+    operation: str
+    value: object
+
+
 class OperationResults:
     """The answers of the operations with an id, so far.
 
@@ -160,8 +167,7 @@ class OperationResults:
     def __init__(self, max_bytes: int) -> None:
         self._bytes_left = max_bytes
         self._answers: dict[str, bytes] = {}
-        # No operation has the id "": the checks refuse it.
-        self._last: tuple[str, object] = ("", None)
+        self._last: _OperationAnswer | None = None
 
     def add_answer(self, operation: BatchOperation, answer: bytes) -> None:
         """Keep an answer, as JSON: its values would take many times the memory."""
@@ -170,9 +176,12 @@ class OperationResults:
 
     def _value(self, operation: str) -> object:
         """Return the answer of an operation; the last one is kept, as references often repeat."""
-        if self._last[0] != operation:
-            self._last = operation, jsontext.loads_stored(self._answers[operation].decode())
-        return self._last[1]
+        last = self._last
+        if last is None or last.operation != operation:
+            value = jsontext.loads_stored(self._answers[operation].decode())
+            last = _OperationAnswer(operation, value)
+            self._last = last
+        return last.value
 
     def resolve_references(self, value: object, path: PayloadPath = ()) -> Any:
         """Return a value with its references replaced by what they lead to.

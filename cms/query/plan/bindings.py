@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Problem, Refused, combined, invalid_query
-from cms.query.language.ast import Caller, CallerValue, Constant, Now, Operand, Slot
+from cms.query.language.ast import Caller, CallerKey, Constant, Now, PlainOperand, Slot
 
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
     """An operand and the conversion of its value to a parameter; `label` names it in problems."""
 
-    operand: Operand
+    operand: PlainOperand
     convert: Callable[[object], object]
     label: str
 
@@ -79,7 +79,7 @@ def _value_of(placeholder: Placeholder, bindings: Bindings) -> object:
             values = (_literal_value(item, bindings) for item in literal)
             return placeholder.convert([value for value in values if value is not None])
         # An anonymous caller: a comparison with NULL holds for no row.
-        if literal is None and isinstance(operand, CallerValue):
+        if literal is None and isinstance(operand, CallerKey):
             return None
         return placeholder.convert(literal)
     except TooManyDigits as error:
@@ -100,7 +100,7 @@ def _literal_value(operand: object, bindings: Bindings) -> object:
             return value
         case Now(amount, unit):
             return _moment(amount, unit)
-        case CallerValue(start):
+        case CallerKey(start):
             return bindings.user if start is Caller.USER else bindings.role
         case _:
             return operand

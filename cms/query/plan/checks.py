@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from cms.errors import invalid_query
-from cms.query.language.ast import RELEVANCE, CallerValue, SearchWord
+from cms.query.language.ast import RELEVANCE, CallerKey, SearchWord
 from cms.query.language.operators import OPERATORS, OperandKind, Operator
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.guarded import GuardedPath, GuardedTest, GuardedValue
@@ -73,7 +73,7 @@ def typed_test(test: GuardedTest, value: Value) -> TypedTest:
 
 def _caller_path(path: GuardedPath, label: str) -> CallerPath:
     # The path begins at the caller's own key; the rest of it is printed as a sub-select.
-    start = Placeholder(CallerValue(path.caller.start), str, label)
+    start = Placeholder(CallerKey(path.start), str, label)
     return CallerPath(path.collection, start, path.allowed, path.steps, value_of(path.value))
 
 

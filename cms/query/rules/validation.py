@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from cms.errors import Problem, Refused
-from cms.query.language.ast import And, CallerValue, Operand
+from cms.query.language.ast import And, CallerKey, CallerValue, Operand
 from cms.query.language.operators import OperandKind, Operator
 from cms.query.plan.bindings import Bindings
 from cms.query.rules.evaluate import fulfils, guess_type, value_reader
@@ -132,12 +132,12 @@ class _RuleValidation:
             return []
         # The caller may have no right to read what a path from the caller leads to.
         extension: Mapping[str, object] = {}
-        if not any(isinstance(operand, CallerValue) for operand in test.operands):
+        if not any(isinstance(operand, CallerKey | CallerValue) for operand in test.operands):
             extension = _operand_extension(operator, operands)
         return [self._problem(test.subject, operator.name[1:], extension)]
 
     def _operand(self, operand: Operand, operator: Operator) -> object:
-        if isinstance(operand, CallerValue) and operand.path:
+        if isinstance(operand, CallerValue):
             values = tuple(self.context.caller_values.get(operand, ()))
             if operator.operand_kind is OperandKind.LIST:
                 return values
