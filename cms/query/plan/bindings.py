@@ -75,9 +75,7 @@ def _value_of(placeholder: Placeholder, bindings: Bindings) -> object:
         else:
             literal = _literal_value(operand, bindings)
         if isinstance(literal, tuple):
-            # A list may hold variables, and those of an anonymous caller are left out.
-            values = (_literal_value(item, bindings) for item in literal)
-            return placeholder.convert([value for value in values if value is not None])
+            return placeholder.convert(_list_values(literal, bindings))
         # An anonymous caller: a comparison with NULL holds for no row.
         if literal is None and isinstance(operand, CallerKey):
             return None
@@ -86,6 +84,16 @@ def _value_of(placeholder: Placeholder, bindings: Bindings) -> object:
         raise Refused(too_many_digits(error, place=placeholder.label)) from None
     except ValueError as error:
         raise invalid_query(f"{placeholder.label}: {error}", place=placeholder.label) from None
+
+
+def _list_values(items: tuple[object, ...], bindings: Bindings) -> list[object]:
+    """Return a list with the values of its variables; those of an anonymous caller are left out."""
+    values: list[object] = []
+    for item in items:
+        value = _literal_value(item, bindings)
+        if value is not None:
+            values.append(value)
+    return values
 
 
 def _literal_value(operand: object, bindings: Bindings) -> object:
@@ -132,6 +140,5 @@ def _add_months(moment: datetime, months: int) -> datetime:
     year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
     if not 1 <= year <= 9999:
         raise ValueError("the moment is out of range")
-    return moment.replace(
-        year=year, month=month + 1, day=min(moment.day, monthrange(year, month + 1)[1])
-    )
+    _, last_day = monthrange(year, month + 1)
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, last_day))

@@ -11,21 +11,22 @@ def has_rules(part: object) -> bool:
     """Tell whether rules hide values or rows that a part of a condition reads."""
     if isinstance(part, tuple):
         return any(map(has_rules, part))
-    if any(rule is not None for rule in _rules_of(part)):
+    if _has_own_rule(part):
         return True
+    if not is_dataclass(part):
+        return False
     # It goes through all fields of the dataclasses: no kind of condition can be missed.
-    return is_dataclass(part) and any(
-        has_rules(getattr(part, inner.name)) for inner in fields(part)
-    )
+    inner_parts = [getattr(part, field.name) for field in fields(part)]
+    return any(map(has_rules, inner_parts))
 
 
-def _rules_of(part: object) -> tuple[object, ...]:
+def _has_own_rule(part: object) -> bool:
     match part:
         case Value():
-            return part.when, part.members
+            return part.when is not None or part.members is not None
         case LinkStep():
-            return part.when, part.allowed
+            return part.when is not None or part.allowed is not None
         case CallerPath():
-            return (part.allowed,)
+            return part.allowed is not None
         case _:
-            return ()
+            return False
