@@ -282,9 +282,10 @@ def _test(test: OperatorTest, subject: Subject) -> ResolvedFilter:
     # Of a value without a field the type is guessed, by the value itself.
     if subject.value is None:
         return unread
+    # A list of related items has no type of its own, and may be null or empty all the same.
+    fits_all = subject.value.type is ALIAS and operator.operand_kind is OperandKind.NOTHING
     try:
-        # A list of related items has no type of its own, and may be null or empty all the same.
-        if not (subject.value.type is ALIAS and operator.operand_kind is OperandKind.NOTHING):
+        if not fits_all:
             require_fit(operator, subject.value)
         read = value_reader(subject.value.type)
         comparables = None
@@ -333,8 +334,11 @@ def read_operands(
     Raises `Refused` INVALID_QUERY for an operand of a wrong type.
     """
     read_operand = operand_reader(operator, read)
+    comparables: list[object] = []
     try:
-        return tuple(None if value is None else read_operand(value) for value in values)
+        for value in values:
+            comparables.append(None if value is None else read_operand(value))
+        return tuple(comparables)
     except ValueError as error:
         path = f"{subject.label} {operator.name}"
         raise invalid_query(f"The rule {path}: {error}", place=path) from None
