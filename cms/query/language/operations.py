@@ -193,21 +193,23 @@ class OperationResults:
         if isinstance(value, Mapping):
             if value.keys() == {REFERENCE}:
                 return self._follow_reference(value[REFERENCE], path)
-            return {
-                name: self.resolve_references(inner, (*path, name)) for name, inner in value.items()
-            }
+            members: dict[object, Any] = {}
+            for name, inner in value.items():
+                members[name] = self.resolve_references(inner, (*path, name))
+            return members
         if isinstance(value, list):
-            return [
-                self.resolve_references(inner, (*path, index)) for index, inner in enumerate(value)
-            ]
+            entries: list[Any] = []
+            for index, inner in enumerate(value):
+                entries.append(self.resolve_references(inner, (*path, index)))
+            return entries
         return value
 
     def _follow_reference(self, reference: object, path: PayloadPath) -> object:
-        operation, *steps = reference.split(".") if isinstance(reference, str) else [""]
+        if not isinstance(reference, str):
+            raise _no_reference(path)
+        operation, *steps = reference.split(".")
         if operation not in self._answers:
-            raise _wrong(
-                "It must name an earlier operation: id.field, or id.0.field in an array", path
-            )
+            raise _no_reference(path)
         value: Any = self._value(operation)
         for step in steps:
             if isinstance(value, Mapping) and step in value:
@@ -228,6 +230,10 @@ def _is_index(step: str, entries: list[object]) -> bool:
     if not (step.isdecimal() and step.isascii()) or len(step) > _MAX_INDEX_DIGITS:
         return False
     return int(step) < len(entries)
+
+
+def _no_reference(path: PayloadPath) -> Refused:
+    return _wrong("It must name an earlier operation: id.field, or id.0.field in an array", path)
 
 
 def _wrong(reason: str, path: PayloadPath) -> Refused:
