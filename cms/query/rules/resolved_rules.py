@@ -171,6 +171,7 @@ def _caller_paths(filter: Filter) -> Iterator[CallerValue]:
         case AtField(_, inner) | Some(inner):
             yield from _caller_paths(inner)
         case OperatorTest(_, operands):
+            # A path stands alone: lists hold no more than the caller's own keys.
             for operand in operands:
                 if isinstance(operand, CallerValue):
                     yield operand

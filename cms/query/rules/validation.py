@@ -125,11 +125,13 @@ class _RuleValidation:
         operands = test.values
         if operands is None:
             operands = self._operands(test)
+        # `_submitted` is about the payload itself, and so holds or not for whatever is sent.
         if operator.operand_kind is OperandKind.FLAG:
             passed = was_sent == operands[0]
         elif self._is_in_payload(test.subject, value, was_sent=was_sent):
             passed = _passes(test, value, operands)
         else:
+            # A change that leaves the field out breaks no rule of it.
             passed = True
         if passed:
             return []

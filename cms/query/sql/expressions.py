@@ -52,6 +52,7 @@ def link_condition(step: LinkStep, level: int) -> Fragment:
 
 def expression(value: Value, level: int) -> Fragment:
     """Print a value as it is compared and sorted."""
+    # The number of related items: the field itself has no column.
     if value.step:
         return fill(
             "(SELECT count(*)::integer FROM {0} AS {1} WHERE {2})",
@@ -198,6 +199,7 @@ def operator_test(test: TypedTest, level: int) -> Fragment:
             cast = test.value.index_cast
         value = _same_type(value, test.value, cast)
     operands = [operand(item, operator.operand_kind, cast, level) for item in test.operands]
+    # JSON and lists have templates of their own for emptiness and entries.
     if operator.json_sql and Trait.JSON in test.value.type.traits:
         return fill(operator.json_sql, value, *operands)
     return fill(operator.sql, value, *operands)
@@ -226,6 +228,9 @@ def caller_path(path: CallerPath, level: int) -> Fragment:
 
     Each step selects rows by the keys of the step before, inside out.
     """
+    # SELECT t2."id" FROM "departments" AS t2 WHERE t2."id" = ANY (ARRAY(SELECT t1."department" FROM
+    # "system_users" AS t1 WHERE t1.id = $1::uuid)) for $CURRENT_USER.department.id. It depends on no
+    # row around it, so PostgreSQL runs it once for a statement.
     depth = level + 1
     rows = fill(
         "{0} AS {1} WHERE {1}.id = {2}",
@@ -267,6 +272,7 @@ def operand(value: Placeholder | CallerPath, kind: OperandKind, cast: str, level
         case OperandKind.PATTERN:
             return param(value, "text")
         case OperandKind.GEOMETRY:
+            # PostGIS fails on some invalid geometries.
             return fill("ST_MakeValid(ST_GeomFromGeoJSON({0}))", param(value, "text"))
         case _:
             return param(value, cast)

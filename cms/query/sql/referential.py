@@ -249,6 +249,7 @@ def _statement(
     history: HistoryEntry,
     answer: Fragment,
 ) -> Fragment:
+    # Rows of a table that is no collection have no history.
     if own.collection:
         author = arguments.author()
         steps = [

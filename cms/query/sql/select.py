@@ -315,6 +315,8 @@ def group_value(value: Value, level: int) -> Fragment:
 
 
 def grouping_tail(grouping: Grouping, level: int) -> Fragment:
+    # The same fragments as in the outputs, with the same parameters: PostgreSQL would not recognise
+    # a group whose expression has a parameter of another number.
     values = [expression(group.value, level) for group in grouping.groups]
     group_by = clause(" GROUP BY ", values)
     terms = []

@@ -91,6 +91,7 @@ def _reposition(
     collection: Collection, sort: Field, old: Fragment, parent: Fragment, author: Fragment
 ) -> Fragment:
     """Print the change of the rows of `old` to their positions, with its history."""
+    # Two steps: the parent of a row may be the revision of another one that is moved with it.
     delta = EMPTY
     if collection.accountability == "all":
         delta = concat(", ", delta_of([sort]), " AS delta")

@@ -122,6 +122,8 @@ def update(
     Its rows are the number of each row that was found, from 1, its key, and its revision when
     anything changed.
     """
+    # WITH old AS (SELECT r.n, t0."id" AS k, r.c1, t0."title" AS w0 FROM … FOR NO KEY UPDATE OF t0),
+    # rows AS (UPDATE "articles" AS t0 SET "title" = old.c1 FROM old WHERE t0."id" = old.k …)
     key, *others = columns
     changing = tracked_columns(collection, others)
     old = _old_rows(collection, columns, changing, arguments, single_statement=single_statement)

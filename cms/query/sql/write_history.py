@@ -111,6 +111,7 @@ def tracked_columns(collection: Collection, columns: Sequence[Field]) -> list[Fi
     written = {field.name for field in columns}
     tracked = []
     for field in collection.columns:
+        # No secret gets into the history, not even as a change.
         if not is_recorded(field):
             continue
         is_generated = field.column is not None and field.column.is_generated
