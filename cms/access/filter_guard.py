@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cms.access.json_names import dotted_name
 from cms.access.name_guard import NameGuard
 from cms.access.query_rewriting import distributed_over_items, quantifiers_alone
 from cms.access.views import View
@@ -32,7 +31,7 @@ from cms.query.plan.guarded import (
     GuardedValue,
 )
 from cms.query.plan.resolved import both
-from cms.schema.field_names import FieldName
+from cms.schema.field_names import FieldName, dotted_name
 from cms.schema.model import Field
 
 
@@ -57,8 +56,8 @@ class FilterGuard:
     def _at_field(self, filter: AtField, view: View, level: int) -> GuardedFilter:
         name = view.resolve_name(filter.name)
         inner = filter.inner
-        if dotted := dotted_name(name, view):
-            head = self.names.visible_field(view, dotted.head.written.partition(":")[0])
+        if dotted := dotted_name(name, view.includes):
+            head = self.names.visible_field(view, dotted.head.field)
             # `author.meta.price` is the same as `meta.price` inside of `author`.
             if self.names.link(dotted.head, view) is not None:
                 rest = AtField(dotted.rest, inner)
@@ -120,12 +119,12 @@ class FilterGuard:
         return GuardedTest(test.operator, tuple(map(self._operand, test.operands)))
 
     def _operand(self, operand: Operand) -> GuardedOperand:
-        if not isinstance(operand, CallerValue) or not operand.path:
+        if not isinstance(operand, CallerValue):
             return operand
         self.names.check_depth(len(operand.path))
-        start = self.names.view(operand.collection)
+        start = self.names.view(operand.start.collection)
         steps, value = self.names.path(operand.path, start)
         # The caller's own row as well: a path shows of it only what the caller may read. both()
         # turns a rule that every row fulfils into None.
         allowed = both(start.rule.predicate, None)
-        return GuardedPath(operand, start.collection, allowed, steps, value)
+        return GuardedPath(operand.start, start.collection, allowed, steps, value)

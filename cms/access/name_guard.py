@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cms.access.json_names import at_path, dotted_name, holds_json
+from cms.access.json_names import at_path, holds_json
 from cms.access.views import View
 from cms.errors import Refused, forbidden, invalid_query, not_found
 from cms.query.plan.guarded import GuardedValue
 from cms.query.plan.links import Link, any_links, link_of
 from cms.query.plan.resolved import LinkStep, Predicate, both
-from cms.schema.field_names import FieldName
+from cms.schema.field_names import FieldName, dotted_name
 from cms.schema.model import Catalogue, Field
 
 ViewLookup = Callable[[str], View | None]
@@ -71,7 +71,7 @@ class NameGuard:
 
     def readable_value(self, name: FieldName, view: View) -> GuardedValue:
         """Return the value of a name, with its rules; secrets are refused."""
-        if dotted := dotted_name(name, view):
+        if dotted := dotted_name(name, view.includes):
             if not holds_json(self.visible_field(view, dotted.head.written)):
                 raise self.unknown_field(view, name.written)
             return self.json_value(dotted.head, dotted.steps, view)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cms.access.filter_guard import FilterGuard
-from cms.access.json_names import dotted_name, holds_json, shown_paths
+from cms.access.json_names import holds_json, shown_paths
 from cms.access.name_guard import NameGuard, back_reference_condition
 from cms.access.pick_expansion import PickExpansion, PickPosition, position_of
 from cms.access.query_rewriting import (
@@ -35,7 +35,7 @@ from cms.query.plan.guarded import (
 from cms.query.plan.links import Link
 from cms.query.plan.ordering import default_sort, tie_breakers
 from cms.query.plan.resolved import LinkStep, both
-from cms.schema.field_names import FieldName
+from cms.schema.field_names import FieldName, dotted_name
 from cms.schema.model import Field
 
 
@@ -137,7 +137,7 @@ class QueryGuard:
     def _output(self, pick: Pick, view: View, level: int) -> GuardedColumn | GuardedEmbed:
         name = view.resolve_name(pick.name)
         # Only an alias has a path for its field: elsewhere paths are picks inside of picks.
-        if dotted_name(name, view):
+        if dotted_name(name, view.includes):
             return self._json_column(pick, self.names.readable_value(name, view))
         field = self.names.visible_field(view, name.field)
         if name.function:

@@ -10,7 +10,7 @@ from cms.access.guarded_rules import GuardedGrant, GuardedRule, all_of, any_of
 from cms.access.name_guard import ViewLookup
 from cms.access.policy import ALL_FIELDS, CallerValues, SharedItem, StoredGrant
 from cms.access.views import View
-from cms.query.language.ast import Caller, CallerValue, Constant
+from cms.query.language.ast import Caller, CallerKey, Constant
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.checks import typed_test
 from cms.query.plan.guarded import GuardedTest
@@ -205,7 +205,7 @@ def _placeholder(placeholder: Placeholder, caller: CallerValues) -> Placeholder:
         values = [_value_of(value, caller) for value in operand.value]
         known = tuple(value for value in values if value is not None)
         return replace(placeholder, operand=Constant(known))
-    if not isinstance(operand, CallerValue):
+    if not isinstance(operand, CallerKey):
         return placeholder
     value = _value_of(operand, caller)
     if value is None:
@@ -214,7 +214,7 @@ def _placeholder(placeholder: Placeholder, caller: CallerValues) -> Placeholder:
 
 
 def _value_of(value: object, caller: CallerValues) -> object:
-    if not isinstance(value, CallerValue):
+    if not isinstance(value, CallerKey):
         return value
     return caller.user if value.start is Caller.USER else caller.role
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from cms.query.language.ast import Caller, CallerValue
+from cms.query.language.ast import Caller
 from cms.schema.field_names import parse_value_path
 from cms.schema.model import Catalogue, Collection, Column, Field, Json, Relation
 from cms.schema.references import placeholders, target_of, without_hidden
@@ -24,7 +24,7 @@ _FILTER_MEMBERS = frozenset({"filter", "rule", "validation", "permissions"})
 _VALUE_MEMBERS = frozenset({"choices"})
 """Members of options that hold values of the field and no names."""
 
-_CALLER_COLLECTIONS = {f"${caller}": CallerValue(caller).collection for caller in Caller}
+_CALLER_COLLECTIONS = {f"${caller}": caller.collection for caller in Caller}
 
 
 @dataclass(frozen=True, slots=True)

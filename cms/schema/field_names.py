@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from cms.schema.names import MAX_NAME_BYTES
 
 # `year(published)`: names of functions have small letters only; the name of the field may be any.
 _CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
@@ -53,6 +57,44 @@ def parse_name(text: str) -> FieldName:
     if matched:
         return FieldName.parse(matched[2], matched[1])
     return FieldName.parse(text)
+
+
+class DottedName(NamedTuple):
+    """A field, and what is named behind its dot: `meta.price`, a path into a JSON field.
+
+    The dots of a name mean something only together with the fields of a collection.
+    """
+
+    head: FieldName
+    steps: tuple[str, ...]
+
+    @property
+    def rest(self) -> FieldName:
+        """What stands behind the first dot."""
+        return FieldName.parse(".".join(self.steps), self.head.function)
+
+
+def dotted_name(name: FieldName, is_field: Callable[[str], bool]) -> DottedName | None:
+    """Return a name with a dot taken apart; None for the name of a single field.
+
+    A column may have a dot in its own name, and then the longest name of a field is one. Where none
+    of them is, the first step is taken for a field.
+    """
+    text = name.written
+    if "." not in text or is_field(text):
+        return None
+    parts = text.split(".")
+    # A name of a field has at most so many dots, and a request may send any number of them.
+    count = min(len(parts) - 1, MAX_NAME_BYTES)
+    while count > 1 and not is_field(".".join(parts[:count])):
+        count -= 1
+    field = ".".join(parts[:count])
+    # A column may have a colon in its own name, too: then nothing behind it names a collection.
+    if is_field(field):
+        head = FieldName(field, name.function)
+    else:
+        head = FieldName.parse(field, name.function)
+    return DottedName(head, tuple(parts[count:]))
 
 
 FieldPath = tuple[FieldName, ...]

@@ -9,6 +9,7 @@ from cms.database.error_mapping import Stale
 from cms.database.statements import statement
 from cms.errors import Refused, invalid_query, unavailable
 from cms.schema import ddl
+from cms.schema.field_names import DottedName, FieldName, dotted_name
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.system import is_system
 from cms.schema.types.field_type import Trait
@@ -79,14 +80,12 @@ def index_target(catalogue: Catalogue, collection: str, path: str) -> IndexTarge
 
 
 def _field_and_steps(table: Collection, path: str) -> tuple[Field, tuple[str, ...]]:
-    parts = path.split(".")
-    # A column may have a dot in its own name, and then the longest name of a field is one.
-    for count in range(len(parts), 0, -1):
-        field = table.fields.get(".".join(parts[:count]))
-        steps = tuple(parts[count:])
-        if field and all(steps):
-            return field, steps
-    raise invalid_query(f'"{table.name}" has no field "{parts[0]}"')
+    name = FieldName(path)
+    dotted = dotted_name(name, table.fields.__contains__) or DottedName(name, ())
+    field = table.fields.get(dotted.head.written)
+    if field is None or not all(dotted.steps):
+        raise invalid_query(f'"{table.name}" has no field "{dotted.head.written}"')
+    return field, dotted.steps
 
 
 def make_index(database: Database, catalogue: Catalogue, target: IndexTarget) -> bool:

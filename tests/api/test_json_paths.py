@@ -441,13 +441,14 @@ def test_what_postgresql_cannot_read_or_compare_is_null(stage: Stage, admin: Cli
 def test_a_column_with_a_dot_in_its_name_is_no_path(stage: Stage, admin: Client) -> None:
     others = table(admin, field("a", "json"))
     stage.execute(
-        f'ALTER TABLE "{others.name}" ADD "a.b" text, ADD "c.d" jsonb;'
-        f'INSERT INTO "{others.name}" (a, "a.b", "c.d") '
-        """VALUES ('{"b": "no"}', '5', '{"e": 7}')"""
+        f'ALTER TABLE "{others.name}" ADD "a.b" text, ADD "c.d" jsonb, ADD "f:g" json;'
+        f'INSERT INTO "{others.name}" (a, "a.b", "c.d", "f:g") '
+        """VALUES ('{"b": "no"}', '5', '{"e": 7}', '{"h": 8}')"""
     )
     assert ids(others, "filter[a.b]=5") == [1]
     assert ids(others, "filter[a.b]=no") == []
     assert ids(others, "filter[c.d.e]=7") == [1]
+    assert ids(others, "filter[f:g.h]=8") == [1]
 
 
 def test_charts_and_metrics_of_panels_show_paths(admin: Client, things: Table) -> None:

@@ -102,7 +102,18 @@ def test_only_the_database_knows_psycopg_and_only_http_knows_falcon() -> None:
     assert violations == []
 
 
-RAW = {"FieldName", "Query", "Pick", "Star", "Filter", "AtField", "Some", "OperatorTest"}
+RAW = {
+    "FieldName",
+    "Query",
+    "Pick",
+    "Star",
+    "Filter",
+    "AtField",
+    "Some",
+    "OperatorTest",
+    "CallerValue",
+    "Operand",
+}
 """Types of names and filters as they were written."""
 GUARDED = {
     "Guarded",
@@ -125,6 +136,21 @@ def test_neither_planner_nor_printer_knows_names_and_raw_filters() -> None:
         if module.startswith(WITHOUT_RAW) and name.startswith("cms.") and name.split(".")[-1] in RAW
     ]
     assert violations == []
+
+
+KNOWS_THE_CATALOGUE = {
+    "cms.query.plan.links": "the guard follows relations by it",
+    "cms.query.plan.history_items": "a part of the guard's view of the history",
+}
+
+
+def test_neither_planner_nor_printer_looks_a_name_up() -> None:
+    modules_with_catalogue = {
+        module
+        for module, source in modules()
+        if module.startswith(WITHOUT_RAW) and "cms.schema.model.Catalogue" in source.imports
+    }
+    assert modules_with_catalogue == set(KNOWS_THE_CATALOGUE)
 
 
 def test_only_the_guard_makes_what_the_planner_takes() -> None:

@@ -115,7 +115,7 @@ READS: list[tuple[str, str, str, list[object]]] = [
         fresh(
             "coalesce((SELECT json_agg(('{' || $1::text || coalesce(to_json(n.c0)::text, 'null') "
             "|| "
-            '\'}\')::json) FROM (SELECT t1."title"::text AS "c0" FROM "books" AS t1 WHERE '
+            '\'}\')::json) FROM (SELECT t1."title"::text AS c0 FROM "books" AS t1 WHERE '
             't1."author" = '
             't0."id" ORDER BY t1."id" LIMIT 100) AS n), \'[]\'::json) AS c0 FROM "people" AS t0 '
             "ORDER BY "
@@ -131,7 +131,7 @@ READS: list[tuple[str, str, str, list[object]]] = [
             "|| ',' || "
             "$2::text || coalesce(to_json(n.c1)::text, 'null') || '}')::json) FROM (SELECT "
             't1."author" AS '
-            '"c0", count(*) AS "c1" FROM "books" AS t1 WHERE t1."author" = t0."id" GROUP BY '
+            'c0, count(*) AS c1 FROM "books" AS t1 WHERE t1."author" = t0."id" GROUP BY '
             't1."author" ORDER '
             'BY t1."author" LIMIT 100) AS n), \'[]\'::json) AS c0 FROM "people" AS t0 ORDER BY '
             't0."id" LIMIT '

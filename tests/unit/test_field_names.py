@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cms.schema.field_names import FieldName, parse_name
+from cms.schema.field_names import DottedName, FieldName, dotted_name, parse_name
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,30 @@ def test_a_name_is_a_field_with_its_function_and_target(
 
 def test_a_step_of_a_path_has_no_function() -> None:
     assert FieldName.parse("year(item:headings)") == FieldName("year(item", target="headings)")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("meta", None),
+        ("c.d", None),
+        ("meta.a.b", DottedName(FieldName("meta"), ("a", "b"))),
+        ("c.d.e", DottedName(FieldName("c.d"), ("e",))),
+        ("f:g.h", DottedName(FieldName("f:g"), ("h",))),
+        ("item:headings.title", DottedName(FieldName("item", target="headings"), ("title",))),
+        ("x.y.z", DottedName(FieldName("x"), ("y", "z"))),
+        ("meta..", DottedName(FieldName("meta"), ("", ""))),
+        ("x" + ".y" * 100, DottedName(FieldName("x"), ("y",) * 100)),
+    ],
+)
+def test_the_longest_name_of_a_field_is_taken_off_a_path(
+    text: str, expected: DottedName | None
+) -> None:
+    fields = {"meta", "c", "c.d", "f:g", "item"}
+    assert dotted_name(FieldName.parse(text), fields.__contains__) == expected
+
+
+def test_a_function_stays_with_both_parts_of_a_path() -> None:
+    dotted = dotted_name(parse_name("year(author.born)"), {"author"}.__contains__)
+    assert dotted == DottedName(FieldName("author", "year"), ("born",))
+    assert dotted.rest == FieldName("born", "year")

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cms.errors import Refused
-from cms.query.language.ast import Caller, CallerValue, Now, Slot
+from cms.query.language.ast import Caller, CallerKey, CallerValue, Now, Slot
 from cms.query.language.literals import Literals, parse_variable
 from cms.query.language.parse import PageSizes, parse
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values
+from cms.schema.field_names import parse_path
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -27,7 +28,7 @@ def test_literals_are_numbered_in_the_order_in_which_they_come() -> None:
     assert [literals.operand(value) for value in ("a", 5, "$CURRENT_USER", "a")] == [
         Slot(0),
         Slot(1),
-        CallerValue(Caller.USER),
+        CallerKey(Caller.USER),
         Slot(2),
     ]
     assert literals.values == ["a", 5, "a"]
@@ -40,7 +41,8 @@ def test_literals_are_numbered_in_the_order_in_which_they_come() -> None:
         ("$NOW(-1 hour)", Now(-1, "hour")),
         ("$NOW(+2days)", Now(2, "day")),
         ("$NOW( - 3 mo )", Now(-3, "month")),
-        ("$CURRENT_ROLE", CallerValue(Caller.ROLE)),
+        ("$CURRENT_ROLE", CallerKey(Caller.ROLE)),
+        ("$CURRENT_USER.role.name", CallerValue(Caller.USER, parse_path("role.name"))),
         ("$5", "$5"),
         ("$", "$"),
         ("now", "now"),
@@ -97,7 +99,7 @@ def test_a_moment_is_in_range_or_refused(amount: int, unit: str) -> None:
 
 def test_variables_in_a_list_are_resolved_with_the_request_and_nobody_is_left_out() -> None:
     operand = Placeholder(Slot(0), lambda value: value, "x")
-    literals = [("a", CallerValue(Caller.USER), CallerValue(Caller.ROLE))]
+    literals = [("a", CallerKey(Caller.USER), CallerKey(Caller.ROLE))]
     assert bind_values([operand], Bindings(literals, user="u")) == [["a", "u"]]
 
 

@@ -50,7 +50,7 @@ def named(number: int) -> str:
 def lookup(number: int) -> str:
     return (
         f't0."author" = (SELECT t1."id" FROM "authors" AS t1 '
-        f'WHERE (t1."id" = ${number}::bigint) LIMIT 1)'
+        f'WHERE t1."id" = ${number}::bigint LIMIT 1)'
     )
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cms.dashboards.definition.panel_types import ALL_TIME, ROW_FUNCTIONS, range_start
-from cms.schema.field_names import parse_name
+from cms.schema.field_names import parse_name, parse_value_path
 
 Options = Mapping[str, Any]
 Items = Sequence[Mapping[str, Any]]
@@ -232,11 +232,10 @@ def _grouped_value(values: Mapping[str, Any], name: str) -> object:
 def value_at(item: Mapping[str, Any], path: str) -> object:
     """Return the value of a dotted path in an item; None where it leads nowhere."""
     value: object = item
-    for step in path.split("."):
-        name = parse_name(step).key
+    for name in parse_value_path(path):
         if not isinstance(value, Mapping):
             return None
-        value = value.get(name)
+        value = value.get(name.key)
     return value
 
 

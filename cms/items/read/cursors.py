@@ -29,6 +29,13 @@ _BLOCK = 128
 """The content of a token is filled up to a multiple of so many bytes."""
 
 
+class CursorContent(NamedTuple):
+    """The digest of the terms of an order, and the values of the last row in them."""
+
+    order: str
+    values: list[str | None]
+
+
 class CursorSeal(NamedTuple):
     """What seals and opens the cursors of one query of one caller.
 
@@ -47,8 +54,8 @@ class CursorSeal(NamedTuple):
         sealed = AESSIV(self.key).encrypt(content, [self.query])
         return base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
-    def open(self, token: str) -> tuple[str, list[str | None]]:
-        """Return the order and the values in a token; raises `Refused` INVALID_QUERY."""
+    def open(self, token: str) -> CursorContent:
+        """Return what is in a token; raises `Refused` INVALID_QUERY."""
         try:
             padded = token + "=" * (-len(token) % 4)
             sealed = base64.b64decode(padded, altchars=b"-_", validate=True)
@@ -57,7 +64,7 @@ class CursorSeal(NamedTuple):
             raise wrong_token() from None
         # As `seal` wrote it: nobody else has the key.
         order, values = cast(tuple[str, list[str | None]], jsontext.loads_stored(content))
-        return order, values
+        return CursorContent(order, values)
 
 
 def seal_of(
@@ -77,6 +84,7 @@ def seal_of(
         collection,
         list(map(list, tests)),
         decode_json(params.get("filter"), "filter") or None,
+        # A word of digits comes as a number in the body of a SEARCH.
         None if search is None else str(search),
     ]
     try:
@@ -91,16 +99,17 @@ def open_cursor(parsed: ParsedQuery, seal: CursorSeal) -> ParsedQuery:
     cursor = parsed.query.cursor
     if cursor is None or cursor.token is None:
         return parsed
+    # The values come behind the literals of the query, whose slots stay the same.
     literals = list(parsed.literals)
-    order, values = seal.open(str(literals[cursor.token.index]))
+    content = seal.open(str(literals[cursor.token.index]))
     slots: list[Slot | None] = []
-    for value in values:
+    for value in content.values:
         if value is None:
             slots.append(None)
         else:
             slots.append(Slot(len(literals)))
             literals.append(value)
-    opened = replace(cursor, token=None, start=CursorStart(tuple(slots), order))
+    opened = replace(cursor, token=None, start=CursorStart(tuple(slots), content.order))
     return ParsedQuery(replace(parsed.query, cursor=opened), tuple(literals))
 
 
@@ -116,6 +125,7 @@ def cut_page(
 ) -> CutPage:
     """Return the page without the row behind it."""
     assert statement.cursor is not None
+    # The statement reads one row more than the page has: where it comes, there is another page.
     size_slot = statement.cursor.size
     size = None if size_slot is None else literals[size_slot.index]
     if not isinstance(size, int) or len(rows) <= size:

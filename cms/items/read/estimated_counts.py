@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from cms.fragment import NumberedSql
 from cms.items.read.query_plans import plan_of
@@ -25,20 +26,29 @@ def count_estimate(
         return {}
     estimator = estimator_of(store, context)
     bindings = context.bindings(literals)
-    if statements.sample is not None:
-        rows, fulfilling = _sampled(statements.sample, bindings, estimator)
-        # All rows that the caller sees are in the sample.
-        if rows < SAMPLE_ROWS:
-            return {COUNT_ESTIMATE: fulfilling}
-        seen = _expected(statement, statements.expected, bindings, estimator)
-        return {COUNT_ESTIMATE: round(max(seen, rows) * fulfilling / rows)}
-    return {COUNT_ESTIMATE: round(_expected(statement, statements.expected, bindings, estimator))}
+    if statements.sample is None:
+        expected = _expected(statement, statements.expected, bindings, estimator)
+        return {COUNT_ESTIMATE: round(expected)}
+    sample = _sample(statements.sample, bindings, estimator)
+    # All rows that the caller sees are in the sample.
+    if sample.rows < SAMPLE_ROWS:
+        return {COUNT_ESTIMATE: sample.fulfilling}
+    visible_rows = _expected(statement, statements.expected, bindings, estimator)
+    # At least those of the sample are there, whatever the statistics say.
+    visible_rows = max(visible_rows, sample.rows)
+    return {COUNT_ESTIMATE: round(visible_rows * sample.fulfilling / sample.rows)}
 
 
-def _sampled(sample: NumberedSql, bindings: Bindings, estimator: Estimator) -> tuple[int, int]:
-    """Return how many rows the sample has, and how many of them fulfil the filter."""
-    ((rows, fulfilling),) = estimator.fetch(sample.text, bind_values(sample.values, bindings))
-    return rows, fulfilling
+class _Sample(NamedTuple):
+    """How many rows a sample has, and how many of them fulfil the filter."""
+
+    rows: int
+    fulfilling: int
+
+
+def _sample(counting: NumberedSql, bindings: Bindings, estimator: Estimator) -> _Sample:
+    (row,) = estimator.fetch(counting.text, bind_values(counting.values, bindings))
+    return _Sample(*row)
 
 
 def _expected(

@@ -98,6 +98,7 @@ def _answer_page(
     assert statement.cursor is not None
     meta: dict[str, object] = {**counted.meta}
     page = cut_page(statement, literals, counted.rows)
+    # Without a primary key nothing tells the last row from others, and there is no cursor.
     if statement.cursor.terms:
         meta[NEXT_CURSOR] = None
         if page.last_values is not None:

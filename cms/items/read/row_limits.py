@@ -127,13 +127,17 @@ def _refuse_too_many(
     expected = context.snapshot.estimates.setdefault_with(key, estimate)
     nesting = run.statement.nesting
     assert nesting
+    # The share of the items that is in memory at a time: of an export only one batch is.
     share = 1.0
-    # Of an export only one batch is in memory at a time.
     if run.batch:
         share = min(1.0, run.batch / max(expected.top, 1.0))
-    top = max(expected.top * share, 1.0) if run.top is None else run.top
+    items: float
+    if run.top is None:
+        items = max(expected.top * share, 1.0)
+    else:
+        items = run.top
     # The mean hides a long list behind many short ones: see `LONGEST_LIST_FACTOR`.
-    is_uneven = expected.heaviest * top > store.max_nested_rows * LONGEST_LIST_FACTOR
+    is_uneven = expected.heaviest * items > store.max_nested_rows * LONGEST_LIST_FACTOR
     if is_uneven or expected.nested * share > store.max_nested_rows:
         chain = largest_path(nesting)
         reason = (
@@ -155,11 +159,16 @@ def _estimate(run: ReadRun, values: list[object], estimator: Estimator) -> Estim
 
 def _longest_lists(nesting: ListLevel, estimator: Estimator) -> dict[ColumnKey, float]:
     """Return how many rows hold the commonest value of each column that lists are joined by."""
-    columns = sorted(columns_of(nesting))
-    tables = [table for table, _ in columns]
-    names = [name for _, name in columns]
-    rows = estimator.fetch(statement("find_longest_lists"), [array(tables), array(names)])
-    return {(str(table), str(column)): float(length) for table, column, length in rows}
+    tables: list[str] = []
+    columns: list[str] = []
+    for table, column in sorted(columns_of(nesting)):
+        tables.append(table)
+        columns.append(column)
+    rows = estimator.fetch(statement("find_longest_lists"), [array(tables), array(columns)])
+    lengths: dict[ColumnKey, float] = {}
+    for table, column, length in rows:
+        lengths[str(table), str(column)] = float(length)
+    return lengths
 
 
 def analyze_outdated(collections: frozenset[str], estimator: Estimator) -> None:
@@ -201,13 +210,15 @@ def _grown_tables(tables: Sequence[_Table], estimator: Estimator) -> list[_Table
 
     PostgreSQL counts changes a second late, so the rows of small tables are counted here.
     """
-    small = [
-        table for table in tables if not table.is_unanalyzed and table.size <= SMALL_TABLE_BYTES
-    ]
+    small: list[_Table] = []
+    for table in tables:
+        # A table that was never analyzed is outdated in any case.
+        if not table.is_unanalyzed and table.size <= SMALL_TABLE_BYTES:
+            small.append(table)
     if not small:
         return []
     # One statement for all tables, whose one row has a column for each.
-    counts = (fill("(SELECT count(*) FROM {0})", table.printed) for table in small)
+    counts = [fill("(SELECT count(*) FROM {0})", table.printed) for table in small]
     text, values = concat("SELECT ", commas(counts)).numbered()
     (row_counts,) = estimator.fetch(text, values)
     grown = []

@@ -11,7 +11,14 @@ from cms.errors import Refused, forbidden
 from cms.items.write.call_cache import CallCache
 from cms.items.write.hooks import hooks_of
 from cms.items.write.validating import PayloadValidator
-from cms.query.language.ast import CallerValue, Constant, Now, Operand
+from cms.query.language.ast import (
+    CallerKey,
+    CallerValue,
+    Constant,
+    Now,
+    Operand,
+    PlainOperand,
+)
 from cms.query.language.literals import parse_variable
 from cms.query.plan.bindings import Placeholder, bind_values, unchanged
 from cms.schema.model import Collection, Field
@@ -74,7 +81,7 @@ class PresetBinder:
         operands = {name: _operand(value) for name, value in grant.presets.items()}
         paths: list[CallerValue] = []
         for operand in operands.values():
-            if isinstance(operand, CallerValue) and operand.path:
+            if isinstance(operand, CallerValue):
                 paths.append(operand)
         values_by_path = self._validator.values_of(paths)
         placeholders: list[Placeholder] = []
@@ -121,16 +128,16 @@ def _operand(value: object) -> Operand:
         operand = parse_variable(value)
     except ValueError:
         return Constant(value)
-    if isinstance(operand, Now | CallerValue):
+    if isinstance(operand, Now | CallerKey | CallerValue):
         return operand
     return Constant(value)
 
 
 def _resolve_operand(
     operand: Operand, values_by_path: Mapping[CallerValue, tuple[object, ...]]
-) -> Operand:
+) -> PlainOperand:
     """Return the first value that a path from the caller leads to; any other operand as it is."""
-    if isinstance(operand, CallerValue) and operand.path:
+    if isinstance(operand, CallerValue):
         # A column takes one value, while a path through a list may lead to several or none.
         return Constant(next(iter(values_by_path[operand]), None))
     return operand

@@ -46,24 +46,34 @@ class Caller(StrEnum):
     USER = "CURRENT_USER"
     ROLE = "CURRENT_ROLE"
 
-
-@dataclass(frozen=True, slots=True)
-class CallerValue:
-    """$CURRENT_USER or $CURRENT_ROLE, or what a path leads to from there."""
-
-    start: Caller
-    path: FieldPath = ()
-
     @property
     def collection(self) -> str:
         """The collection in which the path begins."""
-        return USERS if self.start is Caller.USER else ROLES
+        return USERS if self is Caller.USER else ROLES
+
+
+@dataclass(frozen=True, slots=True)
+class CallerKey:
+    """$CURRENT_USER or $CURRENT_ROLE: the key of the caller's own row."""
+
+    start: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class CallerValue:
+    """What a path leads to from the caller's own row: `$CURRENT_USER.department.id`."""
+
+    start: Caller
+    path: FieldPath
 
 
 # Requests have `Slot`, rules and the service's own conditions have `Constant`, and both may have
-# the two variables. `Now` and `CallerValue` are resolved when a statement is bound, so that one
-# statement serves every moment and every caller.
-Operand = Slot | Constant | Now | CallerValue
+# variables. These are resolved when a statement is bound, so that one statement serves every moment
+# and every caller.
+PlainOperand = Slot | Constant | Now | CallerKey
+"""An operand without names."""
+Operand = PlainOperand | CallerValue
+"""An operand as it was written: the names in it may be hidden or missing."""
 
 
 # Filters: one language for clients' filters and permissions' rules

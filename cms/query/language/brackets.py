@@ -61,13 +61,12 @@ def merge_pairs(decoded_pairs: Iterable[tuple[str, object]]) -> dict[str, object
 
 def as_list(value: object) -> object:
     """Return a dict with the keys 0, 1, 2 … as a list, and anything else as it is."""
-    if (
-        isinstance(value, dict)
-        and value
-        and all(key.isdecimal() and key.isascii() for key in value)
-    ):
-        return [value[key] for key in sorted(value, key=_number)]
-    return value
+    if not isinstance(value, dict) or not value:
+        return value
+    for key in value:
+        if not (key.isdecimal() and key.isascii()):
+            return value
+    return [value[key] for key in sorted(value, key=_number)]
 
 
 def _utf8(query_string: str) -> str:
@@ -99,8 +98,10 @@ def _put(root: dict[str, object], keys: list[str], value: object) -> None:
             raise invalid_query(f'"{key}" is both a value and a group', parameter=keys[0])
         group = inner
     earlier = group.get(last)
-    if earlier is None:
-        group[last] = [value] if appends else value
+    if earlier is None and appends:
+        group[last] = [value]
+    elif earlier is None:
+        group[last] = value
     elif isinstance(earlier, dict):
         raise invalid_query("A name is both a value and a group", parameter=keys[0])
     elif isinstance(earlier, list):

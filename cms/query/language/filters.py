@@ -38,6 +38,8 @@ _FALSE = ("false", "0")
 
 FilterPath = tuple[str, ...]
 """The parameter, and the keys that lead to a part of it."""
+MAX_PATH_LENGTH = 200
+"""Characters of such a path in an answer."""
 
 
 def parse_filter(
@@ -103,7 +105,9 @@ class _Parser:
         if not items:
             return EVERYTHING
         # A group of one is that one: requests of one meaning share one finished statement.
-        return items[0] if len(items) == 1 else And(items)
+        if len(items) == 1:
+            return items[0]
+        return And(items)
 
     def _entry(self, key: str, value: object, path: FilterPath) -> Filter:
         if key in ("_and", "_or"):
@@ -111,7 +115,9 @@ class _Parser:
             for index, item in enumerate(_filters_in(value, path)):
                 groups.append(partial(self.group, item, (*path, str(index))))
             items = _parse_each(groups)
-            return And(items) if key == "_and" else Or(items)
+            if key == "_and":
+                return And(items)
+            return Or(items)
         if key in ("_some", "_none"):
             return Some(self.group(value, path), negated=key == "_none")
         # Operators come first: a field of a table made elsewhere that is called `_eq` cannot be
@@ -180,7 +186,7 @@ class _Parser:
         """
         values = _variables(items, path)
         # $CURRENT_USER itself is one value, and may stand in a list with others.
-        caller_paths = [value for value in values if isinstance(value, CallerValue) and value.path]
+        caller_paths = [value for value in values if isinstance(value, CallerValue)]
         if not caller_paths:
             return self.literals.literal(values)
         if len(values) > 1:
@@ -191,7 +197,8 @@ class _Parser:
         items = self._parse_list(value, path)
         if len(items) != 2:
             raise _wrong(path, "it takes exactly two values")
-        return tuple(self._one_operand(item, path) for item in items)
+        low, high = items
+        return self._one_operand(low, path), self._one_operand(high, path)
 
     def _one_operand(self, value: object, path: FilterPath) -> Operand:
         if value is None or isinstance(value, list):
@@ -273,6 +280,9 @@ def _wrong(path: FilterPath, reason: str) -> Exception:
 
 
 def _path_text(path: FilterPath) -> str:
-    text = path[0] + "".join(f"[{part}]" for part in path[1:])
+    head, *keys = path
+    text = head + "".join(f"[{key}]" for key in keys)
     # The path goes into the answer; keys come from the request and may be of any length.
-    return text if len(text) <= 200 else text[:200] + "…"
+    if len(text) > MAX_PATH_LENGTH:
+        return text[:MAX_PATH_LENGTH] + "…"
+    return text

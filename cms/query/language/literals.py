@@ -6,7 +6,15 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from cms.query.language.ast import Caller, CallerValue, Constant, Now, Operand, Slot
+from cms.query.language.ast import (
+    Caller,
+    CallerKey,
+    CallerValue,
+    Constant,
+    Now,
+    Operand,
+    Slot,
+)
 from cms.query.language.limits import Tally
 from cms.schema.field_names import parse_path
 
@@ -62,7 +70,9 @@ class Literals:
         Raises ValueError for a variable that does not exist.
         """
         parsed = parse_variable(value)
-        return parsed if isinstance(parsed, Now | CallerValue) else self.literal(value)
+        if isinstance(parsed, Now | CallerKey | CallerValue):
+            return parsed
+        return self.literal(value)
 
 
 class RuleLiterals(Literals):
@@ -78,7 +88,8 @@ def parse_variable(value: object) -> object:
         return value
     start, *path = parse_path(value)
     if start.written in _CALLERS:
-        return CallerValue(_CALLERS[start.written], tuple(path))
+        caller = _CALLERS[start.written]
+        return CallerValue(caller, tuple(path)) if path else CallerKey(caller)
     # Any other text with a dollar sign is a plain value: prices and passwords may begin with one.
     return _now(value) if value.startswith("$NOW") else value
 

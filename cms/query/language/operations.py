@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from cms import jsontext
 from cms.errors import PayloadPath, Problem, Refused, invalid_payload
@@ -150,6 +150,13 @@ def _problems_of_id(operation_id: object, ids: set[str]) -> Iterator[Problem]:
         ids.add(operation_id)
 
 
+class _OperationAnswer(NamedTuple):
+    """The answer of the operation with an id, as a value."""
+
+    operation: str
+    value: object
+
+
 class OperationResults:
     """The answers of the operations with an id, so far.
 
@@ -160,8 +167,7 @@ class OperationResults:
     def __init__(self, max_bytes: int) -> None:
         self._bytes_left = max_bytes
         self._answers: dict[str, bytes] = {}
-        # No operation has the id "": the checks refuse it.
-        self._last: tuple[str, object] = ("", None)
+        self._last: _OperationAnswer | None = None
 
     def add_answer(self, operation: BatchOperation, answer: bytes) -> None:
         """Keep an answer, as JSON: its values would take many times the memory."""
@@ -170,9 +176,12 @@ class OperationResults:
 
     def _value(self, operation: str) -> object:
         """Return the answer of an operation; the last one is kept, as references often repeat."""
-        if self._last[0] != operation:
-            self._last = operation, jsontext.loads_stored(self._answers[operation].decode())
-        return self._last[1]
+        last = self._last
+        if last is None or last.operation != operation:
+            value = jsontext.loads_stored(self._answers[operation].decode())
+            last = _OperationAnswer(operation, value)
+            self._last = last
+        return last.value
 
     def resolve_references(self, value: object, path: PayloadPath = ()) -> Any:
         """Return a value with its references replaced by what they lead to.
@@ -184,21 +193,23 @@ class OperationResults:
         if isinstance(value, Mapping):
             if value.keys() == {REFERENCE}:
                 return self._follow_reference(value[REFERENCE], path)
-            return {
-                name: self.resolve_references(inner, (*path, name)) for name, inner in value.items()
-            }
+            members: dict[object, Any] = {}
+            for name, inner in value.items():
+                members[name] = self.resolve_references(inner, (*path, name))
+            return members
         if isinstance(value, list):
-            return [
-                self.resolve_references(inner, (*path, index)) for index, inner in enumerate(value)
-            ]
+            entries: list[Any] = []
+            for index, inner in enumerate(value):
+                entries.append(self.resolve_references(inner, (*path, index)))
+            return entries
         return value
 
     def _follow_reference(self, reference: object, path: PayloadPath) -> object:
-        operation, *steps = reference.split(".") if isinstance(reference, str) else [""]
+        if not isinstance(reference, str):
+            raise _no_reference(path)
+        operation, *steps = reference.split(".")
         if operation not in self._answers:
-            raise _wrong(
-                "It must name an earlier operation: id.field, or id.0.field in an array", path
-            )
+            raise _no_reference(path)
         value: Any = self._value(operation)
         for step in steps:
             if isinstance(value, Mapping) and step in value:
@@ -219,6 +230,10 @@ def _is_index(step: str, entries: list[object]) -> bool:
     if not (step.isdecimal() and step.isascii()) or len(step) > _MAX_INDEX_DIGITS:
         return False
     return int(step) < len(entries)
+
+
+def _no_reference(path: PayloadPath) -> Refused:
+    return _wrong("It must name an earlier operation: id.field, or id.0.field in an array", path)
 
 
 def _wrong(reason: str, path: PayloadPath) -> Refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cms.errors import invalid_query
@@ -10,15 +11,22 @@ from cms.query.language.ast import Window
 from cms.query.language.literals import Literals
 from cms.query.language.parameters import Params, integer_of
 
-_ROUND_NUMBERS = (
-    1,
-    2,
-    5,
-    # 10, 20, 25, 50, 100, 200, 250, 500, 1000 …: a limit of 37 is printed as LIMIT 50 and cut to 37
-    # by a parameter.
-    *(digits * 10**zeros for zeros in range(9) for digits in (10, 20, 25, 50)),
-)
-"""The row limits that statements are printed with: few, so that requests share statements."""
+
+def _round_numbers() -> Iterator[int]:
+    """Yield 1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000 …"""
+    yield from (1, 2, 5)
+    power = 1
+    for _ in range(9):
+        for digits in (10, 20, 25, 50):
+            yield digits * power
+        power *= 10
+
+
+_ROW_LIMITS = tuple(_round_numbers())
+"""The row limits that statements are printed with: few, so that requests share statements.
+
+A limit of 37 is printed as LIMIT 50, and cut to 37 by a parameter.
+"""
 
 WINDOW_MINIMUMS = {"limit": -1, "offset": 0, "page": 1}
 """The parameters of a page, each with the least value that it takes."""
@@ -37,8 +45,16 @@ class PageSizes:
 
         Its number comes from the settings and not from a client, so it may stand in the statement.
         """
-        sizes = [size for size in (self.default, self.maximum) if size is not None]
-        return Window(min(sizes)) if sizes else None
+        size = self.size_of(self.default)
+        if size is None:
+            return None
+        return Window(size)
+
+    def size_of(self, size: int | None) -> int | None:
+        """Return a size within the maximum."""
+        if size is None or self.maximum is None:
+            return self.maximum if size is None else size
+        return min(size, self.maximum)
 
 
 def parse_window(params: Params, page: PageSizes, literals: Literals) -> Window | None:
@@ -61,38 +77,40 @@ def parse_window(params: Params, page: PageSizes, literals: Literals) -> Window 
         row_limit = size
     else:
         row_limit = _row_limit(size, offset)
+    if row_limit != size or start is not None:
+        return Window(row_limit, literals.slot(size), start)
     # Such a page needs no parameter: the statement itself ends with it.
-    if row_limit == size and start is None:
-        return Window(row_limit) if row_limit else None
-    return Window(row_limit, literals.slot(size), start)
+    if not row_limit:
+        return None
+    return Window(row_limit)
 
 
 def parse_page_size(params: Params, page: PageSizes) -> int | None:
     """Return the number of rows of a page; None is all rows, which a client asks for with -1."""
     limit = integer_of(params, "limit", minimum=WINDOW_MINIMUMS["limit"])
     if limit is None:
-        size = page.default
-    elif limit == -1:
-        size = None
-    else:
-        size = limit
-    if page.maximum is None:
-        return size
-    if size is None:
-        return page.maximum
-    return min(size, page.maximum)
+        return page.size_of(page.default)
+    if limit == -1:
+        return page.size_of(None)
+    return page.size_of(limit)
 
 
 def _row_limit(size: int | None, offset: int) -> int | None:
     """Return the first round number that is not below the end of the page; None for all rows."""
     if size is None:
         return None
-    # None past the largest number: such a page has no limit in the text, only the parameter.
-    return next((number for number in _ROUND_NUMBERS if number >= size + offset), None)
+    end = size + offset
+    for row_limit in _ROW_LIMITS:
+        if row_limit >= end:
+            return row_limit
+    # Past the largest number a page has no limit in the text, only the parameter.
+    return None
 
 
 def _page_offset(page: int, size: int | None) -> int:
     """Return where a page starts; all rows are one page, and there is nothing on the next."""
-    if size is None:
-        return 0 if page == 1 else limits.MAX_OFFSET
-    return (page - 1) * size
+    if size is not None:
+        return (page - 1) * size
+    if page == 1:
+        return 0
+    return limits.MAX_OFFSET

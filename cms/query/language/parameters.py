@@ -23,7 +23,9 @@ AGGREGATES = (
     "min",
     "max",
 )
-COUNTS = ("total_count", "filter_count")
+FILTER_COUNT = "filter_count"
+COUNTS = ("total_count", FILTER_COUNT)
+"""The counts that `meta` may have: of all rows that the caller sees, and of those of the filter."""
 NEXT_CURSOR = "next_cursor"
 """The member of `meta` that tells where the next page begins."""
 COUNT_ESTIMATE = "filter_count_estimate"

@@ -67,10 +67,13 @@ def is_empty_list(entries: list[Any]) -> bool:
 def contains(value: Any, part: str) -> bool:
     """Tell whether a text has a part, or a list that belongs to no field an entry."""
     if isinstance(value, list):
-        entries = [entry for entry in value if not isinstance(entry, list | dict | None)]
-        return any(str(entry) == str(part) for entry in entries)
+        return any(_is_text_of(entry, str(part)) for entry in value)
     # The part is a text already, except for an object that belongs to no field.
     return str(part) in _text(value)
+
+
+def _is_text_of(entry: Any, text: str) -> bool:
+    return not isinstance(entry, list | dict | None) and str(entry) == text
 
 
 def starts_with(value: Any, part: str) -> bool:

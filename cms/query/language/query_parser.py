@@ -78,9 +78,10 @@ class QueryParser:
         aliases = self._aliases(params)
         picks = self._picks(paths, deep, aliases)
         unnamed = self._unnamed_picks(paths, deep, aliases)
-        checked_only = [_count_only(pick) for pick in unnamed.values()]
         is_grouped = bool(aggregates or groups)
-        if is_grouped:  # what is aggregated shows no fields, yet their names must exist
+        checked_only = list(map(_count_only, unnamed.values()))
+        if is_grouped:
+            # What is aggregated shows no fields, yet their names must exist.
             checked_only += [pick for pick in picks if isinstance(pick, Pick)]
         cursor = self._cursor(params, is_grouped=is_grouped)
         return Query(
@@ -111,10 +112,10 @@ class QueryParser:
         remainders_by_head: dict[FieldName, list[FieldPath]] = {}
         for head, *rest in paths:
             remainders_by_head.setdefault(head, []).append(tuple(rest))
-        return tuple(
-            self._pick(head, remainders, deep, aliases)
-            for head, remainders in remainders_by_head.items()
-        )
+        picks: list[AnyPick] = []
+        for head, remainders in remainders_by_head.items():
+            picks.append(self._pick(head, remainders, deep, aliases))
+        return tuple(picks)
 
     def _unnamed_picks(
         self, paths: list[FieldPath], deep: Params, aliases: Aliases
@@ -128,9 +129,12 @@ class QueryParser:
             named.add(path[0].field)
         picks = {}
         for text in (*deep, *aliases):
+            if text in named:
+                continue
             head = FieldName.parse(text)
-            pick = None if text in named else self._unnamed_pick(head, deep, aliases)
-            if pick:
+            pick = self._unnamed_pick(head, deep, aliases)
+            # None is one that was refused, where problems are collected.
+            if pick is not None:
                 picks[head] = pick
         return picks
 
@@ -159,7 +163,7 @@ class QueryParser:
 
     def _nested(self, head: FieldName, remainders: list[FieldPath], deep: Params) -> Query | None:
         """Parse the query of the items that a field leads to, None where nothing is said of it."""
-        nested_paths = [rest for rest in remainders if rest]
+        nested_paths = list(filter(None, remainders))
         # `deep` may name the field alone or with its target: `item`, `item:headings`.
         deep_key = head.written if deep.get(head.written) is not None else head.field
         if deep.get(deep_key) is None and not nested_paths:
@@ -216,10 +220,10 @@ class QueryParser:
         # A word of digits comes as a number in the body of a SEARCH.
         words = search_words(str(text))
         self._tally(len(words), "words of searches", limits.MAX_SEARCH_WORDS, "search")
-        return tuple(
-            SearchWord(self.literals.slot(word), is_short=len(word) < SHORTEST_INDEXED)
-            for word in words
-        )
+        return tuple(map(self._search_word, words))
+
+    def _search_word(self, word: str) -> SearchWord:
+        return SearchWord(self.literals.slot(word), is_short=len(word) < SHORTEST_INDEXED)
 
     def _highlights(self, params: Params, *, is_grouped: bool) -> bool:
         highlights = flag_of(params, "highlight")
@@ -247,7 +251,8 @@ class QueryParser:
                 reason = f'There is no aggregate "{function}"; there are {", ".join(AGGREGATES)}'
                 raise invalid_query(reason, parameter="aggregate")
             names = names_of({"aggregate": fields}, "aggregate") or ["*"]
-            aggregates += [aggregate_of(function, name) for name in names]
+            for name in names:
+                aggregates.append(aggregate_of(function, name))
         self._tally(len(aggregates), "aggregates", limits.MAX_AGGREGATES, "aggregate")
         return tuple(dict.fromkeys(aggregates))
 
@@ -255,7 +260,7 @@ class QueryParser:
         # `groupBy` and `group` are one parameter under two names; sent together they add up.
         names = dict.fromkeys([*names_of(params, "groupBy"), *names_of(params, "group")])
         self._tally(len(names), "fields to group by", limits.MAX_GROUPS, "groupBy")
-        return tuple(parse_name(name) for name in names)
+        return tuple(map(parse_name, names))
 
     def _sort(self, params: Params, *, aggregated: bool) -> tuple[SortTerm, ...]:
         names = names_of(params, "sort")
@@ -295,6 +300,7 @@ def _level_path(path: str, segment: str) -> str:
     # Paths of `fields` begin at the top and name their level themselves.
     if head == "fields":
         return path
+    if head == "deep":
+        return f"deep[{segment}]{bracket}{rest}"
     # `filter[price]` at the level `author` becomes `deep[author][_filter][price]`.
-    parameter = "" if head == "deep" else f"[_{head}]"
-    return f"deep[{segment}]{parameter}{bracket}{rest}"
+    return f"deep[{segment}][_{head}]{bracket}{rest}"

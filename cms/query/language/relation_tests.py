@@ -11,7 +11,7 @@ def has_key_test(filter: Filter) -> bool:
         case And(items) | Or(items):
             # {"author": {"_in": [1, 2]}} is about the key, {"author": {"name": …}} about the item
             # behind it. One filter may hold both.
-            return any(has_key_test(item) for item in items)
+            return any(map(has_key_test, items))
         case AtField() | Some():
             return False
         case OperatorTest():
@@ -22,7 +22,7 @@ def has_quantifier(filter: Filter) -> bool:
     """Tell whether a filter at a relation has `_some` or `_none`, alone or in groups."""
     match filter:
         case And(items) | Or(items):
-            return any(has_quantifier(item) for item in items)
+            return any(map(has_quantifier, items))
         case Some():
             return True
         case AtField() | OperatorTest():
@@ -33,7 +33,7 @@ def has_item_test(filter: Filter) -> bool:
     """Tell whether a filter at a relation tests the related item, and not only the key."""
     match filter:
         case And(items) | Or(items):
-            return any(has_item_test(item) for item in items)
+            return any(map(has_item_test, items))
         case AtField() | Some():
             return True
         case OperatorTest():

@@ -88,10 +88,13 @@ class QueryShape(NamedTuple):
 
     def fill_gaps(self, literals: Iterable[object]) -> tuple[object, ...]:
         """Return the literals of the parsed shape with the operands in their gaps."""
-        return tuple(
-            literal.operand(self.operands) if isinstance(literal, OperandGap) else literal
-            for literal in literals
-        )
+        filled: list[object] = []
+        for literal in literals:
+            if isinstance(literal, OperandGap):
+                filled.append(literal.operand(self.operands))
+            else:
+                filled.append(literal)
+        return tuple(filled)
 
 
 def shape_of(query_string: str) -> QueryShape:
@@ -100,11 +103,8 @@ def shape_of(query_string: str) -> QueryShape:
     These are operands of operators with one value; variables such as `$NOW` stay.
     """
     # What the parser refuses or decodes in its own way is left to it as a whole.
-    if (
-        _BRACKET.search(query_string) is None
-        or not query_string.isascii()
-        or _holds_zero(query_string)
-    ):
+    has_brackets = _BRACKET.search(query_string) is not None
+    if not has_brackets or not query_string.isascii() or _holds_zero(query_string):
         return QueryShape(query_string)
     operands: list[str] = []
 

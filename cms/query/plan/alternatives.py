@@ -12,6 +12,9 @@ from dataclasses import replace
 from cms.query.plan.resolved import All, AnyOf, Exists, Predicate, TypedTest, Value
 from cms.schema.types.field_type import Trait
 
+MAX_JOINED_SUBSELECTS = 12
+"""How many sub-selects PostgreSQL may join in one plan: planning takes ten seconds for ninety."""
+
 
 def united_alternatives(items: Sequence[Predicate]) -> tuple[Predicate, ...]:
     """Return alternatives, of which those that test related items over the same step become one.
@@ -23,9 +26,14 @@ def united_alternatives(items: Sequence[Predicate]) -> tuple[Predicate, ...]:
     united = _united(alternatives)
     if len(united) == 1:
         return united
-    lookups = tuple(item for item in alternatives if is_lookup(item))
-    others = tuple(item for item in alternatives if not is_lookup(item))
-    return lookups + _united(others)
+    lookups: list[Predicate] = []
+    others: list[Predicate] = []
+    for item in alternatives:
+        if is_lookup(item):
+            lookups.append(item)
+        else:
+            others.append(item)
+    return (*lookups, *_united(others))
 
 
 def _united(items: Sequence[Predicate]) -> tuple[Predicate, ...]:
@@ -108,3 +116,22 @@ def _is_unique(value: Value) -> bool:
     # What is computed of a unique value, or a part of it, need not be unique.
     is_part = value.is_computed or Trait.JSON in value.field.type.traits
     return not is_part and value.field.type.value_sql == "{0}"
+
+
+def count_subselects(condition: Predicate) -> int:
+    """Return how many sub-selects PostgreSQL would join with the rows of the condition."""
+    match condition:
+        case All(items):
+            return sum(map(count_subselects, items))
+        case AnyOf(items):
+            united = united_alternatives(items)
+            # PostgreSQL joins no sub-select of an OR.
+            return count_subselects(united[0]) if len(united) == 1 else 0
+        case Exists(step, where):
+            count = 1 + count_subselects(where)
+            for rule in (step.when, step.allowed):
+                if rule is not None:
+                    count += count_subselects(rule)
+            return count
+        case _:
+            return 0

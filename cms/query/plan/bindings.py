@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Problem, Refused, combined, invalid_query
-from cms.query.language.ast import Caller, CallerValue, Constant, Now, Operand, Slot
+from cms.query.language.ast import Caller, CallerKey, Constant, Now, PlainOperand, Slot
 
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
     """An operand and the conversion of its value to a parameter; `label` names it in problems."""
 
-    operand: Operand
+    operand: PlainOperand
     convert: Callable[[object], object]
     label: str
 
@@ -75,17 +75,25 @@ def _value_of(placeholder: Placeholder, bindings: Bindings) -> object:
         else:
             literal = _literal_value(operand, bindings)
         if isinstance(literal, tuple):
-            # A list may hold variables, and those of an anonymous caller are left out.
-            values = (_literal_value(item, bindings) for item in literal)
-            return placeholder.convert([value for value in values if value is not None])
+            return placeholder.convert(_list_values(literal, bindings))
         # An anonymous caller: a comparison with NULL holds for no row.
-        if literal is None and isinstance(operand, CallerValue):
+        if literal is None and isinstance(operand, CallerKey):
             return None
         return placeholder.convert(literal)
     except TooManyDigits as error:
         raise Refused(too_many_digits(error, place=placeholder.label)) from None
     except ValueError as error:
         raise invalid_query(f"{placeholder.label}: {error}", place=placeholder.label) from None
+
+
+def _list_values(items: tuple[object, ...], bindings: Bindings) -> list[object]:
+    """Return a list with the values of its variables; those of an anonymous caller are left out."""
+    values: list[object] = []
+    for item in items:
+        value = _literal_value(item, bindings)
+        if value is not None:
+            values.append(value)
+    return values
 
 
 def _literal_value(operand: object, bindings: Bindings) -> object:
@@ -100,7 +108,7 @@ def _literal_value(operand: object, bindings: Bindings) -> object:
             return value
         case Now(amount, unit):
             return _moment(amount, unit)
-        case CallerValue(start):
+        case CallerKey(start):
             return bindings.user if start is Caller.USER else bindings.role
         case _:
             return operand
@@ -132,6 +140,5 @@ def _add_months(moment: datetime, months: int) -> datetime:
     year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
     if not 1 <= year <= 9999:
         raise ValueError("the moment is out of range")
-    return moment.replace(
-        year=year, month=month + 1, day=min(moment.day, monthrange(year, month + 1)[1])
-    )
+    _, last_day = monthrange(year, month + 1)
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, last_day))

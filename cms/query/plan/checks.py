@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from cms.errors import invalid_query
-from cms.query.language.ast import RELEVANCE, CallerValue, SearchWord
+from cms.query.language.ast import RELEVANCE, CallerKey, SearchWord
 from cms.query.language.operators import OPERATORS, OperandKind, Operator
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.guarded import GuardedPath, GuardedTest, GuardedValue
@@ -73,7 +73,7 @@ def typed_test(test: GuardedTest, value: Value) -> TypedTest:
 
 def _caller_path(path: GuardedPath, label: str) -> CallerPath:
     # The path begins at the caller's own key; the rest of it is printed as a sub-select.
-    start = Placeholder(CallerValue(path.caller.start), str, label)
+    start = Placeholder(CallerKey(path.start), str, label)
     return CallerPath(path.collection, start, path.allowed, path.steps, value_of(path.value))
 
 
@@ -90,12 +90,13 @@ def require_fit(operator: Operator, value: Value) -> None:
 
 def _require_comparable(path: CallerPath, value: Value, operator: Operator) -> CallerPath:
     """Refuse what PostgreSQL would refuse: a comparison of two types."""
-    same = path.value.type.cast == value.type.cast
+    has_same_type = path.value.type.cast == value.type.cast
     # PostgreSQL compares numbers of any two types with each other, as it does no others.
-    numbers = Trait.ARITHMETIC in path.value.type.traits & value.type.traits
+    are_numbers = Trait.ARITHMETIC in path.value.type.traits & value.type.traits
+    is_comparable = has_same_type or are_numbers
     # A value inside of JSON has a type of its own in each row.
     is_json = path.value.at is not None
-    if is_json or not (same or numbers) or operator.operand_kind not in _COMPARED_KINDS:
+    if is_json or not is_comparable or operator.operand_kind not in _COMPARED_KINDS:
         reason = (
             f'"{path.value.field.name}" of the caller cannot be compared with "{value.field.name}"'
         )
@@ -140,8 +141,10 @@ def _parse_list(value: Value, operands: object, *, in_range: bool) -> list[str]:
     column = value.field.column
     if not in_range or column is None or value.index_cast == value.cast:
         return parsed
-    range_test = value.type.range_test(column.precision, column.scale)
-    return [text for text in parsed if range_test is None or range_test(text)]
+    is_in_range = value.type.range_test(column.precision, column.scale)
+    if is_in_range is None:
+        return parsed
+    return list(filter(is_in_range, parsed))
 
 
 def like_pattern(operator: Operator) -> Callable[[object], str]:

@@ -19,9 +19,9 @@ def predicate_of(filter: GuardedFilter) -> Predicate:
     """
     match filter:
         case And(items):
-            return All(tuple(predicate_of(item) for item in items))
+            return All(tuple(map(predicate_of, items)))
         case Or(items):
-            return AnyOf(tuple(predicate_of(item) for item in items))
+            return AnyOf(tuple(map(predicate_of, items)))
         case AtValue(value, test):
             return _on_value(test, value_of(value))
         case AtItems(step, inner, negated):
@@ -34,5 +34,7 @@ def _on_value(test: FieldTest, value: Value) -> Predicate:
             return All(tuple(_on_value(item, value) for item in items))
         case Or(items):
             return AnyOf(tuple(_on_value(item, value) for item in items))
+        case GuardedTest() if value.at is not None:
+            return json_test(test, value)
         case GuardedTest():
-            return typed_test(test, value) if value.at is None else json_test(test, value)
+            return typed_test(test, value)

@@ -9,10 +9,7 @@ from cms.query.language.cursor_parameters import AFTER, wrong_token
 from cms.query.plan.bindings import Placeholder, unchanged
 from cms.query.plan.document_paths import JsonPath
 from cms.query.plan.guarded import GuardedQuery
-from cms.query.plan.resolved import (
-    Cursor,
-    Order,
-)
+from cms.query.plan.resolved import Cursor, Order
 
 
 def cursor_of(query: GuardedQuery, order: tuple[Order, ...]) -> Cursor | None:
@@ -47,7 +44,10 @@ def _digest(terms: tuple[Order, ...]) -> str:
 
 def _term_name(term: Order) -> str:
     value = term.value
-    parts = [f"{step.link.target}.{step.link.far}={step.link.near}" for step in term.path]
+    parts: list[str] = []
+    for step in term.path:
+        link = step.link
+        parts.append(f"{link.target}.{link.far}={link.near}")
     parts.append(f"{value.field.collection}.{value.field.name}:{value.cast}")
     if value.function is not None:
         parts.append(value.function.sql)

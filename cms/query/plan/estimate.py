@@ -32,8 +32,13 @@ def estimate_of(plan: Sequence[Mapping[str, Node]]) -> Estimate:
     # The root joins the one row of system_version with the rows of the answer; only the latter
     # count.
     root = plan[0]["Plan"]
-    inner = [node for node in root.get("Plans", ()) if not _is_version(node)]
-    return Estimate(sum(_rows(node) for node in inner), sum(_nested(node, 1, 1) for node in inner))
+    top = 0.0
+    nested = 0.0
+    for node in root.get("Plans", ()):
+        if not _is_version(node):
+            top += _rows(node)
+            nested += _nested(node, 1, 1)
+    return Estimate(top, nested)
 
 
 def expected_rows(plan: Sequence[Mapping[str, Node]]) -> float:
@@ -72,9 +77,12 @@ def _sub_plan(node: Node, child: Node, loops: float) -> float:
     """Return the rows of a list and of the lists in it; a sub-plan of a filter is no list."""
     if _is_in_filter(node, str(child.get("Subplan Name"))):
         return 0
+    total = _nested(child, loops, 1)
     # A list is an aggregate (json_agg) of the rows of the node below.
-    lists = child.get("Plans", ()) if child["Node Type"] == "Aggregate" else ()
-    return sum(loops * _rows(rows) for rows in lists) + _nested(child, loops, 1)
+    if child["Node Type"] == "Aggregate":
+        for rows in child.get("Plans", ()):
+            total += loops * _rows(rows)
+    return total
 
 
 def _share(node: Node, child: Node, share: float) -> float:
@@ -86,9 +94,13 @@ def _share(node: Node, child: Node, share: float) -> float:
 
 def _is_in_filter(node: Node, name: str) -> bool:
     # A condition names its sub-plans, as in `(SubPlan 1)`; what follows tells 1 from 10.
-    # The keys are "Filter", "Join Filter", "Index Cond", "Hash Cond" and the like.
-    conditions = (str(text) for key, text in node.items() if key.endswith(("Filter", "Cond")))
-    return any(f"{name})" in text or f"{name} " in text for text in conditions)
+    for key, value in node.items():
+        # "Filter", "Join Filter", "Index Cond", "Hash Cond" and the like.
+        if key.endswith(("Filter", "Cond")):
+            condition = str(value)
+            if f"{name})" in condition or f"{name} " in condition:
+                return True
+    return False
 
 
 def _is_version(node: Node) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from cms.errors import Refused, invalid_query
@@ -73,8 +74,11 @@ def _refuse_duplicate_values(aggregates: Iterable[AggregateValue]) -> None:
     shown: dict[tuple[str, str], JsonPath | JsonPaths | None] = {}
     for aggregate in aggregates:
         value = aggregate.value
+        if value is None:
+            continue
+        key = aggregate.function, value.key
         # `meta.a_b` and `meta.a.b` are different values with one key.
-        if value and shown.setdefault((aggregate.function, value.key), value.at) != value.at:
+        if shown.setdefault(key, value.at) != value.at:
             raise invalid_query(
                 f'Two values of {aggregate.function} would both be called "{value.key}"',
                 parameter="aggregate",
@@ -83,34 +87,36 @@ def _refuse_duplicate_values(aggregates: Iterable[AggregateValue]) -> None:
 
 def _refuse_duplicate_keys(groups: Iterable[Group], aggregates: Iterable[AggregateValue]) -> None:
     """Raise `Refused` INVALID_QUERY where two groups or aggregates would share a key."""
-    keys: set[str] = set()
-    # The aggregates of one function are together under its name.
-    functions = dict.fromkeys(aggregate.function for aggregate in aggregates)
-    # A field that is grouped by could be called "count", which is also the key of the counts.
-    for key in (*(group.key for group in groups), *functions):
-        if key in keys:
+    keys = [group.key for group in groups]
+    # The aggregates of one function are together under its name. A field that is grouped by could
+    # be called "count", which is also the key of the counts.
+    keys += {aggregate.function for aggregate in aggregates}
+    for key, count in Counter(keys).items():
+        if count > 1:
             raise invalid_query(
                 f'Two groups or aggregates would both be called "{key}"', parameter="groupBy"
             )
-        keys.add(key)
 
 
 def _order(query: GuardedQuery, groups: tuple[Group, ...]) -> tuple[Order | AggregateValue, ...]:
     """Return the order of groups: that of the query, and of the groups themselves last."""
     order: list[Order | AggregateValue] = []
-    by_key = {group.key: group for group in groups}
+    groups_by_key = {group.key: group for group in groups}
     for term in query.sort:
         if isinstance(term, AggregateTerm):
             order.append(_aggregate(term.aggregate, descending=term.descending))
-        elif isinstance(term, GuardedTerm) and term.key in by_key:
-            order.append(Order(by_key[term.key].value, descending=term.descending))
+        elif isinstance(term, GuardedTerm) and term.key in groups_by_key:
+            group = groups_by_key[term.key]
+            order.append(Order(group.value, descending=term.descending))
         else:
             raise invalid_query(
                 "Groups are sorted by what they are grouped by or an aggregate",
                 parameter="sort",
             )
     # The groups themselves come last: every list has a total order.
-    return (*order, *(Order(group.value) for group in groups))
+    for group in groups:
+        order.append(Order(group.value))
+    return tuple(order)
 
 
 def unfit(value: Value, problem: str, parameter: str) -> Refused:

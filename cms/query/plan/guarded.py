@@ -11,14 +11,12 @@ from dataclasses import dataclass
 
 from cms.query.language.ast import (
     And,
-    CallerValue,
-    Constant,
+    Caller,
     CursorPage,
-    Now,
     Or,
+    PlainOperand,
     RowOutput,
     SearchWord,
-    Slot,
     Window,
 )
 from cms.query.plan.document_paths import JsonPath, JsonPaths, json_path_key
@@ -64,14 +62,14 @@ class GuardedPath:
     The item at its start must fulfil `allowed`; None is no rule.
     """
 
-    caller: CallerValue
+    start: Caller
     collection: Collection
     allowed: Predicate | None
     steps: tuple[LinkStep, ...]
     value: GuardedValue
 
 
-GuardedOperand = Slot | Constant | Now | CallerValue | GuardedPath
+GuardedOperand = PlainOperand | GuardedPath
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ def _of_plan(plan: ReadPlan) -> Iterator[IndexableJsonPath]:
     yield from _of_predicate(plan.allowed)
     yield from _of_predicate(plan.where)
     yield from _of_order(plan.order)
+    # Related items are a read of their own, with rules, filter and order.
     for output in plan.outputs:
         match output:
             case Embed():

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from cms import jsontext
 from cms.digits import TooManyDigits
 from cms.errors import invalid_query
-from cms.query.language.ast import Operand
+from cms.query.language.ast import PlainOperand
 from cms.query.language.operators import OPERATORS, OperandKind, Operator
 from cms.query.language.shapes import JsonText
 from cms.query.plan.bindings import Placeholder
@@ -185,7 +185,7 @@ def _text_comparison(operator: Operator) -> tuple[str, tuple[Parameter, ...]]:
     return operator.sql.replace("{0}", _TEXT), ((0, convert, "text"),)
 
 
-def _without_path(operand: GuardedOperand, value: Value) -> Operand:
+def _without_path(operand: GuardedOperand, value: Value) -> PlainOperand:
     if isinstance(operand, GuardedPath):
         name = value.field.name
         reason = f'A path from the caller cannot be compared with a value inside of "{name}"'

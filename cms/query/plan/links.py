@@ -13,8 +13,8 @@ class Link:
     """One step: rows of `target` whose column `far` equals this side's column `near`.
 
     In a many-to-any relation `collection_field` is the column of this side that names the target,
-    and the key is cast to the type of `far`. Of the step back, from the target to the rows that
-    name it, `named` is the target: then it is `far` that is cast, and `target` that has the column.
+    and the key is cast to the type of `far`. The step back leads from the collection that is named
+    (`named_collection`) to the rows that name it: there `target` has the column, and `far` is cast.
     """
 
     relation: Relation
@@ -24,7 +24,7 @@ class Link:
     to_many: bool
     collection_field: str | None = None
     cast: str | None = None
-    named: str | None = None
+    named_collection: str | None = None
 
 
 def reverse_link(link: Link, collection: Collection) -> Link:
@@ -38,7 +38,7 @@ def reverse_link(link: Link, collection: Collection) -> Link:
         near=link.far,
         far=link.near,
         to_many=not link.to_many,
-        named=link.target if link.collection_field else None,
+        named_collection=link.target if link.collection_field else None,
     )
 
 
@@ -54,21 +54,26 @@ def link_of(
     if target:
         return _any_link(catalogue, many, target) if many else None
     if many and many.one_collection:
-        # A foreign key may point to another unique column than the primary key.
-        far: str | None
-        if many.constraint:
-            far = many.constraint.foreign_column
-        else:
-            far = _key(catalogue, many.one_collection)
-        return Link(many, many.one_collection, field, far, to_many=False) if far else None
+        return _to_one_link(catalogue, many, many.one_collection)
     # The column is on the other side: `articles` of authors is an alias without a column of its
     # own.
     one = catalogue.by_one.get((collection.name, field))
     # A to-many field needs a key that the rows of the other collection can point to.
-    if one and collection.primary_key:
-        near = one.constraint.foreign_column if one.constraint else collection.primary_key
-        return Link(one, one.many_collection, near, one.many_field, to_many=True)
-    return None
+    if one is None or collection.primary_key is None:
+        return None
+    near = one.constraint.foreign_column if one.constraint else collection.primary_key
+    return Link(one, one.many_collection, near, one.many_field, to_many=True)
+
+
+def _to_one_link(catalogue: Catalogue, relation: Relation, target: str) -> Link | None:
+    if relation.constraint:
+        # A foreign key may point to another unique column than the primary key.
+        far: str | None = relation.constraint.foreign_column
+    else:
+        far = _key(catalogue, target)
+    if far is None:
+        return None
+    return Link(relation, target, relation.many_field, far, to_many=False)
 
 
 def any_links(catalogue: Catalogue, collection: Collection, field: str) -> tuple[Link, ...]:
@@ -76,8 +81,12 @@ def any_links(catalogue: Catalogue, collection: Collection, field: str) -> tuple
     many = catalogue.by_many.get((collection.name, field))
     if many is None or many.one_collection:
         return ()
-    links = (_any_link(catalogue, many, name) for name in many.one_allowed_collections or ())
-    return tuple(link for link in links if link)
+    links: list[Link] = []
+    for target in many.one_allowed_collections or ():
+        link = _any_link(catalogue, many, target)
+        if link:
+            links.append(link)
+    return tuple(links)
 
 
 def target_collections(catalogue: Catalogue, collection: Collection, field: str) -> tuple[str, ...]:
@@ -122,7 +131,8 @@ def _any_link(catalogue: Catalogue, many: Relation, target: str) -> Link | None:
 def links_from(catalogue: Catalogue, collection: Collection) -> Iterator[tuple[str, Link]]:
     """Yield the relational fields of a collection with their links."""
     for name in collection.fields:
-        if link := link_of(catalogue, collection, name):
+        link = link_of(catalogue, collection, name)
+        if link:
             yield name, link
 
 

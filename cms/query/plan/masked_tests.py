@@ -20,6 +20,13 @@ class _MaskedTest(NamedTuple):
     test: Predicate
 
 
+class _RuleGroup(NamedTuple):
+    """Tests that may hold in the rows of one rule."""
+
+    rule: Predicate | None
+    tests: list[Predicate]
+
+
 def with_rules_beside(condition: Predicate) -> Predicate:
     """Return a condition on rows in which the rule of a masked field stands beside its tests.
 
@@ -33,25 +40,30 @@ def with_rules_beside(condition: Predicate) -> Predicate:
             return AnyOf(_grouped(items, AnyOf))
         case Exists(where=where):
             return replace(condition, where=with_rules_beside(where))
+        case _ if _is_masked(condition):
+            return All(_grouped((condition,), All))
         case _:
-            return All(_grouped((condition,), All)) if _is_masked(condition) else condition
+            return condition
 
 
 def _grouped(items: Iterable[Predicate], combine: Combine) -> tuple[Predicate, ...]:
-    groups: dict[int, list[_MaskedTest]] = {}
+    """Return conditions with the tests of one rule as one, at the place of the first of them."""
+    # By the identity of the rule, as predicates cannot be compared; what has no rule is alone.
+    groups: dict[object, _RuleGroup] = {}
     for number, item in enumerate(items):
         masked = _masked_test(item)
-        # By identity: predicates cannot be compared. Below zero: no object has such an id.
-        key = -1 - number if masked.rule is None else id(masked.rule)
-        groups.setdefault(key, []).append(masked)
+        key = ("without a rule", number) if masked.rule is None else id(masked.rule)
+        group = groups.setdefault(key, _RuleGroup(masked.rule, []))
+        group.tests.append(masked.test)
     return tuple(_united(group, combine) for group in groups.values())
 
 
-def _united(group: list[_MaskedTest], combine: Combine) -> Predicate:
-    tests = tuple(masked.test for masked in group)
-    united = tests[0] if len(tests) == 1 else combine(tests)
-    rule = group[0].rule
-    return united if rule is None else All((rule, united))
+def _united(group: _RuleGroup, combine: Combine) -> Predicate:
+    tests = group.tests
+    united = tests[0] if len(tests) == 1 else combine(tuple(tests))
+    if group.rule is None:
+        return united
+    return All((group.rule, united))
 
 
 def _masked_test(condition: Predicate) -> _MaskedTest:

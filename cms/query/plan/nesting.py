@@ -137,6 +137,7 @@ def _level(
     limit_index = None
     if page:
         row_limit = page.row_limit
+        # The exact limit of a request is known with its literals only.
         if page.limit and isinstance(page.limit.operand, Slot):
             limit_index = page.limit.operand.index
     return ListLevel(path, row_limit, limit_index, inner_lists, column)

@@ -64,6 +64,7 @@ def plan(guarded: Guarded) -> ReadPlan:
 
 def _read(query: GuardedQuery) -> ReadPlan:
     grouping = grouping_of(query)
+    # Groups have an order of their own, and show nothing but themselves and aggregates.
     order = () if grouping else _order(query)
     allowed = both(predicate_of(query.base_filter), query.rule) or EVERY_ROW
     where = _where(query, _search(query) if query.search else None)
@@ -78,10 +79,8 @@ def _read(query: GuardedQuery) -> ReadPlan:
         counts=tuple(count for count in query.counts if count in COUNTS),
         renamed=any(_is_renamed(output) for output in query.outputs),
         row_values=tuple(_row_value(output, query.collection) for output in query.row_outputs),
-        cursor=cursor_of(query, order) if query.cursor else None,
-        highlights=Highlights(places_of(_search_values(query), query.search))
-        if query.highlights
-        else None,
+        cursor=cursor_of(query, order),
+        highlights=_highlights(query),
         count_estimate=_count_estimate(query, allowed, where),
     )
 
@@ -91,23 +90,25 @@ def _read(query: GuardedQuery) -> ReadPlan:
 
 def _outputs(query: GuardedQuery) -> tuple[Output, ...]:
     # The targets of a many-to-any field share one key, and become one output.
-    by_key: dict[str, list[GuardedOutput]] = {}
+    outputs_by_key: dict[str, list[GuardedOutput]] = {}
     for output in query.outputs:
-        by_key.setdefault(output.key, []).append(output)
-    return tuple(_output(outputs) for outputs in by_key.values())
+        outputs_by_key.setdefault(output.key, []).append(output)
+    return tuple(map(_output, outputs_by_key.values()))
 
 
 def _output(outputs: list[GuardedOutput]) -> Output:
-    columns = [_column(output) for output in outputs if isinstance(output, GuardedColumn)]
-    opened = [output for output in outputs if isinstance(output, GuardedEmbed)]
+    """Return the one output of a key: a column, related items, or both of a many-to-any field."""
+    columns: list[Output] = []
+    opened: list[GuardedEmbed] = []
+    for output in outputs:
+        if isinstance(output, GuardedColumn):
+            columns.append(ValueOutput(output.key, value_of(output.value)))
+        else:
+            opened.append(output)
     if not opened:
         return columns[0]
-    embeds = tuple(_embed(output) for output in opened)
+    embeds = tuple(map(_embed, opened))
     return _merge_embeds(embeds, opened[0].field, is_shared=len(outputs) > 1)
-
-
-def _column(output: GuardedColumn) -> Output:
-    return ValueOutput(output.key, value_of(output.value))
 
 
 def _embed(output: GuardedEmbed) -> Embed:
@@ -125,11 +126,21 @@ def _merge_embeds(embeds: tuple[Embed, ...], field: Field, *, is_shared: bool) -
     """
     key = embeds[0].key
     # Nothing is fetched from the targets: the column holds the key already.
-    if all(embed.keys_only and embed.step.link.collection_field for embed in embeds):
+    if all(map(_is_key_in_column, embeds)):
         # The target still decides what is seen: a row whose item is hidden shows null.
-        seen = [Exists(embed.step, All((embed.plan.allowed, embed.plan.where))) for embed in embeds]
-        return ValueOutput(key, Value(field, when=AnyOf(tuple(seen))))
-    return EmbedChoice(key, embeds) if is_shared else embeds[0]
+        return ValueOutput(key, Value(field, when=AnyOf(tuple(map(_is_seen, embeds)))))
+    if is_shared:
+        return EmbedChoice(key, embeds)
+    return embeds[0]
+
+
+def _is_key_in_column(embed: Embed) -> bool:
+    """Tell whether a column of the row holds all that an output shows of its items."""
+    return embed.keys_only and embed.step.link.collection_field is not None
+
+
+def _is_seen(embed: Embed) -> Predicate:
+    return Exists(embed.step, All((embed.plan.allowed, embed.plan.where)))
 
 
 def _row_value(output: RowOutput, collection: Collection) -> RowValue:
@@ -152,7 +163,9 @@ def _where(query: GuardedQuery, search: Predicate | None) -> Predicate:
         conditions.append(typed_test(query.key_test, Value(query.collection.key)))
     if search is not None:
         conditions.append(search)
-    return conditions[0] if len(conditions) == 1 else All(tuple(conditions))
+    if len(conditions) == 1:
+        return conditions[0]
+    return All(tuple(conditions))
 
 
 def _best(query: GuardedQuery) -> Predicate | None:
@@ -189,6 +202,12 @@ def _related_match(items: RelatedSearch, word: SearchWord, *, is_indexed: bool) 
     return Exists(items.step, AnyOf(places), keys_first=items.is_indexed and is_indexed)
 
 
+def _highlights(query: GuardedQuery) -> Highlights | None:
+    if not query.highlights:
+        return None
+    return Highlights(places_of(_search_values(query), query.search))
+
+
 def _search_values(query: GuardedQuery) -> list[Value]:
     return [value_of(value) for value in query.search_values]
 
@@ -199,8 +218,9 @@ def _count_estimate(
     """Return how the rows that fulfil the filter are estimated; None where nobody asks for it."""
     if COUNT_ESTIMATE not in query.counts:
         return None
-    is_hindered = allowed != EVERY_ROW or is_restricted(where)
-    return CountEstimate.SAMPLE if is_hindered else CountEstimate.STATISTICS
+    if allowed != EVERY_ROW or is_restricted(where):
+        return CountEstimate.SAMPLE
+    return CountEstimate.STATISTICS
 
 
 def _page(query: GuardedQuery) -> Page | None:

@@ -370,25 +370,3 @@ class ReadPlan:
     """
     masks: tuple[MaskColumn, ...] = ()
     """Rules that outputs and groups name as `SharedMask` (cms/query/plan/shared_masks.py)."""
-
-
-def group_paths(plan: ReadPlan) -> tuple[tuple[str, ...], ...]:
-    """Return the paths of groups and aggregates in an item of the answer, in order."""
-    grouping = plan.grouping
-    assert grouping
-    groups: list[tuple[str, ...]] = [(group.key,) for group in grouping.groups]
-    return (*groups, *(_aggregate_path(item, grouping) for item in grouping.aggregates))
-
-
-def _aggregate_path(item: AggregateValue, grouping: Grouping) -> tuple[str, ...]:
-    """Return the path of an aggregate in an item of the answer.
-
-    `{"count": 42}` counts rows, `{"count": {"id": 42}}` the values of a field. Beside fields the
-    rows themselves are under `*`.
-    """
-    if item.value:
-        return item.function, item.value.key
-    with_fields = any(
-        other.function == item.function and other.value for other in grouping.aggregates
-    )
-    return (item.function, "*") if with_fields else (item.function,)

@@ -8,18 +8,16 @@ from cms.query.plan.resolved import CallerPath, LinkStep, Value
 
 def is_restricted(part: object) -> bool:
     """Tell whether rules hide values or rows that a part of a condition reads."""
-    if any(rule is not None for rule in _rules_of(part)):
-        return True
-    return any(map(is_restricted, inner_parts(part)))
+    return _has_own_rule(part) or any(map(is_restricted, inner_parts(part)))
 
 
-def _rules_of(part: object) -> tuple[object, ...]:
+def _has_own_rule(part: object) -> bool:
     match part:
         case Value():
-            return part.when, part.members
+            return part.when is not None or part.members is not None
         case LinkStep():
-            return part.when, part.allowed
+            return part.when is not None or part.allowed is not None
         case CallerPath():
-            return (part.allowed,)
+            return part.allowed is not None
         case _:
-            return ()
+            return False

@@ -18,7 +18,7 @@ from cms.query.plan.resolved import (
     TypedTest,
     Value,
 )
-from cms.schema.model import Collection
+from cms.schema.model import Collection, Field
 
 
 def on_revision_item(where: Predicate, collection: Collection) -> Predicate:
@@ -32,13 +32,19 @@ def on_revision_item(where: Predicate, collection: Collection) -> Predicate:
         case AnyOf(items):
             return AnyOf(tuple(on_revision_item(item, collection) for item in items))
         # An AND of plain tests stays together, as one sub-select.
-        case All(items) if any(_has_alternatives(item) for item in items):
+        case All(items) if any(map(_has_alternatives, items)):
             return All(tuple(on_revision_item(item, collection) for item in items))
+        case _:
+            return _undivided(where, collection)
+
+
+def _undivided(where: Predicate, collection: Collection) -> Predicate:
     # Only columns of the item itself: rows that it leads to are read as they are today.
     columns = tuple(dict.fromkeys(_columns(where)))
-    if all(_is_kept(collection, name) for name in columns):
-        return RevisionItem(collection, columns, where)
-    return NO_ROW
+    for name in columns:
+        if not _is_kept(collection.fields[name]):
+            return NO_ROW
+    return RevisionItem(collection, columns, where)
 
 
 def _has_alternatives(predicate: Predicate) -> bool:
@@ -46,13 +52,12 @@ def _has_alternatives(predicate: Predicate) -> bool:
         case AnyOf():
             return True
         case All(items):
-            return any(_has_alternatives(item) for item in items)
+            return any(map(_has_alternatives, items))
         case _:
             return False
 
 
-def _is_kept(collection: Collection, name: str) -> bool:
-    field = collection.fields[name]
+def _is_kept(field: Field) -> bool:
     return field.column is not None and field.type.is_kept_in_history and not field.is_secret
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from cms.query.plan.inner_parts import inner_parts
 from cms.query.plan.resolved import (
@@ -28,10 +30,13 @@ from cms.query.plan.resolved import (
 )
 from cms.schema.model import Collection
 
+MIN_COSTLY_USES = 2
+"""How many fields share a rule with sub-selects."""
 MIN_CHEAP_USES = 4
 """How many fields share a rule without sub-selects: for fewer, a column of its own costs more."""
 
 ReplaceRule = Callable[[Predicate], Predicate]
+GroupingPart = TypeVar("GroupingPart", Group, AggregateValue, Order | AggregateValue)
 
 
 def share_masks(plan: ReadPlan) -> ReadPlan:
@@ -40,45 +45,52 @@ def share_masks(plan: ReadPlan) -> ReadPlan:
     Levels below are left as they are. Rules are compared by identity: predicates hold converters,
     which cannot be compared, and a view has one object for each rule.
     """
-    uses = _uses(plan)
-    shared = [rule for rule, count in uses if count >= _min_uses(rule)]
-    if not shared:
+    columns: list[MaskColumn] = []
+    masks_by_id: dict[int, Predicate] = {}
+    for rule in _shared_rules(plan):
+        column = MaskColumn(_column_name(plan.collection, len(columns)), rule)
+        columns.append(column)
+        masks_by_id[id(rule)] = SharedMask(column.name)
+    if not columns:
         return plan
-    columns = tuple(
-        MaskColumn(_column_name(plan.collection, number), rule)
-        for number, rule in enumerate(shared)
-    )
-    by_rule = {id(column.rule): SharedMask(column.name) for column in columns}
 
-    def shared_rule(rule: Predicate) -> Predicate:
-        parts = tuple(by_rule.get(id(part), part) for part in _parts(rule))
-        return parts[0] if len(parts) == 1 else AnyOf(parts)
+    def with_shared_masks(rule: Predicate) -> Predicate:
+        parts = [masks_by_id.get(id(part), part) for part in _parts(rule)]
+        if len(parts) == 1:
+            return parts[0]
+        return AnyOf(tuple(parts))
 
-    return replace(_with_rules(plan, shared_rule), masks=columns)
+    return replace(_with_rules(plan, with_shared_masks), masks=tuple(columns))
 
 
-def _uses(plan: ReadPlan) -> list[tuple[Predicate, int]]:
-    """Return the rules by which fields are masked, and how often each is printed."""
-    counts: dict[int, tuple[Predicate, int]] = {}
+def _shared_rules(plan: ReadPlan) -> Iterator[Predicate]:
+    """Yield the rules that mask so many fields that each is worth a column."""
+    rules: dict[int, Predicate] = {}
+    uses: Counter[int] = Counter()
 
-    def count(rule: Predicate) -> Predicate:
+    def count_use(rule: Predicate) -> Predicate:
         for part in _parts(rule):
-            _, earlier = counts.get(id(part), (part, 0))
-            counts[id(part)] = part, earlier + 1
+            rules[id(part)] = part
+            uses[id(part)] += 1
         return rule
 
-    _with_rules(plan, count)
-    return list(counts.values())
+    # For the calls only: nothing is replaced.
+    _with_rules(plan, count_use)
+    for rule_id, rule in rules.items():
+        if uses[rule_id] >= _min_uses(rule):
+            yield rule
 
 
 def _parts(rule: Predicate) -> tuple[Predicate, ...]:
     """Return the rules of the permissions that a rule is united of."""
     # One field has the mask A, another one A or B: both share A.
-    return rule.items if isinstance(rule, AnyOf) and rule.items else (rule,)
+    if isinstance(rule, AnyOf) and rule.items:
+        return rule.items
+    return (rule,)
 
 
 def _min_uses(rule: Predicate) -> int:
-    return 2 if has_subselect(rule) else MIN_CHEAP_USES
+    return MIN_COSTLY_USES if has_subselect(rule) else MIN_CHEAP_USES
 
 
 def has_subselect(part: object) -> bool:
@@ -102,11 +114,9 @@ def _column_name(collection: Collection, number: int) -> str:
 
 
 def _with_rules(plan: ReadPlan, rule_of: ReplaceRule) -> ReadPlan:
-    return replace(
-        plan,
-        outputs=tuple(_output(item, rule_of) for item in plan.outputs),
-        grouping=_grouping(plan.grouping, rule_of) if plan.grouping else None,
-    )
+    if plan.grouping:
+        return replace(plan, grouping=_grouping(plan.grouping, rule_of))
+    return replace(plan, outputs=tuple(_output(output, rule_of) for output in plan.outputs))
 
 
 def _output(output: Output, rule_of: ReplaceRule) -> Output:
@@ -124,29 +134,30 @@ def _embed(embed: Embed, rule_of: ReplaceRule) -> Embed:
 
 
 def _step(step: LinkStep, rule_of: ReplaceRule) -> LinkStep:
-    return step if step.when is None else replace(step, when=rule_of(step.when))
+    if step.when is None:
+        return step
+    return replace(step, when=rule_of(step.when))
 
 
 def _value(value: Value, rule_of: ReplaceRule) -> Value:
     if value.step is not None:
         value = replace(value, step=_step(value.step, rule_of))
-    return value if value.when is None else replace(value, when=rule_of(value.when))
+    if value.when is None:
+        return value
+    return replace(value, when=rule_of(value.when))
 
 
 def _grouping(grouping: Grouping, rule_of: ReplaceRule) -> Grouping:
     # The same everywhere: PostgreSQL has to recognise a group in the outputs and in the order.
     return Grouping(
-        tuple(Group(group.key, _value(group.value, rule_of)) for group in grouping.groups),
-        tuple(_aggregate(item, rule_of) for item in grouping.aggregates),
-        tuple(_term(term, rule_of) for term in grouping.order),
+        tuple(_with_value_rules(group, rule_of) for group in grouping.groups),
+        tuple(_with_value_rules(aggregate, rule_of) for aggregate in grouping.aggregates),
+        tuple(_with_value_rules(term, rule_of) for term in grouping.order),
     )
 
 
-def _aggregate(item: AggregateValue, rule_of: ReplaceRule) -> AggregateValue:
-    return item if item.value is None else replace(item, value=_value(item.value, rule_of))
-
-
-def _term(term: Order | AggregateValue, rule_of: ReplaceRule) -> Order | AggregateValue:
-    if isinstance(term, AggregateValue):
-        return _aggregate(term, rule_of)
-    return replace(term, value=_value(term.value, rule_of))
+def _with_value_rules(part: GroupingPart, rule_of: ReplaceRule) -> GroupingPart:
+    # An aggregate without a value counts rows.
+    if part.value is None:
+        return part
+    return replace(part, value=_value(part.value, rule_of))

@@ -7,12 +7,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cms.digits import MAX_DIGITS
-from cms.query.plan.resolved import EmbedChoice, Output, Page, ReadPlan, Value, ValueOutput
+from cms.query.plan.resolved import (
+    EmbedChoice,
+    Grouping,
+    Output,
+    Page,
+    ReadPlan,
+    Value,
+    ValueOutput,
+)
 from cms.schema.types.field_type import ValueSize
 
 LONG_VALUE = 2**20
 """Bytes of a value without a maximal length: as many as a body may bring."""
 SHORT_VALUE = 64
+MAX_BYTES_OF_A_CHARACTER = 4
+"""Of UTF-8."""
 PORTION_BYTES = 32 * LONG_VALUE
 """Bytes of the rows that are fetched at a time, where all of them may be too many."""
 MAX_PORTION_ROWS = 1_000
@@ -41,7 +51,8 @@ NO_SIZE = AnswerSize(0, 0)
 def size_of(plan: ReadPlan, *, single: bool = False) -> AnswerSize:
     """Return the size of an answer; a `single` one has one item."""
     row = _row(plan)
-    return AnswerSize(row, row * (1 if single else _rows(plan.page)))
+    rows = 1 if single else _rows(plan.page)
+    return AnswerSize(row, row * rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +68,24 @@ class WrittenSize:
 
     def of(self, count: int) -> float:
         """Return the most bytes of an answer with so many items."""
-        # All values of one output come in one body, which is not longer than LONG_VALUE.
-        sent = sum(min(value * count, LONG_VALUE) for value in self.sent_values)
-        return self.row * count + sent
+        total = self.row * count
+        for value in self.sent_values:
+            # All values of one output come in one body, which is not longer than LONG_VALUE.
+            total += min(value * count, LONG_VALUE)
+        return total
 
 
 def written_size(plan: ReadPlan) -> WrittenSize:
     """Return the size of a write's answer."""
-    sent = tuple(_bytes(output) for output in plan.outputs if _is_sent(output))
-    others = (output for output in plan.outputs if not _is_sent(output))
-    return WrittenSize(_sum(others) + sum(map(_default, plan.outputs)), sent)
+    sent: list[float] = []
+    others: list[Output] = []
+    for output in plan.outputs:
+        if _is_sent(output):
+            sent.append(_bytes(output))
+        else:
+            others.append(output)
+    defaults = sum(map(_default, plan.outputs))
+    return WrittenSize(_sum(others) + defaults, tuple(sent))
 
 
 def _is_sent(output: Output) -> bool:
@@ -75,21 +94,34 @@ def _is_sent(output: Output) -> bool:
 
 def _default(output: Output) -> int:
     """Return the bytes that a column's default may put into an item."""
-    # UTF-8 takes at most four bytes for a character.
-    column = output.value.field.column if isinstance(output, ValueOutput) else None
-    return 4 * len(column.default or "") if column else 0
+    if not isinstance(output, ValueOutput):
+        return 0
+    column = output.value.field.column
+    if column is None or column.default is None:
+        return 0
+    return MAX_BYTES_OF_A_CHARACTER * len(column.default)
 
 
 def _row(plan: ReadPlan) -> float:
     if plan.grouping:
-        groups = sum(_value(group.value) for group in plan.grouping.groups)
-        # A sum may have more digits than each of its values, so each counts as the longest number.
-        return (SHORT_VALUE + MAX_DIGITS) * len(plan.grouping.aggregates) + groups
-    searched = plan.highlights.fields if plan.highlights else ()
-    highlights = sum(_value(matches[0].value) for matches in searched)
-    # Every row brings the values that it is sorted by: the last one's are in the next cursor.
-    cursor = sum(_value(term.value) for term in plan.cursor.terms) if plan.cursor else 0
-    return _sum(plan.outputs) + SHORT_VALUE * len(plan.row_values) + highlights + cursor
+        return _group_row(plan.grouping)
+    total = _sum(plan.outputs) + SHORT_VALUE * len(plan.row_values)
+    if plan.highlights:
+        for matches in plan.highlights.fields:
+            total += _value(matches[0].value)
+    if plan.cursor:
+        # Every row brings the values that it is sorted by: the last one's are in the next cursor.
+        for term in plan.cursor.terms:
+            total += _value(term.value)
+    return total
+
+
+def _group_row(grouping: Grouping) -> float:
+    # A sum may have more digits than each of its values, so each counts as the longest number.
+    total: float = (SHORT_VALUE + MAX_DIGITS) * len(grouping.aggregates)
+    for group in grouping.groups:
+        total += _value(group.value)
+    return total
 
 
 def _sum(outputs: Iterable[Output]) -> float:
@@ -127,5 +159,5 @@ def _value(value: Value) -> float:
     if value.type.size is ValueSize.SHORT:
         return SHORT_VALUE
     if column and column.max_length:
-        return 4 * column.max_length
+        return MAX_BYTES_OF_A_CHARACTER * column.max_length
     return LONG_VALUE

@@ -46,7 +46,11 @@ def operand_reader(operator: Operator, read: ToComparable) -> ToComparable:
 def _read_list(read: ToComparable, operand: object) -> list[Any]:
     if not isinstance(operand, list | tuple):
         operand = [operand]
-    return [None if item is None else read(item) for item in operand]
+    values: list[Any] = []
+    for item in operand:
+        # A variable without a value stays null.
+        values.append(None if item is None else read(item))
+    return values
 
 
 def fulfils(operator: Operator, value: Any, operands: Sequence[Any]) -> bool:
@@ -63,6 +67,8 @@ def fulfils(operator: Operator, value: Any, operands: Sequence[Any]) -> bool:
 
 def guess_type(value: object, operands: Sequence[object]) -> FieldType:
     """Return the type of a value that belongs to no field, by the value and its operands."""
+    if isinstance(value, list | dict):
+        return JSON
     items: list[object] = []
     for operand in operands:
         # The operand of a list is one tuple.
@@ -70,14 +76,13 @@ def guess_type(value: object, operands: Sequence[object]) -> FieldType:
             items.extend(operand)
         else:
             items.append(operand)
-    if isinstance(value, list | dict):
-        return JSON
+    classes = {type(item) for item in items}
     # Before numbers: to Python true and false are whole numbers.
-    if isinstance(value, bool) or any(isinstance(item, bool) for item in items):
+    if isinstance(value, bool) or bool in classes:
         return BOOLEAN
-    if isinstance(value, int | Decimal) or any(isinstance(item, int | Decimal) for item in items):
+    if isinstance(value, int | Decimal) or not classes.isdisjoint((int, Decimal)):
         return DECIMAL
-    if any(isinstance(item, datetime) for item in items):
+    if datetime in classes:
         return TIMESTAMP
     return TEXT
 
@@ -90,8 +95,9 @@ def guess_type_of_function(name: str) -> FieldType:
 
 def function_of(field_type: FieldType, name: str) -> FieldFunction | None:
     """Return the function of a type; a to-many field has the count of its list."""
-    functions = JSON.functions if field_type is ALIAS else field_type.functions
-    return functions.get(name)
+    if field_type is ALIAS:
+        return JSON.functions.get(name)
+    return field_type.functions.get(name)
 
 
 def call_function(function: FieldFunction, field_type: FieldType, value: Any) -> int | None:

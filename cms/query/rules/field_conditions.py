@@ -105,6 +105,10 @@ def _are_objects(entries: object) -> bool:
 def _condition(
     entry: Mapping[str, object], collection: Collection | None, catalogue: Catalogue | None
 ) -> Condition:
-    switches = {name: value for name in _SWITCHES if isinstance(value := entry.get(name), bool)}
+    switches: dict[str, bool] = {}
+    for name in _SWITCHES:
+        value = entry.get(name)
+        if isinstance(value, bool):
+            switches[name] = value
     rule = parse_rule(entry["rule"], parameter="conditions")
     return Condition(resolve_rule(rule, collection, catalogue), switches)

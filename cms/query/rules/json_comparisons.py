@@ -37,17 +37,27 @@ def fulfils_in_json(
         return isinstance(value, str) and fulfils(operator, value, [str(comparables[0])])
     own_type = json_type(value)
     if kind is OperandKind.LIST:
-        # To Python true is the number 1. `_nin` of nothing holds for every value.
-        same = [item for item in comparables[0] if json_type(item) == own_type]
-        return bool(same or not comparables[0]) and fulfils(operator, value, [same])
-    has_type = own_type in _SCALARS and all(json_type(item) == own_type for item in comparables)
-    return has_type and fulfils(operator, value, comparables)
+        (items,) = comparables
+        # To Python true is the number 1.
+        items_of_type = [item for item in items if json_type(item) == own_type]
+        # Between types nothing holds, while `_nin` of nothing holds for every value.
+        if items and not items_of_type:
+            return False
+        return fulfils(operator, value, [items_of_type])
+    if own_type not in _SCALARS or {own_type} != set(map(json_type, comparables)):
+        return False
+    return fulfils(operator, value, comparables)
 
 
 def _tests_entries(operator: Operator, values: list[Any], operand: object) -> bool:
     """Tell whether an array has an entry, or has none; other tests of texts hold for no array."""
     if operator.trait is not Trait.PARTS:
         return False
-    wanted = [(json_type(entry), entry) for entry in entries(operand)]
-    has_entry = any((json_type(value), value) in wanted for value in values)
+    wanted = list(map(_typed, entries(operand)))
+    has_entry = any(_typed(value) in wanted for value in values)
     return has_entry != operator.is_negated
+
+
+def _typed(value: object) -> tuple[str, object]:
+    # To Python true is the number 1.
+    return json_type(value), value

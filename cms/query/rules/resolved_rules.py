@@ -7,7 +7,7 @@ only when a payload comes to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from cms.errors import Problem, Refused, invalid_query
 from cms.query.language.ast import (
     And,
     AtField,
+    CallerKey,
     CallerValue,
     Constant,
     Filter,
@@ -23,6 +24,7 @@ from cms.query.language.ast import (
     Operand,
     OperatorTest,
     Or,
+    PlainOperand,
     Some,
 )
 from cms.query.language.operators import RULE_OPERATORS, OperandKind, Operator
@@ -40,9 +42,8 @@ from cms.query.rules.evaluate import (
     value_reader,
 )
 from cms.query.rules.payload_rules import PayloadRule
-from cms.schema.field_names import FieldName
-from cms.schema.model import Catalogue, Collection, Field
-from cms.schema.names import MAX_NAME_BYTES
+from cms.schema.field_names import DottedName, FieldName, dotted_name
+from cms.schema.model import Catalogue, Collection
 from cms.schema.types import ALIAS
 from cms.schema.types.field_type import Trait
 from cms.schema.types.json_members import value_at
@@ -170,8 +171,9 @@ def _caller_paths(filter: Filter) -> Iterator[CallerValue]:
         case AtField(_, inner) | Some(inner):
             yield from _caller_paths(inner)
         case OperatorTest(_, operands):
+            # A path stands alone: lists hold no more than the caller's own keys.
             for operand in operands:
-                if isinstance(operand, CallerValue) and operand.path:
+                if isinstance(operand, CallerValue):
                     yield operand
 
 
@@ -193,7 +195,8 @@ class _Resolver:
                 return _test(filter, subject)
 
     def _step(self, name: FieldName, inner: Filter, subject: Subject) -> RuleStep:
-        if path := _json_path(name, subject.collection):
+        path = _path_behind_field(name, subject.collection)
+        if path is not None:
             return self._path_step(path, inner, subject)
         try:
             member = self._member(name, subject)
@@ -205,17 +208,16 @@ class _Resolver:
             return RuleStep(subject, name.field, None, UnfitRule(refused.problems[0]))
         return RuleStep(subject, name.field, call.function, self.resolve(inner, call.subject))
 
-    def _path_step(self, path: _DottedPath, inner: Filter, subject: Subject) -> RuleStep:
-        head, steps = path
+    def _path_step(self, path: DottedName, inner: Filter, subject: Subject) -> RuleStep:
         assert subject.collection
-        if Trait.JSON not in head.type.traits:
+        field = subject.collection.fields[path.head.field]
+        if Trait.JSON not in field.type.traits:
             # `author.meta.price` is the same as `meta.price` inside of `author`.
-            rest = AtField(FieldName.parse(".".join(steps)), inner)
-            return self._step(FieldName(head.name), rest, subject)
-        value = Value(head, at=JsonPath(steps))
-        inside = Subject((*subject.path, head.name, *steps), value)
-        function = partial(value_at, steps=steps)
-        return RuleStep(subject, head.name, function, self.resolve(inner, inside))
+            return self._step(path.head, AtField(path.rest, inner), subject)
+        value = Value(field, at=JsonPath(path.steps))
+        inside = Subject((*subject.path, field.name, *path.steps), value)
+        function = partial(value_at, steps=path.steps)
+        return RuleStep(subject, field.name, function, self.resolve(inner, inside))
 
     def _member(self, name: FieldName, subject: Subject) -> Subject:
         path = (*subject.path, name.field)
@@ -239,22 +241,14 @@ class _Resolver:
         return self.catalogue.collections.get(link.target)
 
 
-_DottedPath = tuple[Field, tuple[str, ...]]
-"""A field, and the steps behind its dot."""
-
-
-def _json_path(name: FieldName, collection: Collection | None) -> _DottedPath | None:
-    """Return a name with a dot taken apart; None for any other, and one that begins with no field.
-
-    A column may have a dot in its own name, and then the longest name of a field is one.
-    """
-    parts = name.written.split(".")
-    if len(parts) == 1 or collection is None or name.written in collection.fields or name.function:
+def _path_behind_field(name: FieldName, collection: Collection | None) -> DottedName | None:
+    """Return a name with a dot taken apart; None for any other, and one that begins with no field."""
+    if collection is None or name.function:
         return None
-    for count in range(min(len(parts) - 1, MAX_NAME_BYTES), 0, -1):
-        if field := collection.fields.get(".".join(parts[:count])):
-            return field, tuple(parts[count:])
-    return None
+    dotted = dotted_name(name, collection.fields.__contains__)
+    if dotted is None or dotted.head.written not in collection.fields:
+        return None
+    return dotted
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,18 +276,17 @@ def _test(test: OperatorTest, subject: Subject) -> ResolvedFilter:
         refused = invalid_query("An operator needs a field to stand at", parameter="validation")
         return UnfitRule(refused.problems[0])
     operator = RULE_OPERATORS[test.operator]
-    values = None
     # Without variables they are read now, and not again for each payload.
-    if all(map(_is_fixed, test.operands)):
-        values = tuple(operand_value(operand, Bindings()) for operand in test.operands)
+    values = _fixed_values(test.operands)
     # The test as it stands when nothing is known of the type; what is known is filled in below.
     unread = RuleTest(subject, operator, test.operands, values, None, None, None)
     # Of a value without a field the type is guessed, by the value itself.
     if subject.value is None:
         return unread
+    # A list of related items has no type of its own, and may be null or empty all the same.
+    fits_all = subject.value.type is ALIAS and operator.operand_kind is OperandKind.NOTHING
     try:
-        # A list of related items has no type of its own, and may be null or empty all the same.
-        if not (subject.value.type is ALIAS and operator.operand_kind is OperandKind.NOTHING):
+        if not fits_all:
             require_fit(operator, subject.value)
         read = value_reader(subject.value.type)
         comparables = None
@@ -304,16 +297,25 @@ def _test(test: OperatorTest, subject: Subject) -> ResolvedFilter:
     return replace(unread, read=read, comparables=comparables)
 
 
-def _is_fixed(operand: Operand) -> bool:
-    """Tell whether an operand is the same in every request: it holds no variable."""
-    if not isinstance(operand, Constant):
+def _fixed_values(operands: Sequence[Operand]) -> tuple[object, ...] | None:
+    """Return the values of operands without variables; None where one of them holds a variable."""
+    values: list[object] = []
+    for operand in operands:
+        if not isinstance(operand, Constant) or _holds_variable(operand.value):
+            return None
+        values.append(operand_value(operand, Bindings()))
+    return tuple(values)
+
+
+def _holds_variable(value: object) -> bool:
+    """Tell whether the constant of a rule is a list with variables in it."""
+    if not isinstance(value, tuple):
         return False
-    items = operand.value if isinstance(operand.value, tuple) else (operand.value,)
-    return not any(isinstance(item, Now | CallerValue) for item in items)
+    return any(isinstance(item, Now | CallerKey) for item in value)
 
 
-def operand_value(operand: Operand, bindings: Bindings) -> object:
-    """Return the value of an operand that is no path from the caller; a list is a tuple."""
+def operand_value(operand: PlainOperand, bindings: Bindings) -> object:
+    """Return the value of an operand; a list is a tuple."""
     # The same code as for statements, so that variables mean the same in filters and rules.
     return bind_values([Placeholder(operand, _with_tuple, "validation")], bindings)[0]
 
@@ -333,8 +335,11 @@ def read_operands(
     Raises `Refused` INVALID_QUERY for an operand of a wrong type.
     """
     read_operand = operand_reader(operator, read)
+    comparables: list[object] = []
     try:
-        return tuple(None if value is None else read_operand(value) for value in values)
+        for value in values:
+            comparables.append(None if value is None else read_operand(value))
+        return tuple(comparables)
     except ValueError as error:
         path = f"{subject.label} {operator.name}"
         raise invalid_query(f"The rule {path}: {error}", place=path) from None

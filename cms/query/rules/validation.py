@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain
 from typing import Any
 
 from cms.errors import Problem, Refused
-from cms.query.language.ast import And, CallerValue, Operand
+from cms.query.language.ast import And, CallerKey, CallerValue, Operand
 from cms.query.language.operators import OperandKind, Operator
 from cms.query.plan.bindings import Bindings
 from cms.query.rules.evaluate import fulfils, guess_type, value_reader
@@ -71,22 +70,25 @@ class _RuleValidation:
                 for item in items:
                     problems += self.failures(item, value, was_sent=was_sent)
                 return problems
-            case RuleOr(subject, items):
-                parts = [self.failures(item, value, was_sent=was_sent) for item in items]
-                return self._any_of(parts, subject)
+            case RuleOr():
+                return self._any_of(part, value, was_sent=was_sent)
             case RuleSome(subject, inner, negated):
                 kind = "none" if negated else "some"
                 return self._some(subject, inner, value, kind=kind, was_sent=was_sent)
             case UnfitRule(problem):
                 raise Refused(problem)
 
-    def _any_of(self, problems_by_part: list[list[Problem]], subject: Subject) -> list[Problem]:
-        if not problems_by_part:
-            return [self._problem(subject, "or", {})]
-        # A part without problems holds, and one is enough.
-        if [] in problems_by_part:
-            return []
-        return list(chain.from_iterable(problems_by_part))
+    def _any_of(self, alternatives: RuleOr, value: Any, *, was_sent: bool) -> list[Problem]:
+        if not alternatives.items:
+            return [self._problem(alternatives.subject, "or", {})]
+        problems: list[Problem] = []
+        is_fulfilled = False
+        # All of them are tried: one that does not fit the types of its fields is refused.
+        for item in alternatives.items:
+            problems_of_item = self.failures(item, value, was_sent=was_sent)
+            is_fulfilled = is_fulfilled or not problems_of_item
+            problems += problems_of_item
+        return [] if is_fulfilled else problems
 
     def _step(self, step: RuleStep, item: Any, *, was_sent: bool) -> list[Problem]:
         # A field name at a list means some item of it, as it does in SQL.
@@ -112,7 +114,8 @@ class _RuleValidation:
     ) -> list[Problem]:
         if not self._is_in_payload(subject, value, was_sent=was_sent):
             return []
-        holds = any(not self.failures(inner, item, was_sent=was_sent) for item in _items_of(value))
+        items = _items_of(value)
+        holds = any(not self.failures(inner, item, was_sent=was_sent) for item in items)
         if holds == (kind == "some"):
             return []
         return [self._problem(subject, kind, {})]
@@ -121,23 +124,28 @@ class _RuleValidation:
         operator = test.operator
         operands = test.values
         if operands is None:
-            operands = tuple(self._operand(operand, operator) for operand in test.operands)
+            operands = self._operands(test)
+        # `_submitted` is about the payload itself, and so holds or not for whatever is sent.
         if operator.operand_kind is OperandKind.FLAG:
             passed = was_sent == operands[0]
         elif self._is_in_payload(test.subject, value, was_sent=was_sent):
             passed = _passes(test, value, operands)
         else:
+            # A change that leaves the field out breaks no rule of it.
             passed = True
         if passed:
             return []
-        # The caller may have no right to read what a path from the caller leads to.
         extension: Mapping[str, object] = {}
-        if not any(isinstance(operand, CallerValue) for operand in test.operands):
+        if not _compares_with_caller(test):
             extension = _operand_extension(operator, operands)
         return [self._problem(test.subject, operator.name[1:], extension)]
 
+    def _operands(self, test: RuleTest) -> tuple[object, ...]:
+        """Return operands of which some are variables."""
+        return tuple(self._operand(operand, test.operator) for operand in test.operands)
+
     def _operand(self, operand: Operand, operator: Operator) -> object:
-        if isinstance(operand, CallerValue) and operand.path:
+        if isinstance(operand, CallerValue):
             values = tuple(self.context.caller_values.get(operand, ()))
             if operator.operand_kind is OperandKind.LIST:
                 return values
@@ -160,6 +168,11 @@ class _RuleValidation:
         extensions["type"] = kind
         message = f'Validation failed for "{subject.label}": the rule "{kind}" does not hold.'
         return Problem("FAILED_VALIDATION", self.rule.message or message, {**extensions, **operand})
+
+
+def _compares_with_caller(test: RuleTest) -> bool:
+    """Tell whether problems would tell of the caller, and maybe what the caller may not read."""
+    return any(isinstance(operand, CallerKey | CallerValue) for operand in test.operands)
 
 
 def _items_of(value: Any) -> list[Any]:
@@ -204,7 +217,7 @@ def _operand_extension(operator: Operator, operands: Sequence[object]) -> Mappin
     """Return the operands under the key of the extension that fits the operator."""
     if not operands or operator.operand_kind is OperandKind.FLAG:
         return {}
-    shown = [_as_json(operand) for operand in operands]
+    shown = list(map(_as_json, operands))
     if operator.operand_kind is OperandKind.PATTERN:
         # The names of extensions are those of the interface: FAILED_VALIDATION has `valid`,
         # `invalid` or `substring`, by the kind of the operator.
@@ -220,7 +233,7 @@ def _operand_extension(operator: Operator, operands: Sequence[object]) -> Mappin
 
 def _as_json(operand: object) -> object:
     if isinstance(operand, tuple | list):
-        return [_as_json(item) for item in operand]
+        return list(map(_as_json, operand))
     # Only $NOW is no value of JSON.
     if isinstance(operand, datetime):
         return operand.isoformat()

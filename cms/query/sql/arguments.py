@@ -43,10 +43,10 @@ class ArgumentSlots:
 
     def author(self) -> Fragment:
         """Print user, address, user agent and origin."""
-        return commas(
-            param(_slot(self.first_slot + n), cast)
-            for n, cast in enumerate(("uuid", "text", "text", "text"))
-        )
+        values = []
+        for number, cast in enumerate(("uuid", "text", "text", "text")):
+            values.append(param(_slot(self.first_slot + number), cast))
+        return commas(values)
 
     def user(self) -> Fragment:
         """Print the user of the author."""
@@ -57,15 +57,15 @@ class ArgumentSlots:
         return param(_slot(self.first_slot + 1), "text")
 
     def column(self, index: int, element: str) -> Fragment:
-        return param(
-            _slot(self._first_column + index),
-            element if self.single else f"{element}[]",
-        )
+        slot = _slot(self._first_column + index)
+        return param(slot, element if self.single else f"{element}[]")
 
     def column_array(self, index: int, element: str) -> Fragment:
         """Print the values of a column as an array, however many there are."""
         column = self.column(index, element)
-        return fill("ARRAY[{0}]", column) if self.single else column
+        if not self.single:
+            return column
+        return fill("ARRAY[{0}]", column)
 
     def row_count(self) -> Fragment:
         """Print the number of rows that come without values."""
@@ -73,7 +73,10 @@ class ArgumentSlots:
 
     @property
     def _first_column(self) -> int:
-        return self.first_slot + AUTHOR_SLOTS + (CAUSE_SLOTS if self.flows else 0)
+        slot = self.first_slot + AUTHOR_SLOTS
+        if self.flows:
+            slot += CAUSE_SLOTS
+        return slot
 
 
 def array_type(field: Field) -> str:
@@ -83,7 +86,10 @@ def array_type(field: Field) -> str:
 
 def key_cast(key: Field) -> str:
     """Return the type that a key is cast to."""
-    return key.column.cast if key.type.is_text_form and key.column else array_type(key)
+    # Such a type, an enum for instance, has a cast of its own in each column.
+    if key.type.is_text_form and key.column:
+        return key.column.cast
+    return array_type(key)
 
 
 @lru_cache(maxsize=1024)

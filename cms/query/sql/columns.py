@@ -1,8 +1,10 @@
-"""The printer of columns, by the alias of the table at each level of a statement."""
+"""The printers of columns: of tables, by the alias at each level of a statement, and of answers."""
 
 from __future__ import annotations
 
-from cms.fragment import Fragment, fill, quoted, text
+from collections.abc import Iterable
+
+from cms.fragment import Fragment, commas, concat, fill, quoted, text
 from cms.schema.model import Field
 
 
@@ -12,3 +14,18 @@ def alias(level: int) -> str:
 
 def column_of(field: Field, level: int) -> Fragment:
     return fill(field.type.value_sql, text(f"{alias(level)}.{quoted(field.name)}"))
+
+
+def numbered_outputs(values: Iterable[Fragment]) -> list[Fragment]:
+    """Print values under the names c0, c1 …"""
+    outputs = []
+    for number, value in enumerate(values):
+        outputs.append(concat(value, f" AS c{number}"))
+    return outputs
+
+
+def output_columns(row: str, count: int) -> Fragment:
+    """Print the columns c0, c1 … of a row; without any there is a NULL in their place."""
+    if count == 0:
+        return text("NULL")
+    return commas(text(f"{row}.c{number}") for number in range(count))

@@ -8,11 +8,17 @@ from typing import assert_never
 
 from cms.fragment import EMPTY, Fragment, concat, fill, join, name, optional, param, quoted, text
 from cms.query.language.operators import OperandKind
-from cms.query.plan.alternatives import is_lookup, united_alternatives
+from cms.query.plan.alternatives import (
+    MAX_JOINED_SUBSELECTS,
+    count_subselects,
+    is_lookup,
+    united_alternatives,
+)
 from cms.query.plan.best_matches import WHOLE_WORD
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.document_paths import JsonPath, JsonPaths
 from cms.query.plan.resolved import (
+    EVERY_ROW,
     All,
     AnyOf,
     CallerPath,
@@ -37,12 +43,10 @@ from cms.schema.types.field_type import Search, Trait
 
 def link_condition(step: LinkStep, level: int) -> Fragment:
     """Print the condition between a row and the rows of a step, with the rules of both."""
-    conditions = [key_condition(step.link, level)]
-    if step.when is not None:
-        conditions.append(predicate(step.when, level))
-    if step.allowed is not None:
-        conditions.append(predicate(step.allowed, level + 1))
-    return join(" AND ", [condition for condition in conditions if condition != TRUE])
+    condition = key_condition(step.link, level)
+    condition += and_rule(step.when, level)
+    condition += and_rule(step.allowed, level + 1)
+    return condition
 
 
 # Values
@@ -50,6 +54,7 @@ def link_condition(step: LinkStep, level: int) -> Fragment:
 
 def expression(value: Value, level: int) -> Fragment:
     """Print a value as it is compared and sorted."""
+    # The number of related items: the field itself has no column.
     if value.step:
         return fill(
             "(SELECT count(*)::integer FROM {0} AS {1} WHERE {2})",
@@ -64,7 +69,9 @@ def expression(value: Value, level: int) -> Fragment:
     column = visible_column(value, level)
     if isinstance(value.at, JsonPaths):
         return json_paths.part(json_paths.document(column, value.field.type), value.at.paths)
-    return fill(value.function.sql, column) if value.function else column
+    if value.function is None:
+        return column
+    return fill(value.function.sql, column)
 
 
 def visible_column(value: Value, level: int) -> Fragment:
@@ -109,9 +116,6 @@ def visible_members(value: Fragment, members: tuple[VisibleMembers, ...], level:
 TRUE = text("TRUE")
 FALSE = text("FALSE")
 
-MAX_JOINED_SUBSELECTS = 12
-"""How many sub-selects PostgreSQL may join in one plan: planning takes ten seconds for ninety."""
-
 
 def predicate(condition: Predicate, level: int, *, separately: bool = False) -> Fragment:
     """Print a condition; many sub-selects in it are planned `separately` from each other."""
@@ -119,9 +123,7 @@ def predicate(condition: Predicate, level: int, *, separately: bool = False) -> 
     separately = separately or count_subselects(condition) > MAX_JOINED_SUBSELECTS
     match condition:
         case All(items):
-            return join_conditions(
-                [predicate(item, level, separately=separately) for item in items], " AND ", TRUE
-            )
+            return all_of(items, level, separately=separately)
         case AnyOf(items):
             return any_of(united_alternatives(items), level, separately=separately)
         case TypedTest():
@@ -143,12 +145,19 @@ def predicate(condition: Predicate, level: int, *, separately: bool = False) -> 
             assert_never(never)
 
 
+def all_of(items: Sequence[Predicate], level: int, *, separately: bool) -> Fragment:
+    """Print that all conditions hold."""
+    conditions = [predicate(item, level, separately=separately) for item in items]
+    return join_conditions(conditions, " AND ", TRUE)
+
+
 def any_of(items: Sequence[Predicate], level: int, *, separately: bool) -> Fragment:
     """Print that one of the alternatives holds."""
     if len(items) == 1:
         return predicate(items[0], level, separately=separately)
     # PostgreSQL joins no sub-select of an OR, so that there is nothing to separate.
-    return join_conditions([alternative(item, level) for item in items], " OR ", FALSE)
+    alternatives = [alternative(item, level) for item in items]
+    return join_conditions(alternatives, " OR ", FALSE)
 
 
 def alternative(item: Predicate, level: int) -> Fragment:
@@ -159,32 +168,18 @@ def alternative(item: Predicate, level: int) -> Fragment:
     # runs it once, and then takes the index of "author" as it takes those of other alternatives.
     # It is NULL and not FALSE where there is no such row, which makes no difference in an OR.
     step = item.step
+    where = item.where if step.allowed is None else All((step.allowed, item.where))
     lookup = fill(
         "{0} = (SELECT {1} FROM {2} AS {3} WHERE {4} LIMIT 1)",
         text(f"{alias(level)}.{quoted(step.link.near)}"),
         text(f"{alias(level + 1)}.{quoted(step.link.far)}"),
         name(step.link.target),
         text(alias(level + 1)),
-        predicate(All(tuple(filter(None, (step.allowed, item.where)))), level + 1),
+        predicate(where, level + 1),
     )
     if step.when is None:
         return lookup
     return join_conditions([predicate(step.when, level), lookup], " AND ", TRUE)
-
-
-def count_subselects(condition: Predicate) -> int:
-    """Return how many sub-selects PostgreSQL would join with the rows of the condition."""
-    match condition:
-        case All(items):
-            return sum(map(count_subselects, items))
-        case AnyOf(items):
-            united = united_alternatives(items)
-            return count_subselects(united[0]) if len(united) == 1 else 0
-        case Exists(step, where):
-            rules = (rule for rule in (step.when, step.allowed, where) if rule is not None)
-            return 1 + sum(map(count_subselects, rules))
-        case _:
-            return 0
 
 
 def join_conditions(items: list[Fragment], operator: str, nothing: Fragment) -> Fragment:
@@ -192,27 +187,31 @@ def join_conditions(items: list[Fragment], operator: str, nothing: Fragment) -> 
 
     An empty AND is TRUE and an empty OR is FALSE, so a rule without alternatives shows nothing.
     """
-    return concat("(", join(operator, items), ")") if items else nothing
+    if not items:
+        return nothing
+    return concat("(", join(operator, items), ")")
 
 
 def operator_test(test: TypedTest, level: int) -> Fragment:
     operator = test.operator
-    is_json = Trait.JSON in test.value.type.traits
-    template = operator.json_sql if operator.json_sql and is_json else operator.sql
     value = expression(test.value, level)
     cast = test.value.cast
     if operator.operand_kind is OperandKind.LIST:
         if operator.uses_index:
             cast = test.value.index_cast
         value = _same_type(value, test.value, cast)
-    operands = (operand(item, operator.operand_kind, cast, level) for item in test.operands)
-    return fill(template, value, *operands)
+    operands = [operand(item, operator.operand_kind, cast, level) for item in test.operands]
+    # JSON and lists have templates of their own for emptiness and entries.
+    if operator.json_sql and Trait.JSON in test.value.type.traits:
+        return fill(operator.json_sql, value, *operands)
+    return fill(operator.sql, value, *operands)
 
 
 def json_test(test: JsonTest, level: int) -> Fragment:
     assert isinstance(test.value.at, JsonPath)
     member = json_member(test.value, test.value.at, level)
-    return fill(test.sql, member, *(param(item.value, item.cast) for item in test.operands))
+    operands = [param(item.value, item.cast) for item in test.operands]
+    return fill(test.sql, member, *operands)
 
 
 def _same_type(printed: Fragment, value: Value, cast: str) -> Fragment:
@@ -231,6 +230,9 @@ def caller_path(path: CallerPath, level: int) -> Fragment:
 
     Each step selects rows by the keys of the step before, inside out.
     """
+    # SELECT t2."id" FROM "departments" AS t2 WHERE t2."id" = ANY (ARRAY(SELECT t1."department" FROM
+    # "system_users" AS t1 WHERE t1.id = $1::uuid)) for $CURRENT_USER.department.id. It depends on no
+    # row around it, so PostgreSQL runs it once for a statement.
     depth = level + 1
     rows = fill(
         "{0} AS {1} WHERE {1}.id = {2}",
@@ -256,7 +258,10 @@ def caller_path(path: CallerPath, level: int) -> Fragment:
 
 
 def and_rule(rule: Predicate | None, level: int) -> Fragment:
-    return EMPTY if rule is None else concat(" AND ", predicate(rule, level))
+    """Print a rule behind other conditions; nothing where every row fulfils it."""
+    if rule is None or rule == EVERY_ROW:
+        return EMPTY
+    return concat(" AND ", predicate(rule, level))
 
 
 def operand(value: Placeholder | CallerPath, kind: OperandKind, cast: str, level: int) -> Fragment:
@@ -269,6 +274,7 @@ def operand(value: Placeholder | CallerPath, kind: OperandKind, cast: str, level
         case OperandKind.PATTERN:
             return param(value, "text")
         case OperandKind.GEOMETRY:
+            # PostGIS fails on some invalid geometries.
             return fill("ST_MakeValid(ST_GeomFromGeoJSON({0}))", param(value, "text"))
         case _:
             return param(value, cast)
@@ -296,7 +302,7 @@ def _keys_of_items(step: LinkStep, inner: Fragment, level: int) -> Fragment:
     """Print that a row leads to one of the items that are looked up first."""
     allowed = and_rule(step.allowed, level + 1)
     link = step.link
-    found = fill(
+    is_found = fill(
         "{0} = ANY (ARRAY(SELECT {1} FROM {2} AS {3} WHERE {4}{5}))",
         text(f"{alias(level)}.{quoted(link.near)}"),
         text(f"{alias(level + 1)}.{quoted(link.far)}"),
@@ -306,8 +312,8 @@ def _keys_of_items(step: LinkStep, inner: Fragment, level: int) -> Fragment:
         allowed,
     )
     if step.when is None:
-        return found
-    return fill("({0} AND {1})", predicate(step.when, level), found)
+        return is_found
+    return fill("({0} AND {1})", predicate(step.when, level), is_found)
 
 
 def revision_item(condition: RevisionItem, level: int) -> Fragment:

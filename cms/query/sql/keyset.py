@@ -34,7 +34,9 @@ def behind(order: tuple[Order, ...], starts: tuple[Start, ...]) -> Fragment:
         chain = join_conditions(alternatives, " OR ", FALSE)
     # PostgreSQL takes no range of an index from an OR, but from what all its parts imply.
     bound = _bound(order[0], starts[0])
-    return chain if bound is None else join_conditions([bound, chain], " AND ", TRUE)
+    if bound is None:
+        return chain
+    return join_conditions([bound, chain], " AND ", TRUE)
 
 
 def _is_one_range(order: tuple[Order, ...], starts: tuple[Start, ...]) -> bool:
@@ -44,21 +46,29 @@ def _is_one_range(order: tuple[Order, ...], starts: tuple[Start, ...]) -> bool:
 
 
 def _row_comparison(order: tuple[Order, ...], starts: tuple[Start, ...]) -> Fragment:
-    values = commas(sorted_value(term, 0) for term in order)
-    operands = commas(_operand(term, start) for term, start in zip(order, starts, strict=True))
+    values = []
+    operands = []
+    for term, start in zip(order, starts, strict=True):
+        values.append(sorted_value(term, 0))
+        operands.append(_operand(term, start))
     shape = "({0}) < ({1})" if order[0].descending else "({0}) > ({1})"
-    return fill(shape, values, operands)
+    return fill(shape, commas(values), commas(operands))
 
 
 def _later(term: Order, start: Start) -> Fragment | None:
     """Print that the value of a term comes after the start; None where nothing does."""
     value = sorted_value(term, 0)
-    if start is None:
-        return fill("{0} IS NOT NULL", value) if term.descending else None
+    # In descending order nulls come first, as they count as the largest values.
     if term.descending:
+        if start is None:
+            return fill("{0} IS NOT NULL", value)
         return fill("{0} < {1}", value, _operand(term, start))
+    if start is None:
+        return None
     later = fill("{0} > {1}", value, _operand(term, start))
-    return fill("({0} OR {1} IS NULL)", later, value) if _may_be_null(term) else later
+    if _may_be_null(term):
+        return fill("({0} OR {1} IS NULL)", later, value)
+    return later
 
 
 def _equal(term: Order, start: Start) -> Fragment:
@@ -71,10 +81,10 @@ def _equal(term: Order, start: Start) -> Fragment:
 def _bound(term: Order, start: Start) -> Fragment | None:
     """Print a range of the first term that all rows behind are in; None without one."""
     value = sorted_value(term, 0)
-    if start is None:
-        return None if term.descending else fill("{0} IS NULL", value)
     if term.descending:
-        return fill("{0} <= {1}", value, _operand(term, start))
+        return None if start is None else fill("{0} <= {1}", value, _operand(term, start))
+    if start is None:
+        return fill("{0} IS NULL", value)
     return None if _may_be_null(term) else fill("{0} >= {1}", value, _operand(term, start))
 
 
@@ -87,6 +97,7 @@ def _operand(term: Order, start: Start) -> Fragment:
 
 
 def _may_be_null(term: Order) -> bool:
+    if term.path or term.value.is_computed or term.value.when is not None:
+        return True
     column = term.value.field.column
-    is_plain = not (term.path or term.value.is_computed or term.value.when is not None)
-    return not is_plain or column is None or column.is_nullable
+    return column is None or column.is_nullable

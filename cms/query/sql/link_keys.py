@@ -24,7 +24,7 @@ def key_condition(link: Link, level: int) -> Fragment:
     near = f"{alias(level)}.{quoted(link.near)}"
     if link.collection_field is None or link.cast is None:
         return text(f"{far} = {near}")
-    if link.named is not None:
+    if link.named_collection is not None:
         return _named_key(link, near, key=far, level=level + 1)
     return _named_key(link, far, key=near, level=level)
 
@@ -41,7 +41,7 @@ def _named_key(link: Link, target: str, *, key: str, level: int) -> Fragment:
         shape,
         text(f"{target}::text" if cast == "text" else target),
         text(f"{alias(level)}.{quoted(str(link.collection_field))}"),
-        param(constant_text(link.named or link.target), "text"),
+        param(constant_text(link.named_collection or link.target), "text"),
         text(key),
         param(constant_text(KEY_PATTERNS[cast]), "text"),
         text(cast),

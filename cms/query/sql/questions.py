@@ -91,9 +91,13 @@ def _compared(field: Field, value: Fragment) -> Fragment:
 
 def _source(columns: Sequence[Texts]) -> Fragment:
     """Print the rows that have these columns, as r (c0 …, n)."""
-    values = commas(param(array(column), "text[]") for column in columns)
-    labels = ", ".join([*(f"c{index}" for index in range(len(columns))), "n"])
-    return fill("unnest({0}) WITH ORDINALITY AS r ({1})", values, text(labels))
+    values = []
+    labels = []
+    for index, column in enumerate(columns):
+        values.append(param(array(column), "text[]"))
+        labels.append(text(f"c{index}"))
+    labels.append(text("n"))
+    return fill("unnest({0}) WITH ORDINALITY AS r ({1})", commas(values), commas(labels))
 
 
 def _typed(field: Field, column: str) -> Fragment:

@@ -41,6 +41,18 @@ class KeySide:
     key: Field | None
     collection: Collection | None = None
 
+    @property
+    def names_items(self) -> bool:
+        """Whether row ids are the keys by which the history names items."""
+        # A collection may have another key than the table's primary key.
+        if self.key is None or self.collection is None:
+            return False
+        return self.key.name == self.collection.primary_key
+
+    @property
+    def has_revisions(self) -> bool:
+        return self.collection is not None and self.collection.accountability == "all"
+
 
 @dataclass(frozen=True, slots=True)
 class RowReference:
@@ -63,14 +75,10 @@ def record_deleted(
     there is none, and without `parent` the keys, too; with `count_only` it is the number of rows.
     """
     own = reference.own
-    columns = history_columns(own.collection) if own.collection else []
-    # The history names rows by the collection's key, which need not be the table's primary key.
-    is_item = (
-        own.key is not None
-        and own.collection is not None
-        and own.key.name == own.collection.primary_key
-    )
-    if not is_item:
+    columns = []
+    if own.collection:
+        columns += history_columns(own.collection)
+    if not own.names_items:
         columns.append(concat(_row_id(own.key), " AS row_id"))
     # Locked in one order, so that two deletions do not wait for each other.
     rows = fill(
@@ -80,23 +88,24 @@ def record_deleted(
         _joined_parents(reference, arguments),
         commas(_identity("t0", own.key)),
     )
-    has_revisions = own.collection is not None and own.collection.accountability == "all"
-    answer = [
-        text("rows.item" if is_item else "rows.row_id"),
-        # What goes with these rows is nested in their revision; a table without revisions passes on
-        # that of the row above.
-        text("coalesce(rows.revision, rows.parent)" if has_revisions else "rows.parent"),
-    ]
-    if reference.parent is None:
-        answer.append(text("rows.item"))
     history = HistoryEntry("delete", "NULL::json", nested=True)
-    return _statement(
-        own,
-        arguments,
-        [Step("rows", rows)],
-        history,
-        text("count(*)") if count_only else commas(answer),
-    )
+    answer = text("count(*)") if count_only else _recorded_columns(reference)
+    return _statement(own, arguments, [Step("rows", rows)], history, answer)
+
+
+def _recorded_columns(reference: RowReference) -> Fragment:
+    """Print row ids and revisions of recorded rows, and their keys in the history."""
+    own = reference.own
+    columns = [text("rows.item" if own.names_items else "rows.row_id")]
+    # What goes with these rows is nested in their revision; a table without revisions passes on
+    # that of the row above.
+    if own.has_revisions:
+        columns.append(text("coalesce(rows.revision, rows.parent)"))
+    else:
+        columns.append(text("rows.parent"))
+    if reference.parent is None:
+        columns.append(text("rows.item"))
+    return commas(columns)
 
 
 def clear_references(
@@ -110,31 +119,37 @@ def clear_references(
     own = reference.own
     collection = own.collection
     assert collection, "rows without a history are left to the database"
-    changing = tracked_columns(
-        collection, [field for field in collection.columns if field.name in changed]
-    )
+    written = [field for field in collection.columns if field.name in changed]
+    changing = tracked_columns(collection, written)
     # Old values are locked and read first: the history compares them with the new ones.
     identity = _identity("t0", own.key)
+    old_identity = []
+    is_same_row = []
+    for number, column in enumerate(identity):
+        old_identity.append(concat(column, f" AS k{number}"))
+        is_same_row.append(concat(column, f" = old.k{number}"))
     old_values = []
-    for n, field in enumerate(changing):
-        old_values.append(concat(", t0.", name(field.name), f" AS w{n}"))
+    for number, field in enumerate(changing):
+        old_values.append(concat(", t0.", name(field.name), f" AS w{number}"))
     old = fill(
         "SELECT {0}, up.revision AS parent{1} FROM {2}{3} ORDER BY {4} FOR NO KEY UPDATE OF t0",
-        commas(concat(column, f" AS k{n}") for n, column in enumerate(identity)),
+        commas(old_identity),
         join("", old_values),
         _table(own.table),
         _joined_parents(reference, arguments),
         commas(identity),
     )
-    has_revisions = collection.accountability == "all"
-    value = text(" = DEFAULT" if to_default else " = NULL")
+    value = " = DEFAULT" if to_default else " = NULL"
+    delta = EMPTY
+    if own.has_revisions:
+        delta = concat(", ", delta_of(changing), " AS delta")
     rows = fill(
         "UPDATE {0} AS t0 SET {1} FROM old WHERE {2} RETURNING {3}, old.parent{4}",
         _table(own.table),
         commas(concat(name(column), value) for column in changed),
-        join(" AND ", [concat(column, f" = old.k{n}") for n, column in enumerate(identity)]),
+        join(" AND ", is_same_row),
         commas(history_columns(collection)),
-        concat(", ", delta_of(changing), " AS delta") if has_revisions else EMPTY,
+        delta,
     )
     history = HistoryEntry("update", "rows.delta", only_when="rows.delta IS NOT NULL", nested=True)
     return _statement(
@@ -194,22 +209,27 @@ def _joined_parents(reference: RowReference, arguments: ArgumentSlots) -> Fragme
         joined = fill(" AS t0 JOIN {0} ON t0.{1} = up.key", keys, name(own.columns[0]))
     else:
         # The foreign key points to other columns than those that identify the rows above.
-        pairs = zip(own.columns, parent.columns, strict=True)
-        columns = [fill("t0.{0} = above.{1}", name(near), name(far)) for near, far in pairs]
+        are_equal = []
+        for near, far in zip(own.columns, parent.columns, strict=True):
+            are_equal.append(fill("t0.{0} = above.{1}", name(near), name(far)))
         joined = fill(
             " AS t0 JOIN {0} AS above ON {1} JOIN {2} ON {3}",
             _table(parent.table),
-            join(" AND ", columns),
+            join(" AND ", are_equal),
             keys,
             _has_row_id(parent.key),
         )
+    return concat(joined, _not_left_out(own, arguments))
+
+
+def _not_left_out(own: KeySide, arguments: ArgumentSlots) -> Fragment:
+    """Print that a row is none of those of the third argument."""
+    row_id = _row_id(None) if own.key is None else fill("t0.{0}", name(own.key.name))
     # NOT IN looks values up in a hash table; `<> ALL` would compare each row with all of them,
     # which takes hours for many.
-    row_id = _row_id(None) if own.key is None else fill("t0.{0}", name(own.key.name))
-    left_out = fill(
+    return fill(
         " WHERE {0} NOT IN (SELECT unnest({1}))", row_id, arguments.column(2, _cast(own.key))
     )
-    return concat(joined, left_out)
 
 
 def _has_row_id(key: Field | None) -> Fragment:
@@ -229,6 +249,7 @@ def _statement(
     history: HistoryEntry,
     answer: Fragment,
 ) -> Fragment:
+    # Rows of a table that is no collection have no history.
     if own.collection:
         author = arguments.author()
         steps = [

@@ -21,13 +21,15 @@ def check_rows(
     Items that do not exist have no row. With `lock` items cannot change until the transaction ends;
     they are locked in the order of their keys, which prevents deadlocks.
     """
-    key = collection.fields[str(collection.primary_key)]
-    # A rule that is NULL for a row, such as a comparison with NULL, does not hold.
-    answers = (fill("coalesce({0}, FALSE)", predicate(rule, 0)) for rule in rules)
+    key = collection.key
+    answers = [fill("t0.{0}::text", name(key.name))]
+    for rule in rules:
+        # A rule that is NULL for a row, such as a comparison with NULL, does not hold.
+        answers.append(fill("coalesce({0}, FALSE)", predicate(rule, 0)))
     shape = "SELECT {0} FROM {1} AS t0 WHERE t0.{2} = ANY ({3}) ORDER BY t0.{2}{4}"
     return fill(
         shape,
-        commas([fill("t0.{0}::text", name(key.name)), *answers]),
+        commas(answers),
         name(collection.name),
         name(key.name),
         param(list(keys), f"{key_cast(key)}[]"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from cms.fragment import (
     EMPTY,
@@ -15,29 +15,30 @@ from cms.fragment import (
     fill,
     join,
     name,
+    optional,
     param,
     text,
 )
 from cms.query.language.ast import RowOutput
+from cms.query.language.parameters import FILTER_COUNT
 from cms.query.plan.document_paths import JsonPath
+from cms.query.plan.output_paths import output_paths
 from cms.query.plan.resolved import (
     AggregateValue,
     Embed,
     EmbedChoice,
     Grouping,
-    Order,
     Output,
     Page,
     ReadPlan,
     Value,
     ValueOutput,
-    group_paths,
 )
 from cms.query.plan.shared_masks import share_masks
 from cms.query.sql import json_paths
 from cms.query.sql.best_first import best_first
 from cms.query.sql.clauses import conditions, direction, order_by, rows_up_to_limit, where
-from cms.query.sql.columns import alias
+from cms.query.sql.columns import alias, numbered_outputs, output_columns
 from cms.query.sql.expressions import (
     expression,
     json_member,
@@ -63,26 +64,28 @@ def select(plan: ReadPlan) -> Fragment:
     keeps the order of the rows: only a nested loop can carry out ON TRUE.
     """
     plan = share_masks(plan)
-    shown = group_outputs(plan, plan.grouping, 0) if plan.grouping else top_outputs(plan)
+    if plan.grouping:
+        shown = group_outputs(plan.grouping, 0)
+    else:
+        shown = top_outputs(plan)
     # For two fields, roughly: SELECT r.c0, r.c1, v.structure, v.access, v.flows, r.found FROM
     # system_version AS v LEFT JOIN LATERAL (SELECT TRUE AS found, t0."id" AS c0, t0."title" AS c1
     # FROM "articles" AS t0 ORDER BY t0."id" LIMIT 100) AS r ON TRUE
-    columns = commas(text(f"r.c{n}") for n in range(len(shown))) if shown else text("NULL")
-    outputs = (concat(value, f" AS c{n}") for n, value in enumerate(shown))
-    inner = rows(plan, commas([text("TRUE AS found"), *outputs]), 0)
-    return fill(_WITH_VERSION, columns, count_columns(plan), inner)
+    outputs = [text("TRUE AS found"), *numbered_outputs(shown)]
+    inner = rows(plan, commas(outputs), 0)
+    return fill(_WITH_VERSION, output_columns("r", len(shown)), count_columns(plan), inner)
 
 
 def top_outputs(plan: ReadPlan) -> list[Fragment]:
     """Print what a read shows of each item, and behind it what the service reads of the row."""
-    outputs = [output(item, 0) for item in plan.outputs]
-    row_values = [fill("{0}::text", expression(item.value, 0)) for item in plan.row_values]
-    cursor = [fill("{0}::text", sorted_value(term, 0)) for term in _cursor_terms(plan)]
-    return outputs + row_values + cursor + highlight_columns(plan.highlights)
-
-
-def _cursor_terms(plan: ReadPlan) -> tuple[Order, ...]:
-    return plan.cursor.terms if plan.cursor else ()
+    columns = [output(item, 0) for item in plan.outputs]
+    for item in plan.row_values:
+        columns.append(fill("{0}::text", expression(item.value, 0)))
+    if plan.cursor:
+        for term in plan.cursor.terms:
+            columns.append(fill("{0}::text", sorted_value(term, 0)))
+    columns += highlight_columns(plan.highlights)
+    return columns
 
 
 def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPTY) -> Fragment:
@@ -133,24 +136,29 @@ def cut_page(ordered: Fragment, page: Fragment, level: int) -> Fragment:
 
 def window(page: Page | None) -> Fragment:
     """Print the exact limit and offset of the page, empty where it is the first rows."""
-    limit = EMPTY
-    offset = EMPTY
-    if page and page.limit:
-        limit = concat(" LIMIT ", param(page.limit, "bigint"), " + 1" if page.has_next_row else "")
-    if page and page.offset:
-        offset = concat(" OFFSET ", param(page.offset, "bigint"))
-    return limit + offset
+    if page is None:
+        return EMPTY
+    parts: list[Fragment] = []
+    if page.limit:
+        parts.append(concat(" LIMIT ", param(page.limit, "bigint")))
+        parts.append(optional(" + 1", when=page.has_next_row))
+    if page.offset:
+        parts.append(concat(" OFFSET ", param(page.offset, "bigint")))
+    return join("", parts)
 
 
 def count_columns(plan: ReadPlan) -> Fragment:
-    filters = {
-        # Counts have sub-selects of their own, as the rows beside them are only those of one page.
-        "total_count": conditions(predicate(plan.allowed, 0)),
-        "filter_count": where(plan, 0),
-    }
+    # Counts have sub-selects of their own, as the rows beside them are only those of one page.
     shape = ", (SELECT count(*) FROM {0} AS t0{1})"
     table = name(plan.collection.name)
-    return join("", (fill(shape, table, filters[count]) for count in plan.counts))
+    columns = []
+    for count in plan.counts:
+        if count == FILTER_COUNT:
+            counted = where(plan, 0)
+        else:
+            counted = conditions(predicate(plan.allowed, 0))
+        columns.append(fill(shape, table, counted))
+    return join("", columns)
 
 
 # Outputs
@@ -161,7 +169,9 @@ def output(item: Output, level: int) -> Fragment:
         case ValueOutput(_, value):
             return output_value(value, level)
         case Embed():
-            return embed_many(item, level) if item.step.link.to_many else embed_one(item, level)
+            if item.step.link.to_many:
+                return embed_many(item, level)
+            return embed_one(item, level)
         case EmbedChoice():
             return embed_choice(item, level)
         case _ as never:
@@ -173,7 +183,9 @@ def output_value(value: Value, level: int) -> Fragment:
     if isinstance(value.at, JsonPath):
         return json_member(value, value.at, level)
     inner = expression(value, level)
-    return inner if value.is_computed else fill(value.field.json_sql, inner)
+    if value.is_computed:
+        return inner
+    return fill(value.field.json_sql, inner)
 
 
 def embed_one(item: Embed, level: int) -> Fragment:
@@ -188,21 +200,27 @@ def embed_many(item: Embed, level: int) -> Fragment:
 
 def embed_choice(item: EmbedChoice, level: int) -> Fragment:
     # At most one is not NULL: the collection field of a row names one collection.
-    return concat("coalesce(", commas(embed_one(embed, level) for embed in item.embeds), ")")
+    targets = [embed_one(embed, level) for embed in item.embeds]
+    return fill("coalesce({0})", commas(targets))
 
 
 def related_rows(item: Embed, level: int) -> Fragment:
     """Print the rows that a link leads to, with columns c0 … or named as the keys of the answer."""
     plan = share_masks(item.plan)
-    if plan.grouping:
-        values = group_outputs(plan, plan.grouping, level + 1)
-        keys = [f"c{n}" for n in range(len(values))]
-    else:
-        values = [output(inner, level + 1) for inner in plan.outputs]
-        keys = [f"c{n}" if plan.renamed else inner.key for n, inner in enumerate(plan.outputs)]
-    named = zip(keys, values, strict=True)
-    outputs = commas(concat(value, " AS ", name(key)) for key, value in named)
+    outputs = commas(_related_outputs(plan, level + 1))
     return rows(plan, outputs, level + 1, linked=link_condition(item.step, level))
+
+
+def _related_outputs(plan: ReadPlan, level: int) -> list[Fragment]:
+    if plan.grouping:
+        return numbered_outputs(group_outputs(plan.grouping, level))
+    values = [output(shown, level) for shown in plan.outputs]
+    if plan.renamed:
+        return numbered_outputs(values)
+    outputs = []
+    for shown, value in zip(plan.outputs, values, strict=True):
+        outputs.append(concat(value, " AS ", name(shown.key)))
+    return outputs
 
 
 def embedded_item(item: Embed) -> Fragment:
@@ -210,47 +228,56 @@ def embedded_item(item: Embed) -> Fragment:
     # Keys are shown as they are, and not as objects with one member.
     if item.keys_only:
         return concat("n.", name(item.plan.outputs[0].key))
-    if item.plan.grouping:
-        return as_object(group_paths(item.plan))
     # Aliases come from the request and so are parameters; long names fit no column.
-    if item.plan.renamed:
-        return as_object(tuple((shown.key,) for shown in item.plan.outputs))
+    if item.plan.grouping or item.plan.renamed:
+        return as_object(output_paths(item.plan))
     # `n` alone would be the field of that name in a collection that has one.
     return text("row_to_json(n.*)")
 
 
-def as_object(paths: Sequence[tuple[str, ...]], columns: Sequence[int] | None = None) -> Fragment:
+class _Member(NamedTuple):
+    """A column and the keys that lead to it in an object; none do so in the object itself."""
+
+    path: tuple[str, ...]
+    column: str
+
+
+def as_object(paths: Sequence[tuple[str, ...]]) -> Fragment:
     """Print the columns c0 … as one object; its keys are parameters, as some come from the request.
 
     PostgreSQL's own function for it takes fifty keys at most, so the object is put together as
     text.
     """
-    numbers = range(len(paths)) if columns is None else columns
-    members = []
-    # Paths with one head make one member: ("count",), ("sum", "a"), ("sum", "b") is {"count": n.c0,
+    return _object([_Member(path, f"n.c{number}") for number, path in enumerate(paths)])
+
+
+def _object(members: Sequence[_Member]) -> Fragment:
+    # Paths with one head make one entry: ("count",), ("sum", "a"), ("sum", "b") is {"count": n.c0,
     # "sum": {"a": n.c1, "b": n.c2}}.
-    for key in dict.fromkeys(path[0] for path in paths):
-        inner_paths = []
-        inner_numbers = []
-        for path, number in zip(paths, numbers, strict=True):
-            if path[0] == key:
-                inner_paths.append(path[1:])
-                inner_numbers.append(number)
-        if inner_paths[0]:
-            value = as_object(inner_paths, inner_numbers)
+    members_by_key: dict[str, list[_Member]] = {}
+    for member in members:
+        key, *rest = member.path
+        inner = _Member(tuple(rest), member.column)
+        members_by_key.setdefault(key, []).append(inner)
+    entries = []
+    for key, inner_members in members_by_key.items():
+        if inner_members[0].path:
+            value = _object(inner_members)
         else:
-            value = fill("to_json(n.{0})", text(f"c{inner_numbers[0]}"))
+            value = fill("to_json({0})", text(inner_members[0].column))
         label = param(f"{json.dumps(key)}:", "text")
-        members.append(fill("{0} || coalesce({1}::text, 'null')", label, value))
-    return fill("('{' || {0} || '}')::json", join(" || ',' || ", members))
+        entries.append(fill("{0} || coalesce({1}::text, 'null')", label, value))
+    return fill("('{' || {0} || '}')::json", join(" || ',' || ", entries))
 
 
 # Groups
 
 
-def group_outputs(plan: ReadPlan, grouping: Grouping, level: int) -> list[Fragment]:
-    groups = [group_value(group.value, level) for group in grouping.groups]
-    return groups + [aggregate_output(item, level) for item in grouping.aggregates]
+def group_outputs(grouping: Grouping, level: int) -> list[Fragment]:
+    outputs = [group_value(group.value, level) for group in grouping.groups]
+    for item in grouping.aggregates:
+        outputs.append(aggregate_output(item, level))
+    return outputs
 
 
 def group_value(value: Value, level: int) -> Fragment:
@@ -262,6 +289,8 @@ def group_value(value: Value, level: int) -> Fragment:
 
 
 def grouping_tail(grouping: Grouping, level: int) -> Fragment:
+    # The same fragments as in the outputs, with the same parameters: PostgreSQL would not recognise
+    # a group whose expression has a parameter of another number.
     values = [expression(group.value, level) for group in grouping.groups]
     group_by = clause(" GROUP BY ", values)
     terms = []

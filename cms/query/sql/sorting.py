@@ -91,14 +91,17 @@ def _reposition(
     collection: Collection, sort: Field, old: Fragment, parent: Fragment, author: Fragment
 ) -> Fragment:
     """Print the change of the rows of `old` to their positions, with its history."""
-    has_revisions = collection.accountability == "all"
+    # Two steps: the parent of a row may be the revision of another one that is moved with it.
+    delta = EMPTY
+    if collection.accountability == "all":
+        delta = concat(", ", delta_of([sort]), " AS delta")
     moved = fill(
         "UPDATE {0} AS t0 SET {1} = old.position FROM old WHERE t0.{2} = old.k RETURNING {3}{4}",
         name(collection.name),
         name(sort.name),
         _key(collection),
         commas(history_columns(collection)),
-        concat(", ", delta_of([sort]), " AS delta") if has_revisions else EMPTY,
+        delta,
     )
     rows = fill("SELECT moved.*, {0} AS parent FROM moved", parent)
     history = HistoryEntry("update", "rows.delta", only_when="rows.delta IS NOT NULL", nested=True)
@@ -112,8 +115,8 @@ def _reposition(
 
 
 def _key(collection: Collection) -> Fragment:
-    return name(str(collection.primary_key))
+    return name(collection.key.name)
 
 
 def _key_param(collection: Collection, key: str) -> Fragment:
-    return param(key, key_cast(collection.fields[str(collection.primary_key)]))
+    return param(key, key_cast(collection.key))

@@ -9,7 +9,8 @@ from typing import Any
 from cms.query.language.ast import HIGHLIGHTS, RowOutput
 from cms.query.plan.indexable_json_paths import IndexableJsonPath, indexable_json_paths
 from cms.query.plan.nesting import ListLevel, list_levels
-from cms.query.plan.resolved import Cursor, Output, ReadPlan, ValueOutput, group_paths
+from cms.query.plan.output_paths import KeyPath, output_paths
+from cms.query.plan.resolved import Cursor, Output, ReadPlan, ValueOutput
 from cms.query.plan.sizes import NO_SIZE, AnswerSize, WrittenSize, size_of
 from cms.query.sql.count_estimate import EstimateStatements, estimate_statements
 from cms.query.sql.highlight import HighlightReader, reader_of
@@ -18,8 +19,6 @@ from cms.schema.model import Field, Version
 
 Rows = Sequence[tuple[Any, ...]]
 """The rows that PostgreSQL returns, each with the values of its columns."""
-KeyPath = tuple[str, ...]
-"""The keys that lead to a value in an item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +60,12 @@ class Statement:
 
     def __post_init__(self) -> None:
         # Computed once for each statement, and needed for every answer of it.
-        # Only aggregates have longer paths, such as ("sum", "price").
-        flat = all(len(path) == 1 for path in self.paths)
-        object.__setattr__(self, "_keys", tuple(path[0] for path in self.paths) if flat else None)
-        terms = self.cursor.terms if self.cursor else ()
-        outputs = len(self.paths) + len(self.row_outputs) + len(terms)
-        outputs += self.highlights.width if self.highlights else 0
+        object.__setattr__(self, "_keys", _flat_keys(self.paths))
+        outputs = len(self.paths) + len(self.row_outputs)
+        if self.cursor:
+            outputs += len(self.cursor.terms)
+        if self.highlights:
+            outputs += self.highlights.width
         object.__setattr__(self, "_first_extra", max(outputs, 1))
 
     def version(self, rows: Rows) -> Version:
@@ -81,7 +80,8 @@ class Statement:
         if self.highlights is not None:
             return [self._with_highlights(row) for row in rows]
         # Nearly all answers are flat, and then a row is a dict at once.
-        if (keys := self._keys) is not None:
+        keys = self._keys
+        if keys is not None:
             # Not strict: the row goes on behind the outputs with the counters.
             return [dict(zip(keys, row, strict=False)) for row in rows]
         return [self._nested(row) for row in rows]
@@ -141,25 +141,33 @@ def finish_statement(
 ) -> Statement:
     """Print a plan and number its parameters; a `single` plan reads one item."""
     text, values = select(plan).numbered()
-    paths = group_paths(plan) if plan.grouping else tuple((item.key,) for item in plan.outputs)
-    fields = tuple(_field(item) for item in plan.outputs)
     return Statement(
         text,
         values,
-        paths,
-        plan.counts,
-        plan.grouping is not None,
-        touched_collections,
-        fields,
-        tuple(item.output for item in plan.row_values),
-        is_search,
-        list_levels(plan, single=single),
-        size_of(plan, single=single),
-        plan.cursor,
+        paths=output_paths(plan),
+        counts=plan.counts,
+        is_grouped=plan.grouping is not None,
+        touched_collections=touched_collections,
+        fields=tuple(map(_field, plan.outputs)),
+        row_outputs=tuple(row_value.output for row_value in plan.row_values),
+        is_search=is_search,
+        nesting=list_levels(plan, single=single),
+        size=size_of(plan, single=single),
+        cursor=plan.cursor,
         indexable_json_paths=indexable_json_paths(plan),
         highlights=reader_of(plan),
         count_estimate=estimate_statements(plan),
     )
+
+
+def _flat_keys(paths: Sequence[KeyPath]) -> tuple[str, ...] | None:
+    keys = []
+    for path in paths:
+        # Only aggregates have longer paths, such as ("sum", "price").
+        if len(path) > 1:
+            return None
+        keys.append(path[0])
+    return tuple(keys)
 
 
 def _field(output: Output) -> Field | None:

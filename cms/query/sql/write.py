@@ -32,6 +32,7 @@ from cms.fragment import (
     text,
 )
 from cms.query.sql.arguments import ArgumentSlots, array_type, key_cast
+from cms.query.sql.columns import numbered_outputs, output_columns
 from cms.query.sql.write_events import event_columns, event_steps
 from cms.query.sql.write_history import (
     ACTIVITY,
@@ -88,11 +89,13 @@ def insert(
         *_version_conditions(single_statement),
         *_advance_sequences(collection, enumerate(columns), arguments),
     ]
+    # Rows without values take the defaults of all columns, and name none.
+    column_list = fill(" ({0})", commas(names)) if names else EMPTY
     # PostgreSQL draws keys from sequences after it has sorted: in the order of the items.
     rows = fill(
         "INSERT INTO {0} AS t0{1} SELECT {2} FROM {3}{4} ORDER BY r.n RETURNING {5}",
         name(collection.name),
-        fill(" ({0})", commas(names)) if names else EMPTY,
+        column_list,
         commas(cells),
         _source(columns, arguments),
         clause(" WHERE ", conditions, separator=" AND "),
@@ -119,6 +122,8 @@ def update(
     Its rows are the number of each row that was found, from 1, its key, and its revision when
     anything changed.
     """
+    # WITH old AS (SELECT r.n, t0."id" AS k, r.c1, t0."title" AS w0 FROM … FOR NO KEY UPDATE OF t0),
+    # rows AS (UPDATE "articles" AS t0 SET "title" = old.c1 FROM old WHERE t0."id" = old.k …)
     key, *others = columns
     changing = tracked_columns(collection, others)
     old = _old_rows(collection, columns, changing, arguments, single_statement=single_statement)
@@ -194,12 +199,14 @@ def delete(
 ) -> Fragment:
     """Print the deletion of rows by key; its rows are the keys and last revisions of rows found."""
     key = collection.key
+    keys = arguments.column(0, key_cast(key))
+    is_deleted = fill("= {0}" if arguments.single else "= ANY ({0})", keys)
     # A DELETE alone would lock the rows in the order in which it finds them.
     old = fill(
         "SELECT t0.{0} AS k{4} FROM {1} AS t0 WHERE t0.{0} {2}{3} ORDER BY t0.{0} FOR UPDATE",
         name(key.name),
         name(collection.name),
-        fill("= {0}" if arguments.single else "= ANY ({0})", arguments.column(0, key_cast(key))),
+        is_deleted,
         _and(_version_conditions(single_statement)),
         _rule_results(single_statement),
     )
@@ -218,10 +225,14 @@ def delete(
 
 def auto_sort_field(collection: Collection) -> Field | None:
     """Return the field of manual sorting, if new rows get the next position in it by themselves."""
-    field = collection.fields.get(collection.sort_field or "")
-    if field is None or field.column is None or Trait.ARITHMETIC not in field.type.traits:
+    if collection.sort_field is None:
         return None
-    return None if field.column.is_filled_by_database else field
+    field = collection.fields[collection.sort_field]
+    if field.column is None or Trait.ARITHMETIC not in field.type.traits:
+        return None
+    if field.column.is_filled_by_database:
+        return None
+    return field
 
 
 def last_position(sort_field: Field) -> Fragment:
@@ -262,19 +273,19 @@ def _answer(
 ) -> Fragment:
     if single_statement:
         return _single_answer(single_statement)
-    revised = history.delta and collection.accountability == "all"
-    revision = "NULL" if not revised else "rows.revision"
-    # The id was drawn for every row; only where something has changed is there a revision with it.
-    if revised and history.only_when:
+    if not history.delta or collection.accountability != "all":
+        revision = "NULL"
+    elif history.only_when:
+        # The id was drawn for every row, and only what has changed has a revision of that id.
         revision = f"CASE WHEN {history.only_when} THEN rows.revision END"
-    number = text("rows.n, " if history.action == "update" else "")
+    else:
+        revision = "rows.revision"
+    number = optional("rows.n, ", when=history.action == "update")
     return fill("SELECT {0}rows.item, {1} FROM rows", number, text(revision))
 
 
 def _single_answer(single_statement: SingleStatement) -> Fragment:
-    columns = text("NULL")
-    if single_statement.outputs:
-        columns = commas(text(f"rows.c{n}") for n in range(len(single_statement.outputs)))
+    columns = output_columns("rows", len(single_statement.outputs))
     shown = optional(", rows.shown", when=single_statement.shown)
     seen = optional(", (SELECT old.seen FROM old)", when=single_statement.before)
     # The counters come in any case, and so there is a row even where none was written.
@@ -293,9 +304,7 @@ def _returning(
     columns = [*history_columns(collection), *event_columns]
     if single_statement:
         columns.append(text("TRUE AS found"))
-        columns += [
-            concat(output, f" AS c{n}") for n, output in enumerate(single_statement.outputs)
-        ]
+        columns += numbered_outputs(single_statement.outputs)
         # system_require raises an error, which undoes the write.
         if single_statement.after:
             columns.append(fill("system_require({0})", single_statement.after))
@@ -324,10 +333,15 @@ def _version_conditions(single_statement: SingleStatement | None) -> list[Fragme
     """Print the condition that the counters are still those under which the plan was made."""
     if single_statement is None:
         return []
-    shape = "(SELECT (v.structure, v.access, v.flows) = ({0}) FROM v)"
     version = single_statement.version
-    counters = (version.structure, version.access, version.flows)
-    return [fill(shape, commas(param(counter, "bigint") for counter in counters))]
+    return [
+        fill(
+            "(SELECT (v.structure, v.access, v.flows) = ({0}, {1}, {2}) FROM v)",
+            param(version.structure, "bigint"),
+            param(version.access, "bigint"),
+            param(version.flows, "bigint"),
+        )
+    ]
 
 
 def _advance_sequences(
@@ -357,15 +371,20 @@ def _and(conditions: list[Fragment]) -> Fragment:
 
 def _source(columns: Sequence[Field], arguments: ArgumentSlots) -> Fragment:
     """Print the rows that were sent, as r (c0 …, n)."""
-    labels = commas([*(text(f"c{index}") for index in range(len(columns))), text("n")])
-    values = [arguments.column(index, array_type(field)) for index, field in enumerate(columns)]
+    # Rows without values are sent as their number: there is no column to unnest.
+    if not columns and not arguments.single:
+        return fill("generate_series(1, {0}) AS r (n)", arguments.row_count())
+    values = []
+    labels = []
+    for index, field in enumerate(columns):
+        values.append(arguments.column(index, array_type(field)))
+        labels.append(text(f"c{index}"))
+    labels.append(text("n"))
     # VALUES of one row lets PostgreSQL plan for one row; it guesses the rows of unnest.
     if arguments.single:
-        return fill("(VALUES ({0})) AS r ({1})", commas([*values, text("1")]), labels)
-    # Rows without values are sent as their number: there is no column to unnest.
-    if not columns:
-        return fill("generate_series(1, {0}) AS r (n)", arguments.row_count())
-    return fill("unnest({0}) WITH ORDINALITY AS r ({1})", commas(values), labels)
+        values.append(text("1"))
+        return fill("(VALUES ({0})) AS r ({1})", commas(values), commas(labels))
+    return fill("unnest({0}) WITH ORDINALITY AS r ({1})", commas(values), commas(labels))
 
 
 def _next_position(sort_field: Field) -> Fragment:

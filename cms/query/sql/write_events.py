@@ -6,6 +6,7 @@ Runs and their jobs are steps of such a statement, so that a write stays one sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
@@ -62,8 +63,9 @@ def event_columns(
     key = fill("to_json({0}) AS key_value", shown(collection.key))
     if columns is None:
         # The history has the whole row already, as `data`.
-        has_data = collection.accountability == "all"
-        return [key] if has_data else [key, fill("{0} AS data", whole_row(collection))]
+        if collection.accountability == "all":
+            return [key]
+        return [key, fill("{0} AS data", whole_row(collection))]
     entries = []
     for field in columns:
         if is_recorded(field):
@@ -74,29 +76,35 @@ def event_columns(
 def event_steps(collection: Collection, arguments: ArgumentSlots) -> Iterable[Step]:
     """Yield the steps of a statement that queue a run of each flow for its event."""
     for verb, flows in arguments.flows:
-        flow, join = _flows(flows)
+        source = _flow_source(flows)
         query = fill(
             _INSERT_RUNS,
-            flow,
+            source.flow,
             arguments.depth(),
             param(event_name(collection.name, verb), "text"),
             param(collection.name, "text"),
             text("'keys'" if verb in ("update", "delete") else "'key'"),
             arguments.accountability(),
             text(_EVENTS[verb]),
-            join,
+            source.join,
         )
         runs = f"runs_after_{verb}"
         yield Step(runs, query)
         yield Step(f"jobs_after_{verb}", fill(_INSERT_JOBS, text(runs)))
 
 
-def _flows(flows: Sequence[str]) -> tuple[Fragment, Fragment]:
-    """Print the id of a flow, and what joins several flows to each event."""
+class _FlowSource(NamedTuple):
+    """The id of a flow, and what joins several flows to each event."""
+
+    flow: Fragment
+    join: Fragment
+
+
+def _flow_source(flows: Sequence[str]) -> _FlowSource:
     if len(flows) == 1:
-        return param(flows[0], "uuid"), EMPTY
+        return _FlowSource(param(flows[0], "uuid"), EMPTY)
     join = " CROSS JOIN unnest({0}) WITH ORDINALITY AS flow (id, number) ORDER BY flow.number"
-    return text("flow.id"), fill(join, param(list(flows), "uuid[]"))
+    return _FlowSource(text("flow.id"), fill(join, param(list(flows), "uuid[]")))
 
 
 def creation_runs(collection: Collection, arguments: ArgumentSlots) -> Fragment:

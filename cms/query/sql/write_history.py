@@ -49,8 +49,8 @@ class Step(NamedTuple):
 
 def with_steps(steps: Iterable[Step], answer: Fragment) -> Fragment:
     """Print a statement of several steps, which PostgreSQL runs as one."""
-    queries = commas(fill("{0} AS ({1})", text(step.name), step.query) for step in steps)
-    return fill("WITH {0} {1}", queries, answer)
+    queries = [fill("{0} AS ({1})", text(step.name), step.query) for step in steps]
+    return fill("WITH {0} {1}", commas(queries), answer)
 
 
 def history_steps(
@@ -84,9 +84,11 @@ def history_columns(collection: Collection) -> list[Fragment]:
 
 def whole_row(collection: Collection, *, masks: bool = False) -> Fragment:
     """Print the whole row (t0) as reads show it, without secrets; with `masks` they are masked."""
-    fields = [field for field in collection.columns if masks or is_recorded(field)]
-    columns = commas(fill("{0} AS {1}", shown(field), name(field.name)) for field in fields)
-    return fill("(SELECT row_to_json(d.*) FROM (SELECT {0}) AS d)", columns)
+    columns = []
+    for field in collection.columns:
+        if masks or is_recorded(field):
+            columns.append(fill("{0} AS {1}", shown(field), name(field.name)))
+    return fill("(SELECT row_to_json(d.*) FROM (SELECT {0}) AS d)", commas(columns))
 
 
 def is_recorded(field: Field) -> bool:
@@ -109,6 +111,7 @@ def tracked_columns(collection: Collection, columns: Sequence[Field]) -> list[Fi
     written = {field.name for field in columns}
     tracked = []
     for field in collection.columns:
+        # No secret gets into the history, not even as a change.
         if not is_recorded(field):
             continue
         is_generated = field.column is not None and field.column.is_generated

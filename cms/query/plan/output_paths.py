@@ -1,0 +1,34 @@
+"""Where the values of an answer stand in its items."""
+
+from __future__ import annotations
+
+from cms.query.plan.resolved import AggregateValue, Grouping, ReadPlan
+
+KeyPath = tuple[str, ...]
+"""The keys that lead to a value in an item of the answer."""
+
+
+def output_paths(plan: ReadPlan) -> tuple[KeyPath, ...]:
+    """Return the paths of what a level shows, in order: its outputs, or groups and aggregates."""
+    grouping = plan.grouping
+    if grouping is None:
+        return tuple((output.key,) for output in plan.outputs)
+    paths: list[KeyPath] = [(group.key,) for group in grouping.groups]
+    for aggregate in grouping.aggregates:
+        paths.append(_aggregate_path(aggregate, grouping))
+    return tuple(paths)
+
+
+def _aggregate_path(aggregate: AggregateValue, grouping: Grouping) -> KeyPath:
+    """Return the path of an aggregate in an item of the answer.
+
+    `{"count": 42}` counts rows, `{"count": {"id": 42}}` the values of a field. Beside fields the
+    rows themselves are under `*`.
+    """
+    function = aggregate.function
+    if aggregate.value:
+        return function, aggregate.value.key
+    for other in grouping.aggregates:
+        if other.function == function and other.value:
+            return function, "*"
+    return (function,)
