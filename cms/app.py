@@ -57,8 +57,8 @@ from cms.http.middleware import (
     SystemCollectionGuard,
 )
 from cms.http.origins import Origins
-from cms.http.paths import Router
-from cms.http.ping import PING_PATH, Ping
+from cms.http.paths import PING_PATH, Router
+from cms.http.ping import Ping
 from cms.http.rate_limit import RateLimit
 from cms.http.request import Request
 from cms.http.request_body import close_if_unread, request_body

@@ -24,7 +24,7 @@ from cms.items.write.planning import plan_deletion
 from cms.items.write.running import run_plan
 from cms.query.language.parse import parse_query_string
 from cms.schema.model import Collection
-from cms.schema.payload import Values, converter
+from cms.schema.payload import MutableRowValues, converter
 from cms.schema.system import FILES
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
@@ -254,9 +254,9 @@ def _authorized_collection(context: RequestContext, name: str, action: str) -> C
     return context.snapshot.catalogue.collections[name]
 
 
-def _values(collection: Collection, fields: FieldValues) -> Values:
+def _values(collection: Collection, fields: FieldValues) -> MutableRowValues:
     """Return values that the service sets, as the columns take them."""
-    values: Values = {}
+    values: MutableRowValues = {}
     for name, value in fields.items():
         convert = converter(collection.fields[name])
         # Converters are for values: null is the same in every column.

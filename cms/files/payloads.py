@@ -7,7 +7,7 @@ import binascii
 import re
 from collections.abc import Callable, Mapping
 
-from cms.errors import Problem, Refused, abbreviated, invalid_payload
+from cms.errors import Problem, Refused, abbreviated, invalid_payload, no_object
 from cms.files.contents import FieldValues
 from cms.files.file_names import clean_name
 from cms.schema.system import FILES
@@ -52,7 +52,7 @@ def checked_changes(payload: object) -> FieldValues:
     Raises `Refused` INVALID_PAYLOAD for fields that only the service sets, or only at creation.
     """
     if not isinstance(payload, Mapping):
-        raise invalid_payload("The body must be an object")
+        raise no_object()
     _refuse_owned(payload, SERVER_OWNED | CREATE_ONLY)
     return _with_clean_name(payload)
 

@@ -15,6 +15,8 @@ import falcon
 from falcon.inspect import inspect_compiled_router, register_router
 from falcon.routing import CompiledRouter
 
+PING_PATH = "/server/ping"
+
 ENCODED_SLASH = "\udc2f"
 """Stands for an encoded slash: half of a surrogate pair, which no decoded path contains."""
 

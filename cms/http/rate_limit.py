@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import falcon
 
 from cms.errors import Problem, Refused
+from cms.http.paths import PING_PATH
 from cms.http.request import client_address
 from cms.rate_limits.limiter import RateLimiter
 from cms.rate_limits.windows import Usage, tighter
@@ -36,7 +37,7 @@ LOGIN_ROUTES = frozenset(
 )
 """Routes that take a password, a code or a token of a mail, or send a mail to anybody."""
 
-_NEVER_REFUSED = "/server/ping"
+_NEVER_REFUSED = PING_PATH
 """Load balancers ask it: a machine with many clients behind one proxy must not seem dead."""
 
 

@@ -13,6 +13,7 @@ from cms.schema.defaults import is_database_expression
 from cms.schema.definitions import (
     Inconsistency,
     hash_inconsistencies,
+    length_inconsistencies,
     special_inconsistencies,
 )
 from cms.schema.meta_settings import (
@@ -245,8 +246,7 @@ def _fixed_settings(
     is_unique = column.is_primary_key or changed.get("is_unique", column.is_unique)
     if changed.get("is_indexed") is False and is_unique:
         yield Inconsistency("schema.is_indexed", "what makes a field unique is an index")
-    if changed.get("max_length") is not None and "max_length" not in field_type.size_settings:
-        yield Inconsistency("schema.max_length", "only strings have a length")
+    yield from length_inconsistencies(field_type, changed)
     if changed.get("is_nullable") and (column.is_primary_key or column.has_auto_increment):
         yield Inconsistency("schema.is_nullable", "a key is never null")
     if "default_value" in changed and (column.is_generated or column.has_auto_increment):

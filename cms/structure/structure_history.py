@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from cms import jsontext
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_values
 from cms.database.statements import statement
 from cms.fragment import Fragment, fill, param, quoted, text
 from cms.query.sql.arrays import array
@@ -372,7 +372,7 @@ def _insert_history(
     # An array for each column: one statement records all changes.
     columns = [array(list(column)) for column in zip(*lines, strict=True)]
     rows = transaction.execute(statement("record_structure_changes"), (*author, *columns))
-    return [revision for (revision,) in rows]
+    return single_values(rows)
 
 
 def _columns(entry: _HistoryEntry) -> tuple[str | None, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_values
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_payload, not_found
 from cms.items.history.comment_payloads import parse_change, parse_changes, parse_new_comments
@@ -63,7 +63,7 @@ def _insert(
         author = executor.client.author(executor.context.actor.user)
         columns = [list(column) for column in zip(*texts, strict=True)]
         rows = executor.transaction.execute(statement("insert_comments"), (*author, *columns))
-        keys = [key for (key,) in rows]
+        keys = single_values(rows)
     notify_mentioned(executor, [WrittenComment(text) for text in texts])
     return _answer(executor, query_string, keys, single=single)
 

@@ -17,7 +17,7 @@ from cms.items.write.call_cache import CallCache
 from cms.items.write.field_rules import FieldRules
 from cms.items.write.hooks import hooks_of
 from cms.items.write.hooks.hook import SystemTableHooks
-from cms.items.write.parsed import Owner, ParsedRow, ParsedSet, RowValues
+from cms.items.write.parsed import Owner, ParsedRow, ParsedSet
 from cms.items.write.plain_rows import (
     AutoFilling,
     add_row_problems,
@@ -39,7 +39,7 @@ from cms.schema.auto_fields import (
     complete_new,
 )
 from cms.schema.model import Collection
-from cms.schema.payload import Values
+from cms.schema.payload import MutableRowValues, RowValues
 from cms.store.context import RequestContext
 
 
@@ -88,7 +88,7 @@ class _RowSource(NamedTuple):
         is_known = self.points_to_key and not owner.is_new
         return row.owner._replace(value=owner.key if is_known else owner.sent)
 
-    def changed_values(self, row: ParsedRow, number: int) -> Values:
+    def changed_values(self, row: ParsedRow, number: int) -> MutableRowValues:
         """Return what a stored row is to change: neither its key nor what it already holds."""
         values = values_without_key(row.values, self.parsed.key_field, self.stored.keys[number])
         # Values that are already stored are not written, and take no permission.

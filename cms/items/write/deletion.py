@@ -18,13 +18,13 @@ from cms.errors import not_found
 from cms.fragment import Fragment
 from cms.items.write.event_runs import json_keys, queue_event_runs
 from cms.items.write.executor import Executor
-from cms.items.write.parsed import RowValues
 from cms.items.write.rows import WrittenRow, run_action
 from cms.query.sql import referential
 from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
 from cms.query.sql.referential import KeySide, RowReference
 from cms.schema.model import Catalogue, Collection, Field
+from cms.schema.payload import RowValues
 from cms.schema.referential_actions import ReferentialAction, ReferentialActions, RootTable
 
 RevisionsByRow = dict[str, int | None]

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from cms.errors import Problem, Refused
-from cms.items.write.parsed import RowValues
 from cms.query.language.ast import CallerValue
 from cms.query.rules.field_conditions import Condition, field_state, parse_conditions
 from cms.query.rules.payload_rules import PayloadRule, parse_field_rule
@@ -15,6 +14,7 @@ from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
 from cms.query.rules.validation import RuleContext, failures
 from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Catalogue, Collection, Field, Json
+from cms.schema.payload import RowValues
 
 
 @dataclass(frozen=True, slots=True)

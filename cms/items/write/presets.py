@@ -15,7 +15,7 @@ from cms.query.language.ast import CallerValue, Constant, Now, Operand
 from cms.query.language.literals import parse_variable
 from cms.query.plan.bindings import Placeholder, bind_values, unchanged
 from cms.schema.model import Collection, Field
-from cms.schema.payload import Values, converter
+from cms.schema.payload import MutableRowValues, RowValues, converter
 from cms.store.context import RequestContext
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class RowPresets(NamedTuple):
     """The presets of one row: as rules see them, and as the columns take them."""
 
     payload: Mapping[str, object]
-    values: Values
+    values: RowValues
 
 
 class PresetBinder:
@@ -47,7 +47,7 @@ class PresetBinder:
         its field does not take.
         """
         payload: dict[str, object] = {}
-        values: Values = {}
+        values: MutableRowValues = {}
         # In reverse order, so that the first permission overwrites the others.
         for grant in reversed(grants):
             for name, value in self.bound(grant).items():

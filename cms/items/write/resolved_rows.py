@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cms.access.guarded_rules import GuardedGrant
-from cms.items.write.parsed import Owner, Pairs, RowValues
+from cms.items.write.parsed import Owner, Pairs
 from cms.items.write.problems import PayloadPosition
 from cms.query.plan.links import Link
 from cms.schema.model import Collection
+from cms.schema.payload import RowValues
 
 _NO_REFERENCE: Mapping[str, object] = {}
 _NO_KEYS: Mapping[int, str | None] = {}

@@ -23,7 +23,6 @@ from cms.items.write.mutations import (
     RowSet,
     Update,
 )
-from cms.items.write.parsed import RowValues
 from cms.items.write.rows import (
     advance_keys,
     column_by_key,
@@ -34,7 +33,7 @@ from cms.items.write.rows import (
     update_rows,
 )
 from cms.items.write.written_rows import WrittenRows
-from cms.schema.payload import Values
+from cms.schema.payload import MutableRowValues, RowValues
 
 
 def run_plan(executor: Executor, plan: MutationPlan) -> WrittenRows:
@@ -137,7 +136,7 @@ class _PlanRun:
     def _with_references(self, target: RowSet) -> list[RowValues]:
         filled: list[RowValues] = [row.values for row in target.rows]
         # Values of the plan must not change, and only some rows may have a reference.
-        copies: dict[int, Values] = {}
+        copies: dict[int, MutableRowValues] = {}
         for reference in target.references:
             column = self._column(reference)
             for number, target_number in reference.pairs:

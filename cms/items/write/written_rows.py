@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cms.items.write.mutations import RowId, RowSet
-from cms.items.write.parsed import RowValues
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.items.write.rows import WrittenRow
 from cms.schema.model import Collection
+from cms.schema.payload import RowValues
 
 
 class WrittenRows:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from cms.database.connections import Fetch
 from cms.errors import Problem, Refused, abbreviated
 from cms.items.write.resolved_rows import ResolvedRow
+from cms.schema.system import LIMIT_RULE
 from cms.store.context import RequestContext
-from cms.text_shapes import MASK
+from cms.text_shapes import COLOR, MASK
 
 ValueCheck = Callable[[object, RequestContext], None]
 """Checks a value as it was sent.
@@ -186,3 +187,16 @@ def one_of(*allowed: str) -> ValueCheck:
             raise NotOneOf(allowed)
 
     return check
+
+
+def check_limit(value: object, context: RequestContext) -> None:
+    """Check a limit, which null takes away."""
+    # Python takes a boolean for a number.
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(LIMIT_RULE)
+
+
+def check_color(value: object, context: RequestContext) -> None:
+    """Check a colour of the app."""
+    if not isinstance(value, str) or not COLOR.fullmatch(value):
+        raise ValueError("it is a colour such as #6644FF")

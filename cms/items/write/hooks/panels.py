@@ -11,7 +11,7 @@ from cms.dashboards.definition.panel_types import PANEL_TYPES
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
-from cms.items.write.hooks.hook import SystemTableHooks, ValueCheck, one_of
+from cms.items.write.hooks.hook import SystemTableHooks, ValueCheck, check_color, one_of
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.option_checks import OptionError
 from cms.query.language.parse import PageSizes, parse
@@ -20,7 +20,6 @@ from cms.query.plan.plan import plan
 from cms.query.sql.statement import finish_statement
 from cms.schema.system import PANELS
 from cms.store.context import RequestContext
-from cms.text_shapes import COLOR
 
 MAX_POSITION = 10_000
 """Units of the grid."""
@@ -104,15 +103,10 @@ def _problem(key: str, error: OptionError) -> Problem:
     )
 
 
-def _check_color(value: object, context: RequestContext) -> None:
-    if not isinstance(value, str) or not COLOR.fullmatch(value):
-        raise ValueError("it is a colour such as #6644FF")
-
-
-DASHBOARD_HOOKS = SystemTableHooks(checks={"color": _check_color})
+DASHBOARD_HOOKS = SystemTableHooks(checks={"color": check_color})
 PANEL_HOOKS = SystemTableHooks(
     checks={
-        "color": _check_color,
+        "color": check_color,
         "type": one_of(*PANEL_TYPES),
         "position_x": _grid_check(1),
         "position_y": _grid_check(1),

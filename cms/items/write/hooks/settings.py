@@ -12,6 +12,8 @@ from cms.items.write.hooks.hook import (
     InvalidPart,
     SystemTableHooks,
     ValueCheck,
+    check_color,
+    check_limit,
     one_of,
     raise_errors,
     refusals_as_errors,
@@ -24,7 +26,6 @@ from cms.query.rules.payload_rules import parse_rule
 from cms.regex import compile_regex
 from cms.schema.field_names import FieldName
 from cms.store.context import RequestContext
-from cms.text_shapes import COLOR
 from cms.transforms.transform import PARAMETERS, parse_preset
 
 # A language with its script, region and the like: de, en-US, zh-Hant-TW.
@@ -59,12 +60,6 @@ def _check_policy(value: object, context: RequestContext) -> None:
         raise ValueError("it is a regular expression")
     # A pattern that is none raises ValueError.
     compile_regex(value)
-
-
-def _check_attempts(value: object, context: RequestContext) -> None:
-    # Python takes a boolean for a number.
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError("it is a whole number from 1, or null for no limit")
 
 
 def _check_name(value: object, context: RequestContext) -> None:
@@ -158,10 +153,10 @@ SETTINGS_HOOKS = SystemTableHooks(
     after=_after,
     checks={
         "project_name": _check_name,
-        "project_color": _pattern_check(COLOR, "it is a colour such as #6644FF"),
+        "project_color": check_color,
         "project_url": _check_url,
         "default_language": _pattern_check(_LANGUAGE, "it is a language such as en-US"),
-        "auth_login_attempts": _check_attempts,
+        "auth_login_attempts": check_limit,
         "auth_password_policy": _check_policy,
         "public_registration_email_filter": _check_filter,
         "storage_asset_transform": one_of("all", "none", "presets"),

@@ -11,7 +11,7 @@ from cms.access.views import any_rule
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden
-from cms.items.write.hooks.hook import SystemTableHooks, unprocessable
+from cms.items.write.hooks.hook import SystemTableHooks, check_limit, unprocessable
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.passwords import check_password
 from cms.query.sql.row_checks import check_rows
@@ -128,12 +128,6 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
         fetch(statement("end_share_sessions"), (changed,))
 
 
-def _check_max_uses(value: object, context: RequestContext) -> None:
-    # Python takes a boolean for a number.
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError("it is a whole number from 1, or null for no limit")
-
-
 def _check_password(value: object, context: RequestContext) -> None:
     try:
         check_password(str(value))
@@ -144,7 +138,7 @@ def _check_password(value: object, context: RequestContext) -> None:
 SHARE_HOOKS = SystemTableHooks(
     # A preset could set a password that nobody knows, or name another user as the creator.
     explicit_only=frozenset({"password", "user_created"}),
-    checks={"max_uses": _check_max_uses, "password": _check_password},
+    checks={"max_uses": check_limit, "password": _check_password},
     before=_before,
     after=_after,
 )
