@@ -143,9 +143,10 @@ class _Deletion:
             next_wave: dict[RootTable, RevisionsByRow] = {}
             for action in self._actions_on(wave, "CASCADE"):
                 rows = self._record_cascade(action, wave[action.foreign_root_table])
-                next_wave.setdefault(action.root_table, {}).update(rows)
-                self.recorded.setdefault(action.root_table, {}).update(rows)
-            wave = {root_table: rows for root_table, rows in next_wave.items() if rows}
+                if rows:
+                    next_wave.setdefault(action.root_table, {}).update(rows)
+                    self.recorded.setdefault(action.root_table, {}).update(rows)
+            wave = next_wave
 
     def _record_cascade(self, action: ReferentialAction, above: RevisionsByRow) -> RevisionsByRow:
         """Record the rows that one foreign key deletes with those above them, and return them."""

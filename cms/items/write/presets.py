@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cms.access.policy import Grant
 from cms.errors import Refused, forbidden
-from cms.items.write.call_cache import CallCache
+from cms.items.write.call_cache import BoundPresets, CallCache
 from cms.items.write.hooks import hooks_of
 from cms.items.write.validating import PayloadValidator
 from cms.query.language.ast import CallerValue, Constant, Now, Operand
@@ -36,7 +36,7 @@ class PresetBinder:
     ) -> None:
         self._context = context
         self._validator = validator
-        self._known = cache.presets
+        self._bound = cache.presets
 
     def row_presets(
         self, grants: Sequence[Grant], collection: Collection, sent: Mapping[str, object]
@@ -64,10 +64,11 @@ class PresetBinder:
         if not grant.presets:
             return {}
         # By identity: a permission with presets has no hash.
-        known_grant = self._known.get(id(grant))
-        if known_grant is None:
-            known_grant = self._known[id(grant)] = grant, self._bind(grant)
-        return known_grant[1]
+        bound = self._bound.get(id(grant))
+        if bound is None:
+            bound = BoundPresets(grant, self._bind(grant))
+            self._bound[id(grant)] = bound
+        return bound.values
 
     def _bind(self, grant: Grant) -> dict[str, object]:
         # Presets are values by fields, as in {"status": "draft", "author": "$CURRENT_USER"}.

@@ -109,11 +109,11 @@ class ResolvedSet(NamedTuple):
         A related item that was sent as nothing but its key is not updated, while the items of a
         call always are. A row without a key is missing, for which there is a problem already.
         """
-        return [
-            number
-            for number, row in enumerate(self.rows)
-            if row.key and not row.is_new and (row.values or not self.level)
-        ]
+        numbers: list[int] = []
+        for number, row in enumerate(self.rows):
+            if row.key and not row.is_new and (row.values or not self.level):
+                numbers.append(number)
+        return numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from cms.items.write.hooks.hook import (
     one_of,
     raise_errors,
     refusals_as_errors,
+    text_check,
 )
 from cms.items.write.hooks.roles import require_plain_registration_role
 from cms.items.write.resolved_rows import ResolvedRow
@@ -33,6 +34,7 @@ _LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:-[a-zA-Z0-9]{2,8})*")
 # A scheme and a host; the rest is for whoever follows the address.
 _URL = re.compile(r"https?://[^\s/]+\S*")
 MAX_URL_LENGTH = 2_000
+MAX_NAME_LENGTH = 200
 
 _EMAIL = FieldName("email")
 # The key of a preset of transforms, which stands in URLs of images.
@@ -60,11 +62,6 @@ def _check_policy(value: object, context: RequestContext) -> None:
         raise ValueError("it is a regular expression")
     # A pattern that is none raises ValueError.
     compile_regex(value)
-
-
-def _check_name(value: object, context: RequestContext) -> None:
-    if isinstance(value, str) and not 0 < len(value.strip()) <= 200:
-        raise ValueError("it has 1 to 200 characters")
 
 
 def _check_filter(value: object, context: RequestContext) -> None:
@@ -152,7 +149,7 @@ SETTINGS_HOOKS = SystemTableHooks(
     is_admin_only=True,
     after=_after,
     checks={
-        "project_name": _check_name,
+        "project_name": text_check(MAX_NAME_LENGTH),
         "project_color": check_color,
         "project_url": _check_url,
         "default_language": _pattern_check(_LANGUAGE, "it is a language such as en-US"),
