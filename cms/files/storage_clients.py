@@ -9,6 +9,7 @@ from typing import Any
 from obstore.store import AzureStore, GCSStore, LocalStore, ObjectStore, S3Store
 
 from cms.locations import Location
+from cms.mappings import without_none
 
 _CLIENT: Mapping[str, Any] = {
     "connect_timeout": timedelta(seconds=5),
@@ -44,7 +45,7 @@ def _s3(location: Location) -> ObjectStore:
     return S3Store(
         location.bucket,
         prefix=location.root or None,
-        config=_without_none(settings),
+        config=_config(settings),
         client_options=_client_options(location),
         retry_config=_RETRIES,  # type: ignore[arg-type]
     )
@@ -54,9 +55,7 @@ def _gcs(location: Location) -> ObjectStore:
     return GCSStore(
         location.bucket,
         prefix=location.root or None,
-        config=_without_none(
-            {"service_account": location.key_filename, "base_url": location.endpoint}
-        ),
+        config=_config({"service_account": location.key_filename, "base_url": location.endpoint}),
         client_options=_client_options(location),
         retry_config=_RETRIES,  # type: ignore[arg-type]
     )
@@ -71,18 +70,19 @@ def _azure(location: Location) -> ObjectStore:
     return AzureStore(
         location.container_name,
         prefix=location.root or None,
-        config=_without_none(settings),
+        config=_config(settings),
         client_options=_client_options(location),
         retry_config=_RETRIES,  # type: ignore[arg-type]
     )
 
 
+def _config(settings: Mapping[str, object]) -> Any:
+    """Return the settings of a client, of whose type they are none until they are checked."""
+    return without_none(settings)
+
+
 def _client_options(location: Location) -> Any:
     return {**_CLIENT, "allow_http": (location.endpoint or "").startswith("http://")}
-
-
-def _without_none(settings: Mapping[str, object]) -> Any:
-    return {name: value for name, value in settings.items() if value is not None}
 
 
 _OPENERS: Mapping[str, Callable[[Location], ObjectStore]] = {

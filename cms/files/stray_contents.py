@@ -46,16 +46,15 @@ def sweep(transaction: Transaction, storages: Storages, *, age: timedelta = MIN_
     transaction.execute(statement("create_seen_contents"))
     for storage in storages.values():
         _record_contents(transaction, storage, before=datetime.now(UTC) - age)
-        interval = f"{age.total_seconds()} seconds"
-        without_content += single_values(
-            transaction.execute(statement("find_files_without_content"), (storage.name, interval))
-        )
+        parameters = (storage.name, f"{age.total_seconds()} seconds")
+        rows = transaction.execute(statement("find_files_without_content"), parameters)
+        without_content += single_values(rows)
         # Old ones only: a request may be about to write the row of a new content.
-        strays = single_values(
-            transaction.execute(statement("find_stray_contents"), (storage.name,))
-        )
+        rows = transaction.execute(statement("find_stray_contents"), (storage.name,))
+        strays = single_values(rows)
         storage.delete(strays)
-        removed += [f"{storage.name}/{path}" for path in (*strays, *storage.remove_staged(age))]
+        for path in (*strays, *storage.remove_staged(age)):
+            removed.append(f"{storage.name}/{path}")
     return SweepResult(tuple(removed), tuple(without_content))
 
 

@@ -153,10 +153,13 @@ def _fill(values: MutableRowValues, auto_values: AutoValues) -> None:
 
 def _auto_fields_of(collection: Collection, markers: frozenset[str]) -> AutoFields:
     key = collection.key if collection.primary_key else None
-    fields = [field for field in collection.columns if field is key or not _is_generated(field)]
+    fields: list[Field] = []
     automatic: list[tuple[Field, str]] = []
     not_null: list[Field] = []
-    for field in fields:
+    for field in collection.columns:
+        if field is not key and _is_generated(field):
+            continue
+        fields.append(field)
         if markers.intersection(field.special):
             automatic.append((field, _auto_kind(field, markers)))
         if not _is_required(field) and not takes_null(field):

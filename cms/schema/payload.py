@@ -287,7 +287,7 @@ def value_problem(collection: Collection, name: str, value: object, error: Value
     """
     # A value out of range has a code of its own; everything else is INVALID_PAYLOAD with the
     # reason.
-    code = next((code for error_class, code in _CODES if isinstance(error, error_class)), None)
+    code = _code_of(error)
     details: dict[str, object] = {}
     if not collection.has_secrets:
         details["value"] = abbreviated(value)
@@ -298,6 +298,13 @@ def value_problem(collection: Collection, name: str, value: object, error: Value
         return replace(problem, extensions={**problem.extensions, **details})
     extensions = {"collection": collection.name, "field": name, **details}
     return Problem(code, f'The value of "{name}" does not fit: {error}.', extensions)
+
+
+def _code_of(error: ValueError) -> str | None:
+    for error_class, code in _CODES:
+        if isinstance(error, error_class):
+            return code
+    return None
 
 
 _CODES = (

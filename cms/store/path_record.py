@@ -38,12 +38,16 @@ class PathRecord:
         if not new or len(self._recorded) >= MAX_PATHS:
             return
         self._recorded.update(new)
-        short = [path for path in new if len(path[1]) <= MAX_PATH_LENGTH]
-        collections = array([collection for collection, _ in short])
-        names = array([name for _, name in short])
+        collections: list[str] = []
+        names: list[str] = []
+        for collection, name in new:
+            if len(name) <= MAX_PATH_LENGTH:
+                collections.append(collection)
+                names.append(name)
         try:
             with self._database.transaction() as transaction:
-                transaction.execute(statement("record_json_paths"), (collections, names))
+                parameters = (array(collections), array(names))
+                transaction.execute(statement("record_json_paths"), parameters)
                 transaction.execute(statement("trim_json_paths"), (MAX_PATHS,))
         except (Refused, Stale) as error:
             log.warning("paths into JSON could not be recorded: %s", error)

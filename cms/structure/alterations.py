@@ -35,7 +35,7 @@ from cms.structure.column_changes import (
     changed_settings,
     current_settings,
 )
-from cms.structure.lookup import require_table
+from cms.structure.lookup import duplicate_name_problem, require_table
 
 _FIXED_SETTINGS = ("is_primary_key", "has_auto_increment")
 
@@ -94,9 +94,7 @@ def rename_field(
     owner = catalogue.collections[field.collection]
     new_name = str(name)
     if new_name in owner.fields:
-        raise invalid_payload(
-            f'There is a field "{new_name}" already', field="field", value=new_name
-        )
+        raise Refused(duplicate_name_problem(new_name))
     if field.column:
         require_table(owner, "columns")
         # Indexes, constraints and views follow by themselves; names in stored values do not.
