@@ -10,6 +10,7 @@ import idna
 # Nobody uses quoted local parts and address literals; a line break or a comma would be read as
 # something else in the header of a mail.
 _FORBIDDEN = r"\s\x00-\x1f\x7f-\x9f@<>()\[\],;:\\\""
+NO_ADDRESS = "it is not an e-mail address"
 _ADDRESS = re.compile(rf"[^{_FORBIDDEN}]{{1,64}}@[^{_FORBIDDEN}]{{1,255}}")
 
 
@@ -23,7 +24,7 @@ class AddressParts(NamedTuple):
 def split_address(text: str) -> AddressParts:
     """Return the parts of an address; raises ValueError for a malformed one."""
     if not _ADDRESS.fullmatch(text):
-        raise ValueError("it is not an e-mail address")
+        raise ValueError(NO_ADDRESS)
     # The pattern allows one @ only.
     local, domain = text.split("@")
     return AddressParts(local, _ascii(domain))

@@ -128,6 +128,9 @@ class Refused(Exception):
         return Refused(map(change, self.problems), total=self.total, inquiry=changed_inquiry)
 
 
+UNEXPECTED_ERROR = "An unexpected error occurred; it has been logged."
+"""What is said of a fault of the service: its details may hold values of rows."""
+
 MAX_PROBLEMS = 100
 """How many problems of one query or body an answer holds: each may repeat a long value."""
 
@@ -183,6 +186,11 @@ def invalid_payload(reason: str, **extensions: object) -> Refused:
     return Refused(
         Problem("INVALID_PAYLOAD", f"Invalid payload. {reason}.", {"reason": reason, **extensions})
     )
+
+
+def no_object() -> Refused:
+    """Return the refusal of a body that is anything else than an object."""
+    return invalid_payload("The body must be an object")
 
 
 def answer_too_large(max_bytes: int) -> Refused:

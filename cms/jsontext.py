@@ -15,6 +15,7 @@ from cms.digits import PathStep, TooManyDigits, decimal_of
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATETIME
 # Behind an even number of backslashes: an odd one makes `\u0000` six characters of text.
 _NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+NUL_REFUSAL = "the character U+0000 cannot be stored"
 _MAX_INT64_DIGITS = 18  # with so many, every number fits into 64 bits
 
 
@@ -54,6 +55,11 @@ def loads_stored(text: str | bytes) -> object:
     """Return the value of JSON from PostgreSQL, where a column may hold what `loads` refuses."""
     value: object = _STORED_DECODER.decode(text.decode() if isinstance(text, bytes) else text)
     return value
+
+
+def loads_optional(text: str | None) -> object:
+    """Return the value of JSON from PostgreSQL, None where there is null."""
+    return None if text is None else loads_stored(text)
 
 
 def loads_at(text: str, start: int) -> tuple[object, int]:
@@ -139,7 +145,7 @@ def _encode_decimal(value: object) -> object:
 def _refuse_unstorable(text: str, value: object) -> None:
     # Both can come from an escape only, so that most texts are not looked at any closer.
     if "\\u0000" in text and _NUL_ESCAPE.search(text):
-        raise ValueError("the character U+0000 cannot be stored")
+        raise ValueError(NUL_REFUSAL)
     if "\\ud" in text.lower():
         try:
             json.dumps(value, ensure_ascii=False, default=str).encode("utf-8")

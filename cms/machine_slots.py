@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cms.wait_slots import NoFreeSlot
+
 POLL_SECONDS = 0.02
-
-
-class AllSlotsTaken(Exception):
-    """No slot became free in time."""
 
 
 class MachineSlots:
@@ -28,12 +26,12 @@ class MachineSlots:
 
     @contextmanager
     def take(self, *, max_seconds: float) -> Iterator[None]:
-        """Hold a slot; raises `AllSlotsTaken` where none becomes free in time."""
+        """Hold a slot; raises `NoFreeSlot` where none becomes free in time."""
         self._folder.mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + max_seconds
         while (descriptor := self._lock_free_slot()) is None:
             if time.monotonic() > deadline:
-                raise AllSlotsTaken
+                raise NoFreeSlot
             # A lock that is waited for would be one file's, and any slot will do.
             time.sleep(POLL_SECONDS)
         try:

@@ -24,14 +24,20 @@ from cms.errors import forbidden
 from cms.schema.model import Catalogue, Collection
 
 
+class RulesBefore(NamedTuple):
+    """Rules on a row as it was: does the caller know of it, and may the caller write it?"""
+
+    known: GuardedRule
+    writable: GuardedRule
+
+
 class RowRules(NamedTuple):
     """Rules on one row that is written; None is no rule.
 
-    `before` is tried on the row as it was: does the caller know of it, and may the caller write it?
-    `after` is tried on the row as it then is.
+    `before` is tried on the row as it was, `after` on the row as it then is.
     """
 
-    before: tuple[GuardedRule, GuardedRule] | None = None
+    before: RulesBefore | None = None
     after: GuardedRule | None = None
 
 
@@ -114,7 +120,7 @@ class WritePermissions:
         if self.is_unrestricted(collection, "delete"):
             return NO_ROW_RULES
         rule = any_rule(self.grants(collection, "delete"))
-        return RowRules(before=(self._visibility(collection), rule))
+        return RowRules(RulesBefore(self._visibility(collection), rule))
 
     def update_rules(self, collection: Collection, names: Iterable[str]) -> RowRules | None:
         """Return what a row must fulfil before its fields `names` are changed.
@@ -140,7 +146,7 @@ class WritePermissions:
             known = any_of([known, *(grant.rule for grant in grants)])
         # Each field needs a permission of its own, before the change as after it.
         writable = self.rule_after(collection, names) or UNRESTRICTED
-        return RowRules(before=(known, writable))
+        return RowRules(RulesBefore(known, writable))
 
     def _visibility(self, collection: Collection) -> GuardedRule:
         """Return the rule of the rows that the caller may read."""

@@ -76,7 +76,12 @@ def enable(transaction: Transaction, user: str, *, secret: str, code: str) -> No
         raise invalid_otp()
     # The step is used up with it: the code that proves the secret is not good for a login as well.
     if not transaction.execute(statement("enable_factor"), (user, secret, step)):
-        raise invalid_payload("There is a second factor already")
+        raise has_factor_already()
+
+
+def has_factor_already() -> Refused:
+    """Return the refusal of a second factor beside the first."""
+    return invalid_payload("There is a second factor already")
 
 
 def disable(transaction: Transaction, user: str) -> None:

@@ -12,7 +12,7 @@ from cms.auth.accounts import check_email
 from cms.auth.mail_links import AddressedLink, LinkRecipient, MailLink, lock_linked_account
 from cms.auth.tokens import LinkToken, used_link
 from cms.auth.user_filters import UserFilters, write_user
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_values
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_token
 from cms.query.rules.payload_rules import parse_rule
@@ -127,8 +127,7 @@ def _register(
     filtered = filters.new(registration.payload)
     email = str(filtered.payload["email"])
     # A registration that nobody has verified begins again: its row changes.
-    registered = transaction.execute(statement("find_registered"), (email,))
-    earlier_users = [user for (user,) in registered]
+    earlier_users = single_values(transaction.execute(statement("find_registered"), (email,)))
     before = user_recorder(store, transaction, client=client).before(earlier_users)
     # One statement looks for an account and writes: two registrations at once cannot both find the
     # address free.

@@ -37,7 +37,7 @@ def generate(store: Store, identity: Identity, *, password: str | None) -> NewSe
     """
     account = _confirmed_account(store, identity, password)
     if account.tfa_secret is not None:
-        raise invalid_payload("There is a second factor already")
+        raise factors.has_factor_already()
     email, project = store.database.fetch_primary(statement("find_names"), (account.id,))[0]
     # Nothing is stored yet: the client sends the secret back, with a code that proves it.
     secret = factors.new_secret()

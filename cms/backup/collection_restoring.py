@@ -14,7 +14,7 @@ from cms.backup.progress import Watcher
 from cms.backup.verifying import head_of, verified, watched
 from cms.database import bulk, row_merging
 from cms.database.bulk import bulk_transaction
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_values
 from cms.database.error_mapping import Deadlock
 from cms.database.row_merging import ForeignKey, Merged
 from cms.database.statements import statement
@@ -88,7 +88,7 @@ def _table(head: Head, collection: str) -> Table:
 
 def _check_columns(transaction: Transaction, table: Table) -> list[str]:
     """Return the primary key of a table; raises `BackupError` if the archive does not fit it."""
-    columns = _column(transaction, "list_columns_of_table", table.name)
+    columns = single_values(transaction.execute(statement("list_columns_of_table"), (table.name,)))
     if not columns:
         raise BackupError(
             f"There is no collection {table.name} here any more. Make it first, with a snapshot "
@@ -100,7 +100,7 @@ def _check_columns(transaction: Transaction, table: Table) -> list[str]:
             f"{table.name} lacks fields that the archive has: {', '.join(absent)}. "
             "Make them first, and restore the rows then."
         )
-    keys = _column(transaction, "list_key_columns", table.name)
+    keys = single_values(transaction.execute(statement("list_key_columns"), (table.name,)))
     if not keys:
         raise BackupError(f"{table.name} has no primary key, by which rows could be told apart.")
     return keys
@@ -133,7 +133,3 @@ def _pass_keys(transaction: Transaction, table: Table, keys: list[str]) -> None:
         if largest is not None:
             values = (table.name, key, str(largest))
             transaction.execute(statement("pass_restored_keys"), values)
-
-
-def _column(transaction: Transaction, name: str, *values: str) -> list[str]:
-    return [value for (value,) in transaction.execute(statement(name), values)]

@@ -36,7 +36,7 @@ from cms.backup.manifest import (
 from cms.backup.progress import Watcher
 from cms.backup.structure_dump import StructureChanges, dump_structure
 from cms.database.bulk import BulkError, bulk_transaction, copy_out, lock_for_reading
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_values
 from cms.database.error_mapping import Deadlock
 from cms.database.statements import statement
 from cms.files.storage import Storages
@@ -216,14 +216,10 @@ def _head(transaction: Transaction) -> Head:
         server=server,
         migrations={name: sha256 for _number, name, sha256 in migrations},
         extensions=dict(transaction.execute(statement("list_extensions"))),
-        storages=_column(transaction, "list_storages_of_files"),
+        storages=tuple(single_values(transaction.execute(statement("list_storages_of_files")))),
         tables=tuple(Table(name, tuple(columns), size) for name, size, columns in tables),
-        filled_views=_column(transaction, "list_filled_views"),
+        filled_views=tuple(single_values(transaction.execute(statement("list_filled_views")))),
     )
-
-
-def _column(transaction: Transaction, name: str) -> tuple[str, ...]:
-    return tuple(value for (value,) in transaction.execute(statement(name)))
 
 
 def _list_files(transaction: Transaction, files: TextIO) -> int:

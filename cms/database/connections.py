@@ -45,6 +45,11 @@ Fetch = Callable[[str, Sequence[object]], list[Row]]
 """Runs one reading statement and returns its rows."""
 
 
+def single_values(rows: Sequence[Row]) -> list[Any]:
+    """Return the values of rows that have one column."""
+    return [value for (value,) in rows]
+
+
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """One transaction on one connection, which `Database.transaction` commits or rolls back."""

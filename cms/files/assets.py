@@ -191,15 +191,19 @@ def _transform(
     """Return the resolved transform of a row's content, from the cache where it was read before."""
     media_type = row["type"]
     focus = _focal_point(row)
+    values: list[tuple[str, Hashable]] = []
     # In one order, so that the same parameters in another one are found in the cache as well.
-    values = tuple((name, _hashable(parameters[name])) for name in PARAMETERS if name in parameters)
+    for name in PARAMETERS:
+        if name in parameters:
+            values.append((name, _hashable(parameters[name])))
     # The file as it is: nothing to parse, to cache or to transform.
     if not values:
         return ResolvedTransform()
     resolve = partial(
         _resolve, parameters, settings.rules, media_type=media_type, focus=focus, accept=accept
     )
-    return settings.transforms.setdefault_with((values, media_type, focus, accept), resolve)
+    key = (tuple(values), media_type, focus, accept)
+    return settings.transforms.setdefault_with(key, resolve)
 
 
 def _resolve(

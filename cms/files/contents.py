@@ -153,8 +153,12 @@ class Contents:
 
 def contents_of(rows: Sequence[tuple[Any, ...]]) -> list[Content]:
     """Return the contents of rows that hold an id, a storage location and a path in it."""
-    # Rows that other programs wrote may have no content.
-    return [Content(str(storage), str(path)) for _, storage, path in rows if path]
+    contents: list[Content] = []
+    for _, storage, path in rows:
+        # Rows that other programs wrote may have no content.
+        if path:
+            contents.append(Content(str(storage), str(path)))
+    return contents
 
 
 def too_large(max_bytes: int) -> Refused:

@@ -22,9 +22,10 @@ from cms.items.write.named_keys import named_keys
 from cms.items.write.parsed import Expects
 from cms.items.write.planning import plan_deletion
 from cms.items.write.running import run_plan
+from cms.mappings import without
 from cms.query.language.parse import parse_query_string
 from cms.schema.model import Collection
-from cms.schema.payload import Values, converter
+from cms.schema.payload import MutableRowValues, converter
 from cms.schema.system import FILES
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
@@ -133,7 +134,7 @@ def _plan_filtered_create(flow: FlowFilter, *, rows: Sequence[NewRow]) -> WriteP
 def _filtered_row(flow: FlowFilter, row: NewRow) -> NewRow:
     """Return a row with what flows make of it, which see the service's values too."""
     payload = {**row.defaults, **row.values, **row.owned}
-    shown = {name: value for name, value in payload.items() if name not in _INTERNAL}
+    shown = without(payload, _INTERNAL)
     item = flow.filters.item(shown, verb="create")
     # What flows leave as it was has not been sent by the client.
     changes: FieldValues = {}
@@ -239,11 +240,11 @@ def delete_below(
         raise
 
 
-def response_body(items: WrittenItems, *, many: bool) -> bytes | None:
+def response_body(items: WrittenItems, *, single: bool) -> bytes | None:
     """Return rows as the body of an answer; None for a caller that may write but not read them."""
     if items is None:
         return None
-    data = items if many else items[0]
+    data = items[0] if single else items
     return jsontext.dumps({"data": data})
 
 
@@ -254,9 +255,9 @@ def _authorized_collection(context: RequestContext, name: str, action: str) -> C
     return context.snapshot.catalogue.collections[name]
 
 
-def _values(collection: Collection, fields: FieldValues) -> Values:
+def _values(collection: Collection, fields: FieldValues) -> MutableRowValues:
     """Return values that the service sets, as the columns take them."""
-    values: Values = {}
+    values: MutableRowValues = {}
     for name, value in fields.items():
         convert = converter(collection.fields[name])
         # Converters are for values: null is the same in every column.

@@ -88,9 +88,9 @@ def create_rows(
 def _plan_create(
     call: WriteCall, *, rows: Sequence[NewRow], is_committed: Event
 ) -> WritePlan[bytes | None]:
-    folder = call.context.fetch(statement("find_default_folder"), ())[0][0]
+    ((folder,),) = call.context.fetch(statement("find_default_folder"), ())
     creation = file_rows.plan_create(call, [_in_folder(row, folder) for row in rows])
-    return WritePlan(partial(_create_committed, creation, is_committed, many=len(rows) > 1))
+    return WritePlan(partial(_create_committed, creation, is_committed, single=len(rows) == 1))
 
 
 def _create_committed(
@@ -98,11 +98,11 @@ def _create_committed(
     is_committed: Event,
     transaction: Transaction,
     *,
-    many: bool,
+    single: bool,
 ) -> bytes | None:
     """Create rows; `is_committed` is set once they are committed."""
     transaction.after_commit.append(lambda _: is_committed.set())
-    return file_rows.response_body(creation.run(transaction), many=many)
+    return file_rows.response_body(creation.run(transaction), single=single)
 
 
 def replace(
@@ -163,9 +163,10 @@ def _with_content_digest(request: WriteRequest, uploads: Sequence[FileUpload]) -
     idempotency = request.idempotency
     if idempotency is None:
         return request
-    description = jsontext.dumps(
-        [[upload.content.sha256, upload.content.name, upload.fields] for upload in uploads]
-    )
+    descriptions: list[object] = []
+    for upload in uploads:
+        descriptions.append([upload.content.sha256, upload.content.name, upload.fields])
+    description = jsontext.dumps(descriptions)
     digest = sha256(idempotency.request.encode() + description).hexdigest()
     return replaced(request, idempotency=replaced(idempotency, request=digest))
 
@@ -179,7 +180,7 @@ def _replace_content(
         library.store, request, collection=FILES, action="update", plan=plan
     )
     library.contents.remove(replaced_file.contents)
-    return file_rows.response_body(replaced_file.items, many=False)
+    return file_rows.response_body(replaced_file.items, single=True)
 
 
 def _plan_replacement(

@@ -17,6 +17,9 @@ from cms.items.write.calls import WriteCall
 from cms.items.write.rows import link_revisions
 from cms.schema.system import FILES, FOLDERS
 
+_Parents = dict[str, str | None]
+"""Folders, each with the folder around it."""
+
 
 class _FileInFolder(NamedTuple):
     """A file that is deleted with its folder, and where its content is."""
@@ -29,14 +32,12 @@ class _FileInFolder(NamedTuple):
 
 def create(library: Library, request: WriteRequest, payload: object) -> bytes | None:
     """Create a folder, or those of an array."""
-    many = isinstance(payload, list)
-    payloads = payload
-    if not isinstance(payloads, list):
-        payloads = [payload]
+    single = not isinstance(payload, list)
+    payloads = payload if isinstance(payload, list) else [payload]
     # Folders have neither defaults nor fields that the service sets.
     rows = [NewRow(_checked(item), {}, {}) for item in payloads]
     plan = partial(file_rows.plan_create, rows=rows)
-    return FOLDER_CALLS.write(library, request, action="create", plan=plan, many=many)
+    return FOLDER_CALLS.write(library, request, action="create", plan=plan, single=single)
 
 
 def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) -> list[Content]:
@@ -47,9 +48,7 @@ def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) ->
     call.authorizer.authorize_delete(call.collection, keys, transaction.execute)
     # All folders below, with the folder around each; the statement goes down the tree, and locks
     # it.
-    parents: dict[str, str | None] = dict(
-        transaction.execute(statement("lock_folders_below"), (keys,))
-    )
+    parents: _Parents = dict(transaction.execute(statement("lock_folders_below"), (keys,)))
     below = [key for key in parents if key not in keys]
     rows = transaction.execute(statement("lock_files_in_folders"), ([*keys, *below],))
     files = [_FileInFolder(*row) for row in rows]
@@ -57,13 +56,25 @@ def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) ->
     folder_revisions = file_rows.delete_below(call, executor, FOLDERS, below)
     folder_revisions |= file_rows.delete(call, executor, call.collection, keys)
     # The revision of everything that went with a folder is linked to the revision of that folder.
-    links = [(file_revisions[file.key], folder_revisions[file.folder]) for file in files]
-    links += [(folder_revisions[key], folder_revisions[str(parents[key])]) for key in below]
-    # Without a history there are no revisions to link.
-    link_revisions(
-        executor, [(revision, parent) for revision, parent in links if revision and parent]
-    )
-    return [Content(file.storage, file.path) for file in files if file.path]
+    links: list[tuple[int, int]] = []
+    for file in files:
+        links += _link(file_revisions[file.key], folder_revisions[file.folder])
+    for key in below:
+        links += _link(folder_revisions[key], folder_revisions[str(parents[key])])
+    link_revisions(executor, links)
+    contents: list[Content] = []
+    for file in files:
+        # Rows that other programs wrote may have no content.
+        if file.path:
+            contents.append(Content(file.storage, file.path))
+    return contents
+
+
+def _link(revision: int | None, parent: int | None) -> list[tuple[int, int]]:
+    """Return a revision with its parent; without a history there is nothing to link."""
+    if revision is None or parent is None:
+        return []
+    return [(revision, parent)]
 
 
 def _checked_changes(payload: object) -> FieldValues:

@@ -81,7 +81,8 @@ def in_srgb(image: Image.Image) -> Image.Image:
     except (KeyError, ImageCms.PyCMSError, OSError, ValueError):
         # Without a profile, or with a broken one, colours count as sRGB already.
         result = image.convert(mode)
-    result.info = {key: value for key, value in image.info.items() if key != "icc_profile"}
+    result.info = dict(image.info)
+    result.info.pop("icc_profile", None)
     return result
 
 

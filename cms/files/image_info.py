@@ -162,7 +162,10 @@ def _iptc_values(records: Mapping[tuple[int, int], Any]) -> Iterator[tuple[str, 
         record = records.get(number)
         # Pillow makes a list of a record only where it is repeated.
         raw_values = record if isinstance(record, list) else [record]
-        values = [_decoded(raw) for raw in raw_values if isinstance(raw, bytes)]
+        values: list[str | None] = []
+        for raw in raw_values:
+            if isinstance(raw, bytes):
+                values.append(_decoded(raw))
         if name == "keywords" and values:
             yield name, values
         elif values:

@@ -13,10 +13,11 @@ from cms.child_processes import ChildEnded, ChildProcesses
 from cms.config import Config
 from cms.errors import insufficient_storage, unavailable
 from cms.files.image_job import RenderAnswer, RenderJob
-from cms.machine_slots import AllSlotsTaken, MachineSlots
+from cms.machine_slots import MachineSlots
 from cms.metrics.metrics import Metrics
 from cms.transforms.steps import illegal_transform
 from cms.transforms.transform import ImageLimits, Transform
+from cms.wait_slots import NoFreeSlot
 
 MAX_PIXELS = 100_000_000
 # An image takes 4 bytes for each pixel; to turn, blur or convert it takes a second and a third
@@ -77,7 +78,7 @@ class ImagePool:
         try:
             with self._slots.take(max_seconds=self._limits.max_seconds):
                 return self._run(job)
-        except AllSlotsTaken:
+        except NoFreeSlot:
             raise unavailable(
                 "assets", "Too many images are being transformed; try again later"
             ) from None

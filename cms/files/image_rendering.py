@@ -110,7 +110,9 @@ def _draft(image: Image.Image, full_size: Size, steps: tuple[ImageStep, ...]) ->
     # Any other step needs all pixels: a trim of a draft would leave another border.
     if not steps or not isinstance(steps[0], Resize):
         return
-    width, height = (math.ceil(side * REDUCING_GAP) for side in scaled_size(full_size, steps[0]))
+    exact_width, exact_height = scaled_size(full_size, steps[0])
+    width = math.ceil(exact_width * REDUCING_GAP)
+    height = math.ceil(exact_height * REDUCING_GAP)
     is_upright = full_size == image.size
     image.draft(None, (width, height) if is_upright else (height, width))
 

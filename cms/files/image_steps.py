@@ -196,6 +196,7 @@ def _trimmed(image: Image.Image, threshold: float) -> Image.Image:
     difference = bands[0]
     for band in bands[1:]:
         difference = ImageChops.lighter(difference, band)
+    # The smallest box around all pixels that differ; none for an image of one colour.
     box = difference.point(lambda shade: 255 if shade > threshold else 0).getbbox()
     return image.crop(box) if box else image
 

@@ -53,8 +53,8 @@ def _nothing(transaction: Transaction) -> None:
     """Stand for a step that a kind of rows does not need."""
 
 
-@dataclass(frozen=True, slots=True)
 # Files and folders differ in these few steps only; all else of a change or a deletion is the same.
+@dataclass(frozen=True, slots=True)
 class LibraryCalls:
     """The changes and deletions of one kind of rows: of files, or of folders.
 
@@ -75,13 +75,13 @@ class LibraryCalls:
         """Change one row, and return it as a body; None for a caller that may not read it."""
         changes = self.checked_changes(payload)
         plan = partial(file_rows.plan_update, request, key=key, changes=changes)
-        return self.write(library, request, action="update", plan=plan, many=False)
+        return self.write(library, request, action="update", plan=plan, single=True)
 
     def change_many(self, library: Library, request: WriteRequest, payload: object) -> bytes | None:
         """Change rows: an array of objects with ids, or `data` with `keys` or `query`."""
         batch = checked_batch(payload, self.checked_changes)
         plan = partial(file_rows.plan_update_many, payload=batch)
-        return self.write(library, request, action="update", plan=plan, many=True)
+        return self.write(library, request, action="update", plan=plan, single=False)
 
     def delete_one(self, library: Library, request: WriteRequest, key: str) -> None:
         """Delete one row with the contents that belong to it."""
@@ -101,16 +101,16 @@ class LibraryCalls:
         *,
         action: str,
         plan: Callable[[WriteCall], WritePlan[WrittenItems]],
-        many: bool,
+        single: bool,
     ) -> bytes | None:
-        """Write rows and return them as a body, one row or the array of `many`."""
-        body_plan = partial(self._plan_body, plan=plan, many=many)
+        """Write rows and return them as a body: a `single` one, or an array."""
+        body_plan = partial(self._plan_body, plan=plan, single=single)
         return self._run(library, request, action=action, plan=body_plan)
 
     def _plan_body(
-        self, call: WriteCall, *, plan: Callable[[WriteCall], WritePlan[WrittenItems]], many: bool
+        self, call: WriteCall, *, plan: Callable[[WriteCall], WritePlan[WrittenItems]], single: bool
     ) -> WritePlan[bytes | None]:
-        return WritePlan(partial(_write_rows, plan(call), self.check, many=many))
+        return WritePlan(partial(_write_rows, plan(call), self.check, single=single))
 
     def _delete(
         self, library: Library, request: WriteRequest, payload: object, *, key: str | None = None
@@ -124,7 +124,9 @@ class LibraryCalls:
         self, call: WriteCall, *, request: WriteRequest, payload: object, key: str | None
     ) -> WritePlan[list[Content]]:
         plan = WritePlan(partial(_delete_rows, call, payload, self.delete_rows))
-        return plan if key is None else file_rows.matching_row(request, call, plan, key=key)
+        if key is None:
+            return plan
+        return file_rows.matching_row(request, call, plan, key=key)
 
     def _run(
         self,
@@ -157,12 +159,12 @@ def _write_rows(
     check: Callable[[Transaction], None],
     transaction: Transaction,
     *,
-    many: bool,
+    single: bool,
 ) -> bytes | None:
     """Change rows, check what they have become, and return them as a body."""
     written = plan.run(transaction)
     check(transaction)
-    return file_rows.response_body(written, many=many)
+    return file_rows.response_body(written, single=single)
 
 
 def _delete_rows(

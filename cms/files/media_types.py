@@ -123,11 +123,12 @@ def _claimed_types(name: str, declared: str | None) -> list[str]:
     by_name = _EXTRA_EXTENSIONS.get(extension) or _EXTENSIONS.get(extension)
     by_sender = without_parameters(declared)
     claimed_types = []
-    if by_name is not None:
+    # The unknown type claims nothing.
+    if by_name is not None and by_name != UNKNOWN:
         claimed_types.append(by_name)
-    if _WELL_FORMED.fullmatch(by_sender):
+    if _WELL_FORMED.fullmatch(by_sender) and by_sender != UNKNOWN:
         claimed_types.append(by_sender)
-    return [media_type for media_type in claimed_types if media_type != UNKNOWN]
+    return claimed_types
 
 
 def _contained_type(container: str, claimed_types: Sequence[str]) -> str:

@@ -7,9 +7,10 @@ import binascii
 import re
 from collections.abc import Callable, Mapping
 
-from cms.errors import Problem, Refused, abbreviated, invalid_payload
+from cms.errors import Problem, Refused, abbreviated, invalid_payload, no_object
 from cms.files.contents import FieldValues
 from cms.files.file_names import clean_name
+from cms.mappings import without
 from cms.schema.system import FILES
 
 SERVER_OWNED = frozenset(
@@ -52,7 +53,7 @@ def checked_changes(payload: object) -> FieldValues:
     Raises `Refused` INVALID_PAYLOAD for fields that only the service sets, or only at creation.
     """
     if not isinstance(payload, Mapping):
-        raise invalid_payload("The body must be an object")
+        raise no_object()
     _refuse_owned(payload, SERVER_OWNED | CREATE_ONLY)
     return _with_clean_name(payload)
 
@@ -63,8 +64,7 @@ def checked_batch(payload: object, check: Callable[[object], FieldValues]) -> ob
     Raises `Refused` INVALID_PAYLOAD for a body of another shape.
     """
     if isinstance(payload, list):
-        # The id names the row here; as a change of the row the check would refuse it.
-        return [{"id": _id_of(element), **check(_without_id(element))} for element in payload]
+        return [_checked_element(element, check) for element in payload]
     if not isinstance(payload, Mapping) or "data" not in payload:
         raise invalid_payload(
             "The body must be an array of objects with their ids, or hold data with keys or query"
@@ -109,10 +109,14 @@ def _id_of(element: object) -> str:
     return key
 
 
-def _without_id(element: object) -> object:
-    if not isinstance(element, Mapping):
-        return element
-    return {name: value for name, value in element.items() if name != "id"}
+def _checked_element(
+    element: object, check: Callable[[object], FieldValues]
+) -> Mapping[str, object]:
+    """Return a change of one of several rows, whose id is in it."""
+    key = _id_of(element)
+    assert isinstance(element, Mapping)
+    # The id names the row here; as a change of the row the check would refuse it.
+    return {"id": key, **check(without(element, ("id",)))}
 
 
 def _with_clean_name(fields: Mapping[str, object]) -> FieldValues:

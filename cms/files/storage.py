@@ -89,7 +89,9 @@ class Storage:
     @cached_property
     def folder(self) -> Path | None:
         """The folder of a location on this machine; None for any other location."""
-        return Path(self._location.root) if self._location.driver == "local" else None
+        if self._location.driver != "local":
+            return None
+        return Path(self._location.root)
 
     def put(self, path: str, chunks: Iterable[bytes], *, part_bytes: int = PART_BYTES) -> PutResult:
         """Store a content under a path, replacing another one; at most a few parts are in memory.
@@ -236,7 +238,7 @@ class Storage:
         # Without obstore's text, which holds addresses and paths.
         if _system_error(fault) in FULL_DISK_ERRORS:
             return insufficient_storage("storage")
-        return unavailable("storage", f'The location "{self.name}" does not do it')
+        return location_fault(self.name)
 
 
 class Storages(Mapping[str, Storage]):
@@ -281,6 +283,11 @@ class Storages(Mapping[str, Storage]):
         if storage is None:
             raise unavailable("storage", f'The location "{name}" is not set up')
         return storage
+
+
+def location_fault(name: str) -> Refused:
+    """Return SERVICE_UNAVAILABLE for a location that fails, without what it says of addresses."""
+    return unavailable("storage", f'The location "{name}" does not do it')
 
 
 class _ObstoreFile(RawIOBase):

@@ -9,6 +9,7 @@ from typing import Any
 from obstore.store import AzureStore, GCSStore, LocalStore, ObjectStore, S3Store
 
 from cms.locations import Location
+from cms.mappings import without_none
 
 _CLIENT: Mapping[str, Any] = {
     "connect_timeout": timedelta(seconds=5),
@@ -43,7 +44,7 @@ def _s3(location: Location) -> ObjectStore:
     settings["virtual_hosted_style_request"] = not by_path
     return S3Store(
         location.bucket,
-        config=_without_none(settings),
+        config=_config(settings),
         **_usual_options(location),
     )
 
@@ -52,7 +53,7 @@ def _gcs(location: Location) -> ObjectStore:
     settings = {"service_account": location.key_filename, "base_url": location.endpoint}
     return GCSStore(
         location.bucket,
-        config=_without_none(settings),
+        config=_config(settings),
         **_usual_options(location),
     )
 
@@ -65,7 +66,7 @@ def _azure(location: Location) -> ObjectStore:
     }
     return AzureStore(
         location.container_name,
-        config=_without_none(settings),
+        config=_config(settings),
         **_usual_options(location),
     )
 
@@ -80,8 +81,9 @@ def _usual_options(location: Location) -> dict[str, Any]:
     }
 
 
-def _without_none(settings: Mapping[str, object]) -> Any:
-    return {name: value for name, value in settings.items() if value is not None}
+def _config(settings: Mapping[str, object]) -> Any:
+    """Return the settings of a client, of whose type they are none until they are checked."""
+    return without_none(settings)
 
 
 _OPENERS: Mapping[str, Callable[[Location], ObjectStore]] = {

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cms.errors import unavailable
-from cms.files.storage import CHUNK_BYTES, Storage
+from cms.files.storage import CHUNK_BYTES, Storage, location_fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ def find_content(storage: Storage, path: str) -> StoredContent:
     except FileNotFoundError:
         raise
     except OSError as fault:
-        raise unavailable("storage", f'The location "{storage.name}" does not do it') from fault
+        raise location_fault(storage.name) from fault
 
 
 def _find_in_folder(storage: Storage, folder: Path, path: str) -> StoredContent:

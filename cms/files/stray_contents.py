@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_values
 from cms.database.statements import statement
 from cms.files.storage import Storage, Storages
 from cms.text_shapes import UUID
@@ -46,14 +46,15 @@ def sweep(transaction: Transaction, storages: Storages, *, age: timedelta = MIN_
     transaction.execute(statement("create_seen_contents"))
     for storage in storages.values():
         _record_contents(transaction, storage, before=datetime.now(UTC) - age)
-        interval = f"{age.total_seconds()} seconds"
-        without_content += _column(
-            transaction, "find_files_without_content", storage.name, interval
-        )
+        parameters = (storage.name, f"{age.total_seconds()} seconds")
+        rows = transaction.execute(statement("find_files_without_content"), parameters)
+        without_content += single_values(rows)
         # Old ones only: a request may be about to write the row of a new content.
-        strays = _column(transaction, "find_stray_contents", storage.name)
+        rows = transaction.execute(statement("find_stray_contents"), (storage.name,))
+        strays = single_values(rows)
         storage.delete(strays)
-        removed += [f"{storage.name}/{path}" for path in (*strays, *storage.remove_staged(age))]
+        for path in (*strays, *storage.remove_staged(age)):
+            removed.append(f"{storage.name}/{path}")
     return SweepResult(tuple(removed), tuple(without_content))
 
 
@@ -79,7 +80,3 @@ def _content_stem(path: str) -> str | None:
     """Return the stem of the content from which a path was derived; None for a content itself."""
     match = _DERIVED.fullmatch(path)
     return match[1] if match else None
-
-
-def _column(transaction: Transaction, name: str, *values: str) -> list[str]:
-    return [value for (value,) in transaction.execute(statement(name), values)]

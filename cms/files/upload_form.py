@@ -111,4 +111,4 @@ def _parse_tags(text: str) -> object:
     try:
         return jsontext.loads(text.encode())
     except ValueError:  # forms of people, not of programs
-        return [word.strip() for word in text.split(",") if word.strip()]
+        return list(filter(None, map(str.strip, text.split(","))))

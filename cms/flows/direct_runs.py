@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from cms.database.connections import Fetch
 from cms.database.statements import statement
+from cms.errors import UNEXPECTED_ERROR
 from cms.flows.execution import (
     LOOP,
     MAX_DEPTH,
-    UNEXPECTED,
     Cause,
     Execution,
     RunAttempt,
@@ -53,7 +53,7 @@ def run_now(
     except Exception:
         # A transaction whose statement has failed takes no other one.
         if context.transaction is None:
-            ended = _EndedRun("failed", began, NO_LOG, UNEXPECTED)
+            ended = _EndedRun("failed", began, NO_LOG, UNEXPECTED_ERROR)
             _insert(services.store.database.fetch_primary, program, cause, ended)
         raise
     _log(services, execution)

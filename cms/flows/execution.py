@@ -19,7 +19,6 @@ MAX_DEPTH = 10
 """How many runs in a row may each cause the next one."""
 
 LOOP = f"{MAX_DEPTH} runs in a row have each caused the next one; the flows may form a loop."
-UNEXPECTED = "An unexpected error occurred; it has been logged."
 
 Accountability = Mapping[str, str | None] | None
 """User, role and address of whoever caused a run; None is the service itself."""

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from cms import jsontext
 from cms.database.statements import statement
+from cms.errors import UNEXPECTED_ERROR
 from cms.flows.direct_runs import run_inner_flow
-from cms.flows.execution import LOOP, MAX_DEPTH, UNEXPECTED, Cause, Execution, RunAttempt, execute
+from cms.flows.execution import LOOP, MAX_DEPTH, Cause, Execution, RunAttempt, execute
 from cms.flows.run import RunContext, Services
 from cms.flows.run_limits import RunLimits
 from cms.flows.run_log import NO_LOG, RunLog
@@ -37,9 +38,9 @@ class _TakenRun(NamedTuple):
 
     @property
     def cause(self) -> Cause:
-        accountability = _loads(self.accountability)
+        accountability = jsontext.loads_optional(self.accountability)
         who = accountability if isinstance(accountability, dict) else None
-        return Cause(self.trigger, _loads(self.data), who, self.depth)
+        return Cause(self.trigger, jsontext.loads_optional(self.data), who, self.depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class _RunAttempt:
             ended = self._execute()
         except Exception as error:
             # The reason is in the service's log only: an unexpected error may hold anything.
-            self._give_back(NO_LOG, UNEXPECTED)
+            self._give_back(NO_LOG, UNEXPECTED_ERROR)
             raise JobError(f"flow {self.taken.flow}: {error!r}") from error
         if isinstance(ended, str):
             self._finish("failed", NO_LOG, ended)
@@ -139,9 +140,3 @@ class _RunAttempt:
         """Write what has become of the attempt; raises `_TakenOver` if it is no longer the last."""
         if not self.services.store.database.fetch_primary(statement(name), values):
             raise _TakenOver
-
-
-def _loads(text: str | None) -> object:
-    if text is None:
-        return None
-    return jsontext.loads_stored(text)

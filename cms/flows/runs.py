@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
 
-from cms.database.connections import Database, Fetch, Transaction
+from cms.database.connections import Database, Fetch, Transaction, single_values
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, not_found
 from cms.flows.definition.flow import flow_definition
@@ -72,7 +72,7 @@ def queue_runs(fetch: Fetch, flow: str, causes: Sequence[Cause]) -> list[str]:
         as_json(first.accountability),
         first.depth,
     )
-    return [run for (run,) in fetch(statement("queue_runs"), values)]
+    return single_values(fetch(statement("queue_runs"), values))
 
 
 def retry_run(store: Store, identity: Identity, key: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from cms.database.error_mapping import Stale
-from cms.errors import Refused
+from cms.errors import UNEXPECTED_ERROR, Refused
 from cms.jobs.task import JobError
 from cms.rate_limits.counters import CountersLost
 from cms.sso.failure import ProviderError
@@ -78,4 +78,4 @@ def _reason(error: Exception) -> str:
             return str(error)
         case _:
             log.error("unexpected fault in a health check", exc_info=error)
-            return "An unexpected error occurred; it has been logged."
+            return UNEXPECTED_ERROR

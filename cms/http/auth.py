@@ -11,7 +11,7 @@ from cms.auth import sessions
 from cms.auth.login import Credentials, login
 from cms.auth.sessions import IssuedTokens, Issuer, Mode
 from cms.config import Config
-from cms.errors import invalid_payload, invalid_provider, invalid_query
+from cms.errors import invalid_payload, invalid_provider, invalid_query, no_object
 from cms.http.cookies import Cookies, refresh_token_of
 from cms.http.etags import send_with_etag
 from cms.http.media import (
@@ -197,7 +197,7 @@ def session_body(issued: IssuedTokens) -> Mapping[str, object]:
 def _optional_object(request: falcon.Request) -> Mapping[str, object]:
     payload = read_json(request)
     if payload is not None and not isinstance(payload, dict):
-        raise invalid_payload("The body must be an object")
+        raise no_object()
     return payload or {}
 
 

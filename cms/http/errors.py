@@ -14,6 +14,7 @@ from cms.database.error_mapping import Stale
 from cms.errors import (
     FULL_DISK_ERRORS,
     STATUS,
+    UNEXPECTED_ERROR,
     Problem,
     Refused,
     insufficient_storage,
@@ -98,7 +99,7 @@ def on_unexpected_error(
     log.error("unexpected fault", exc_info=error, extra={"request": request_id})
     problem = Problem(
         "INTERNAL_SERVER_ERROR",
-        "An unexpected error occurred; it has been logged.",
+        UNEXPECTED_ERROR,
         {"id": request_id},
     )
     write_errors(response, 500, [problem])

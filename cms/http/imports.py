@@ -16,7 +16,7 @@ from cms.files.contents import too_large
 from cms.files.media_types import without_parameters
 from cms.files.storage import CHUNK_BYTES
 from cms.files.upload_form import FormPart
-from cms.http.form import form_parts, is_form
+from cms.http.form import form_parts, is_form, second_file
 from cms.http.media import idempotency_key_of
 from cms.import_formats import IMPORT_FORMAT_BY_SUFFIX
 from cms.items.transfer.imports import Upload, import_file, require_import
@@ -95,7 +95,7 @@ def _only_file(part: FormPart, other_parts: Iterator[FormPart]) -> Iterator[byte
     # All parts behind it, so that a second file is noticed, and the body read to its end.
     # any() stops at the first second file; otherwise it reads all parts to the end of the form.
     if any(other_part.name == "file" for other_part in other_parts):
-        raise invalid_payload("The form has more than one file", field="file")
+        raise second_file()
 
 
 def _body_chunks(request: falcon.Request, max_bytes: int) -> Iterator[bytes]:

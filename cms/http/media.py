@@ -13,7 +13,7 @@ from falcon.typing import ReadableIO
 
 from cms import jsontext
 from cms.digits import TooManyDigits, too_many_digits
-from cms.errors import Problem, Refused, collect_problems, invalid_payload, invalid_query
+from cms.errors import Problem, Refused, collect_problems, invalid_payload, invalid_query, no_object
 from cms.files.media_types import without_parameters
 from cms.memory import note_memory_use
 from cms.store.idempotency import Idempotency
@@ -122,7 +122,7 @@ def read_json_object(request: falcon.Request) -> Mapping[str, object]:
     """Return the body as an object; raises `Refused` INVALID_PAYLOAD for anything else."""
     payload = read_json(request)
     if not isinstance(payload, dict):
-        raise invalid_payload("The body must be an object")
+        raise no_object()
     return payload
 
 

@@ -11,7 +11,7 @@ from cms.errors import invalid_payload, invalid_query
 from cms.files.contents import too_large
 from cms.files.media_types import without_parameters
 from cms.files.storage import CHUNK_BYTES
-from cms.http.form import form_parts, is_form
+from cms.http.form import form_parts, is_form, second_file
 from cms.http.media import read_json, read_json_object, send
 from cms.schema_sync.content import TABLES
 from cms.schema_sync.diff_document import parse_diff
@@ -86,7 +86,7 @@ def _form_content(request: falcon.Request, *, max_bytes: int) -> bytes:
         if not part.is_file:
             _joined(part.chunks, max_bytes)
         elif content is not None:
-            raise invalid_payload("The form has more than one file", field="file")
+            raise second_file()
         else:
             content = _joined(part.chunks, max_bytes)
     if content is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from cms.openapi.json_schemas import KEY, OBJECT, TEXT, any_of, array_of, object_of, texts
+from cms.openapi.json_schemas import BINARY, KEY, OBJECT, TEXT, any_of, array_of, object_of, texts
 from cms.openapi.operation import (
     JSON,
     NO_CONTENT,
@@ -23,7 +23,6 @@ from cms.openapi.query_parameters import LIST, ONE
 from cms.openapi.row_operations import RowSchemas
 from cms.schema.system import FILES, FLOW_RUNS
 
-_BINARY = {"type": "string", "format": "binary"}
 _ANY = "*/*"
 _SVG = "image/svg+xml"
 
@@ -78,8 +77,8 @@ _COMMENTS = {"post": _COMMENT, "patch": _CHANGE_COMMENTS, "delete": _DELETE_COMM
 _ASSET = Operation(
     summary="Read the content of a file",
     answers=(
-        Answer("The content, transformed if parameters ask for that.", {_ANY: _BINARY}),
-        Answer("A part of the content.", {_ANY: _BINARY}, status=206),
+        Answer("The content, transformed if parameters ask for that.", {_ANY: BINARY}),
+        Answer("A part of the content.", {_ANY: BINARY}, status=206),
         Answer("What the client has is current.", status=304),
     ),
     parameters=(
@@ -145,7 +144,7 @@ CONTENT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
 
 def file_routes(files: RowSchemas) -> Mapping[str, PathItem]:
     """Return the routes by which contents of files come, as a form or in JSON."""
-    form = object_of(optional={"file": _BINARY})
+    form = object_of(optional={"file": BINARY})
     in_json = object_of(optional={"data": TEXT})
     written = data(any_of(files.item, array_of(files.item)), "What was written.")
     create = Need(FILES, "create")

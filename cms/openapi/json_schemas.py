@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 JsonSchema = Mapping[str, object]
 
+BINARY: JsonSchema = MappingProxyType({"type": "string", "format": "binary"})
 ANYTHING: JsonSchema = MappingProxyType({})
 TEXT: JsonSchema = MappingProxyType({"type": "string"})
 FLAG: JsonSchema = MappingProxyType({"type": "boolean"})

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from cms.openapi.json_schemas import (
+    BINARY,
     FLAG,
     INTEGER,
     KEY,
@@ -30,7 +31,6 @@ from cms.openapi.operation import (
     write,
 )
 
-_BINARY = {"type": "string", "format": "binary"}
 _STATE = data(object_of({"status": one_of_texts(("ok", "error"))}), "The state of the service.")
 _FAULT = Answer("It cannot serve.", _STATE.content, status=503)
 _BATCH = array_of(
@@ -130,7 +130,7 @@ SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
                         "text/csv": TEXT,
                         JSON: array_of(OBJECT),
                         "application/x-ndjson": TEXT,
-                        "multipart/form-data": object_of({"file": _BINARY}),
+                        "multipart/form-data": object_of({"file": BINARY}),
                     }
                 ),
                 data(object_of(optional={"created": INTEGER, "updated": INTEGER})),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from cms.schema.model import Collection
-from cms.schema.payload import Values, converter
+from cms.schema.payload import RowValues, converter
 
 _SETTINGS = ("archive_value", "unarchive_value")
 
 
-def archive_defaults(collection: Collection) -> Values:
+def archive_defaults(collection: Collection) -> RowValues:
     """Return the value of the archive field for new items when nothing else fills it."""
     field = collection.archive_field
     value = collection.meta.get("unarchive_value") if collection.meta else None

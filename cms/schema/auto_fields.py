@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from cms.errors import Problem
 from cms.schema.archive import archive_defaults
 from cms.schema.model import Collection, Field
-from cms.schema.payload import Values, invalid_item
+from cms.schema.payload import MutableRowValues, RowValues, invalid_item
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class AutoFields:
     """
     uuids: tuple[str, ...]
     sequence_keys: tuple[str, ...]
-    archive_defaults: Values
+    archive_defaults: RowValues
     required: tuple[Field, ...]
     """The fields that a new row must have, and that must not be null."""
     not_null: tuple[Field, ...]
@@ -52,8 +52,8 @@ class AutoValues:
     `fixed` go into every row, `if_sent` only into rows that name the field.
     """
 
-    fixed: Values
-    if_sent: Values
+    fixed: RowValues
+    if_sent: RowValues
 
 
 NO_AUTO_VALUES = AutoValues({}, {})
@@ -70,8 +70,8 @@ def auto_values_of(auto_fields: AutoFields, writer: Writer) -> AutoValues:
     A writer without a user or role does not overwrite a field that takes no null, unless the row
     names it.
     """
-    fixed: Values = {}
-    if_sent: Values = {}
+    fixed: MutableRowValues = {}
+    if_sent: MutableRowValues = {}
     for field, kind in auto_fields.automatic:
         value = _auto_value(field, kind, writer)
         # The service itself and anonymous callers have no user: then `user_updated` becomes null,
@@ -83,7 +83,9 @@ def auto_values_of(auto_fields: AutoFields, writer: Writer) -> AutoValues:
     return AutoValues(fixed, if_sent)
 
 
-def complete_new(values: Values, auto_fields: AutoFields, auto_values: AutoValues) -> list[Problem]:
+def complete_new(
+    values: MutableRowValues, auto_fields: AutoFields, auto_values: AutoValues
+) -> list[Problem]:
     """Fill in the automatic values of a new row, and return a problem for each missing field."""
     _remove_ignored(values, auto_fields)
     _fill(values, auto_values)
@@ -113,7 +115,7 @@ def complete_new(values: Values, auto_fields: AutoFields, auto_values: AutoValue
 
 
 def complete_change(
-    values: Values, auto_fields: AutoFields, auto_values: AutoValues
+    values: MutableRowValues, auto_fields: AutoFields, auto_values: AutoValues
 ) -> list[Problem]:
     """Fill in the automatic values of a changed row, and return a problem for each wrong null."""
     _remove_ignored(values, auto_fields)
@@ -130,18 +132,18 @@ def complete_change(
     return problems
 
 
-def _is_null(values: Values, name: str) -> bool:
+def _is_null(values: MutableRowValues, name: str) -> bool:
     """Tell whether a row has a field with null as its value."""
     return name in values and values[name] is None
 
 
-def _remove_ignored(values: Values, auto_fields: AutoFields) -> None:
+def _remove_ignored(values: MutableRowValues, auto_fields: AutoFields) -> None:
     """Drop the fields that the service fills at the other kind of write."""
     for name in auto_fields.ignored:
         values.pop(name, None)
 
 
-def _fill(values: Values, auto_values: AutoValues) -> None:
+def _fill(values: MutableRowValues, auto_values: AutoValues) -> None:
     """Set the automatic values, whatever the client sent: nobody can write in another's name."""
     values.update(auto_values.fixed)
     for name, value in auto_values.if_sent.items():
@@ -151,10 +153,13 @@ def _fill(values: Values, auto_values: AutoValues) -> None:
 
 def _auto_fields_of(collection: Collection, markers: frozenset[str]) -> AutoFields:
     key = collection.key if collection.primary_key else None
-    fields = [field for field in collection.columns if field is key or not _is_generated(field)]
+    fields: list[Field] = []
     automatic: list[tuple[Field, str]] = []
     not_null: list[Field] = []
-    for field in fields:
+    for field in collection.columns:
+        if field is not key and _is_generated(field):
+            continue
+        fields.append(field)
         if markers.intersection(field.special):
             automatic.append((field, _auto_kind(field, markers)))
         if not _is_required(field) and not takes_null(field):

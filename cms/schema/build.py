@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
+from cms.mappings import without, without_none
 from cms.schema.build_collections import LoadedLists, collections_of
 from cms.schema.build_relations import constraints_of, relations_of
 from cms.schema.model import Catalogue, Collection, ForeignKey, Kind
@@ -37,9 +38,9 @@ def build_structure(version: int, loaded: LoadedLists, before: Structure) -> Str
     mark None.
     """
     differing = loaded("marks")
-    marks = _without(before.marks, differing)
-    marks |= {name: mark for name, mark in differing.items() if mark is not None}
-    collections = _without(before.catalogue.collections, differing) | collections_of(loaded)
+    marks = without(before.marks, differing)
+    marks |= without_none(differing)
+    collections = without(before.catalogue.collections, differing) | collections_of(loaded)
     # The same catalogue whatever it was made of: all parts of it are in the order of their names.
     collections = dict(sorted(collections.items()))
     unchanged_keys = [key for key in before.foreign_keys if key.table not in differing]
@@ -59,10 +60,6 @@ def build_structure(version: int, loaded: LoadedLists, before: Structure) -> Str
 
 NO_STRUCTURE = Structure(Catalogue(0, {}, ()))
 """What is known before anything is loaded."""
-
-
-def _without(values: Mapping[str, T], names: Container[str]) -> dict[str, T]:
-    return {name: value for name, value in values.items() if name not in names}
 
 
 def _key_order(key: ForeignKey) -> tuple[str, str, str]:

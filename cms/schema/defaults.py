@@ -8,9 +8,8 @@ from cms.schema.model import Column, Field
 from cms.schema.types import TYPES
 from cms.schema.types.field_type import FieldType
 
-_NOW_WORDS = frozenset(
-    {"now()", *(field_type.now_sql.lower() for field_type in TYPES.values() if field_type.now_sql)}
-)
+_TYPES_WITH_NOW = [field_type for field_type in TYPES.values() if field_type.now_sql]
+_NOW_WORDS = frozenset({"now()", *(field_type.now_sql.lower() for field_type in _TYPES_WITH_NOW)})
 
 # Without quotes and operators, because 'a'::text || 'b'::text is no literal.
 CAST = r"(?:::[\w \".,()\[\]]+)?"

@@ -234,8 +234,7 @@ def _column_inconsistencies(field_type: FieldType, schema: MetaSettings) -> list
         if schema.get("default_value") is not None:
             reason = "a field that counts up has no default of its own"
             inconsistencies.append(Inconsistency("schema.default_value", reason))
-    if schema.get("max_length") is not None and "max_length" not in field_type.size_settings:
-        inconsistencies.append(Inconsistency("schema.max_length", "only strings have a length"))
+    inconsistencies += length_inconsistencies(field_type, schema)
     if field_type.seal and schema.get("default_value") is not None:
         reason = "a secret that everybody knows is none"
         inconsistencies.append(Inconsistency("schema.default_value", reason))
@@ -258,6 +257,15 @@ def special_inconsistencies(field_type: FieldType, special: object) -> list[Inco
         if markers.count(marker) > 1:
             reasons.append(f"{marker} is there twice")
     return [Inconsistency("meta.special", reason) for reason in reasons]
+
+
+def length_inconsistencies(
+    field_type: FieldType, schema: Mapping[str, object]
+) -> list[Inconsistency]:
+    """Return a column's length as an inconsistency where the type has none."""
+    if schema.get("max_length") is None or "max_length" in field_type.size_settings:
+        return []
+    return [Inconsistency("schema.max_length", "only strings have a length")]
 
 
 def hash_inconsistencies(

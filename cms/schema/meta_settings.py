@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -281,8 +281,7 @@ def parse_settings(
             except ValueError as error:
                 problems.append(setting_value_problem(f"{path}.{key}", str(error), value))
         elif key not in READ_ONLY_KEYS:
-            reason = f"it is not known; there are {', '.join(known)}"
-            problems.append(setting_problem(f"{path}.{key}", reason))
+            problems.append(_unknown_setting(f"{path}.{key}", known))
     return settings
 
 
@@ -290,8 +289,15 @@ def unknown_keys(
     payload: Mapping[str, object], known: tuple[str, ...], prefix: str = ""
 ) -> list[Problem]:
     """Return a problem for each key of a body that would silently do nothing."""
-    reason = f"it is not known; there are {', '.join(known)}"
-    return [setting_problem(f"{prefix}{key}", reason) for key in payload if key not in known]
+    problems: list[Problem] = []
+    for key in payload:
+        if key not in known:
+            problems.append(_unknown_setting(f"{prefix}{key}", known))
+    return problems
+
+
+def _unknown_setting(path: str, known: Iterable[str]) -> Problem:
+    return setting_problem(path, f"it is not known; there are {', '.join(known)}")
 
 
 def mismatched_keys(

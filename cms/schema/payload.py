@@ -21,8 +21,11 @@ from cms.schema.types.field_type import OutOfRange, Parse, TooLong
 from cms.text_shapes import MASK
 
 # {"price": "19.90", "author": None}
-Values = dict[str, str | None]
+RowValues = Mapping[str, str | None]
 """The values of a row by their columns, as texts that PostgreSQL reads."""
+
+MutableRowValues = dict[str, str | None]
+"""The same while they are collected."""
 
 ColumnConverter = Callable[[Sequence[object]], Sequence[str | None]]
 
@@ -31,7 +34,7 @@ ColumnConverter = Callable[[Sequence[object]], Sequence[str | None]]
 class ParsedItem:
     """One item: the values of its columns, the values for related items, and its problems."""
 
-    values: Values = field(default_factory=dict)
+    values: MutableRowValues = field(default_factory=dict)
     nested: dict[str, object] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
@@ -101,7 +104,7 @@ class ItemParser:
                 self._refuse(parsed, name, value, error)
         return parsed
 
-    def read_columns(self, items: Sequence[object]) -> list[Values] | None:
+    def read_columns(self, items: Sequence[object]) -> list[MutableRowValues] | None:
         """Return the values of items as `read` does, column by column, which takes less time.
 
         Returns None for items that do not name the same fields in one order, name related items, or
@@ -284,7 +287,7 @@ def value_problem(collection: Collection, name: str, value: object, error: Value
     """
     # A value out of range has a code of its own; everything else is INVALID_PAYLOAD with the
     # reason.
-    code = next((code for error_class, code in _CODES if isinstance(error, error_class)), None)
+    code = _code_of(error)
     details: dict[str, object] = {}
     if not collection.has_secrets:
         details["value"] = abbreviated(value)
@@ -295,6 +298,13 @@ def value_problem(collection: Collection, name: str, value: object, error: Value
         return replace(problem, extensions={**problem.extensions, **details})
     extensions = {"collection": collection.name, "field": name, **details}
     return Problem(code, f'The value of "{name}" does not fit: {error}.', extensions)
+
+
+def _code_of(error: ValueError) -> str | None:
+    for error_class, code in _CODES:
+        if isinstance(error, error_class):
+            return code
+    return None
 
 
 _CODES = (

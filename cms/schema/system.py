@@ -14,6 +14,9 @@ SYSTEM_PREFIX = "system_"
 QUEUE_PREFIX = "procrastinate_"
 """Begins the names of the tables that the library of background jobs makes."""
 
+LIMIT_RULE = "it is a whole number from 1, or null for no limit"
+"""The rule of columns that hold a limit."""
+
 # The tables that other modules name.
 ACTIVITY = "system_activity"
 COLLECTIONS = "system_collections"
@@ -264,9 +267,7 @@ _ALL = (
         is_writable=True,
         is_singleton=True,
         check_rules={
-            "system_settings_auth_login_attempts_check": (
-                "it is a whole number from 1, or null for no limit"
-            ),
+            "system_settings_auth_login_attempts_check": LIMIT_RULE,
             "system_settings_one_row": "there is one row, of the id 1",
             "system_settings_storage_asset_transform_check": "it is all, none or presets",
         },

@@ -12,7 +12,11 @@ _GROUPS = ("meta", "schema")
 def body(record: Record, *members: str) -> Record:
     """Return the body that creates a record: its settings, and those of its members that are named."""
     settings = settable(record)
-    return {key: settings[key] for key in (*members, *_GROUPS) if key in settings}
+    result: Record = {}
+    for key in (*members, *_GROUPS):
+        if key in settings:
+            result[key] = settings[key]
+    return result
 
 
 def changes_body(diff: RecordDiff, *members: str) -> Record:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cms.database.connections import Transaction
 from cms.errors import invalid_payload
+from cms.mappings import without
 from cms.schema.records import Record
 from cms.schema_sync.bodies import body, changes_body
 from cms.schema_sync.comparison import RecordDiff, of_section
@@ -110,7 +111,12 @@ def _make_and_change(
         structure, of_section(diffs, COLLECTIONS), target.sections[FIELDS]
     )
     structure.reload()
-    field_diffs = [diff for diff in of_section(diffs, FIELDS) if diff.name[0] not in created]
+    field_diffs: list[RecordDiff] = []
+    for diff in of_section(diffs, FIELDS):
+        collection, _ = diff.name
+        # New collections have their fields already.
+        if collection not in created:
+            field_diffs.append(diff)
     _create_fields(structure, field_diffs)
     is_whole = _change_fields(structure, field_diffs)
     # Relations and settings may name a field that the next pass makes anew.
@@ -135,7 +141,7 @@ def _create_collections(
         payload = body(diff.after, "collection")
         meta = payload.get("meta")
         if isinstance(meta, Mapping):
-            payload["meta"] = {key: value for key, value in meta.items() if key not in _LATER}
+            payload["meta"] = without(meta, _LATER)
         payload["fields"] = fields_of.get(name, [])
         created.append(collections.add(structure.transaction, structure.context, payload=payload))
     if created:

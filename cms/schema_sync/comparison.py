@@ -40,9 +40,8 @@ class RecordDiff:
         if former is not None:
             entry[RENAMED_FROM] = former
         if self.section == RELATIONS:
-            entry["related_collection"] = (self.after or self.before or {}).get(
-                "related_collection"
-            )
+            record = self.after or self.before or {}
+            entry["related_collection"] = record.get("related_collection")
         entry["diff"] = self._differences()
         return entry
 

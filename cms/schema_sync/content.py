@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from cms import jsontext
-from cms.database.connections import Fetch
+from cms.database.connections import Fetch, single_values
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
 from cms.schema.model import Catalogue
@@ -45,6 +45,9 @@ _STATEMENTS = {
     SETTINGS: "snapshot_settings",
 }
 
+REGISTRATION_ROLE = "public_registration_role"
+"""The setting that names a role."""
+
 _OF_INSTALLATION = ("id", "date_created", "user_created")
 
 Row = Mapping[str, Any]
@@ -52,8 +55,8 @@ Row = Mapping[str, Any]
 
 def read_rows(fetch: Fetch, collection: str) -> list[Row]:
     """Return all rows of a system collection of which there is a statement."""
-    texts = fetch(statement(_STATEMENTS[collection]), ())
-    rows: list[Any] = [jsontext.loads_stored(text) for (text,) in texts]
+    texts = single_values(fetch(statement(_STATEMENTS[collection]), ()))
+    rows: list[Any] = list(map(jsontext.loads_stored, texts))
     return rows
 
 
@@ -103,12 +106,11 @@ class _Reader:
     def record(self, collection: str, row: Row, **values: object) -> Record:
         """Return a row without its references, with further values."""
         references = self._catalogue.by_many
-        plain = {
-            key: value
-            for key, value in row.items()
-            if key not in _OF_INSTALLATION and (collection, key) not in references
-        }
-        return {**plain, **values}
+        record: Record = {}
+        for key, value in row.items():
+            if key not in _OF_INSTALLATION and (collection, key) not in references:
+                record[key] = value
+        return {**record, **values}
 
 
 def _roles(reader: _Reader) -> list[Record]:
@@ -131,8 +133,11 @@ def _permissions(reader: _Reader) -> list[Record]:
 
 def _settings(reader: _Reader) -> list[Record]:
     roles = reader.names(ROLES)
-    key = "public_registration_role"
-    return [reader.record(SETTINGS, row, **{key: roles[row[key]]}) for row in reader.rows(SETTINGS)]
+    records = []
+    for row in reader.rows(SETTINGS):
+        role = roles[row[REGISTRATION_ROLE]]
+        records.append({**reader.record(SETTINGS, row), REGISTRATION_ROLE: role})
+    return records
 
 
 def _flows(reader: _Reader) -> list[Record]:
@@ -158,7 +163,9 @@ def with_flow(operation_type: object, options: object, names: Mapping[Any, objec
         return options
     flow = options.get("flow")
     # A template says only in a run which flow that is.
-    return {**options, "flow": names[flow]} if flow and flow in names else options
+    if not flow or flow not in names:
+        return options
+    return {**options, "flow": names[flow]}
 
 
 def _dashboards(reader: _Reader) -> list[Record]:

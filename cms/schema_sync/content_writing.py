@@ -13,11 +13,12 @@ from cms.errors import abbreviated, invalid_payload
 from cms.flows.definition.graph import ENDS
 from cms.items.write.calls import CHANGE, CREATE, DELETE, PUT, WriteCall, WriteIntent, new_call
 from cms.items.write.plans import plan_create, plan_delete, plan_singleton, plan_update
+from cms.mappings import without
 from cms.query.language.ast import EMPTY_QUERY
 from cms.schema.records import Record
 from cms.schema.system import DASHBOARDS, FLOWS, OPERATIONS, PERMISSIONS, ROLES, SETTINGS
 from cms.schema_sync.comparison import RecordDiff, of_section
-from cms.schema_sync.content import TABLES, read_rows, with_flow
+from cms.schema_sync.content import REGISTRATION_ROLE, TABLES, read_rows, with_flow
 from cms.schema_sync.sections import name_of
 from cms.store.context import RequestContext
 from cms.store.identity import ClientInfo
@@ -98,7 +99,7 @@ def _saved(
     for diff in diffs:
         if diff.after is None:
             continue
-        item = {key: value for key, value in diff.after.items() if key not in later}
+        item = without(diff.after, later)
         if diff.before is None:
             writer.create(collection, item)
         else:
@@ -141,9 +142,9 @@ def _save_permissions(writer: ContentWriter, diffs: Sequence[RecordDiff]) -> Non
 
 def _save_settings(writer: ContentWriter, record: Record) -> None:
     item = dict(record)
-    key = "public_registration_role"
-    if key in item:
-        item[key] = _key_of(writer.keys(ROLES), item[key], "role")
+    if REGISTRATION_ROLE in item:
+        role = item[REGISTRATION_ROLE]
+        item[REGISTRATION_ROLE] = _key_of(writer.keys(ROLES), role, "role")
     writer.save_singleton(SETTINGS, item)
 
 
@@ -168,10 +169,12 @@ def _save_flows(writer: ContentWriter, diffs: Sequence[RecordDiff]) -> None:
         writer.update(FLOWS, key, {"operations": items})
         # The operations are linked when all of them exist: any of them may name any other.
         made = writer.keys(OPERATIONS, flow=key)
-        links = []
+        links: list[Record] = []
         for operation in operations:
-            ends = {end: _key_of(made, operation.get(end), "operation") for end in ENDS}
-            links.append({"id": made[str(operation["key"])], **ends})
+            link: Record = {"id": made[str(operation["key"])]}
+            for end in ENDS:
+                link[end] = _key_of(made, operation.get(end), "operation")
+            links.append(link)
         first = _key_of(made, record.get("operation"), "operation")
         writer.update(FLOWS, key, {"operation": first, "operations": {"update": links}})
 
@@ -180,10 +183,12 @@ def _operation_item(
     operation: Record, present: Mapping[str, str], flows: Mapping[str, str]
 ) -> Record:
     """Return an operation as an item, without its ends: they may not be there yet."""
-    item = {key: value for key, value in operation.items() if key not in ENDS}
+    item = without(operation, ENDS)
     item["options"] = with_flow(item.get("type"), item.get("options"), flows)
     key = present.get(str(item.get("key")))
-    return {**item, "id": key} if key else item
+    if key:
+        item["id"] = key
+    return item
 
 
 def objects(value: object, name: str) -> list[Record]:

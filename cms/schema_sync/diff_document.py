@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cms.errors import Problem, abbreviated, combined, fixed_structure, invalid_payload
+from cms.mappings import without
 from cms.schema.meta_settings import setting_problem, setting_value_problem, unknown_keys
 from cms.schema.records import Record
 from cms.schema.system import is_system
@@ -72,7 +73,11 @@ class Diff:
     @property
     def collections(self) -> frozenset[str]:
         """The collections that the diff names."""
-        names = [entry.name[0] for entry in self.entries if entry.section in STRUCTURE]
+        names: set[str] = set()
+        for entry in self.entries:
+            if entry.section in STRUCTURE:
+                collection, *_ = entry.name
+                names.add(collection)
         return frozenset(names)
 
 
@@ -143,10 +148,14 @@ def _named_record(record: Record, section: str) -> Record:
     changes = record["diff"]
     if section not in NAMELESS or not isinstance(changes, list) or len(changes) != 1:
         return record
-    change = changes[0]
-    value = change.get("lhs") if change["kind"] == ChangeKind.DELETED else change.get("rhs")
+    (change,) = changes
+    # Of a deleted record only what it was is there.
+    side = "lhs" if change["kind"] == ChangeKind.DELETED else "rhs"
+    value = change.get(side)
+    if not isinstance(value, dict):
+        return record
     names = {key: record[key] for key in KEYS[section]}
-    return {**names, **value} if isinstance(value, dict) else record
+    return {**names, **value}
 
 
 def _parse_edit(change: object, where: str, problems: list[Problem]) -> Edit | None:
@@ -233,7 +242,7 @@ def _with_edit(record: Record, path: Path, edit: Edit, where: str) -> Record:
             raise invalid_payload(reason, field=where)
         return {**record, key: _with_edit(inner, path[1:], edit, where)}
     if edit.kind is ChangeKind.DELETED:
-        return {name: value for name, value in record.items() if name != key}
+        return without(record, (key,))
     return {**record, key: edit.value}
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from cms import jsontext
 from cms.errors import Problem, abbreviated, combined, fixed_structure, invalid_payload
+from cms.mappings import without
 from cms.schema.meta_settings import (
     COLLECTION_META,
     COLLECTION_SCHEMA,
@@ -230,5 +231,5 @@ def _document(sections: Mapping[str, Records]) -> Document:
         former = record.get(RENAMED_FROM)
         if isinstance(former, str):
             renames.append(Rename(name[0], former, name[1]))
-        fields[name] = {key: value for key, value in record.items() if key != RENAMED_FROM}
+        fields[name] = without(record, (RENAMED_FROM,))
     return Document(SchemaSnapshot({**sections, FIELDS: fields}), tuple(renames))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from cms.schema.model import Catalogue
 from cms.schema.records import Record
@@ -11,7 +12,7 @@ from cms.schema.system import COLLECTIONS as COLLECTION_RECORDS
 from cms.schema.system import FIELDS as FIELD_RECORDS
 from cms.schema_sync.document import Rename
 from cms.schema_sync.schema_snapshot import SchemaSnapshot
-from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, by_name
+from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordName, by_name
 from cms.structure.stored_references import STORED_REFERENCES
 
 _REFERENCES = {COLLECTIONS: COLLECTION_RECORDS, FIELDS: FIELD_RECORDS}
@@ -35,16 +36,16 @@ def due_renames(snapshot: SchemaSnapshot, renames: Iterable[Rename]) -> list[Ren
     waiting = sorted(renames)
     # A rename frees a name that another one may need: `b` to `c` has to come before `a` to `b`.
     while True:
-        possible = [rename for rename in waiting if _is_possible(rename, names)]
-        if not possible:
+        possible = filter(partial(_is_possible, names=names), waiting)
+        rename = next(possible, None)
+        if rename is None:
             return due
-        rename = possible[0]
         waiting.remove(rename)
         names.remove((rename.collection, rename.before))
         due.append(rename)
 
 
-def _is_possible(rename: Rename, names: set[tuple[str, ...]]) -> bool:
+def _is_possible(rename: Rename, *, names: set[RecordName]) -> bool:
     collection, before, after = rename
     return (collection, before) in names and (collection, after) not in names
 

@@ -9,6 +9,7 @@ from functools import partial
 from hashlib import sha256
 
 from cms import jsontext
+from cms.mappings import without
 from cms.schema.model import Catalogue, Collection, Kind, Relation
 from cms.schema.records import Record, collection_record, field_record, relation_record
 from cms.schema_sync.content import read_content
@@ -36,10 +37,7 @@ class SchemaSnapshot:
     @property
     def content(self) -> SchemaSnapshot:
         """The sections that are there on request."""
-        sections = self.sections.items()
-        return SchemaSnapshot(
-            {name: records for name, records in sections if name not in STRUCTURE}
-        )
+        return SchemaSnapshot(without(self.sections, STRUCTURE))
 
     def as_document(self) -> Record:
         document: Record = {"version": VERSION, "vendor": VENDOR}
@@ -122,9 +120,7 @@ def _relation_records(
         schema = record["schema"]
         # A constraint keeps its name when its field is renamed, and so tells how it was made.
         if isinstance(schema, dict):
-            record["schema"] = {
-                key: value for key, value in schema.items() if key != "constraint_name"
-            }
+            record["schema"] = without(schema, ("constraint_name",))
         yield record
 
 
@@ -137,4 +133,4 @@ def _without_meta_id(record: Record) -> Record:
     meta = record["meta"]
     if not isinstance(meta, dict):
         return record
-    return {**record, "meta": {key: value for key, value in meta.items() if key != "id"}}
+    return {**record, "meta": without(meta, ("id",))}

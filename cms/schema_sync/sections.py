@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from cms.mappings import without, without_none
 from cms.schema.meta_settings import READ_ONLY_KEYS
 from cms.schema.records import Record
 
@@ -48,7 +49,7 @@ def name_of(section: str, record: Record) -> RecordName:
     # The Public role is null, and no role has an empty name.
     name = tuple(str(record[key] or "") for key in KEYS[section])
     if section in NAMELESS:
-        values = {key: value for key, value in record.items() if value is not None}
+        values = without_none(record)
         return (*name, json.dumps(values, sort_keys=True, default=str))
     return name
 
@@ -63,7 +64,5 @@ def settable(record: Record) -> Record:
     for group in ("meta", "schema"):
         value = record.get(group)
         if isinstance(value, Mapping):
-            result[group] = {
-                key: inner for key, inner in value.items() if key not in READ_ONLY_KEYS
-            }
+            result[group] = without(value, READ_ONLY_KEYS)
     return result

@@ -15,6 +15,7 @@ from cms.auth.user_filters import UserFilters, write_user
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import invalid_provider
+from cms.mappings import without_none
 from cms.providers import Provider
 from cms.sso.failure import ProviderError, login_refused
 from cms.sso.profile import Profile
@@ -138,7 +139,7 @@ class ExternalAccounts:
             "status": "active",
             "provider": self.provider.name,
         }
-        filtered = filters.new(_without_none(payload))
+        filtered = filters.new(without_none(payload))
         values = (
             self.provider.name,
             profile.identifier,
@@ -174,7 +175,7 @@ class ExternalAccounts:
         if self.provider.sync_user_info:
             # What a provider does not send stays as it is.
             names = {"first_name": profile.first_name, "last_name": profile.last_name}
-            values.update(_without_none(names))
+            values.update(without_none(names))
             is_trusted = profile.is_email_verified or not self.provider.require_verified_email
             if profile.email and is_trusted and not self._is_taken(profile.email, account.id):
                 values["email"] = profile.email
@@ -247,7 +248,3 @@ def _change(
 def _write(transaction: Transaction, account: ExternalAccount) -> None:
     values = (account.id, account.email, account.first_name, account.last_name, account.role)
     transaction.execute(statement("update_external_user"), values)
-
-
-def _without_none(values: Mapping[str, str | None]) -> dict[str, str | None]:
-    return {name: value for name, value in values.items() if value is not None}

@@ -54,8 +54,10 @@ class EventFlows(NamedTuple):
         events = self.by_collection.get(collection)
         if events is not None:
             return events
-        # Asked only where flows wait for all collections.
-        return NO_EVENTS if self.of_others and is_system(collection) else self.of_others
+        # The name is looked at only where flows wait for all collections.
+        if self.of_others and is_system(collection):
+            return NO_EVENTS
+        return self.of_others
 
 
 NO_EVENT_FLOWS = EventFlows({})
@@ -73,8 +75,9 @@ def event_flows(rows: object) -> EventFlows:
     """Return the event flows of a list of objects with `id` and `options`."""
     # [{"id": "…", "options": {"type": "action", "scope": ["items.create"], "collections": ["a"]}}]
     waits: list[_Wait] = []
-    for row in rows if isinstance(rows, list) else ():
-        waits += _waits(row)
+    if isinstance(rows, list):
+        for row in rows:
+            waits += _waits(row)
     # `ANY_COLLECTION` is among them where a flow waits for all, and gets a list of its own.
     collections = {wait.collection for wait in waits}
     lists: dict[str, dict[Event, list[str]]] = {}
@@ -85,7 +88,8 @@ def event_flows(rows: object) -> EventFlows:
             if wait.flow not in flows:
                 flows.append(wait.flow)
     of_others = _frozen(lists.pop(ANY_COLLECTION, {}))
-    return EventFlows({name: _frozen(events) for name, events in lists.items()}, of_others)
+    by_collection = {name: _frozen(events) for name, events in lists.items()}
+    return EventFlows(by_collection, of_others)
 
 
 def _collections_of(name: str, collections: set[str]) -> Sequence[str]:

@@ -122,13 +122,15 @@ def recent_writers(config: Config, secret: str) -> RecentWriters | None:
 
         shared = RedisKeys(config.redis)
     # Installations that share a Redis remember their own writers.
-    seal = f"{secret} {config.database_schema}" if config.database_schema else secret
+    seal = secret
+    if config.database_schema:
+        seal = f"{secret} {config.database_schema}"
     return RecentWriters(process_table(), shared, lag=config.database_read_lag, secret=seal)
 
 
 def _names(identity: Identity) -> tuple[str, ...]:
     """Return the names under which writes of a caller are remembered."""
-    nobody = ANONYMOUS.with_client(ClientInfo(ip=identity.client.ip))
     if identity.is_anonymous:
         return (identity.name,)
+    nobody = ANONYMOUS.with_client(ClientInfo(ip=identity.client.ip))
     return identity.name, nobody.name

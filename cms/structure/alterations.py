@@ -13,6 +13,7 @@ from cms.schema.defaults import is_database_expression
 from cms.schema.definitions import (
     Inconsistency,
     hash_inconsistencies,
+    length_inconsistencies,
     special_inconsistencies,
 )
 from cms.schema.meta_settings import (
@@ -34,7 +35,7 @@ from cms.structure.column_changes import (
     changed_settings,
     current_settings,
 )
-from cms.structure.lookup import require_table
+from cms.structure.lookup import duplicate_name_problem, require_table
 
 _FIXED_SETTINGS = ("is_primary_key", "has_auto_increment")
 
@@ -93,9 +94,7 @@ def rename_field(
     owner = catalogue.collections[field.collection]
     new_name = str(name)
     if new_name in owner.fields:
-        raise invalid_payload(
-            f'There is a field "{new_name}" already', field="field", value=new_name
-        )
+        raise Refused(duplicate_name_problem(new_name))
     if field.column:
         require_table(owner, "columns")
         # Indexes, constraints and views follow by themselves; names in stored values do not.
@@ -245,8 +244,7 @@ def _fixed_settings(
     is_unique = column.is_primary_key or changed.get("is_unique", column.is_unique)
     if changed.get("is_indexed") is False and is_unique:
         yield Inconsistency("schema.is_indexed", "what makes a field unique is an index")
-    if changed.get("max_length") is not None and "max_length" not in field_type.size_settings:
-        yield Inconsistency("schema.max_length", "only strings have a length")
+    yield from length_inconsistencies(field_type, changed)
     if changed.get("is_nullable") and (column.is_primary_key or column.has_auto_increment):
         yield Inconsistency("schema.is_nullable", "a key is never null")
     if "default_value" in changed and (column.is_generated or column.has_auto_increment):

@@ -30,6 +30,7 @@ from cms.structure.indexes import add_index, is_index_pending, with_index
 from cms.structure.lookup import (
     RecordPatch,
     check_patches,
+    duplicate_name_problem,
     require_alterable,
     require_field,
     require_table,
@@ -210,15 +211,10 @@ def _parse_new(
         collect_problems(problems, lambda: _check_new(definition, owner, catalogue))
     elif str(payload.get("field")) in owner.fields:
         # Without a definition `_check_new` cannot tell, but all problems come in one answer.
-        problems.append(_duplicate_name(payload["field"]))
+        problems.append(duplicate_name_problem(payload["field"]))
     if problems or definition is None:
         raise Refused(problems)
     return definition
-
-
-def _duplicate_name(name: object) -> Problem:
-    reason = f'There is a field "{name}" already'
-    return invalid_payload(reason, field="field", value=name).problems[0]
 
 
 def _problems_of_patch(patch: RecordPatch, *, owner: Collection) -> list[Problem]:
@@ -229,7 +225,7 @@ def _problems_of_patch(patch: RecordPatch, *, owner: Collection) -> list[Problem
 
 def _check_new(definition: FieldDefinition, owner: Collection, catalogue: Catalogue) -> None:
     if definition.name in owner.fields:
-        raise Refused(_duplicate_name(definition.name))
+        raise Refused(duplicate_name_problem(definition.name))
     if owner.kind is Kind.FOLDER:
         raise invalid_payload(
             f'"{owner.name}" is a folder and has no fields', collection=owner.name

@@ -17,6 +17,17 @@ class RecordPatch(NamedTuple):
     payload: Mapping[str, object]
 
 
+class ManySide(NamedTuple):
+    """The field of a relation that points to the other side, and its collection."""
+
+    collection: str
+    field: str
+
+
+def many_side_of(relation: Relation) -> ManySide:
+    return ManySide(relation.many_collection, relation.many_field)
+
+
 def check_patches(
     patches: Sequence[RecordPatch], problems_of: Callable[[RecordPatch], list[Problem]]
 ) -> None:
@@ -70,3 +81,9 @@ def require_table(collection: Collection, part: str) -> None:
     if collection.kind is not Kind.TABLE:
         reason = f'"{collection.name}" is a {collection.kind}, whose {part} cannot be changed here'
         raise invalid_payload(reason, collection=collection.name)
+
+
+def duplicate_name_problem(name: object) -> Problem:
+    """Return the problem of a name that another field of the collection has."""
+    reason = f'There is a field "{name}" already'
+    return invalid_payload(reason, field="field", value=name).problems[0]

@@ -75,21 +75,22 @@ def _save_record(
     changes: Mapping[str, object],
     settings: Mapping[str, MetaSetting],
 ) -> None:
-    key_columns = {key: param(value, "text") for key, value in keys.items()}
     values = {key: param(value, settings[key].cast) for key, value in changes.items()}
-    columns = {**key_columns, **values}
-    # A table or column that another program made has no record yet.
-    shape = "INSERT INTO {0} ({1}) VALUES ({2}) ON CONFLICT ({3}) DO {4}"
-    transaction.run(
-        fill(
-            shape,
-            name(table),
-            commas(map(name, columns)),
-            commas(columns.values()),
-            commas(map(name, keys)),
-            _update(values),
-        )
+    columns = {**_key_params(keys), **values}
+    insert = fill(
+        # A table or column that another program made has no record yet.
+        "INSERT INTO {0} ({1}) VALUES ({2}) ON CONFLICT ({3}) DO {4}",
+        name(table),
+        commas(map(name, columns)),
+        commas(columns.values()),
+        commas(map(name, keys)),
+        _update(values),
     )
+    transaction.run(insert)
+
+
+def _key_params(keys: Keys) -> dict[str, Fragment]:
+    return {key: param(value, "text") for key, value in keys.items()}
 
 
 def _update(values: Mapping[str, Fragment]) -> Fragment:
@@ -100,7 +101,9 @@ def _update(values: Mapping[str, Fragment]) -> Fragment:
 
 
 def _delete_record(transaction: Transaction, table: str, keys: Keys) -> None:
-    terms = [fill("{0} = {1}", name(key), param(value, "text")) for key, value in keys.items()]
+    terms: list[Fragment] = []
+    for key, value in _key_params(keys).items():
+        terms.append(fill("{0} = {1}", name(key), value))
     condition = join(" AND ", terms)
     transaction.run(fill("DELETE FROM {0} WHERE {1}", name(table), condition))
 

@@ -42,7 +42,7 @@ from cms.structure import metadata
 from cms.structure.duplication_fields import prune_duplication_fields
 from cms.structure.fields import add_column, insert_field_record
 from cms.structure.indexes import add_index
-from cms.structure.lookup import require_alterable, require_relation
+from cms.structure.lookup import ManySide, many_side_of, require_alterable, require_relation
 from cms.structure.structure_history import (
     NamedRecord,
     RecordKey,
@@ -68,21 +68,21 @@ def create(
 ) -> Record:
     """Do `create_relation` within a change of structure."""
     many_side = add(transaction, context, payload=payload)
-    return _read_record(transaction, *many_side)
+    return _read_record(transaction, many_side)
 
 
 def add(
     transaction: Transaction, context: RequestContext, *, payload: Mapping[str, object]
-) -> tuple[str, str]:
-    """Add a relation, and return the collection and the field of its many side."""
+) -> ManySide:
+    """Add a relation, and return its many side."""
     catalogue = context.snapshot.catalogue
     definition = parse_relation(payload, catalogue)
     # A many-to-many relation is two relations of a junction, made together.
     if isinstance(definition, JunctionDefinition):
         _create_junction(transaction, definition, catalogue)
-        return definition.junction, definition.near
+        return ManySide(definition.junction, definition.near)
     _save_relation(transaction, definition, catalogue)
-    return definition.collection, definition.field
+    return ManySide(definition.collection, definition.field)
 
 
 def update_relation(
@@ -111,7 +111,7 @@ def update(
     relation = _alterable_relation(catalogue, collection, field)
     _check_keys(payload, relation, collection, field)
     _update(transaction, relation, payload, catalogue)
-    return _read_record(transaction, relation.many_collection, relation.many_field)
+    return _read_record(transaction, many_side_of(relation))
 
 
 def delete_relation(store: Store, identity: Identity, collection: str, field: str) -> None:
@@ -136,8 +136,7 @@ def remove(
     catalogue = context.snapshot.catalogue
     relation = _alterable_relation(catalogue, collection, field)
     _delete_list_field(transaction, relation, catalogue)
-    many_side = (relation.many_collection, relation.many_field)
-    transaction.execute(statement("drop_relation"), many_side)
+    transaction.execute(statement("drop_relation"), many_side_of(relation))
     return relation
 
 
@@ -252,9 +251,9 @@ def _ensure_list_field(
         raise invalid_payload(
             f'"{target.name}.{name}" is a column and lists nothing', field="meta.one_field"
         )
-    many_side = (definition.collection, definition.field)
+    many_side = ManySide(definition.collection, definition.field)
     # A change of the relation meets its own list field here.
-    if other and (other.many_collection, other.many_field) != many_side:
+    if other and many_side_of(other) != many_side:
         raise invalid_payload(
             f'"{target.name}.{name}" lists others already', field="meta.one_field"
         )
@@ -396,5 +395,5 @@ def _change_actions(transaction: Transaction, present: ForeignKey, schema: MetaS
         transaction.execute_ddl(ddl.add_foreign_key(changed))
 
 
-def _read_record(transaction: Transaction, collection: str, field: str) -> Record:
-    return relation_record(load_snapshot(transaction).catalogue.by_many[collection, field])
+def _read_record(transaction: Transaction, many_side: ManySide) -> Record:
+    return relation_record(load_snapshot(transaction).catalogue.by_many[many_side])

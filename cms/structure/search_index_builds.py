@@ -19,11 +19,11 @@ from cms.errors import Refused
 from cms.jobs.housekeeping import queue_state
 from cms.jobs.task import Job, JobError, defer
 from cms.query.sql.arrays import array
-from cms.schema.model import Catalogue, Collection, Kind
+from cms.schema.model import Catalogue
 from cms.schema.records import Record
 from cms.store.snapshot import load_snapshot
 from cms.structure.indexes import DeferredIndex, index_build_lock
-from cms.structure.search_indexes import missing_search_indexes, search_indexes
+from cms.structure.search_indexes import is_searchable, missing_search_indexes, search_indexes
 
 log = logging.getLogger("cms.store")
 
@@ -138,26 +138,23 @@ def with_search_states(
     records: Sequence[Record], catalogue: Catalogue, fetch: Fetch
 ) -> list[Record]:
     """Return records of collections that tell how far the indexes for searches are built."""
-    names = [name for name in _names(records) if _is_searchable(catalogue.collections.get(name))]
-    if not names:
-        return list(records)
-    missing = {name: _progress_of(catalogue, name) for name in names}
-    unfinished = sorted(name for name, progress in missing.items() if progress < 1)
-    states: dict[str, Record] = {name: {"state": READY, "progress": 1.0} for name in names}
+    states: dict[str, Record] = {}
+    unfinished: list[str] = []
+    for name in _names(records):
+        collection = catalogue.collections.get(name)
+        if collection is not None and is_searchable(collection):
+            states[name] = {"state": READY, "progress": 1.0}
+            if _progress_of(catalogue, name) < 1:
+                unfinished.append(name)
     if unfinished:
-        for name, status, done in fetch(statement("find_search_builds"), (array(unfinished),)):
+        names = array(sorted(unfinished))
+        for name, status, done in fetch(statement("find_search_builds"), (names,)):
             states[str(name)] = _state(catalogue, str(name), status, done)
     return [_with_state(record, states) for record in records]
 
 
 def _names(records: Sequence[Record]) -> list[str]:
     return [str(record["collection"]) for record in records]
-
-
-def _is_searchable(collection: Collection | None) -> bool:
-    if collection is None or collection.kind is not Kind.TABLE or collection.meta is None:
-        return False
-    return bool(collection.meta.get("searchable"))
 
 
 def _progress_of(catalogue: Catalogue, name: str) -> float:
@@ -179,8 +176,10 @@ def _state(catalogue: Catalogue, name: str, status: object, done: object) -> Rec
     progress = _progress_of(catalogue, name) + float(str(done or 0)) / needed
     if done is not None or status == "doing":
         state = BUILDING
+    elif status == "todo":
+        state = WAITING
     else:
-        state = WAITING if status == "todo" else FAILED
+        state = FAILED
     return {"state": state, "progress": round(progress, 3)}
 
 

@@ -8,11 +8,16 @@ from cms.schema.types.field_type import IndexKind, Search
 from cms.structure.indexes import DeferredIndex, large_tables
 
 
+def is_searchable(collection: Collection) -> bool:
+    """Tell whether searches in a collection have indexes."""
+    if collection.kind is not Kind.TABLE or collection.meta is None:
+        return False
+    return bool(collection.meta.get("searchable"))
+
+
 def search_indexes(collection: Collection, extensions: frozenset[str]) -> list[DeferredIndex]:
     """Return the indexes that searches in a collection need."""
-    if collection.kind is not Kind.TABLE or not (
-        collection.meta and collection.meta.get("searchable")
-    ):
+    if not is_searchable(collection):
         return []
     indexes = []
     for field in collection.columns:
@@ -31,16 +36,17 @@ def missing_search_indexes(
     collection: Collection, extensions: frozenset[str]
 ) -> list[DeferredIndex]:
     """Return the indexes that searches in a collection need and do not have."""
-    return [
-        index
-        for index in search_indexes(collection, extensions)
-        if not _is_present(index, collection.fields[index.column].column)
-    ]
+    missing: list[DeferredIndex] = []
+    for index in search_indexes(collection, extensions):
+        column = collection.fields[index.column].column
+        if column is not None and not _is_present(index, column):
+            missing.append(index)
+    return missing
 
 
-def _is_present(index: DeferredIndex, column: Column | None) -> bool:
-    if column is None or index.kind is IndexKind.TRIGRAMS:
-        return column is None or column.is_search_indexed
+def _is_present(index: DeferredIndex, column: Column) -> bool:
+    if index.kind is IndexKind.TRIGRAMS:
+        return column.is_search_indexed
     return column.is_indexed
 
 
@@ -50,18 +56,19 @@ SLOW_SEARCH_BYTES = 100 * 2**20
 
 def slow_searches(transaction: Transaction, catalogue: Catalogue) -> list[str]:
     """Return the large collections of which a search reads the whole table."""
-    names = [
-        collection.name for collection in catalogue.collections.values() if _is_scanned(collection)
-    ]
+    scanned = filter(_is_scanned, catalogue.collections.values())
+    names = [collection.name for collection in scanned]
     return large_tables(transaction, names, min_bytes=SLOW_SEARCH_BYTES)
 
 
 def _is_scanned(collection: Collection) -> bool:
     if collection.kind is not Kind.TABLE or collection.is_system:
         return False
-    texts = [field for field in collection.columns if _is_searched_text(field)]
-    return any(field.column and not field.column.is_search_indexed for field in texts)
+    return any(map(_lacks_search_index, collection.columns))
 
 
-def _is_searched_text(field: Field) -> bool:
-    return field.is_searchable and field.type.search is Search.CONTAINED
+def _lacks_search_index(field: Field) -> bool:
+    """Tell whether a search reads all texts of a field."""
+    if not field.is_searchable or field.type.search is not Search.CONTAINED:
+        return False
+    return field.column is not None and not field.column.is_search_indexed

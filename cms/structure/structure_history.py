@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from cms import jsontext
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_values
 from cms.database.statements import statement
 from cms.fragment import Fragment, fill, param, quoted, text
 from cms.query.sql.arrays import array
@@ -217,26 +217,27 @@ def _record_changes(
     after: RecordSources,
 ) -> None:
     # First the named records: their revisions are the parents of all others.
-    roots = [_record_change(record.record_key, before, after) for record in named]
+    named_keys = _keys_of(named)
+    roots = [_record_change(record_key, before, after) for record_key in named_keys]
     revisions = _insert_history(transaction, author, [_HistoryEntry(change) for change in roots])
     parents = {}
     for change, revision in zip(roots, revisions, strict=True):
         parents[change.record_key.collection] = revision
     # The parent of changes in collections that the call does not name.
     first = next((revision for revision in revisions if revision is not None), None)
-    named_keys = set(_keys_of(named))
-    entries = []
-    # The sources are compared before records are made of them, which takes longer.
-    changed = [
-        record_key
-        for record_key in (before.keys() | after.keys()) - named_keys
-        if not _is_same(before.get(record_key), after.get(record_key))
-    ]
+    entries: list[_HistoryEntry] = []
+    other_keys = (before.keys() | after.keys()).difference(named_keys)
+    changed: list[RecordKey] = []
+    for record_key in other_keys:
+        # The sources are compared before records are made of them, which takes longer.
+        if not _is_same(before.get(record_key), after.get(record_key)):
+            changed.append(record_key)
     # Sorted, so that the same call always leaves the same history.
     for record_key in sorted(changed):
         change = _record_change(record_key, before, after)
         if change.data is not None:
-            entries.append(_HistoryEntry(change, parents.get(record_key.collection) or first))
+            parent = parents.get(record_key.collection) or first
+            entries.append(_HistoryEntry(change, parent))
     _insert_history(transaction, author, entries)
 
 
@@ -251,11 +252,11 @@ def _is_same(former: RecordSource | None, present: RecordSource | None) -> bool:
 
 def _unchanged(before: Catalogue, after: Catalogue) -> set[str]:
     """Return the collections that are the same value in both, as those not loaded again are."""
-    return {
-        name
-        for name, collection in after.collections.items()
-        if before.collections.get(name) is collection
-    }
+    names: set[str] = set()
+    for name, collection in after.collections.items():
+        if before.collections.get(name) is collection:
+            names.add(name)
+    return names
 
 
 def _records(
@@ -372,7 +373,7 @@ def _insert_history(
     # An array for each column: one statement records all changes.
     columns = [array(list(column)) for column in zip(*lines, strict=True)]
     rows = transaction.execute(statement("record_structure_changes"), (*author, *columns))
-    return [revision for (revision,) in rows]
+    return single_values(rows)
 
 
 def _columns(entry: _HistoryEntry) -> tuple[str | None, ...]:

@@ -24,7 +24,8 @@ def list_collections(store: Store, identity: Identity) -> list[Record]:
 
 
 def _collection_records(context: RequestContext) -> list[Record]:
-    records = [collection_record(item) for item in _visible_structure(context).collections.values()]
+    visible = _visible_structure(context).collections
+    records = [collection_record(collection) for collection in visible.values()]
     return with_search_states(records, context.snapshot.catalogue, context.fetch)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from cms import jsontext
-from cms.errors import STATUS
+from cms.errors import STATUS, UNEXPECTED_ERROR
 
 RETRY_AFTER_SECONDS = 1
 
@@ -40,7 +40,5 @@ TOO_SLOW = refusal("REQUEST_TIMEOUT", "The request did not arrive in time.")
 OVERLOADED = refusal(
     "SERVICE_UNAVAILABLE", "The server has more requests than it can answer. Try again."
 )
-INTERNAL_ERROR = refusal(
-    "INTERNAL_SERVER_ERROR", "An unexpected error occurred; it has been logged."
-)
+INTERNAL_ERROR = refusal("INTERNAL_SERVER_ERROR", UNEXPECTED_ERROR)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -12,7 +12,7 @@ from cms.schema.auto_fields import (
     complete_new,
 )
 from cms.schema.model import Collection, Column, Field, Kind
-from cms.schema.payload import ItemParser, Values
+from cms.schema.payload import ItemParser, MutableRowValues
 from cms.schema.types import TYPES
 
 SOMEBODY = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
@@ -37,7 +37,7 @@ def marked(special: str, *, is_nullable: bool = True) -> Collection:
     return Collection("things", Kind.TABLE, fields, None)
 
 
-def written(collection: Collection, item: dict[str, object], *, new: bool) -> Values:
+def written(collection: Collection, item: dict[str, object], *, new: bool) -> MutableRowValues:
     values = ItemParser(collection, lambda name: False).read(item).values
     complete = complete_new if new else complete_change
     auto_fields = auto_fields_of(collection, new=new)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from cms.emails import is_email
+from cms.emails import NO_ADDRESS, is_email
 from cms.errors import Refused
 from cms.flows.definition.signature import parse_secret
 from cms.flows.definition.templates import FixedValue, TemplateError, parse_template
@@ -181,7 +181,7 @@ def addresses(value: object) -> None:
 
 def _check_address(value: object, *path: int) -> None:
     if not isinstance(value, str) or not is_email(value.strip()):
-        raise OptionError("it is not an e-mail address", *path)
+        raise OptionError(NO_ADDRESS, *path)
 
 
 def permissions(value: object) -> None:

@@ -11,7 +11,8 @@ from cms.child_processes import ChildEnded, ChildProcesses
 from cms.config import Config
 from cms.errors import unavailable
 from cms.flows.scripts.script_job import ScriptJob, ScriptOutcome
-from cms.machine_slots import AllSlotsTaken, MachineSlots
+from cms.machine_slots import MachineSlots
+from cms.wait_slots import NoFreeSlot
 
 HEAP_BYTES = 32 * 2**20
 MAX_CONCURRENT = 4
@@ -48,7 +49,7 @@ class ScriptPool:
             # Slots of the machine, because several processes have pools of their own.
             with self._slots.take(max_seconds=seconds):
                 answer = self._children.run(line, max_seconds=seconds + START_SECONDS)
-        except AllSlotsTaken:
+        except NoFreeSlot:
             raise unavailable("flows", "Too many scripts are running; try again later") from None
         except ChildEnded as ended:
             # The kernel's alarm ends a script for its time; V8 itself ends the process when the

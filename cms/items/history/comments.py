@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_values
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_payload, not_found
 from cms.items.history.comment_payloads import parse_change, parse_changes, parse_new_comments
@@ -18,7 +18,6 @@ from cms.items.read.reads import parse_key, require_own_user, require_user
 from cms.items.write.executor import Executor
 from cms.items.write.named_keys import named_keys
 from cms.items.write.preconditions import check_match
-from cms.query.language.ast import OperatorTest, Query, Slot
 from cms.query.language.parse import parse_query_string
 from cms.schema.model import Collection
 from cms.schema.system import ACTIVITY
@@ -61,9 +60,10 @@ def _insert(
     texts = _on_stored_items(executor, texts)
     if texts:
         author = executor.client.author(executor.context.actor.user)
-        columns = [list(column) for column in zip(*texts, strict=True)]
+        # An array for each column: one statement inserts all comments.
+        columns = map(list, zip(*texts, strict=True))
         rows = executor.transaction.execute(statement("insert_comments"), (*author, *columns))
-        keys = [key for (key,) in rows]
+        keys = single_values(rows)
     notify_mentioned(executor, [WrittenComment(text) for text in texts])
     return _answer(executor, query_string, keys, single=single)
 
@@ -77,8 +77,14 @@ def _on_stored_items(executor: Executor, texts: Sequence[CommentText]) -> list[C
     items: dict[str, list[str]] = {}
     for text in texts:
         items.setdefault(text.collection, []).append(text.item)
-    stored = {name: require_readable(executor, name, keys) for name, keys in items.items()}
-    return [text._replace(item=stored[text.collection][text.item]) for text in texts]
+    stored: dict[str, dict[str, str]] = {}
+    for collection, keys in items.items():
+        stored[collection] = require_readable(executor, collection, keys)
+    stored_texts: list[CommentText] = []
+    for text in texts:
+        item = stored[text.collection][text.item]
+        stored_texts.append(text._replace(item=item))
+    return stored_texts
 
 
 # Changes
@@ -148,7 +154,8 @@ def _write_texts(
     executor.transaction.execute(statement("change_comments"), arguments)
     written: list[WrittenComment] = []
     for key, text in changes.items():
-        written.append(WrittenComment(own[key]._replace(text=text), before=own[key].text))
+        before = own[key]
+        written.append(WrittenComment(before._replace(text=text), before=before.text))
     notify_mentioned(executor, written)
 
 
@@ -258,24 +265,16 @@ def _answer(
     parsed = parse_query_string(query_string, executor.store.page)
     if not keys:
         return json_body({"data": []}, executor.store.max_answer_size)
-    # Filter, sort and page of the query string are for lists; here they would hide the comments.
-    query = Query(
-        picks=parsed.query.picks,
-        deep=parsed.query.deep,
-        checked_only=parsed.query.checked_only,
-        key_test=OperatorTest("_in", (Slot(len(parsed.literals)),)),
-    )
-    literals = (*parsed.literals, tuple(keys))
     try:
-        by_key = executor.read_by_key(ACTIVITY, query, literals, top=len(keys))
+        # The caller may write comments that it may not read: these are left out.
+        items = executor.read_answer(ACTIVITY, parsed, keys)
     except Refused as refused:
         # Whoever may comment on an item may still not be allowed to read comments.
         if refused.problems[0].code != "FORBIDDEN":
             raise
         return None
-    # The caller may write comments that it may not read: these are left out.
-    items = [by_key[key] for key in keys if key in by_key]
     if not items:
         return None
+    data = items[0] if single else items
     # Inside the transaction: a body that is too large undoes the write.
-    return json_body({"data": items[0] if single else items}, executor.store.max_answer_size)
+    return json_body({"data": data}, executor.store.max_answer_size)

@@ -13,6 +13,7 @@ from cms.items.write.executor import Executor
 from cms.mail.notifications import Notice, Notification, notify_all
 from cms.store.actors import cached_actor
 from cms.store.identity import Identity
+from cms.text_shapes import UUID
 
 MAX_MENTIONS = 50
 """Users whom one comment notifies; others that it names are only named."""
@@ -21,7 +22,7 @@ MAX_MENTIONS_OF_CALL = 1000
 """Mentions that may notify somebody in all comments of one call."""
 
 # `@` and a UUID; nothing may follow that could be part of a longer word.
-_MENTION = re.compile(r"@([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![0-9a-z-])", re.IGNORECASE)
+_MENTION = re.compile(rf"@({UUID})(?![0-9a-z-])", re.IGNORECASE)
 
 
 class CommentText(NamedTuple):

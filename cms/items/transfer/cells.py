@@ -50,8 +50,10 @@ def parse_number(text: str) -> object:
 
 def parse_json_or_text(text: str) -> object:
     """Return a list of a csv field or an object of a related item; other text stays text."""
+    if text[0] not in "[{":
+        return unescape_formula(text)
     try:
-        return jsontext.loads(text) if text[0] in "[{" else unescape_formula(text)
+        return jsontext.loads(text)
     except TooManyDigits:
         raise
     except ValueError:

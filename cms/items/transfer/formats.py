@@ -58,8 +58,9 @@ def write_csv(batches: Batches, keys: list[str]) -> Iterator[bytes]:
     # Even a file without items tells what its columns are.
     writer.writerow(_cell(key) for key in keys)
     for items in batches:
-        # All items have the same keys in the same order: they are rows of one statement.
-        writer.writerows([_cell(value) for value in item.values()] for item in items)
+        for item in items:
+            # All items have the same keys in the same order: they are rows of one statement.
+            writer.writerow([_cell(value) for value in item.values()])
         yield buffer.getvalue().encode()
         # Emptied for the next batch: the file may be larger than memory.
         buffer.seek(0)
@@ -73,15 +74,18 @@ def _cell(value: object) -> str:
     """
     if value is None:
         return ""
-    if isinstance(value, str):
-        return f"'{value}" if value.lstrip("'").startswith(_FORMULA) else value
-    return jsontext.dumps(value).decode()
+    if not isinstance(value, str):
+        return jsontext.dumps(value).decode()
+    if value.lstrip("'").startswith(_FORMULA):
+        return f"'{value}"
+    return value
 
 
 def unescape_formula(cell: str) -> str:
     """Return the text of a cell without the apostrophe that keeps a spreadsheet from running it."""
-    is_escaped = cell[0] == "'" and cell.lstrip("'").startswith(_FORMULA)
-    return cell[1:] if is_escaped else cell
+    if cell[0] == "'" and cell.lstrip("'").startswith(_FORMULA):
+        return cell[1:]
+    return cell
 
 
 def write_yaml(batches: Batches, keys: list[str]) -> Iterator[bytes]:

@@ -25,8 +25,10 @@ def source_columns(
     Raises `Refused` with the names that the caller may not write, and with those that stand in the
     header twice.
     """
-    # An export escapes names like any other text, because a field may be called "=total".
-    names = [unescape_formula(cell) if cell else "" for cell in cells]
+    names: list[str] = []
+    for cell in cells:
+        # An export escapes names like any other text, because a field may be called "=total".
+        names.append(unescape_formula(cell) if cell else "")
     if not names:
         raise invalid_payload("The file has no header with the names of fields", line=1)
     collection = call.collection

@@ -55,6 +55,7 @@ class ImportProblems:
 
 def with_line(problem: Problem, line: int) -> Problem:
     """Return a problem with the line of its row in place of the index in its batch."""
-    # The index counts from the first row of a batch, which nobody knows who has the file.
-    extensions = {key: value for key, value in problem.extensions.items() if key != "index"}
-    return replace(problem, extensions={**extensions, "line": line})
+    extensions = {**problem.extensions, "line": line}
+    # It counts from the first row of a batch, which nobody knows who has the file.
+    extensions.pop("index", None)
+    return replace(problem, extensions=extensions)

@@ -27,7 +27,7 @@ from cms.fragment import Fragment
 from cms.items.transfer.header import source_columns
 from cms.items.transfer.import_problems import ImportProblems, with_line
 from cms.items.transfer.prefetch import Prefetch
-from cms.items.transfer.sources import SOURCES, SourceRow
+from cms.items.transfer.sources import SOURCES, SourceColumn, SourceRow
 from cms.items.write.calls import WriteCall, WriteIntent, new_call
 from cms.items.write.inquiry import InquirySet, refuse
 from cms.items.write.item_filters import filtered_set
@@ -37,7 +37,7 @@ from cms.items.write.plans import ParsedPayload, parse_payload
 from cms.items.write.resolved_rows import ALL_NEW, StoredRows
 from cms.items.write.rows import advance_keys
 from cms.memory import note_memory_use
-from cms.query.language.ast import EMPTY_QUERY, OperatorTest, Query, RowOutput, Slot
+from cms.query.language.ast import EMPTY_QUERY
 from cms.query.sql import locks
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
@@ -136,12 +136,8 @@ class _Import:
     def run(self, upload: Upload) -> bytes:
         # The file is at its end when an attempt before this one met a deadlock.
         upload.file.seek(0)
-        rows = SOURCES[upload.file_format](
-            upload.file,
-            upload.max_bytes,
-            # Only CSV has a header; items of JSON name their fields themselves.
-            lambda cells: source_columns(self._call, cells, self._problems),
-        )
+        read = SOURCES[upload.file_format]
+        rows = read(upload.file, upload.max_bytes, self._columns)
         # All of it is lazy: rows are read and parsed as batches are asked for, one batch ahead.
         batches = Prefetch(map(self._parse_batch, _batches(rows)))
         self._executor = replace(self._executor, while_waiting=batches.advance)
@@ -157,8 +153,13 @@ class _Import:
             self._advance_key_sequence()
         return jsontext.dumps({"data": {"created": self._created, "updated": self._updated}})
 
+    def _columns(self, header: Sequence[str]) -> list[SourceColumn]:
+        # Only CSV has a header; items of JSON name their fields themselves.
+        return source_columns(self._call, header, self._problems)
+
     def _handle_batch(self, batch: Batch) -> None:
-        self._largest_batch = max(self._largest_batch, sum(row.size for row in batch.rows))
+        size = sum(row.size for row in batch.rows)
+        self._largest_batch = max(self._largest_batch, size)
         for row in batch.rows:
             if row.problem:
                 self._problems.add(row.problem, row.line)
@@ -187,12 +188,13 @@ class _Import:
             # PostgreSQL names no row: halves of the batch are tried until one row is left.
             if len(rows) > 1 and _needs_halving(refused):
                 self._check_structure()
-                self._write_rows(rows[: len(rows) // 2])
-                self._write_rows(rows[len(rows) // 2 :])
+                middle = len(rows) // 2
+                self._write_rows(rows[:middle])
+                self._write_rows(rows[middle:])
             else:
                 # Asked in the transaction, where the rows of earlier batches are.
-                refused_indexes = self._add_problems(with_inquiry(refused, self._ask), rows)
-                self._write_other_rows(rows, refused_indexes)
+                complete = with_inquiry(refused, self._ask)
+                self._write_other_rows(rows, self._add_problems(complete, rows))
 
     def _write_other_rows(self, rows: Sequence[SourceRow], refused_indexes: set[int]) -> None:
         """Write the rows of a batch that have no known problem."""
@@ -219,19 +221,17 @@ class _Import:
         if refused.status in _FINAL_STATUSES:
             problems = [with_line(problem, rows[0].line) for problem in refused.problems]
             raise Refused(problems) from refused
-        indexes = set()
+        indexes: set[int] = set()
         for problem in refused.problems:
-            # A single row has no index; a problem without any belongs to the first row.
-            index = problem.extensions.get("index", 0)
-            if not isinstance(index, int):
-                index = 0
+            index = _index_of(problem)
             indexes.add(index)
             if not self._is_consequence(problem):
                 self._problems.add(problem, rows[index].line)
         # A refusal holds its first problems, and only counts the others.
         self._problems.total += refused.total - len(refused.problems)
         # Later rows of the file that point to these are no problems of their own.
-        self._refused_keys |= {_key_of(rows[index], self._collection) for index in indexes}
+        for index in indexes:
+            self._refused_keys.add(_key_of(rows[index], self._collection))
         return indexes
 
     def _is_consequence(self, problem: Problem) -> bool:
@@ -291,18 +291,15 @@ class _Import:
         if view_of(collection.name, catalogue=context.snapshot.catalogue, policy=policy) is None:
             # Who reads nothing may still create: each row is a new item then.
             return frozenset()
-        query = Query(key_test=OperatorTest("_in", (Slot(0),)))
-        return frozenset(
-            self._executor.read_row_texts(RowOutput.KEY, collection.name, query, (tuple(keys),))
-        )
+        return self._executor.readable_keys(collection.name, keys)
 
     def _advance_key_sequence(self) -> None:
         """Advance the sequence of automatic keys beyond the keys of the file."""
         if self._collection.key.has_sequence:
             # Once for the whole file: each call of the function takes a lock.
-            last_key = self._executor.transaction.run(locks.last_key(self._collection))[0][0]
-            keys = [last_key] if last_key is not None else []
-            advance_keys(self._executor, self._collection, keys)
+            ((last_key,),) = self._executor.transaction.run(locks.last_key(self._collection))
+            if last_key is not None:
+                advance_keys(self._executor, self._collection, [last_key])
 
 
 def _batches(rows: Iterable[SourceRow]) -> Iterator[list[SourceRow]]:
@@ -334,4 +331,14 @@ def _needs_halving(refused: Refused) -> bool:
 
 def _key_of(row: SourceRow, collection: Collection) -> str:
     """Return the key in a row, as text."""
-    return str(row.item.get(collection.primary_key)) if isinstance(row.item, Mapping) else ""
+    # An item of another shape holds no key.
+    if not isinstance(row.item, Mapping):
+        return ""
+    return str(row.item.get(collection.primary_key))
+
+
+def _index_of(problem: Problem) -> int:
+    """Return the index of the row that a problem is about."""
+    # A single row has no index; a problem without any belongs to the first row.
+    index = problem.extensions.get("index")
+    return index if isinstance(index, int) else 0

@@ -67,9 +67,12 @@ class SourceColumn:
             if not self.takes_null:
                 return None
             return [self.parse_cell(text) if text else None for text in texts]
-        # None for a column with unusual cells, whose cells are then parsed one by one.
-        values = self.parse_cells(texts) if self.parse_cells else None
-        return values or [self.parse_cell(text) for text in texts]
+        if self.parse_cells:
+            values = self.parse_cells(texts)
+            # A column with unusual cells has none, and its cells are parsed one by one.
+            if values:
+                return values
+        return list(map(self.parse_cell, texts))
 
 
 class HeaderParser(Protocol):
@@ -167,9 +170,10 @@ def _parse_columns(
     # Row by row, a row with another number of cells gets its problem.
     if set(map(len, records.cells)) != {len(columns)}:
         return None
+    texts_of_columns = zip(*records.cells, strict=True)
     column_values = []
     try:
-        for column, texts in zip(columns, zip(*records.cells, strict=True), strict=True):
+        for column, texts in zip(columns, texts_of_columns, strict=True):
             values = column.read(texts)
             if values is None:
                 return None
@@ -177,8 +181,9 @@ def _parse_columns(
     except ValueError:
         return None
     names = [column.name for column in columns]
-    rows = zip(*column_values)  # noqa: B905  (each column has a value for each record)
-    items = [dict(zip(names, row)) for row in rows]  # noqa: B905  (and each row for each name)
+    items: list[dict[str, object]] = []
+    for values in zip(*column_values):  # noqa: B905  (each column has a value for each record)
+        items.append(dict(zip(names, values)))  # noqa: B905  (and each row for each name)
     return map(SourceRow, records.lines, records.sizes, items)
 
 

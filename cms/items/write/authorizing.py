@@ -8,6 +8,7 @@ anything is written. `check` tries the rules of permissions on the rows after th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import compress
 
 from cms.access.guard import view_of
 from cms.access.guarded_rules import NO_ROWS, GuardedGrant, GuardedRule, grouped_by_rule
@@ -151,8 +152,9 @@ class WriteAuthorizer:
             raise forbidden()
         grants = self.permissions.grants(collection, "update")
         grants_by_key = self._grants_by_key(collection, keys, grants, fetch)
-        if not all(has_all_covered(row_grants, [column]) for row_grants in grants_by_key.values()):
-            raise forbidden()
+        for row_grants in grants_by_key.values():
+            if not has_all_covered(row_grants, [column]):
+                raise forbidden()
 
     def _authorized_changes(
         self,
@@ -190,12 +192,12 @@ class WriteAuthorizer:
         # The usual case is left early: a call may have ten thousand rows.
         if not has_presets and not any(grant.validation for grant in grants):
             return row
-        passing, validation_problems = self.completer.passing_grants(grants, row)
+        passing = self.completer.passing_grants(grants, row)
         # Each field needs a permission whose validation passes, not every permission.
-        if not passing or not has_all_covered(passing, names):
-            for problem in validation_problems:
+        if not passing.grants or not has_all_covered(passing.grants, names):
+            for problem in passing.problems:
                 problems.add(problem, row.position)
-        row = self.completer.with_presets(passing, collection, row)
+        row = self.completer.with_presets(passing.grants, collection, row)
         if has_presets:
             row = self.completer.complete_with_presets(collection, row, problems)
         return row
@@ -235,8 +237,8 @@ class WriteAuthorizer:
         for key, is_visible, *answers in self._test_rows(collection, keys, rules, fetch, lock=True):
             if is_visible:
                 visible.add(str(key))
-            answered = zip(grants, answers, strict=True)
-            grants_by_key[str(key)] = tuple(grant for grant, holds in answered if holds)
+            # An answer for each grant, in their order.
+            grants_by_key[str(key)] = tuple(compress(grants, answers))
         # Whether the caller sees a row matters only where it may not write it.
         refused = [key for key in keys if not grants_by_key.get(key)]
         # A missing row has given no answer, and so is not visible either.

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 from cms.access.policy import Actor, Grant
 from cms.query.language.ast import CallerValue
 from cms.schema.auto_fields import Writer
 
 
+class BoundPresets(NamedTuple):
+    """The presets of a permission, with the values that their variables stand for.
+
+    The permission is there so that it lives as long as its identity is a key: the number would be
+    used again for another one.
+    """
+
+    grant: Grant
+    values: dict[str, object]
+
+
 class CallCache:
     """Lookups of one call, each made once and so with the same result for all rows.
 
     `caller_values` are the values that paths from the caller lead to. `presets` are the bound
-    presets of permissions by the identities of these, each with its permission: the number would be
-    used again for another one if the permission did not live as long.
+    presets of permissions, by the identities of these.
     """
 
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
         self.caller_values: dict[CallerValue, tuple[object, ...]] = {}
-        self.presets: dict[int, tuple[Grant, dict[str, object]]] = {}
+        self.presets: dict[int, BoundPresets] = {}
 
     @cached_property
     def writer(self) -> Writer:

@@ -12,7 +12,7 @@ from typing import Any
 from cms import jsontext
 from cms.access.policy import ADMIN
 from cms.items.read.prepare import narrow_to_key
-from cms.items.write.executor import fetch_items
+from cms.items.write.executor import fetch_unlimited
 from cms.query.language.ast import Caller, CallerValue, Pick, Query, Slot
 from cms.schema.field_names import FieldName
 from cms.store.context import RequestContext
@@ -40,7 +40,7 @@ def _values(store: Store, context: RequestContext, path: CallerValue) -> Iterato
     # The key is the one literal of the query, and fills its one slot.
     query = narrow_to_key(Query(picks=(_pick(path.path),)), Slot(0))
     # Nested parts of an item are JSON text, which has to be parsed to follow the path.
-    for item in fetch_items(store, context, path.start.collection, query, (key,)):
+    for item in fetch_unlimited(store, context, path.start.collection, query, (key,)):
         yield from _path_ends(jsontext.loads_stored(jsontext.dumps(item)), path.path)
 
 

@@ -17,7 +17,7 @@ from cms.items.write.call_cache import CallCache
 from cms.items.write.field_rules import FieldRules
 from cms.items.write.hooks import hooks_of
 from cms.items.write.hooks.hook import SystemTableHooks
-from cms.items.write.parsed import Owner, ParsedRow, ParsedSet, RowValues
+from cms.items.write.parsed import Owner, ParsedRow, ParsedSet
 from cms.items.write.plain_rows import (
     AutoFilling,
     add_row_problems,
@@ -39,7 +39,7 @@ from cms.schema.auto_fields import (
     complete_new,
 )
 from cms.schema.model import Collection
-from cms.schema.payload import Values
+from cms.schema.payload import MutableRowValues, RowValues
 from cms.store.context import RequestContext
 
 
@@ -88,7 +88,7 @@ class _RowSource(NamedTuple):
         is_known = self.points_to_key and not owner.is_new
         return row.owner._replace(value=owner.key if is_known else owner.sent)
 
-    def changed_values(self, row: ParsedRow, number: int) -> Values:
+    def changed_values(self, row: ParsedRow, number: int) -> MutableRowValues:
         """Return what a stored row is to change: neither its key nor what it already holds."""
         values = values_without_key(row.values, self.parsed.key_field, self.stored.keys[number])
         # Values that are already stored are not written, and take no permission.
@@ -106,6 +106,23 @@ class _RowSource(NamedTuple):
             or owner_field in self.hooks.admin_fields
         ):
             raise forbidden()
+
+
+class _CompletedRow(NamedTuple):
+    """A row that is filled, and what is wrong with it."""
+
+    row: ResolvedRow
+    problems: list[Problem]
+
+
+class PassingGrants(NamedTuple):
+    """The grants whose validation a row passes, and the problems of the first failure.
+
+    There are no problems if the row passes the validation of every grant.
+    """
+
+    grants: tuple[GuardedGrant, ...]
+    problems: list[Problem]
 
 
 class RowCompleter:
@@ -140,7 +157,10 @@ class RowCompleter:
         """
         source = self._source(parsed, stored, owners)
         # Large calls need this shorter way, whose loops do no more than they must.
-        rows = _plain_rows(source, problems) if source.is_plain else self._rows(source, problems)
+        if source.is_plain:
+            rows = _plain_rows(source, problems)
+        else:
+            rows = self._rows(source, problems)
         return ResolvedSet(parsed.collection, parsed.level, rows)
 
     def _rows(self, source: _RowSource, problems: Problems) -> list[ResolvedRow]:
@@ -184,28 +204,26 @@ class RowCompleter:
         link = link_of(catalogue, parsed.collection, first_owner.field)
         return link is not None and link.far == catalogue.collections[link.target].primary_key
 
-    def _new_row(self, source: _RowSource, row: ParsedRow) -> tuple[ResolvedRow, list[Problem]]:
+    def _new_row(self, source: _RowSource, row: ParsedRow) -> _CompletedRow:
         owner = source.owner_of(row) if row.owner else None
         # Administrators need no permission, and so get no presets of one.
         if source.is_admin:
             values = dict(row.values)
             problems = complete_new(values, *source.auto_filling[True])
-            return _resolved_row(row, values, owner), problems
+            return _CompletedRow(_resolved_row(row, values, owner), problems)
         source.require_allowed(row)
         collection = source.collection
         # Permissions are tried on what was sent: they decide which presets are added to it.
         sent_row = _resolved_row(row, row.values, owner)
-        passing, grant_problems = self._passing_create_grants(collection, sent_row)
+        passing = self._passing_create_grants(collection, sent_row)
         # Only the first: presets of several permissions could contradict each other.
-        presets = self._presets.row_presets(passing[:1], collection, row.sent)
+        presets = self._presets.row_presets(passing.grants[:1], collection, row.sent)
         values = {**row.values, **presets.values}
-        problems = [*grant_problems, *complete_new(values, *source.auto_filling[True])]
-        resolved = sent_row._replace(values=values, presets=presets.payload, grants=passing)
-        return resolved, problems
+        problems = [*passing.problems, *complete_new(values, *source.auto_filling[True])]
+        resolved = sent_row._replace(values=values, presets=presets.payload, grants=passing.grants)
+        return _CompletedRow(resolved, problems)
 
-    def _changed_row(
-        self, source: _RowSource, row: ParsedRow, number: int
-    ) -> tuple[ResolvedRow, list[Problem]]:
+    def _changed_row(self, source: _RowSource, row: ParsedRow, number: int) -> _CompletedRow:
         values = source.changed_values(row, number)
         # Below the root a row that was sent with nothing but its key is not written.
         is_written = bool(values) or not source.parsed.level
@@ -222,7 +240,7 @@ class RowCompleter:
         resolved = ResolvedRow(
             row.sent, values, row.position, row.invalid_fields, owner, False, key
         )
-        return resolved, problems
+        return _CompletedRow(resolved, problems)
 
     def _check(self, source: _RowSource, row: ResolvedRow) -> list[Problem]:
         """Return the problems of a row by the rules of its fields, and by hooks."""
@@ -250,13 +268,8 @@ class RowCompleter:
         add_row_problems(row_problems, row, problems)
         return row
 
-    def passing_grants(
-        self, grants: tuple[GuardedGrant, ...], row: ResolvedRow
-    ) -> tuple[tuple[GuardedGrant, ...], list[Problem]]:
-        """Return the grants whose validation a row passes, and the problems of the first failure.
-
-        There are no problems if the row passes the validation of every grant.
-        """
+    def passing_grants(self, grants: tuple[GuardedGrant, ...], row: ResolvedRow) -> PassingGrants:
+        """Return the grants whose validation a row passes."""
         passing: list[GuardedGrant] = []
         first_problems: list[Problem] = []
         for grant in grants:
@@ -264,7 +277,7 @@ class RowCompleter:
             if not problems:
                 passing.append(grant)
             first_problems = first_problems or problems
-        return tuple(passing), first_problems
+        return PassingGrants(tuple(passing), first_problems)
 
     def with_presets(
         self, grants: Sequence[Grant], collection: Collection, row: ResolvedRow
@@ -273,9 +286,7 @@ class RowCompleter:
         presets = self._presets.row_presets(grants, collection, row.sent)
         return row._replace(values={**row.values, **presets.values}, presets=presets.payload)
 
-    def _passing_create_grants(
-        self, collection: Collection, row: ResolvedRow
-    ) -> tuple[tuple[GuardedGrant, ...], list[Problem]]:
+    def _passing_create_grants(self, collection: Collection, row: ResolvedRow) -> PassingGrants:
         """Return the permissions that allow a new item, and if there are none its problems.
 
         Raises `Refused` FORBIDDEN if no permission covers all fields that were sent.
@@ -283,11 +294,11 @@ class RowCompleter:
         grants = grants_covering(self._permissions.grants(collection, "create"), row.sent_fields)
         if not grants:
             raise forbidden()
-        passing, problems = self.passing_grants(grants, row)
+        passing = self.passing_grants(grants, row)
         # One permission is enough: what others find wrong does not matter then.
-        if passing:
-            problems = []
-        return passing, problems
+        if passing.grants:
+            return passing._replace(problems=[])
+        return passing
 
     def _grant_problems(self, grant: GuardedGrant, row: ResolvedRow) -> list[Problem]:
         if grant.validation is None:

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cms.items.write.mutations import DeferredUpdate, RowId
-from cms.items.write.parsed import RowValues
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.items.write.rows import group_by_columns
 from cms.query.plan.links import links_from
 from cms.schema.model import Catalogue, Collection
-from cms.schema.payload import Values
+from cms.schema.payload import MutableRowValues, RowValues
 
 
 class _ReferenceField(NamedTuple):
@@ -36,7 +35,7 @@ class DeferredKeys:
         self._catalogue = catalogue
         # The keys of new rows, by collection, that no statement planned so far has written.
         self._pending = {name: set(keys) for name, keys in new_keys.items()}
-        self._values: dict[str, dict[RowId, Values]] = {}
+        self._values: dict[str, dict[RowId, MutableRowValues]] = {}
 
     def defer(
         self, set_number: int, collection: Collection, rows: Sequence[ResolvedRow]
@@ -103,7 +102,7 @@ class DeferredKeys:
     ) -> ResolvedRow:
         """Return a row without some of its references, and keep their values for `updates`."""
         values = dict(row.values)
-        deferred: Values = {}
+        deferred: MutableRowValues = {}
         for name in names:
             deferred[name] = values.pop(name)
             if row.is_new:

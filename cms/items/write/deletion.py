@@ -18,13 +18,13 @@ from cms.errors import not_found
 from cms.fragment import Fragment
 from cms.items.write.event_runs import json_keys, queue_event_runs
 from cms.items.write.executor import Executor
-from cms.items.write.parsed import RowValues
 from cms.items.write.rows import WrittenRow, run_action
 from cms.query.sql import referential
 from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
 from cms.query.sql.referential import KeySide, RowReference
 from cms.schema.model import Catalogue, Collection, Field
+from cms.schema.payload import RowValues
 from cms.schema.referential_actions import ReferentialAction, ReferentialActions, RootTable
 
 RevisionsByRow = dict[str, int | None]
@@ -143,9 +143,10 @@ class _Deletion:
             next_wave: dict[RootTable, RevisionsByRow] = {}
             for action in self._actions_on(wave, "CASCADE"):
                 rows = self._record_cascade(action, wave[action.foreign_root_table])
-                next_wave.setdefault(action.root_table, {}).update(rows)
-                self.recorded.setdefault(action.root_table, {}).update(rows)
-            wave = {root_table: rows for root_table, rows in next_wave.items() if rows}
+                if rows:
+                    next_wave.setdefault(action.root_table, {}).update(rows)
+                    self.recorded.setdefault(action.root_table, {}).update(rows)
+            wave = next_wave
 
     def _record_cascade(self, action: ReferentialAction, above: RevisionsByRow) -> RevisionsByRow:
         """Record the rows that one foreign key deletes with those above them, and return them."""

@@ -11,7 +11,7 @@ from cms.fragment import Fragment
 from cms.items.read.prepare import ReadRequest, prepare_read, statement_for
 from cms.items.read.reads import Item, data_of, prepare_item_read
 from cms.items.read.row_limits import Estimator, ReadRun, checked_parameters, chunking_for
-from cms.query.language.ast import Query, RowOutput
+from cms.query.language.ast import OperatorTest, ParsedQuery, Query, RowOutput, Slot
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.statement import Statement
 from cms.store.context import RequestContext
@@ -66,6 +66,27 @@ class Executor:
         query = replace(query, row_outputs=(RowOutput.KEY,))
         statement = statement_for(self.store, self.context, collection, query)
         return statement.items_by_key(self._fetch(ReadRun(statement, literals, top=top)))
+
+    def read_answer(self, collection: str, parsed: ParsedQuery, keys: Sequence[str]) -> list[Item]:
+        """Return the items of keys in their order, shaped by a query; hidden ones are left out.
+
+        Filter, sort and page of the query are for lists: here they would hide items.
+        """
+        query = Query(
+            picks=parsed.query.picks,
+            deep=parsed.query.deep,
+            checked_only=parsed.query.checked_only,
+            # The keys are the last literal.
+            key_test=OperatorTest("_in", (Slot(len(parsed.literals)),)),
+        )
+        literals = (*parsed.literals, tuple(keys))
+        by_key = self.read_by_key(collection, query, literals, top=len(keys))
+        return [by_key[key] for key in keys if key in by_key]
+
+    def readable_keys(self, collection: str, keys: Sequence[str]) -> frozenset[str]:
+        """Return those keys whose items the caller can read."""
+        query = Query(key_test=OperatorTest("_in", (Slot(0),)))
+        return frozenset(self.read_row_texts(RowOutput.KEY, collection, query, (tuple(keys),)))
 
     def read_row_texts(
         self, output: RowOutput, collection: str, query: Query, literals: Sequence[object]
@@ -139,7 +160,7 @@ class Executor:
         )
 
 
-def fetch_items(
+def fetch_unlimited(
     store: Store,
     context: RequestContext,
     collection: str,

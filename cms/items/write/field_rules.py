@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from cms.errors import Problem, Refused
-from cms.items.write.parsed import RowValues
 from cms.query.language.ast import CallerValue
 from cms.query.rules.field_conditions import Condition, field_state, parse_conditions
 from cms.query.rules.payload_rules import PayloadRule, parse_field_rule
@@ -15,6 +15,14 @@ from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
 from cms.query.rules.validation import RuleContext, failures
 from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Catalogue, Collection, Field, Json
+from cms.schema.payload import RowValues
+
+
+class FieldConditions(NamedTuple):
+    """A field with its conditions."""
+
+    field: Field
+    conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +35,7 @@ class FieldRules:
     """
 
     validations: tuple[ResolvedRule, ...]
-    conditions: tuple[tuple[Field, tuple[Condition, ...]], ...]
+    conditions: tuple[FieldConditions, ...]
     has_rules: bool
     caller_paths: frozenset[CallerValue]
     defaults: Json
@@ -60,23 +68,15 @@ class FieldRules:
 
 def field_rules(collection: Collection, catalogue: Catalogue) -> FieldRules:
     """Return the rules of a collection; raises `Refused` INVALID_QUERY for an invalid one."""
-    validations: list[ResolvedRule] = []
-    conditions: list[tuple[Field, tuple[Condition, ...]]] = []
-    # A validation is a rule, {"_regex": "^[a-z]+$"}, and conditions are a list of rules with what
-    # they bring, [{"rule": {"status": {"_eq": "published"}}, "required": true}].
-    metas = [(field, field.meta) for field in collection.fields.values() if field.meta]
-    for field, meta in metas:
-        # An empty rule demands nothing.
-        if meta.get("validation") not in (None, {}):
-            rule = _validation(field, meta)
-            validations.append(resolve_rule(rule, collection, catalogue))
-    # After all validations: of several invalid rules the first is reported.
-    for field, meta in metas:
-        if meta.get("conditions"):
-            conditions.append((field, _conditions(field, meta, collection, catalogue)))
+    # First all validations: of several invalid rules the first is reported.
+    validations = tuple(_validations(collection, catalogue))
+    conditions = tuple(_conditions_of_fields(collection, catalogue))
     rules = list(validations)
-    for _, conditions_of_field in conditions:
-        rules += [condition.rule for condition in conditions_of_field]
+    for conditional in conditions:
+        rules += [condition.rule for condition in conditional.conditions]
+    caller_paths: set[CallerValue] = set()
+    for rule in rules:
+        caller_paths |= rule.caller_paths
     defaults: dict[str, object] = {}
     computed: set[str] = set()
     for field in collection.columns:
@@ -88,10 +88,10 @@ def field_rules(collection: Collection, catalogue: Catalogue) -> FieldRules:
         else:
             defaults[field.name] = default_of(field, field.column)
     return FieldRules(
-        tuple(validations),
-        tuple(conditions),
+        validations,
+        conditions,
         bool(rules),
-        frozenset[CallerValue]().union(*(rule.caller_paths for rule in rules)),
+        frozenset(caller_paths),
         defaults,
         frozenset(computed),
     )
@@ -103,6 +103,28 @@ def filled_values(rules: FieldRules, values: RowValues) -> Json:
     They are the values of its columns, automatic ones included, and the defaults of all others.
     """
     return {**rules.defaults, **values}
+
+
+def _validations(collection: Collection, catalogue: Catalogue) -> Iterator[ResolvedRule]:
+    """Yield the validations of fields, each a rule such as {"_regex": "^[a-z]+$"}."""
+    for field in collection.fields.values():
+        meta = field.meta or {}
+        # An empty rule demands nothing.
+        if meta.get("validation") not in (None, {}):
+            yield resolve_rule(_validation(field, meta), collection, catalogue)
+
+
+def _conditions_of_fields(
+    collection: Collection, catalogue: Catalogue
+) -> Iterator[FieldConditions]:
+    """Yield the fields with conditions, which are rules with what they bring.
+
+    As in [{"rule": {"status": {"_eq": "published"}}, "required": true}].
+    """
+    for field in collection.fields.values():
+        meta = field.meta or {}
+        if meta.get("conditions"):
+            yield FieldConditions(field, _conditions(field, meta, collection, catalogue))
 
 
 def _validation(field: Field, meta: Json) -> PayloadRule:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from cms.database.connections import Row
+from cms.database.connections import Row, single_values
 from cms.database.error_mapping import Conflict, Stale, UnexpectedError, database_problem
 from cms.errors import MAX_PROBLEMS, Problem, Refused
 from cms.fragment import Fragment
@@ -231,10 +231,11 @@ class _InquiryRun:
         taken = {index for index, key in owners if key not in changed_keys}
         # A row may repeat the value of a row before it in the call.
         repeated = self._answers(questions.rows_repeating(column, texts))
-        taken.update(index for (index,) in repeated)
+        taken.update(single_values(repeated))
         extensions = {"collection": collection.name, "field": column.name}
         problem = database_problem("RECORD_NOT_UNIQUE", extensions)
-        numbers = [row_numbers[index - 1] for index in sorted(taken)[:MAX_PROBLEMS]]
+        first_taken = sorted(taken)[:MAX_PROBLEMS]
+        numbers = [row_numbers[index - 1] for index in first_taken]
         self._add_field_problems(problem, row_set, numbers, column.name)
 
     def _written_values(self, collection: str, column: str) -> set[str | None]:
@@ -262,8 +263,10 @@ class _InquiryRun:
 
     def _matching(self, numbers: Sequence[int], question: Fragment) -> list[int]:
         """Return the numbers of the rows that a question answers by their position, from 1."""
-        answers = self._answers(question) if numbers else []
-        return [numbers[index - 1] for (index,) in answers[:MAX_PROBLEMS]]
+        if not numbers:
+            return []
+        positions = single_values(self._answers(question)[:MAX_PROBLEMS])
+        return [numbers[position - 1] for position in positions]
 
     def _answers(self, question: Fragment) -> list[Row]:
         """Return the answers to a question; none where the database cannot answer it."""

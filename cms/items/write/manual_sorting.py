@@ -25,12 +25,22 @@ from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
 
+_AUTHOR_TYPES = ("uuid", "text", "text", "text")
+"""The types of the author in the history: user, address, user agent and origin."""
+
 
 class _MoveKeys(NamedTuple):
     """The keys of the item that moves, and of the one whose position it takes."""
 
     item: str
     to: str
+
+
+class _Positions(NamedTuple):
+    """The positions of the item that moves and of the other one; None for an item without any."""
+
+    item: str | None
+    to: str | None
 
 
 def move_item(
@@ -73,9 +83,7 @@ def _move_authorized(
     authorizer = WriteAuthorizer(store, context)
     authorizer.authorize_column(collection, keys, sort_field.name, transaction.execute)
     author_values = identity.client.author(context.actor.user)
-    # The types of the author in the history: user, address, user agent and origin.
-    types = ("uuid", "text", "text", "text")
-    author_params = [param(value, cast) for value, cast in zip(author_values, types, strict=True)]
+    author_params = map(param, author_values, _AUTHOR_TYPES)
     _move(transaction, collection, sort_field, keys, author=commas(author_params))
     moved, target = json_keys(collection, keys)
     event_data = {"payload": {"item": moved, "to": target}, "keys": [moved]}
@@ -121,19 +129,38 @@ def _move(
     # One item moves at a time in a collection: the positions stay as they are read here. It is the
     # lock by which singletons are written, which have no order to change.
     transaction.run(locks.lock_singleton(collection))
-    source, target = (_position(transaction, collection, sort_field, key) for key in keys)
-    # An item without a position counts as 0 here: it makes the order ambiguous anyway.
-    low, high = sorted((source or "0", target or "0"), key=int)
-    is_ambiguous = sorting.has_ambiguous_order(collection, sort_field, low, high)
-    if transaction.run(is_ambiguous)[0][0]:
+    positions = _positions(transaction, collection, sort_field, keys)
+    if _is_ambiguous(transaction, collection, sort_field, positions):
         # With equal positions there is no "between": all items get positions of their own first.
         transaction.run(sorting.renumber(collection, sort_field, author=author))
-        source, target = (_position(transaction, collection, sort_field, key) for key in keys)
+        positions = _positions(transaction, collection, sort_field, keys)
+    source = positions.item
+    target = positions.to
     if source is not None and target is not None and source != target:
         move = sorting.move(
             collection, sort_field, key=keys.item, source=source, target=target, author=author
         )
         transaction.run(move)
+
+
+def _is_ambiguous(
+    transaction: Transaction, collection: Collection, sort_field: Field, positions: _Positions
+) -> bool:
+    """Tell whether items from one position to the other share a position or have none."""
+    # An item without a position counts as 0 here: it makes the order ambiguous anyway.
+    low, high = sorted((positions.item or "0", positions.to or "0"), key=int)
+    question = sorting.has_ambiguous_order(collection, sort_field, low, high)
+    ((is_ambiguous,),) = transaction.run(question)
+    return bool(is_ambiguous)
+
+
+def _positions(
+    transaction: Transaction, collection: Collection, sort_field: Field, keys: _MoveKeys
+) -> _Positions:
+    return _Positions(
+        _position(transaction, collection, sort_field, keys.item),
+        _position(transaction, collection, sort_field, keys.to),
+    )
 
 
 def _position(
@@ -142,5 +169,5 @@ def _position(
     rows = transaction.run(sorting.position_of(collection, sort_field, key))
     if not rows:
         raise not_found()
-    position = rows[0][0]
+    ((position,),) = rows
     return None if position is None else str(position)

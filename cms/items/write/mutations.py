@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cms.access.guarded_rules import GuardedRule
-from cms.items.write.parsed import Pairs, RowValues
+from cms.items.write.parsed import Pairs
 from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet
 from cms.schema.model import Collection
+from cms.schema.payload import RowValues
 
 NO_RULES: Mapping[int, GuardedRule] = {}
 _NO_DELETES: Mapping[str, AuthorizedDelete] = {}

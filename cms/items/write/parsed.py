@@ -26,6 +26,7 @@ from typing import NamedTuple, overload
 from cms.items.write.problems import PayloadPosition
 from cms.query.plan.links import Link
 from cms.schema.model import Collection
+from cms.schema.payload import RowValues
 
 
 class PendingKey(str):
@@ -38,9 +39,6 @@ class PendingKey(str):
 
 
 PENDING_KEY = PendingKey()
-
-RowValues = Mapping[str, str | None]
-"""The values of a row by their columns, as texts that PostgreSQL reads."""
 
 Pairs = Sequence[tuple[int, int]]
 """Numbers of rows of two sets that belong together."""

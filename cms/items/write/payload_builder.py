@@ -22,7 +22,7 @@ from cms.items.write.parsed import (
 from cms.items.write.problems import PayloadPosition
 from cms.query.plan.links import Link
 from cms.schema.model import Collection
-from cms.schema.payload import Values
+from cms.schema.payload import MutableRowValues
 from cms.text_shapes import MASK
 
 
@@ -31,7 +31,7 @@ class RowBuilder:
     """A `ParsedRow` to be."""
 
     sent: Mapping[str, object]
-    values: Values
+    values: MutableRowValues
     position: PayloadPosition
     expects: Expects
     invalid_fields: frozenset[object]
@@ -165,7 +165,7 @@ def _sent_without_masks(row: RowBuilder) -> dict[str, object]:
     return {name: value for name, value in row.sent.items() if value != MASK or name in row.values}
 
 
-def values_of_lists(row: ParsedRow, values: Values) -> Values:
+def values_of_lists(row: ParsedRow, values: MutableRowValues) -> MutableRowValues:
     """Return what the list of an element sets in it: its owner, and its order if it has none.
 
     `values` are those of the item that takes the place of the one that the row was parsed from.
@@ -173,7 +173,7 @@ def values_of_lists(row: ParsedRow, values: Values) -> Values:
     if row.owner is None or row.owner.field is None:
         return {}
     owner_field = row.owner.field
-    set_by_list: Values = {}
+    set_by_list: MutableRowValues = {}
     for name, value in row.values.items():
         # A value that was not sent is the position in the list: parsing adds no other.
         is_list_order = row.sent.get(name) is None and values.get(name) is None

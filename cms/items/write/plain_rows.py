@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from cms.errors import Problem
-from cms.items.write.parsed import ParsedRow, ParsedSet, RowValues
+from cms.items.write.parsed import ParsedRow, ParsedSet
 from cms.items.write.problems import Problems
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.schema.auto_fields import AutoFields, AutoValues, complete_change, complete_new
-from cms.schema.payload import Values
+from cms.schema.payload import MutableRowValues, RowValues
 
 
 class AutoFilling(NamedTuple):
@@ -63,7 +63,7 @@ def changed_plain_rows(
     return rows
 
 
-def values_without_key(row_values: RowValues, key_field: str, key: str | None) -> Values:
+def values_without_key(row_values: RowValues, key_field: str, key: str | None) -> MutableRowValues:
     """Return a copy of the values of a change, without the key of the row that changes.
 
     A row that is missing (`key` is None) keeps the key that was sent.

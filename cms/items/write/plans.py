@@ -27,10 +27,9 @@ from cms.items.write.parsed import Expects, ParsedSet
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.planning import plan_deletion
 from cms.items.write.preconditions import check_match, check_singleton
-from cms.items.write.problems import PayloadPosition, key_change_problem
+from cms.items.write.problems import WHOLE_ITEM, key_change_problem
 from cms.items.write.resolved_rows import StoredRows
 from cms.items.write.running import run_plan
-from cms.query.language.ast import OperatorTest, Query, Slot
 from cms.query.sql import locks
 from cms.schema.payload import invalid_item
 from cms.store.write_plan import WritePlan
@@ -185,12 +184,11 @@ def complete_update(call: WriteCall, parsed: ParsedPayload, keys: Sequence[str])
     # Several keys share one parsed item; an item of the wrong shape has become no row at all.
     if len(keys) != len(items.rows):
         items = _one_row_for_each_key(call, parsed, len(keys))
-    sent_keys = [row.values.get(items.key_field) for row in items.rows]
-    is_other_key = any(
-        sent_key not in (None, key) for sent_key, key in zip(sent_keys, keys, strict=True)
-    )
-    if is_other_key:
-        parser.problems.add(key_change_problem(call.collection), PayloadPosition())
+    for row, key in zip(items.rows, keys, strict=True):
+        if row.values.get(items.key_field) not in (None, key):
+            parser.problems.add(key_change_problem(call.collection), WHOLE_ITEM)
+            # Once for all keys: they share the one item that was sent.
+            break
     return call.complete(parser, items, StoredRows(dict(enumerate(keys))))
 
 
@@ -304,20 +302,8 @@ def _write_and_read(call: WriteCall, executor: Executor, payload: CompletePayloa
     policy = executor.context.actor.policy
     if view_of(name, catalogue=catalogue, policy=policy) is None:
         return None
-    literals = (*call.parsed.literals, tuple(keys))
-    by_key = executor.read_by_key(name, _answer_query(call), literals, top=len(keys))
-    if len(by_key) < len(keys) and policy.is_admin:
-        raise not_found()  # a trigger of the table may have moved or removed them
     # The caller may write rows that it may not read: these are left out.
-    return [by_key[key] for key in keys if key in by_key] or None
-
-
-def _answer_query(call: WriteCall) -> Query:
-    """Return the query for the written items: their keys are its last literal."""
-    query = call.parsed.query
-    return Query(
-        picks=query.picks,
-        deep=query.deep,
-        checked_only=query.checked_only,
-        key_test=OperatorTest("_in", (Slot(len(call.parsed.literals)),)),
-    )
+    items = executor.read_answer(name, call.parsed, keys)
+    if len(items) < len(keys) and policy.is_admin:
+        raise not_found()  # a trigger of the table may have moved or removed them
+    return items or None

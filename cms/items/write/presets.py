@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cms.access.policy import Grant
 from cms.errors import Refused, forbidden
-from cms.items.write.call_cache import CallCache
+from cms.items.write.call_cache import BoundPresets, CallCache
 from cms.items.write.hooks import hooks_of
 from cms.items.write.validating import PayloadValidator
 from cms.query.language.ast import (
@@ -22,7 +22,7 @@ from cms.query.language.ast import (
 from cms.query.language.literals import parse_variable
 from cms.query.plan.bindings import Placeholder, bind_values, unchanged
 from cms.schema.model import Collection, Field
-from cms.schema.payload import Values, converter
+from cms.schema.payload import MutableRowValues, RowValues, converter
 from cms.store.context import RequestContext
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class RowPresets(NamedTuple):
     """The presets of one row: as rules see them, and as the columns take them."""
 
     payload: Mapping[str, object]
-    values: Values
+    values: RowValues
 
 
 class PresetBinder:
@@ -43,7 +43,7 @@ class PresetBinder:
     ) -> None:
         self._context = context
         self._validator = validator
-        self._known = cache.presets
+        self._bound = cache.presets
 
     def row_presets(
         self, grants: Sequence[Grant], collection: Collection, sent: Mapping[str, object]
@@ -54,7 +54,7 @@ class PresetBinder:
         its field does not take.
         """
         payload: dict[str, object] = {}
-        values: Values = {}
+        values: MutableRowValues = {}
         # In reverse order, so that the first permission overwrites the others.
         for grant in reversed(grants):
             for name, value in self.bound(grant).items():
@@ -71,10 +71,11 @@ class PresetBinder:
         if not grant.presets:
             return {}
         # By identity: a permission with presets has no hash.
-        known_grant = self._known.get(id(grant))
-        if known_grant is None:
-            known_grant = self._known[id(grant)] = grant, self._bind(grant)
-        return known_grant[1]
+        bound = self._bound.get(id(grant))
+        if bound is None:
+            bound = BoundPresets(grant, self._bind(grant))
+            self._bound[id(grant)] = bound
+        return bound.values
 
     def _bind(self, grant: Grant) -> dict[str, object]:
         # Presets are values by fields, as in {"status": "draft", "author": "$CURRENT_USER"}.

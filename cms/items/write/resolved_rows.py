@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cms.access.guarded_rules import GuardedGrant
-from cms.items.write.parsed import Owner, Pairs, RowValues
+from cms.items.write.parsed import Owner, Pairs
 from cms.items.write.problems import PayloadPosition
 from cms.query.plan.links import Link
 from cms.schema.model import Collection
+from cms.schema.payload import RowValues
 
 _NO_REFERENCE: Mapping[str, object] = {}
 _NO_KEYS: Mapping[int, str | None] = {}
@@ -108,11 +109,11 @@ class ResolvedSet(NamedTuple):
         A related item that was sent as nothing but its key is not updated, while the items of a
         call always are. A row without a key is missing, for which there is a problem already.
         """
-        return [
-            number
-            for number, row in enumerate(self.rows)
-            if row.key and not row.is_new and (row.values or not self.level)
-        ]
+        numbers: list[int] = []
+        for number, row in enumerate(self.rows):
+            if row.key and not row.is_new and (row.values or not self.level):
+                numbers.append(number)
+        return numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from cms.items.write.parsed import (
     ParsedSet,
     ParsedToMany,
     ParsedToOne,
-    RowValues,
 )
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.problems import PayloadPosition, Problems
@@ -40,7 +39,7 @@ from cms.query.language.ast import AtField, OperatorTest, Pick, Query, Slot
 from cms.schema.auto_fields import takes_null
 from cms.schema.field_names import FieldName
 from cms.schema.model import Collection
-from cms.schema.payload import invalid_item
+from cms.schema.payload import RowValues, invalid_item
 
 _NO_VALUES: Mapping[int, str] = {}
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cms.database.connections import Row
+from cms.database.connections import Row, single_values
 from cms.database.statements import statement
 from cms.errors import invalid_payload, not_found
 from cms.fragment import Fragment
 from cms.items.write.event_runs import cause_literals, flows_after
 from cms.items.write.executor import Executor
-from cms.items.write.parsed import RowValues
 from cms.query.sql import locks, write
 from cms.query.sql.arguments import ArgumentSlots, FlowsByVerb
 from cms.query.sql.arrays import array
 from cms.schema.model import Collection
+from cms.schema.payload import RowValues
 
 ColumnNames = tuple[str, ...]
 
@@ -194,7 +194,7 @@ def reserve_revisions(executor: Executor, count: int) -> list[int]:
     if not count:
         return []
     rows = executor.transaction.execute(statement("reserve_revisions"), (count,))
-    return [number for (number,) in rows]
+    return single_values(rows)
 
 
 def replace_reserved_revisions(executor: Executor, parents: Mapping[int, int | None]) -> None:
@@ -305,7 +305,9 @@ def _next_keys(
         rows = executor.transaction.execute(statement("next_keys"), arguments)
         if not rows:  # no sequence makes them
             break
-        keys += [key for (key,) in rows if key not in sent_keys]
+        for key in single_values(rows):
+            if key not in sent_keys:
+                keys.append(key)
     return keys
 
 

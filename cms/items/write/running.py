@@ -23,7 +23,6 @@ from cms.items.write.mutations import (
     RowSet,
     Update,
 )
-from cms.items.write.parsed import RowValues
 from cms.items.write.rows import (
     advance_keys,
     column_by_key,
@@ -34,7 +33,7 @@ from cms.items.write.rows import (
     update_rows,
 )
 from cms.items.write.written_rows import WrittenRows
-from cms.schema.payload import Values
+from cms.schema.payload import MutableRowValues, RowValues
 
 
 def run_plan(executor: Executor, plan: MutationPlan) -> WrittenRows:
@@ -49,9 +48,10 @@ def run_plan(executor: Executor, plan: MutationPlan) -> WrittenRows:
     except Conflict as conflict:
         catalogue = executor.context.snapshot.catalogue
         # Keys that were known by then stay known, although the rows are undone.
-        sets = [
-            InquirySet(row_set.collection, list(run.written.rows(row_set))) for row_set in plan.sets
-        ]
+        sets: list[InquirySet] = []
+        for row_set in plan.sets:
+            rows = list(run.written.rows(row_set))
+            sets.append(InquirySet(row_set.collection, rows))
         inquire_on_conflict(conflict, catalogue, sets)
         raise
     run.link_revisions()
@@ -137,7 +137,7 @@ class _PlanRun:
     def _with_references(self, target: RowSet) -> list[RowValues]:
         filled: list[RowValues] = [row.values for row in target.rows]
         # Values of the plan must not change, and only some rows may have a reference.
-        copies: dict[int, Values] = {}
+        copies: dict[int, MutableRowValues] = {}
         for reference in target.references:
             column = self._column(reference)
             for number, target_number in reference.pairs:
@@ -152,13 +152,14 @@ class _PlanRun:
         """Return what written rows hold in the column that others refer to, by their numbers."""
         collection = self._plan.sets[reference.target].collection
         numbers = dict.fromkeys(target_number for _, target_number in reference.pairs)
-        keys = {number: self.written.key(RowId(reference.target, number)) for number in numbers}
+        keys: dict[int, str | None] = {}
+        for number in numbers:
+            keys[number] = self.written.key(RowId(reference.target, number))
         if reference.column == collection.primary_key or not keys:
             return keys
         # Another unique column may be filled by the database, and is read from the written rows.
-        stored = column_by_key(
-            self._executor, collection, reference.column, [str(key) for key in keys.values()]
-        )
+        key_texts = [str(key) for key in keys.values()]
+        stored = column_by_key(self._executor, collection, reference.column, key_texts)
         return {number: stored[str(key)] for number, key in keys.items()}
 
     # Deletes

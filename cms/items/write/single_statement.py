@@ -18,6 +18,7 @@ from cms.access.write_permissions import NO_ROW_RULES, RowRules
 from cms.database.error_mapping import Conflict
 from cms.errors import Refused, forbidden, not_found
 from cms.fragment import Fragment
+from cms.items.read.reads import Item
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.conflicts import locating_conflicts
 from cms.items.write.event_runs import cause_literals, flows_after
@@ -87,7 +88,9 @@ def plan_insert(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
     if authorized.rules and not single:
         return None
     (columns,) = groups
-    row_rules = RowRules(after=authorized.rules[0]) if authorized.rules else NO_ROW_RULES
+    row_rules = NO_ROW_RULES
+    if authorized.rules:
+        row_rules = RowRules(after=authorized.rules[0])
     shape = WriteShape(Insert, root.collection, columns, row_rules, single)
     rows = [row.values for row in authorized.rows]
     return _plan(call, shape, column_values(columns, rows, single=single), authorized)
@@ -185,8 +188,12 @@ def _run(
         raise forbidden() if is_known else not_found()
     if not statement.counts:
         return items
-    pairs = zip(items, rows, strict=True)
-    return [item for item, row in pairs if statement.extra_columns(row)[0]] or None
+    readable: list[Item] = []
+    for item, row in zip(items, rows, strict=True):
+        is_shown, *_ = statement.extra_columns(row)
+        if is_shown:
+            readable.append(item)
+    return readable or None
 
 
 # The statement
@@ -256,9 +263,9 @@ def _print_with_answer(
         after=None if after is None else predicate(after, 0),
         shown=predicate(answer.allowed, 0) if is_partly_hidden else None,
     )
-    printer = write.insert if shape.mutation is Insert else write.update
+    print_mutation = write.insert if shape.mutation is Insert else write.update
     columns = [collection.fields[name] for name in shape.columns]
-    fragment = printer(collection, columns, arguments, single_statement=single_statement)
+    fragment = print_mutation(collection, columns, arguments, single_statement=single_statement)
     text, values = fragment.numbered()
     return Statement(
         text,
@@ -272,10 +279,10 @@ def _print_with_answer(
 
 def _before(shape: WriteShape) -> tuple[Fragment, Fragment] | None:
     """Return the tests of whether the caller knows of the stored row, and may write it."""
-    if shape.row_rules.before is None:
+    rules = shape.row_rules.before
+    if rules is None:
         return None
-    known, writable = shape.row_rules.before
-    return predicate(known.predicate, 0), predicate(writable.predicate, 0)
+    return predicate(rules.known.predicate, 0), predicate(rules.writable.predicate, 0)
 
 
 def _plan_answer(call: WriteCall, collection: Collection) -> ReadPlan:

@@ -282,12 +282,18 @@ def _changes_rights(name: str, operation: WriteOperation[T]) -> bool:
         return name in _RIGHTS_COLLECTIONS
     if operation.intent is DELETE:
         return True
-    payload = operation.payload
-    # The payload is not parsed yet: `data` of a call with `keys`, an array of items, or one item.
-    data = payload.get("data", payload) if isinstance(payload, Mapping) else payload
-    items = data if isinstance(data, list) else [data]
-    objects = [item for item in items if isinstance(item, Mapping)]
-    return any(not _RIGHTS_FIELDS.isdisjoint(item) for item in objects)
+    for item in _sent_items(operation.payload):
+        if isinstance(item, Mapping) and not _RIGHTS_FIELDS.isdisjoint(item):
+            return True
+    return False
+
+
+def _sent_items(payload: object) -> list[object]:
+    """Return what may be items in a payload that is not parsed yet."""
+    # `data` of a call with `keys`, an array of items, or one item.
+    if isinstance(payload, Mapping):
+        payload = payload.get("data", payload)
+    return payload if isinstance(payload, list) else [payload]
 
 
 # The body of the answer

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cms.items.write.mutations import RowId, RowSet
-from cms.items.write.parsed import RowValues
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.items.write.rows import WrittenRow
 from cms.schema.model import Collection
+from cms.schema.payload import RowValues
 
 
 class WrittenRows:
@@ -67,7 +67,8 @@ class WrittenRows:
         """Return the key of a row, or None for a new row that is not written yet."""
         written = self._row(row_id)
         if written:
-            return written[0]
+            key, _ = written
+            return key
         return self._sets[row_id.set].rows[row_id.row].key
 
     def keys(self, target: RowSet) -> list[str]:
@@ -75,9 +76,14 @@ class WrittenRows:
         written = self._written.get(target.number, ())
         if not written:
             return [str(row.key) for row in target.rows]
+        keys: list[str] = []
         # Not by `key`, which would make a `RowId` for each row.
-        pairs = zip(written, target.rows, strict=True)
-        return [str(written_row[0] if written_row else row.key) for written_row, row in pairs]
+        for written_row, row in zip(written, target.rows, strict=True):
+            key = row.key
+            if written_row:
+                key, _ = written_row
+            keys.append(str(key))
+        return keys
 
     def row(self, row_id: RowId) -> ResolvedRow:
         """Return a row with its key and its values, as far as they are known."""
@@ -164,4 +170,7 @@ class WrittenRows:
 
     def _revision(self, row_id: RowId) -> int | None:
         written = self._row(row_id)
-        return written[1] if written else None
+        if written is None:
+            return None
+        _, revision = written
+        return revision

@@ -8,6 +8,8 @@ from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from cms.query.language import json_operators
+from cms.query.language.json_operators import JsonComparison
 from cms.query.language.python_comparisons import (
     Comparison,
     always,
@@ -57,6 +59,8 @@ class Operator:
     _: KW_ONLY
     json_sql: str = ""
     """The template for JSON fields and for lists, where it is another one."""
+    in_json: JsonComparison | None = None
+    """How values inside of JSON fields are compared; without it their texts are."""
     pattern: str = "{0}"
     """Where an operand stands in a LIKE pattern."""
     compare: Comparison | None = None
@@ -91,9 +95,22 @@ _INTERSECTS = "({0} && {1} AND ST_Intersects(ST_MakeValid({0}), {1}))"
 # Null is neither equal nor unequal to anything, as always in SQL: a row without a value passes no
 # negated operator, except `_nin` with an empty list.
 _ALL = (
-    Operator("_eq", OperandKind.ONE, Trait.EQUALITY, "{0} = {1}", compare=compare.eq),
     Operator(
-        "_neq", OperandKind.ONE, Trait.EQUALITY, "{0} <> {1}", compare=compare.ne, is_negated=True
+        "_eq",
+        OperandKind.ONE,
+        Trait.EQUALITY,
+        "{0} = {1}",
+        in_json=json_operators.EQUAL,
+        compare=compare.eq,
+    ),
+    Operator(
+        "_neq",
+        OperandKind.ONE,
+        Trait.EQUALITY,
+        "{0} <> {1}",
+        in_json=json_operators.UNEQUAL,
+        compare=compare.ne,
+        is_negated=True,
     ),
     Operator(
         "_ieq",
@@ -110,10 +127,38 @@ _ALL = (
         compare=negated(ignoring_case(equals_text)),
         is_negated=True,
     ),
-    Operator("_lt", OperandKind.ONE, Trait.ORDER, "{0} < {1}", compare=compare.lt),
-    Operator("_lte", OperandKind.ONE, Trait.ORDER, "{0} <= {1}", compare=compare.le),
-    Operator("_gt", OperandKind.ONE, Trait.ORDER, "{0} > {1}", compare=compare.gt),
-    Operator("_gte", OperandKind.ONE, Trait.ORDER, "{0} >= {1}", compare=compare.ge),
+    Operator(
+        "_lt",
+        OperandKind.ONE,
+        Trait.ORDER,
+        "{0} < {1}",
+        in_json=json_operators.LESS,
+        compare=compare.lt,
+    ),
+    Operator(
+        "_lte",
+        OperandKind.ONE,
+        Trait.ORDER,
+        "{0} <= {1}",
+        in_json=json_operators.LESS_OR_EQUAL,
+        compare=compare.le,
+    ),
+    Operator(
+        "_gt",
+        OperandKind.ONE,
+        Trait.ORDER,
+        "{0} > {1}",
+        in_json=json_operators.GREATER,
+        compare=compare.gt,
+    ),
+    Operator(
+        "_gte",
+        OperandKind.ONE,
+        Trait.ORDER,
+        "{0} >= {1}",
+        in_json=json_operators.GREATER_OR_EQUAL,
+        compare=compare.ge,
+    ),
     # ANY and ALL take one array: the statement is the same for every length of the list, and the
     # answer is right for an empty one.
     Operator(
@@ -121,6 +166,7 @@ _ALL = (
         OperandKind.LIST,
         Trait.EQUALITY,
         "{0} = ANY ({1})",
+        in_json=json_operators.ONE_OF,
         compare=is_one_of,
         uses_index=True,
     ),
@@ -129,18 +175,25 @@ _ALL = (
         OperandKind.LIST,
         Trait.EQUALITY,
         "{0} <> ALL ({1})",
+        in_json=json_operators.NONE_OF,
         compare=is_none_of,
         compare_null=is_empty_list,
         is_negated=True,
     ),
     Operator(
-        "_between", OperandKind.TWO, Trait.ORDER, "{0} BETWEEN {1} AND {2}", compare=is_between
+        "_between",
+        OperandKind.TWO,
+        Trait.ORDER,
+        "{0} BETWEEN {1} AND {2}",
+        in_json=json_operators.BETWEEN,
+        compare=is_between,
     ),
     Operator(
         "_nbetween",
         OperandKind.TWO,
         Trait.ORDER,
         "{0} NOT BETWEEN {1} AND {2}",
+        in_json=json_operators.NOT_BETWEEN,
         compare=negated(is_between),
         is_negated=True,
     ),
@@ -149,6 +202,7 @@ _ALL = (
         OperandKind.NOTHING,
         Trait.NULL,
         "{0} IS NULL",
+        in_json=json_operators.NULL,
         compare=never,
         compare_null=always,
         opposite="_nnull",
@@ -159,6 +213,7 @@ _ALL = (
         OperandKind.NOTHING,
         Trait.NULL,
         "{0} IS NOT NULL",
+        in_json=json_operators.NOT_NULL,
         compare=always,
         is_negated=True,
         opposite="_null",
@@ -193,6 +248,7 @@ _ALL = (
         "{0} LIKE {1}",
         json_sql=_HOLDS,
         pattern="%{0}%",
+        in_json=json_operators.CONTAINS,
         compare=contains,
         fits_items=True,
     ),
@@ -203,6 +259,7 @@ _ALL = (
         "{0} NOT LIKE {1}",
         json_sql=f"NOT ({_HOLDS})",
         pattern="%{0}%",
+        in_json=json_operators.NOT_CONTAINS,
         compare=negated(contains),
         is_negated=True,
         fits_items=True,

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from cms import jsontext
 from cms.digits import TooManyDigits
 from cms.errors import invalid_query
 from cms.query.language.ast import PlainOperand
+from cms.query.language.json_operators import (
+    TEXT_OF_VALUE,
+    JsonComparison,
+    JsonForm,
+    JsonParameter,
+)
 from cms.query.language.operators import OPERATORS, OperandKind, Operator
 from cms.query.language.shapes import JsonText
 from cms.query.plan.bindings import Placeholder
@@ -21,27 +28,6 @@ from cms.query.plan.guarded import GuardedOperand, GuardedPath, GuardedTest
 from cms.query.plan.resolved import JsonOperand, JsonTest, Value
 from cms.schema.types.json_members import json_type, parse_scalar
 from cms.schema.types.texts import parse_text
-
-# Templates: {0} is the value, as json and null where it is missing; the others are operands. An
-# index is over the key of the value, and so a comparison is one of keys.
-_KEY = "system_json_key({0})"
-_TEXT = "system_json_text({0})"
-_TYPE = "json_typeof({0})"
-# A query string can compare with null as well: `filter[meta.price][_eq]=null`.
-_EQUAL = f"({_KEY} = {{1}} OR {{1}} = 'null' AND {{0}} IS NULL)"
-_UNEQUAL = f"({_KEY} <> {{1}} AND {_TYPE} = {{2}} OR {{1}} = 'null' AND {{0}} IS NOT NULL)"
-_BETWEEN = f"({_KEY} BETWEEN {{1}} AND {{2}} AND {_KEY} >= {{3}} AND {_KEY} < {{4}})"
-_NOT_BETWEEN = f"({_KEY} NOT BETWEEN {{1}} AND {{2}} AND {_TYPE} = {{3}} AND {_TYPE} = {{4}})"
-_IN = f"{_KEY} = ANY ({{1}})"
-_NOT_IN = f"({_KEY} <> ALL ({{1}}) AND ({_TYPE} = ANY ({{2}}) OR cardinality({{2}}) = 0))"
-_ENTRIES = "(SELECT FROM json_array_elements({0}) AS e WHERE system_json_key(e.value) = ANY ({2}))"
-_CONTAINS = (
-    f"CASE {_TYPE} WHEN 'string' THEN {_TEXT} LIKE {{1}} WHEN 'array' THEN EXISTS {_ENTRIES} END"
-)
-_NOT_CONTAINS = (
-    f"CASE {_TYPE} WHEN 'string' THEN {_TEXT} NOT LIKE {{1}} "
-    f"WHEN 'array' THEN NOT EXISTS {_ENTRIES} END"
-)
 
 # The order of jsonb: texts, numbers, booleans, then arrays and objects, which are no keys. Between
 # two of these bounds are all keys of one type; no key is a number as low as that.
@@ -118,43 +104,26 @@ def _entries(operand: object) -> list[str]:
     return list(map(parse_scalar, entries(operand)))
 
 
-Parameter = tuple[int, Callable[[object], object], str]
-"""The number of an operand, what is made of it, and its type in PostgreSQL."""
+class _Conversion(NamedTuple):
+    """How an operand becomes a parameter, and the type that this has in PostgreSQL."""
 
-_SCALAR: Parameter = (0, _scalar, "jsonb")
-_LOWER: Parameter = (0, _lower_bound, "jsonb")
-_UPPER: Parameter = (0, _upper_bound, "jsonb")
-_SECOND: Parameter = (1, _scalar, "jsonb")
-_EITHER: Parameter = (0, _scalar_or_null, "jsonb")
+    convert: Callable[[object], object]
+    cast: str
 
-# The bounds are in the statement whatever the operand: their values follow from it.
-_COMPARISONS: Mapping[str, tuple[str, tuple[Parameter, ...]]] = MappingProxyType(
+
+_CONVERSIONS: Mapping[JsonForm, _Conversion] = MappingProxyType(
     {
-        "_eq": (_EQUAL, (_EITHER,)),
-        "_neq": (_UNEQUAL, (_EITHER, (0, _type, "text"))),
-        "_lt": (f"({_KEY} < {{1}} AND {_KEY} >= {{2}})", (_SCALAR, _LOWER)),
-        "_lte": (f"({_KEY} <= {{1}} AND {_KEY} >= {{2}})", (_SCALAR, _LOWER)),
-        "_gt": (f"({_KEY} > {{1}} AND {_KEY} < {{2}})", (_SCALAR, _UPPER)),
-        "_gte": (f"({_KEY} >= {{1}} AND {_KEY} < {{2}})", (_SCALAR, _UPPER)),
-        "_between": (_BETWEEN, (_SCALAR, _SECOND, (1, _lower_bound, "jsonb"), _UPPER)),
-        "_nbetween": (_NOT_BETWEEN, (_SCALAR, _SECOND, (0, _type, "text"), (1, _type, "text"))),
-        "_in": (_IN, ((0, _scalars, "jsonb[]"),)),
-        "_nin": (_NOT_IN, ((0, _scalars, "jsonb[]"), (0, _types, "text[]"))),
-        "_null": ("{0} IS NULL", ()),
-        "_nnull": ("{0} IS NOT NULL", ()),
-        "_contains": (
-            _CONTAINS,
-            ((0, like_pattern(OPERATORS["_contains"]), "text"), (0, _entries, "jsonb[]")),
-        ),
-        "_ncontains": (
-            _NOT_CONTAINS,
-            ((0, like_pattern(OPERATORS["_ncontains"]), "text"), (0, _entries, "jsonb[]")),
-        ),
+        JsonForm.SCALAR: _Conversion(_scalar, "jsonb"),
+        JsonForm.SCALAR_OR_NULL: _Conversion(_scalar_or_null, "jsonb"),
+        JsonForm.SCALARS: _Conversion(_scalars, "jsonb[]"),
+        JsonForm.TYPE: _Conversion(_type, "text"),
+        JsonForm.TYPES: _Conversion(_types, "text[]"),
+        JsonForm.LOWER_BOUND: _Conversion(_lower_bound, "jsonb"),
+        JsonForm.UPPER_BOUND: _Conversion(_upper_bound, "jsonb"),
+        JsonForm.TEXT: _Conversion(plain_text, "text"),
+        JsonForm.ENTRIES: _Conversion(_entries, "jsonb[]"),
     }
 )
-
-
-_SERVED_BY_INDEX = frozenset({"_eq", "_in", "_lt", "_lte", "_gt", "_gte", "_between"})
 
 
 def json_test(test: GuardedTest, value: Value) -> JsonTest:
@@ -164,25 +133,34 @@ def json_test(test: GuardedTest, value: Value) -> JsonTest:
     """
     operator = OPERATORS[test.operator]
     require_fit(operator, value)
-    sql, parameters = _COMPARISONS.get(operator.name) or _text_comparison(operator)
+    comparison = operator.in_json or _text_comparison(operator)
     label = f"{value.field.collection}.{value.key} {operator.name}"
     operands = []
-    for index, convert, cast in parameters:
-        operand = _without_path(test.operands[index], value)
-        operands.append(JsonOperand(Placeholder(operand, convert, label), cast))
-    return JsonTest(value, sql, tuple(operands), operator.name in _SERVED_BY_INDEX)
+    for parameter in comparison.parameters:
+        conversion = _conversion(parameter.form, operator)
+        operand = _without_path(test.operands[parameter.operand], value)
+        placeholder = Placeholder(operand, conversion.convert, label)
+        operands.append(JsonOperand(placeholder, conversion.cast))
+    return JsonTest(value, comparison.sql, tuple(operands), comparison.uses_index)
 
 
-def _text_comparison(operator: Operator) -> tuple[str, tuple[Parameter, ...]]:
+def _text_comparison(operator: Operator) -> JsonComparison:
     """Return the comparison of an operator that is one of texts, or that takes no operand."""
     match operator.operand_kind:
         case OperandKind.NOTHING:
-            return operator.json_sql, ()
+            return JsonComparison(operator.json_sql)
         case OperandKind.PATTERN:
-            convert = like_pattern(operator)
+            form = JsonForm.PATTERN
         case _:
-            convert = plain_text
-    return operator.sql.replace("{0}", _TEXT), ((0, convert, "text"),)
+            form = JsonForm.TEXT
+    return JsonComparison(operator.sql.replace("{0}", TEXT_OF_VALUE), (JsonParameter(form),))
+
+
+def _conversion(form: JsonForm, operator: Operator) -> _Conversion:
+    # Where the operand stands in the pattern is up to the operator.
+    if form is JsonForm.PATTERN:
+        return _Conversion(like_pattern(operator), "text")
+    return _CONVERSIONS[form]
 
 
 def _without_path(operand: GuardedOperand, value: Value) -> PlainOperand:

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from cms.fragment import Fragment, fill, join, param
 from cms.query.sql.constants import text_list
 from cms.schema.types.field_type import FieldType
-from cms.schema.types.structures import TEXT_JSON
 
 JsonSteps = tuple[str, ...]
 
 
 def document(column: Fragment, field_type: FieldType) -> Fragment:
     """Print a JSON field as a document: it may be a text that holds JSON."""
-    return fill("{0}::json", column) if field_type is TEXT_JSON else column
+    return fill(field_type.document_sql, column)
 
 
 def member(document: Fragment, steps: JsonSteps) -> Fragment:

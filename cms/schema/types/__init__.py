@@ -88,12 +88,18 @@ def type_named(name: object) -> FieldType | None:
     return TYPES.get(_OTHER_NAMES.get(name, name))
 
 
-# Whole numbers come first.
-KEY_TYPES = tuple(
-    field_type.name
-    for field_type in sorted(_ALL, key=lambda field_type: not field_type.is_whole_number)
-    if field_type.can_be_key
-)
+def _key_types() -> tuple[str, ...]:
+    whole_numbers: list[str] = []
+    others: list[str] = []
+    for field_type in _ALL:
+        if field_type.can_be_key:
+            names = whole_numbers if field_type.is_whole_number else others
+            names.append(field_type.name)
+    return (*whole_numbers, *others)
+
+
+KEY_TYPES = _key_types()
+"""The types of primary keys that clients can make, whole numbers first."""
 
 
 def _types_by_base_type() -> dict[str, FieldType]:

@@ -184,6 +184,8 @@ class FieldType:
     """The value of the type, from the column."""
     json_sql: str = "{0}"
     """How answers show the value."""
+    document_sql: str = "{0}"
+    """The document into which paths of a JSON field lead."""
     sum_sql: str = "to_json(trim_scale({0}))"
     """How answers show sums and averages. JSON has no NaN and no infinity."""
     # Keys of many-to-any relations and of the history are texts; a text that does not match is the

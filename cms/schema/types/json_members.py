@@ -9,6 +9,7 @@ from typing import Any
 
 from cms import jsontext
 from cms.schema.types.field_type import FieldType, Trait, ValueSize
+from cms.schema.types.texts import parse_text
 
 # As PostgreSQL reads them: `strtol` takes blanks before the number and a sign.
 _INDEX = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+")
@@ -19,10 +20,8 @@ def scalar_of(value: object) -> Any:
     """Return a text, number or boolean as it is; arrays and objects are not compared."""
     if not isinstance(value, str | bool | int | Decimal):
         raise ValueError("it must be a text, a number, true or false")
-    if isinstance(value, str) and "\0" in value:
-        raise ValueError("the character U+0000 cannot be stored")
     # A text may be of a class of its own, which says where it comes from.
-    return str(value) if isinstance(value, str) else value
+    return str(parse_text(value)) if isinstance(value, str) else value
 
 
 def parse_scalar(value: object) -> str:

@@ -101,11 +101,12 @@ def _number(value: object, reason: str) -> Decimal:
 
 
 def parse_boolean(value: object) -> str:
-    # True of Python becomes "true", and the number 1 is "1".
-    text = _BOOLEANS.get(str(value).lower()) if isinstance(value, str | int) else None
-    if text is None:
-        raise ValueError("it must be true or false")
-    return text
+    if isinstance(value, str | int):
+        # True of Python becomes "true", and the number 1 is "1".
+        text = _BOOLEANS.get(str(value).lower())
+        if text is not None:
+            return text
+    raise ValueError("it must be true or false")
 
 
 def integer_range(limit: int) -> RangeTestOf:

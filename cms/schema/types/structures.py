@@ -77,7 +77,13 @@ JSON = FieldType(
     column_sql="json",
 )
 # A text column that holds JSON; only the marker tells it from other texts.
-TEXT_JSON = replace(JSON, is_kept_in_history=False, base_types=(), marked_types=TEXT_TYPES)
+TEXT_JSON = replace(
+    JSON,
+    document_sql="{0}::json",
+    is_kept_in_history=False,
+    base_types=(),
+    marked_types=TEXT_TYPES,
+)
 # An array, which clients read and write as a list.
 LIST = replace(
     JSON,

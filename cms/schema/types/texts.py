@@ -9,8 +9,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import cast
 
-from cms import passwords
+from cms import passwords, text_shapes
 from cms.digits import check_numbers
+from cms.jsontext import NUL_REFUSAL
 from cms.schema.types.field_type import (
     JSON_TEXT,
     Cell,
@@ -27,7 +28,7 @@ from cms.schema.types.field_type import (
 _UUID = re.compile(
     r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.IGNORECASE
 )
-_CANONICAL_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_CANONICAL_UUID = re.compile(text_shapes.UUID)
 _USER_MARKERS = frozenset({"user-created", "user-updated", "role-created", "role-updated"})
 _ID_MARKERS = _USER_MARKERS | {"uuid"}
 TEXT_MARKERS = frozenset({"hash", "cast-csv", "cast-json"})
@@ -51,7 +52,7 @@ TEXT_TYPES = frozenset({"string", "text"})
 def parse_text(value: object) -> str:
     if isinstance(value, str):
         if "\0" in value:
-            raise ValueError("the character U+0000 cannot be stored")
+            raise ValueError(NUL_REFUSAL)
         return value
     # A number in a text field is taken as its digits: forms and spreadsheets send 42 for "42".
     if isinstance(value, int | Decimal) and not isinstance(value, bool):

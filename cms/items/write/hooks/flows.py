@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cms.database.connections import Fetch
+from cms.database.connections import Fetch, single_values
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
 from cms.flows.definition.flow import FlowProblem, flow_definition, flow_problems
 from cms.flows.definition.graph import ENDS, NO_OPERATION
 from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.trigger_types import TRIGGER_TYPES
-from cms.items.write.hooks.hook import SystemTableHooks, one_of
+from cms.items.write.hooks.hook import SystemTableHooks, failed_validation, one_of
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.store.context import RequestContext
 
@@ -45,9 +45,8 @@ def _before_operations(
 def _after_operations(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
     keys = [str(row.key) for row in rows]
     if keys:
-        _require_sound(
-            fetch, [row[0] for row in fetch(statement("find_flows_of_operations"), (keys,))]
-        )
+        flows = single_values(fetch(statement("find_flows_of_operations"), (keys,)))
+        _require_sound(fetch, flows)
 
 
 def _require_sound(fetch: Fetch, keys: Sequence[str]) -> None:
@@ -68,19 +67,8 @@ def _require_sound(fetch: Fetch, keys: Sequence[str]) -> None:
 
 
 def _problem(problem: FlowProblem) -> Problem:
-    name = ".".join(map(str, problem.path))
-    return Problem(
-        "FAILED_VALIDATION",
-        f'Validation failed for "{name}": {problem.reason}.',
-        {
-            "collection": problem.collection,
-            "key": problem.key,
-            "field": problem.path[0],
-            "path": list(problem.path),
-            "type": "valid",
-            "reason": problem.reason,
-        },
-    )
+    row = {"collection": problem.collection, "key": problem.key}
+    return failed_validation(row, problem.path, problem.reason)
 
 
 # Only administrators write them: an operation may act with all rights, and so would its author.

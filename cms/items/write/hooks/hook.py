@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from cms.database.connections import Fetch
 from cms.errors import Problem, Refused, abbreviated
 from cms.items.write.resolved_rows import ResolvedRow
+from cms.schema.system import LIMIT_RULE
 from cms.store.context import RequestContext
-from cms.text_shapes import MASK
+from cms.text_shapes import COLOR, MASK
 
 ValueCheck = Callable[[object, RequestContext], None]
 """Checks a value as it was sent.
@@ -132,18 +133,33 @@ def _value_inside(value: object, error: ValueError) -> object:
 
 def _problem(collection: str, name: str, error: ValueError, sent: Mapping[str, object]) -> Problem:
     path = error.path if isinstance(error, InvalidPart) else ()
-    full_path = [name, *path]
-    extensions: dict[str, object] = {
-        "collection": collection,
-        "field": name,
-        "path": full_path,
-        "type": "valid",
-        "reason": str(error),
-    }
+    extensions = dict(sent)
     if isinstance(error, NotOneOf):
-        extensions["valid"] = error.allowed
-    message = f'Validation failed for "{".".join(map(str, full_path))}": {error}.'
-    return Problem("FAILED_VALIDATION", message, {**extensions, **sent})
+        extensions = {"valid": error.allowed, **sent}
+    return failed_validation({"collection": collection}, (name, *path), str(error), **extensions)
+
+
+def failed_validation(
+    row: Mapping[str, object], path: Sequence[str | int], reason: str, **extensions: object
+) -> Problem:
+    """Return the problem of a value that a table does not take.
+
+    `row` names the row, by its collection and perhaps its key; `path` leads to the value from the
+    field.
+    """
+    name = ".".join(map(str, path))
+    return Problem(
+        "FAILED_VALIDATION",
+        f'Validation failed for "{name}": {reason}.',
+        {
+            **row,
+            "field": path[0],
+            "path": list(path),
+            "type": "valid",
+            "reason": reason,
+            **extensions,
+        },
+    )
 
 
 def raise_errors(errors: Sequence[ValueError]) -> None:
@@ -184,5 +200,28 @@ def one_of(*allowed: str) -> ValueCheck:
         # In a tuple and not in a set: a value may be a list or an object, which have no hash.
         if value not in allowed:
             raise NotOneOf(allowed)
+
+    return check
+
+
+def check_limit(value: object, context: RequestContext) -> None:
+    """Check a limit, which null takes away."""
+    # Python takes a boolean for a number.
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(LIMIT_RULE)
+
+
+def check_color(value: object, context: RequestContext) -> None:
+    """Check a colour of the app."""
+    if not isinstance(value, str) or not COLOR.fullmatch(value):
+        raise ValueError("it is a colour such as #6644FF")
+
+
+def text_check(max_length: int) -> ValueCheck:
+    """Return the check that a text has some characters, and not too many."""
+
+    def check(value: object, context: RequestContext) -> None:
+        if isinstance(value, str) and not 0 < len(value.strip()) <= max_length:
+            raise ValueError(f"it has 1 to {max_length} characters")
 
     return check

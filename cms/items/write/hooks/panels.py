@@ -11,7 +11,13 @@ from cms.dashboards.definition.panel_types import PANEL_TYPES
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
-from cms.items.write.hooks.hook import SystemTableHooks, ValueCheck, one_of
+from cms.items.write.hooks.hook import (
+    SystemTableHooks,
+    ValueCheck,
+    check_color,
+    failed_validation,
+    one_of,
+)
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.option_checks import OptionError
 from cms.query.language.parse import PageSizes, parse
@@ -20,7 +26,6 @@ from cms.query.plan.plan import plan
 from cms.query.sql.statement import finish_statement
 from cms.schema.system import PANELS
 from cms.store.context import RequestContext
-from cms.text_shapes import COLOR
 
 MAX_POSITION = 10_000
 """Units of the grid."""
@@ -44,13 +49,16 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
 
     A change of the type alone can make the options wrong.
     """
-    keys = [str(row.key) for row in rows if {"type", "options"} & row.values.keys()]
+    keys: list[str] = []
+    for row in rows:
+        if {"type", "options"} & row.values.keys():
+            keys.append(str(row.key))
     if not keys:
         return
     problems = []
     for key, panel_type, options in fetch(statement("find_panels"), (keys,)):
-        values = None if options is None else jsontext.loads_stored(options)
-        problems += [_problem(key, error) for error in _errors(context, panel_type, values)]
+        for error in _errors(context, panel_type, jsontext.loads_optional(options)):
+            problems.append(_problem(key, error))
     if problems:
         raise Refused(problems)
 
@@ -88,31 +96,14 @@ def _require_readable(context: RequestContext, query: PanelQuery) -> None:
 
 
 def _problem(key: str, error: OptionError) -> Problem:
-    path = ["options", *error.path]
-    name = ".".join(map(str, path))
-    return Problem(
-        "FAILED_VALIDATION",
-        f'Validation failed for "{name}": {error}.',
-        {
-            "collection": PANELS,
-            "key": key,
-            "field": "options",
-            "path": path,
-            "type": "valid",
-            "reason": str(error),
-        },
-    )
+    row = {"collection": PANELS, "key": key}
+    return failed_validation(row, ("options", *error.path), str(error))
 
 
-def _check_color(value: object, context: RequestContext) -> None:
-    if not isinstance(value, str) or not COLOR.fullmatch(value):
-        raise ValueError("it is a colour such as #6644FF")
-
-
-DASHBOARD_HOOKS = SystemTableHooks(checks={"color": _check_color})
+DASHBOARD_HOOKS = SystemTableHooks(checks={"color": check_color})
 PANEL_HOOKS = SystemTableHooks(
     checks={
-        "color": _check_color,
+        "color": check_color,
         "type": one_of(*PANEL_TYPES),
         "position_x": _grid_check(1),
         "position_y": _grid_check(1),

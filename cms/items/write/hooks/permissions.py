@@ -67,14 +67,8 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
         collection = context.snapshot.catalogue.collections.get(name)
         if collection is None:
             raise unprocessable(f'There is no collection "{name}"')
-        rule, fields, presets = map(_loads, texts)
+        rule, fields, presets = map(jsontext.loads_optional, texts)
         _check_fits(collection, context, rule, fields, presets)
-
-
-def _loads(text: str | None) -> object:
-    if text is None:
-        return None
-    return jsontext.loads_stored(text)
 
 
 def _check_fits(

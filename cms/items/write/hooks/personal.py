@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import forbidden
-from cms.items.write.hooks.hook import SystemTableHooks, ValueCheck
+from cms.items.write.hooks.hook import SystemTableHooks, text_check
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.mail.notifications import mail_notifications
 from cms.store.context import RequestContext
@@ -26,27 +26,23 @@ def _keeping_owners(statement_name: str, *fields: str) -> BeforeHook:
     ) -> None:
         if context.actor.policy.is_admin:
             return
-        changes = [row for row in rows if not row.is_new and row.values.keys() & set(fields)]
+        changes: list[ResolvedRow] = []
+        for row in rows:
+            if not row.is_new and not row.values.keys().isdisjoint(fields):
+                changes.append(row)
         if not changes:
             return
-        stored = fetch(statement(statement_name), ([str(row.key) for row in changes],))
+        owners_by_key: dict[str, list[str | None]] = {}
         # The statement returns the key and then the owners, in the order of `fields`.
-        owners = {key: dict(zip(fields, values, strict=True)) for key, *values in stored}
+        for key, *owners in fetch(statement(statement_name), ([str(row.key) for row in changes],)):
+            owners_by_key[key] = owners
         for row in changes:
-            for field, owner in owners[str(row.key)].items():
+            for field, owner in zip(fields, owners_by_key[str(row.key)], strict=True):
                 # An application may send back all that it has read.
                 if row.values.get(field, owner) != owner:
                     raise forbidden()
 
     return before
-
-
-def _text_check(max_length: int) -> ValueCheck:
-    def check(value: object, context: RequestContext) -> None:
-        if isinstance(value, str) and not 0 < len(value.strip()) <= max_length:
-            raise ValueError(f"it has 1 to {max_length} characters")
-
-    return check
 
 
 def _mail(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
@@ -58,10 +54,10 @@ def _mail(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) ->
 
 PRESET_HOOKS = SystemTableHooks(before=_keeping_owners("find_preset_owners", "user", "role"))
 NOTIFICATION_HOOKS = SystemTableHooks(
-    checks={"subject": _text_check(MAX_SUBJECT_LENGTH)},
+    checks={"subject": text_check(MAX_SUBJECT_LENGTH)},
     before=_keeping_owners("find_notification_owners", "recipient", "sender"),
     after=_mail,
 )
 TRANSLATION_HOOKS = SystemTableHooks(
-    checks={"key": _text_check(MAX_NAME_LENGTH), "language": _text_check(MAX_NAME_LENGTH)}
+    checks={"key": text_check(MAX_NAME_LENGTH), "language": text_check(MAX_NAME_LENGTH)}
 )

@@ -12,9 +12,12 @@ from cms.items.write.hooks.hook import (
     InvalidPart,
     SystemTableHooks,
     ValueCheck,
+    check_color,
+    check_limit,
     one_of,
     raise_errors,
     refusals_as_errors,
+    text_check,
 )
 from cms.items.write.hooks.roles import require_plain_registration_role
 from cms.items.write.resolved_rows import ResolvedRow
@@ -24,7 +27,6 @@ from cms.query.rules.payload_rules import parse_rule
 from cms.regex import compile_regex
 from cms.schema.field_names import FieldName
 from cms.store.context import RequestContext
-from cms.text_shapes import COLOR
 from cms.transforms.transform import PARAMETERS, parse_preset
 
 # A language with its script, region and the like: de, en-US, zh-Hant-TW.
@@ -32,6 +34,7 @@ _LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:-[a-zA-Z0-9]{2,8})*")
 # A scheme and a host; the rest is for whoever follows the address.
 _URL = re.compile(r"https?://[^\s/]+\S*")
 MAX_URL_LENGTH = 2_000
+MAX_NAME_LENGTH = 200
 
 _EMAIL = FieldName("email")
 # The key of a preset of transforms, which stands in URLs of images.
@@ -59,17 +62,6 @@ def _check_policy(value: object, context: RequestContext) -> None:
         raise ValueError("it is a regular expression")
     # A pattern that is none raises ValueError.
     compile_regex(value)
-
-
-def _check_attempts(value: object, context: RequestContext) -> None:
-    # Python takes a boolean for a number.
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError("it is a whole number from 1, or null for no limit")
-
-
-def _check_name(value: object, context: RequestContext) -> None:
-    if isinstance(value, str) and not 0 < len(value.strip()) <= 200:
-        raise ValueError("it has 1 to 200 characters")
 
 
 def _check_filter(value: object, context: RequestContext) -> None:
@@ -157,11 +149,11 @@ SETTINGS_HOOKS = SystemTableHooks(
     is_admin_only=True,
     after=_after,
     checks={
-        "project_name": _check_name,
-        "project_color": _pattern_check(COLOR, "it is a colour such as #6644FF"),
+        "project_name": text_check(MAX_NAME_LENGTH),
+        "project_color": check_color,
         "project_url": _check_url,
         "default_language": _pattern_check(_LANGUAGE, "it is a language such as en-US"),
-        "auth_login_attempts": _check_attempts,
+        "auth_login_attempts": check_limit,
         "auth_password_policy": _check_policy,
         "public_registration_email_filter": _check_filter,
         "storage_asset_transform": one_of("all", "none", "presets"),

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from cms.access.abilities import effective_grants
 from cms.access.guard import view_of
 from cms.access.views import any_rule
-from cms.database.connections import Fetch
+from cms.database.connections import Fetch, single_values
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden
-from cms.items.write.hooks.hook import SystemTableHooks, unprocessable
+from cms.items.write.hooks.hook import SystemTableHooks, check_limit, unprocessable
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.passwords import check_password
 from cms.query.sql.row_checks import check_rows
@@ -42,10 +42,12 @@ def _before(
     deleted_keys: Sequence[str],
 ) -> None:
     """Refuse shares of what the caller may not share, and changes of what never changes."""
-    new_rows = [row for row in rows if row.is_new]
-    changed_rows = [row for row in rows if not row.is_new]
-    for row in new_rows:
-        _require_shareable(fetch, context, row)
+    changed_rows: list[ResolvedRow] = []
+    for row in rows:
+        if row.is_new:
+            _require_shareable(fetch, context, row)
+        else:
+            changed_rows.append(row)
     if changed_rows:
         _require_same_item(fetch, changed_rows)
     _require_own_role(fetch, context, rows)
@@ -68,8 +70,12 @@ def _require_shareable(fetch: Fetch, context: RequestContext, row: ResolvedRow) 
     # Both on the one row: the caller must be able to read the item, and to share it.
     rules = [view.rule.predicate, any_rule(grants).predicate]
     question = check_rows(view.collection, [_key(row, view.collection)], rules)
-    answers = fetch_fragment(fetch, question, context.bindings())
-    if not answers or not all(answers[0][1:]):
+    rows = fetch_fragment(fetch, question, context.bindings())
+    # No row is an item that does not exist.
+    if not rows:
+        raise forbidden()
+    _, *answers = rows[0]
+    if not all(answers):
         raise forbidden()
 
 
@@ -107,13 +113,12 @@ def _require_own_role(fetch: Fetch, context: RequestContext, rows: Sequence[Reso
     """Raise `Refused` FORBIDDEN for a role that is neither the caller's own nor a parent of it."""
     if context.actor.policy.is_admin:
         return
-    roles_of_rows = [row.values.get("role") for row in rows]
-    roles = {role for role in roles_of_rows if role is not None}
+    roles = {row.values.get("role") for row in rows} - {None}
     if not roles:
         return
     # A role inherits from its parents, so these give no right that the caller lacks.
-    own_roles = {role for (role,) in fetch(statement("find_role_line"), (context.actor.role,))}
-    if not roles <= own_roles:
+    own_roles = single_values(fetch(statement("find_role_line"), (context.actor.role,)))
+    if not roles.issubset(own_roles):
         raise forbidden()
 
 
@@ -128,12 +133,6 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
         fetch(statement("end_share_sessions"), (changed,))
 
 
-def _check_max_uses(value: object, context: RequestContext) -> None:
-    # Python takes a boolean for a number.
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError("it is a whole number from 1, or null for no limit")
-
-
 def _check_password(value: object, context: RequestContext) -> None:
     try:
         check_password(str(value))
@@ -144,7 +143,7 @@ def _check_password(value: object, context: RequestContext) -> None:
 SHARE_HOOKS = SystemTableHooks(
     # A preset could set a password that nobody knows, or name another user as the creator.
     explicit_only=frozenset({"password", "user_created"}),
-    checks={"max_uses": _check_max_uses, "password": _check_password},
+    checks={"max_uses": check_limit, "password": _check_password},
     before=_before,
     after=_after,
 )

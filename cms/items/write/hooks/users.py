@@ -85,16 +85,21 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
     caller's own. Who becomes active begins without the failed logins from before. A user whose
     status was set is no longer one that waits for the end of a registration.
     """
-    changed = [str(row.key) for row in rows if not row.is_new and _ends_sessions(row)]
-    if changed:
-        fetch(statement("end_other_sessions"), (changed, context.actor.session))
-    with_status = [str(row.key) for row in rows if "status" in row.sent]
-    if with_status:
-        fetch(statement("confirm_registrations"), (with_status,))
+    changed: list[str] = []
+    with_status: list[str] = []
     activated: list[str] = []
     for row in rows:
-        if row.sent.get("status") == "active" and not row.is_new:
-            activated.append(str(row.key))
+        key = str(row.key)
+        if not row.is_new and _ends_sessions(row):
+            changed.append(key)
+        if "status" in row.sent:
+            with_status.append(key)
+        if not row.is_new and row.sent.get("status") == "active":
+            activated.append(key)
+    if changed:
+        fetch(statement("end_other_sessions"), (changed, context.actor.session))
+    if with_status:
+        fetch(statement("confirm_registrations"), (with_status,))
     if activated:
         fetch(statement("reset_failed_logins"), (activated,))
     require_active_admin(fetch)
