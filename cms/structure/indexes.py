@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from cms.database.connections import Database, Transaction
+from cms.database.connections import Database, Transaction, single_value
 from cms.database.error_mapping import Stale
 from cms.database.statements import statement
 from cms.errors import Refused, unavailable
@@ -127,7 +127,7 @@ def add_index(
 
 
 def is_large(transaction: Transaction, table: str) -> bool:
-    return bool(transaction.execute(statement("is_large"), (table, LARGE_BYTES))[0][0])
+    return bool(single_value(transaction.execute(statement("is_large"), (table, LARGE_BYTES))))
 
 
 def drop_path_indexes(transaction: Transaction, field: Field) -> None:

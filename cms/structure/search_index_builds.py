@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Thread
 
-from cms.database.connections import Database, Fetch, Transaction
+from cms.database.connections import Database, Fetch, Transaction, single_value
 from cms.database.error_mapping import Stale
 from cms.database.statements import statement
 from cms.errors import Refused
@@ -76,7 +76,7 @@ def build_search_indexes(database: Database, table: str) -> None:
 
 
 def _is_building(database: Database, table: str) -> bool:
-    return bool(database.fetch_primary(statement("is_index_building"), (table,))[0][0])
+    return bool(single_value(database.fetch_primary(statement("is_index_building"), (table,))))
 
 
 def _missing(database: Database, table: str) -> list[DeferredIndex]:
