@@ -18,7 +18,7 @@ from cms.query.language.ast import (
     Or,
     Some,
 )
-from cms.query.language.operators import SECRET_OPERATORS
+from cms.query.language.operators import NO_FIELD, SECRET_OPERATORS
 from cms.query.language.relation_tests import has_item_test, has_key_test, has_quantifier
 from cms.query.plan.guarded import (
     AtItems,
@@ -51,7 +51,7 @@ class FilterGuard:
             case AtField():
                 return self._at_field(filter, view, level)
             case Some() | OperatorTest():
-                raise invalid_query("An operator needs a field to stand at", parameter="filter")
+                raise invalid_query(NO_FIELD, parameter="filter")
 
     def _at_field(self, filter: AtField, view: View, level: int) -> GuardedFilter:
         name = view.resolve_name(filter.name)

@@ -50,6 +50,12 @@ def single_values(rows: Sequence[Row]) -> list[Any]:
     return [value for (value,) in rows]
 
 
+def single_value(rows: Sequence[Row]) -> Any:
+    """Return the value of the one row of one column."""
+    ((value,),) = rows
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """One transaction on one connection, which `Database.transaction` commits or rolls back."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import NamedTuple
 
 MAX_NAME_LENGTH = 255
 MAX_EXTENSION_LENGTH = 20
@@ -35,23 +36,30 @@ def _is_visible(character: str) -> bool:
     return unicodedata.category(character) not in _INVISIBLE
 
 
-def split_extension(name: str) -> tuple[str, str]:
-    """Return a name's stem, and its extension with the dot, which is empty for one too long."""
+class NameParts(NamedTuple):
+    """The stem of a name, and its extension with the dot."""
+
+    stem: str
+    extension: str
+
+
+def split_extension(name: str) -> NameParts:
+    """Return the parts of a name; the extension is empty for one that is too long."""
     stem, dot, extension = name.rpartition(".")
     # What follows the last dot of a sentence is no extension.
     if stem and 0 < len(extension) <= MAX_EXTENSION_LENGTH:
-        return stem, dot + extension
-    return name, ""
+        return NameParts(stem, dot + extension)
+    return NameParts(name, "")
 
 
 def extension_on_disk(name: str) -> str:
     """Return the extension that the content gets in its storage."""
-    extension = split_extension(name)[1].lower()
+    extension = split_extension(name).extension.lower()
     # ASCII only: some locations take no other characters in a path.
     return extension if re.fullmatch(r"\.[a-z0-9]+", extension) else ".bin"
 
 
 def title_of(name: str) -> str:
     """Return the title of a file that was sent without one: `My photo 1` for `my-photo_1.jpg`."""
-    words = re.sub(r"[-_\s]+", " ", split_extension(name)[0]).strip() or name
+    words = re.sub(r"[-_\s]+", " ", split_extension(name).stem).strip() or name
     return words[:1].upper() + words[1:]

@@ -13,7 +13,7 @@ from threading import Event
 from typing import NamedTuple
 
 from cms import jsontext
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_value
 from cms.database.statements import statement
 from cms.errors import abbreviated, invalid_payload
 from cms.files import file_rows
@@ -88,7 +88,7 @@ def create_rows(
 def _plan_create(
     call: WriteCall, *, rows: Sequence[NewRow], is_committed: Event
 ) -> WritePlan[bytes | None]:
-    ((folder,),) = call.context.fetch(statement("find_default_folder"), ())
+    folder = single_value(call.context.fetch(statement("find_default_folder"), ()))
     creation = file_rows.plan_create(call, [_in_folder(row, folder) for row in rows])
     return WritePlan(partial(_create_committed, creation, is_committed, single=len(rows) == 1))
 

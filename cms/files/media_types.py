@@ -119,7 +119,7 @@ def without_parameters(content_type: str | None) -> str:
 
 def _claimed_types(name: str, declared: str | None) -> list[str]:
     """Return the types that a file name's extension and the sender claim: two, one or none."""
-    extension = split_extension(name)[1].lower()
+    extension = split_extension(name).extension.lower()
     by_name = _EXTRA_EXTENSIONS.get(extension) or _EXTENSIONS.get(extension)
     by_sender = without_parameters(declared)
     claimed_types = []

@@ -15,6 +15,7 @@ from cms import jsontext
 from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Problem, Refused, collect_problems, invalid_payload, invalid_query, no_object
 from cms.files.media_types import without_parameters
+from cms.http.request_body import body_too_large, read_limited
 from cms.memory import note_memory_use
 from cms.store.idempotency import Idempotency
 
@@ -58,19 +59,10 @@ class JsonHandler(BaseHandler):
         # An announced length is refused before a byte is read; a chunked body announces none, and
         # is counted.
         if (content_length or 0) > self._max_bytes:
-            raise self._too_large()
-        raw = bytearray()
-        # One byte more than allowed tells a body that is too large from one that just fits.
-        while chunk := stream.read(self._max_bytes + 1 - len(raw)):
-            raw += chunk
-            if len(raw) > self._max_bytes:
-                raise self._too_large()
+            raise body_too_large(self._max_bytes)
+        raw = read_limited(stream, self._max_bytes)
         note_memory_use(_MEMORY_PER_BODY_BYTE * len(raw))
-        return bytes(raw)
-
-    def _too_large(self) -> Refused:
-        message = f"The body is larger than {self._max_bytes} bytes."
-        return Refused(Problem("CONTENT_TOO_LARGE", message, {"limit": self._max_bytes}))
+        return raw
 
 
 # Hashed while it is read, so that a large body is not gone through a second time.

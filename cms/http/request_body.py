@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cms.errors import Refused, invalid_payload
+from falcon.typing import ReadableIO
+
+from cms.errors import Problem, Refused, invalid_payload
 
 SERVER_DRAIN_BYTES = 2**16
 """Gunicorn reads less than this after an answer, and keeps the connection."""
@@ -90,6 +92,22 @@ def request_body(environ: Mapping[str, Any]) -> RequestBody:
     # ever, so the body counts as empty.
     is_chunked = environ.get("wsgi.input_terminated") and not content_length
     return RequestBody(environ["wsgi.input"], None if is_chunked else 0)
+
+
+def read_limited(stream: ReadableIO, max_bytes: int) -> bytes:
+    """Return all of a body; raises `Refused` CONTENT_TOO_LARGE for more than `max_bytes` bytes."""
+    raw = bytearray()
+    # One byte more than allowed tells a body that is too large from one that just fits.
+    while chunk := stream.read(max_bytes + 1 - len(raw)):
+        raw += chunk
+        if len(raw) > max_bytes:
+            raise body_too_large(max_bytes)
+    return bytes(raw)
+
+
+def body_too_large(max_bytes: int) -> Refused:
+    message = f"The body is larger than {max_bytes} bytes."
+    return Refused(Problem("CONTENT_TOO_LARGE", message, {"limit": max_bytes}))
 
 
 def close_if_unread(

@@ -10,6 +10,7 @@ import falcon
 from cms.errors import Problem, Refused, invalid_payload, invalid_provider
 from cms.files.media_types import without_parameters
 from cms.http.external_logins import ExternalLogins, answer_of, send_browser
+from cms.http.request_body import read_limited
 from cms.sso.external_users import end_sessions_of
 from cms.sso.saml import MAX_MESSAGE_BYTES, SamlClient
 
@@ -78,13 +79,7 @@ def _form(request: falcon.Request) -> Mapping[str, str]:
     """Return the fields of a form; raises `Refused` for another body, or one that is too long."""
     if without_parameters(request.content_type) != falcon.MEDIA_URLENCODED:
         raise Refused(Problem("UNSUPPORTED_MEDIA_TYPE", "Send a form."))
-    limit = 2 * MAX_MESSAGE_BYTES
-    body = bytearray()
-    while chunk := request.stream.read(limit + 1 - len(body)):
-        body += chunk
-        if len(body) > limit:
-            message = f"The body is larger than {limit} bytes."
-            raise Refused(Problem("CONTENT_TOO_LARGE", message, {"limit": limit}))
+    body = read_limited(request.stream, 2 * MAX_MESSAGE_BYTES)
     try:
         return dict(parse_qsl(body.decode("ascii"), max_num_fields=20))
     except ValueError:

@@ -7,6 +7,9 @@ from typing import Protocol
 
 from cms.rate_limits.windows import Limit, Usage
 
+RETRY_SECONDS = 5.0
+"""How long Redis is not asked again after it has not answered."""
+
 
 class CountersLost(Exception):
     """The counters cannot be reached; the text says why."""

@@ -7,13 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from cms.rate_limits.counters import Counters, CountersLost
+from cms.rate_limits.counters import RETRY_SECONDS, Counters, CountersLost
 from cms.rate_limits.windows import Limit, Usage
 
 log = logging.getLogger("cms")
-
-RETRY_SECONDS = 5.0
-"""How long Redis is not asked again after it has not answered."""
 
 
 class FallbackCounters:

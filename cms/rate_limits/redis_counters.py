@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from limits.storage import RedisStorage
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
 from cms.rate_limits.counters import CountersLost
+from cms.rate_limits.redis_storage import open_redis
 from cms.rate_limits.windows import Limit, Usage, Window, acquire
-
-TIMEOUT_SECONDS = 0.25
-"""How long a request may wait for Redis."""
 
 PREFIX = "cms:limits"
 
@@ -48,13 +42,7 @@ class RedisCounters:
     """Counts requests of all machines; connects with the first of them."""
 
     def __init__(self, address: str) -> None:
-        self._storage = RedisStorage(
-            address,
-            socket_timeout=TIMEOUT_SECONDS,
-            socket_connect_timeout=TIMEOUT_SECONDS,
-            # Once more and at once: Redis may have closed an idle connection.
-            retry=Retry(NoBackoff(), 1),  # type: ignore[arg-type]  # passed on to redis
-        )
+        self._storage = open_redis(address)
         self._errors = self._storage.base_exceptions
         self._count = self._storage.get_connection().register_script(_SCRIPT)
 

@@ -268,6 +268,10 @@ def column_converter(field: Field, convert: Parse) -> ColumnConverter:
 
 # Problems
 
+MISSING_KEY = "it must hold its primary key"
+REPEATED = "it is there twice"
+"""Reasons why an item is invalid: nothing names it, or something else names it as well."""
+
 
 def invalid_item(reason: str, collection: str, name: str | None = None) -> Problem:
     """Return the problem of an item, or of one of its fields."""

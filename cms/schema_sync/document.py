@@ -23,6 +23,7 @@ from cms.schema.meta_settings import (
     setting_value_problem,
     unknown_keys,
 )
+from cms.schema.payload import REPEATED
 from cms.schema.records import Record
 from cms.schema.system import is_system
 from cms.schema.types import TYPES, type_named
@@ -130,7 +131,7 @@ def parse_section(
         path = path_of(record, section, index)
         record_problems = problems_of_record(record, section, path)
         if not record_problems and name_of(section, record) in records:
-            record_problems.append(setting_problem(path, "it is there twice"))
+            record_problems.append(setting_problem(path, REPEATED))
         if record_problems:
             problems += record_problems
         else:

@@ -14,14 +14,12 @@ from datetime import timedelta
 from typing import Protocol
 
 from cms.config import Config
+from cms.rate_limits.counters import RETRY_SECONDS
 from cms.rate_limits.shared_table import KEY_BYTES, SharedTable, Windows, process_table
 from cms.rate_limits.windows import Window
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
 
 log = logging.getLogger("cms")
-
-RETRY_SECONDS = 5.0
-"""How long Redis is not asked again after it has not answered."""
 
 
 class KeysLost(Exception):

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from limits.storage import RedisStorage
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
+from cms.rate_limits.redis_storage import open_redis
 from cms.store.recent_writers import KeysLost
-
-TIMEOUT_SECONDS = 0.25
-"""How long a request may wait for Redis."""
 
 PREFIX = "cms:writers"
 
@@ -21,14 +15,7 @@ class RedisKeys:
     """Keeps keys in Redis; connects with the first of them."""
 
     def __init__(self, address: str) -> None:
-        # The storage of the library of the rate limits, for it reads every kind of address.
-        storage = RedisStorage(
-            address,
-            socket_timeout=TIMEOUT_SECONDS,
-            socket_connect_timeout=TIMEOUT_SECONDS,
-            # Once more and at once: Redis may have closed an idle connection.
-            retry=Retry(NoBackoff(), 1),  # type: ignore[arg-type]  # passed on to redis
-        )
+        storage = open_redis(address)
         self._errors = storage.base_exceptions
         # The library's type names few of the methods of a client.
         self._client: Any = storage.get_connection()

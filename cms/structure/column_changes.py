@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_value
 from cms.database.error_mapping import Conflict, reporting_nulls
 from cms.database.statements import statement
 from cms.errors import STATUS, Problem, Refused, abbreviated, invalid_payload
@@ -138,7 +138,7 @@ def _change_type(
 def _would_lose(transaction: Transaction, field: Field, column: Column, data_type: str) -> bool:
     """Tell whether any value would change or be lost."""
     try:
-        return bool(transaction.run(ddl.lossy_change(field, column, data_type))[0][0])
+        return bool(single_value(transaction.run(ddl.lossy_change(field, column, data_type))))
     except Refused as refused:
         if refused.status != STATUS["INVALID_PAYLOAD"]:
             raise

@@ -14,7 +14,7 @@ import pytest
 
 from cms.config import Config
 from cms.rate_limits import fallback
-from cms.rate_limits.counters import CountersLost
+from cms.rate_limits.counters import RETRY_SECONDS, CountersLost
 from cms.rate_limits.limiter import rate_limiter
 from cms.rate_limits.redis_counters import RedisCounters
 from cms.rate_limits.shared_memory_storage import SharedMemoryStorage
@@ -167,7 +167,7 @@ def test_while_redis_is_lost_one_request_at_a_time_tries_again(redis: RedisServe
         clock=lambda: now[0],
     )
     counters.acquire(os.urandom(16), LIMITS)
-    now[0] += fallback.RETRY_SECONDS
+    now[0] += RETRY_SECONDS
     tries = []
     together = threading.Barrier(4)
 

@@ -8,7 +8,7 @@ from cms.errors import Problem, abbreviated, invalid_payload
 from cms.items.history.mentions import CommentText
 from cms.items.write.problems import WHOLE_ITEM, PayloadPosition, Problems
 from cms.schema.model import Collection
-from cms.schema.payload import invalid_item, value_problem
+from cms.schema.payload import MISSING_KEY, REPEATED, invalid_item, value_problem
 
 MAX_COMMENT = 100_000
 """Characters of one comment."""
@@ -48,7 +48,7 @@ def parse_changes(activity: Collection, items: Sequence[object]) -> dict[str, st
         key = _key(activity, item, problems, position)
         texts = _texts(item, _CHANGE, problems, position, key_field=key_field)
         if key in changes:
-            problems.add(invalid_item("it is there twice", activity.name, key_field), position)
+            problems.add(invalid_item(REPEATED, activity.name, key_field), position)
         elif key is not None:
             changes[key] = texts.get("comment", "")
     problems.refuse()
@@ -70,7 +70,7 @@ def _key(
     name = str(activity.primary_key)
     key = item.get(name)
     if key is None:
-        reason = "it must hold its primary key"
+        reason = MISSING_KEY
         problems.add(invalid_item(reason, activity.name, name), position)
         return None
     try:

@@ -20,7 +20,7 @@ from typing import BinaryIO, NamedTuple
 from cms import jsontext
 from cms.access.guard import view_of
 from cms.database import connections
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_value
 from cms.database.error_mapping import Conflict, Stale
 from cms.errors import STATUS, Problem, Refused
 from cms.fragment import Fragment
@@ -297,7 +297,9 @@ class _Import:
         """Advance the sequence of automatic keys beyond the keys of the file."""
         if self._collection.key.has_sequence:
             # Once for the whole file: each call of the function takes a lock.
-            ((last_key,),) = self._executor.transaction.run(locks.last_key(self._collection))
+            last_key = single_value(
+                self._executor.transaction.run(locks.last_key(self._collection))
+            )
             if last_key is not None:
                 advance_keys(self._executor, self._collection, [last_key])
 

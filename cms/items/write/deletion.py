@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from cms.database.connections import single_value
 from cms.errors import not_found
 from cms.fragment import Fragment
 from cms.items.write.event_runs import json_keys, queue_event_runs
@@ -109,8 +110,7 @@ class _Deletion:
             [array(list(parents))],
         )
         # A trigger may have kept rows that were recorded as deleted.
-        deleted_count = rows[0][0]
-        if deleted_count < len(parents):
+        if single_value(rows) < len(parents):
             return []
         deleted = json_keys(root, [key for key, _ in written])
         event_data = {"payload": deleted, "keys": deleted}

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from cms.access.guard import writable_collection
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_value
 from cms.errors import Problem, Refused, abbreviated, invalid_payload, not_found
 from cms.fragment import Fragment, commas, param
 from cms.items.read.reads import parse_key
@@ -150,8 +150,7 @@ def _is_ambiguous(
     # An item without a position counts as 0 here: it makes the order ambiguous anyway.
     low, high = sorted((positions.item or "0", positions.to or "0"), key=int)
     question = sorting.has_ambiguous_order(collection, sort_field, low, high)
-    ((is_ambiguous,),) = transaction.run(question)
-    return bool(is_ambiguous)
+    return bool(single_value(transaction.run(question)))
 
 
 def _positions(
@@ -169,5 +168,5 @@ def _position(
     rows = transaction.run(sorting.position_of(collection, sort_field, key))
     if not rows:
         raise not_found()
-    ((position,),) = rows
+    position = single_value(rows)
     return None if position is None else str(position)

@@ -29,7 +29,7 @@ from cms.items.write.payload_builder import (
 from cms.items.write.problems import PayloadPosition, Problems
 from cms.query.plan.links import Link, link_of
 from cms.schema.model import Catalogue, Collection
-from cms.schema.payload import ItemParser, ParsedItem, invalid_item, value_problem
+from cms.schema.payload import REPEATED, ItemParser, ParsedItem, invalid_item, value_problem
 from cms.schema.types.field_type import Trait
 
 ItemParsers = Callable[[Collection, Expects], ItemParser]
@@ -159,7 +159,7 @@ class PayloadParser:
         # Of objects with one key only the first may hold lists: two arrays would each be the
         # complete content of a list.
         if any(map(_is_list, parsed.nested.values())):
-            problem = invalid_item("it is there twice", builder.collection.name)
+            problem = invalid_item(REPEATED, builder.collection.name)
             self.problems.add(problem, row.position)
         return number
 
@@ -313,7 +313,7 @@ class PayloadParser:
         row = to_many.elements.rows[number]
         # A row has one owner, and so stands in one list.
         if row.owner:
-            self._add_problem(to_many, position, "it is there twice")
+            self._add_problem(to_many, position, REPEATED)
             return None
         # Whatever was sent for the field is replaced: the list decides to whom the row belongs.
         far = to_many.link.far

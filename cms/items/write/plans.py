@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from cms.access.guard import view_of
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_value
 from cms.errors import not_found
 from cms.items.write import single_statement
 from cms.items.write.calls import WriteCall, WrittenItems
@@ -31,7 +31,7 @@ from cms.items.write.problems import WHOLE_ITEM, key_change_problem
 from cms.items.write.resolved_rows import StoredRows
 from cms.items.write.running import run_plan
 from cms.query.sql import locks
-from cms.schema.payload import invalid_item
+from cms.schema.payload import MISSING_KEY, REPEATED, invalid_item
 from cms.store.write_plan import WritePlan
 
 T = TypeVar("T")
@@ -99,9 +99,9 @@ def _add_key_problems(call: WriteCall, parser: PayloadParser, parsed: ParsedSet)
         if key is None:
             # A key that cannot be used has its own problem from parsing.
             if parsed.key_field not in row.invalid_fields:
-                reason = "it must hold its primary key"
+                reason = MISSING_KEY
         elif key in seen:
-            reason = "it is there twice"
+            reason = REPEATED
         else:
             seen.add(key)
         if reason:
@@ -152,7 +152,7 @@ def complete_singleton(
     stored = executor.transaction.run(locks.singleton_key(call.collection))
     keys: dict[int, str | None] = {}
     if stored:
-        key = str(stored[0][0])
+        key = str(single_value(stored))
         keys = dict.fromkeys(range(len(parsed.items.rows)), key)
         _check_singleton_key(call, parsed, key)
     stored_rows = StoredRows(keys)

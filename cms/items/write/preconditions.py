@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cms.database.connections import single_value
 from cms.errors import Problem, Refused, not_found
 from cms.etags import matches_version
 from cms.items.read.prepare import narrow_to_key
@@ -43,7 +44,7 @@ def check_singleton(executor: Executor, collection: Collection, *, if_match: str
     rows = executor.transaction.run(locks.singleton_key(collection))
     version = None
     if rows:
-        version = _version(executor, collection, str(rows[0][0]))
+        version = _version(executor, collection, str(single_value(rows)))
     _compare(collection, if_match, version or NO_ROW_VERSION)
 
 

@@ -39,7 +39,7 @@ from cms.query.language.ast import AtField, OperatorTest, Pick, Query, Slot
 from cms.schema.auto_fields import takes_null
 from cms.schema.field_names import FieldName
 from cms.schema.model import Collection
-from cms.schema.payload import RowValues, invalid_item
+from cms.schema.payload import MISSING_KEY, REPEATED, RowValues, invalid_item
 
 _NO_VALUES: Mapping[int, str] = {}
 
@@ -234,7 +234,7 @@ class Resolver:
             if owner_value is None or owner_value != state.near_values.get(removal.owner):
                 self._add_missing_item(elements.collection, removal.position, removal.sent)
             elif removal.key in elements.numbers_by_key:
-                problem = invalid_item("it is there twice", elements.collection.name)
+                problem = invalid_item(REPEATED, elements.collection.name)
                 self._problems.add(problem, removal.position)
             else:
                 dropped.setdefault(removal.key, removal.owner)
@@ -299,7 +299,7 @@ class Resolver:
     ) -> None:
         """Add the same problem for an item that is missing, hidden, or in another list."""
         if sent_key is None:
-            problem = invalid_item("it must hold its primary key", collection.name)
+            problem = invalid_item(MISSING_KEY, collection.name)
             self._problems.add(problem, position)
             return
         name = collection.name

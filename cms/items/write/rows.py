@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cms.database.connections import Row, single_values
+from cms.database.connections import Row, single_value, single_values
 from cms.database.statements import statement
 from cms.errors import invalid_payload, not_found
 from cms.fragment import Fragment
@@ -319,7 +319,7 @@ def _with_sort_values(
     if sort_field is None:
         return rows
     # A row that names the sort field keeps its own value, even null.
-    ((last,),) = executor.transaction.run(write.last_position(sort_field))
+    last = single_value(executor.transaction.run(write.last_position(sort_field)))
     return [
         {sort_field.name: str(last + number), **row} for number, row in enumerate(rows, start=1)
     ]

@@ -364,6 +364,8 @@ _ALL = (
     Operator("_submitted", OperandKind.FLAG, None, compare=compare.eq),
 )
 
+NO_FIELD = "An operator needs a field to stand at"
+
 OPERATORS: Mapping[str, Operator] = MappingProxyType(
     {operator.name: operator for operator in _ALL if operator.sql}
 )

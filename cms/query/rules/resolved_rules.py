@@ -27,7 +27,7 @@ from cms.query.language.ast import (
     PlainOperand,
     Some,
 )
-from cms.query.language.operators import RULE_OPERATORS, OperandKind, Operator
+from cms.query.language.operators import NO_FIELD, RULE_OPERATORS, OperandKind, Operator
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values
 from cms.query.plan.checks import require_fit
 from cms.query.plan.document_paths import JsonPath
@@ -273,7 +273,7 @@ def _function(name: str, subject: Subject) -> _FunctionCall:
 
 def _test(test: OperatorTest, subject: Subject) -> ResolvedFilter:
     if not subject.path:
-        refused = invalid_query("An operator needs a field to stand at", parameter="validation")
+        refused = invalid_query(NO_FIELD, parameter="validation")
         return UnfitRule(refused.problems[0])
     operator = RULE_OPERATORS[test.operator]
     # Without variables they are read now, and not again for each payload.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from cms.database.connections import Fetch
+from cms.database.connections import Fetch, single_value
 from cms.database.statements import statement
 from cms.emails import is_email
 from cms.errors import forbidden
@@ -52,7 +52,7 @@ def _check_password(value: object, context: RequestContext) -> None:
     """
 
     def find_policy() -> str | None:
-        policy: str | None = context.fetch(statement("find_password_policy"), ())[0][0]
+        policy: str | None = single_value(context.fetch(statement("find_password_policy"), ()))
         return policy
 
     policy = context.snapshot.derived.setdefault_with("password policy", find_policy)
