@@ -100,9 +100,10 @@ def has_subselect(part: object) -> bool:
         return any(map(has_subselect, part))
     if isinstance(part, Value):
         return has_subselect((part.step, part.when, part.members))
-    if is_dataclass(part):
-        return any(has_subselect(getattr(part, field.name)) for field in fields(part))
-    return False
+    if not is_dataclass(part):
+        return False
+    inner_parts = [getattr(part, field.name) for field in fields(part)]
+    return any(map(has_subselect, inner_parts))
 
 
 def _column_name(collection: Collection, number: int) -> str:
