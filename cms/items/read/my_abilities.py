@@ -59,9 +59,12 @@ def _item_abilities(context: RequestContext, *, name: str, key: str) -> dict[str
         raise not_found()
     item_abilities = {}
     for action, action_grants in grants.items():
-        # An answer for each grant, in the order in which the rules were added.
-        applicable = tuple(grant for grant in action_grants if next(answers))
-        item_abilities[action] = _ability(action, applicable)
+        applicable: list[GuardedGrant] = []
+        for grant in action_grants:
+            # There is an answer for each grant, in the order in which the rules were added.
+            if next(answers):
+                applicable.append(grant)
+        item_abilities[action] = _ability(action, tuple(applicable))
     return item_abilities
 
 

@@ -165,9 +165,10 @@ def _rows_below(level: ListLevel, literals: Sequence[object] | None) -> float:
     """
     if not level.inner_lists:
         return 1
-    return sum(
-        _times(_size(inner, literals), _rows_below(inner, literals)) for inner in level.inner_lists
-    )
+    total: float = 0
+    for inner in level.inner_lists:
+        total += _times(_size(inner, literals), _rows_below(inner, literals))
+    return total
 
 
 def _times(count: float, factor: float) -> float:

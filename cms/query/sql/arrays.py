@@ -15,7 +15,8 @@ def array(values: Sequence[str | None]) -> str:
             return f'{{"{joined}"}}'
     # Unquoted NULL is the null of an array; every other element is quoted, so that a text "NULL"
     # stays a text.
-    return "{" + ",".join(["NULL" if value is None else _element(value) for value in values]) + "}"
+    elements = ["NULL" if value is None else _element(value) for value in values]
+    return "{" + ",".join(elements) + "}"
 
 
 def _element(value: str) -> str:
