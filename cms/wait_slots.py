@@ -9,7 +9,9 @@ from contextlib import contextmanager
 MAX_SECONDS = 1.0
 """How long a run waits for a slot, if it is among the first that do."""
 MAX_SECONDS_OF_OTHERS = 0.05
-"""How long the others wait: about as long as a script runs, and as an ordinary request takes."""
+"""How long the others wait: about as long as a script runs, as two hashes take, and as an ordinary
+request takes.
+"""
 
 
 class NoFreeSlot(Exception):
@@ -27,6 +29,7 @@ class WaitSlots:
         # Half of the threads stay free for requests that wait for no flow.
         self._slots = threading.BoundedSemaphore(max(1, threads // 2))
         self._queue = threading.Semaphore(threads // 4)
+        self._hashes = threading.BoundedSemaphore(max(1, threads // 2))
 
     @contextmanager
     def take(self) -> Iterator[None]:
@@ -37,6 +40,16 @@ class WaitSlots:
             yield
         finally:
             self._slots.release()
+
+    @contextmanager
+    def take_for_hash(self) -> Iterator[None]:
+        """Hold one of as many slots for hashes of passwords; raises `NoFreeSlot`."""
+        if not self._hashes.acquire(timeout=MAX_SECONDS_OF_OTHERS):
+            raise NoFreeSlot
+        try:
+            yield
+        finally:
+            self._hashes.release()
 
     def _acquire(self) -> bool:
         # The usual case: a slot is free, and nobody waits.

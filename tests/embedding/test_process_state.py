@@ -55,7 +55,6 @@ PURE = {
     "cms.http.logs",
     "cms.http.send_timeout",
     "cms.outgoing",
-    "cms.passwords",
     "cms.query.sql.arguments",
     "cms.query.sql.link_keys",
     "cms.regex",
