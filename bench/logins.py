@@ -1,4 +1,6 @@
-"""Reads while people log in: both arrive at a steady rate, whoever is still waiting."""
+"""Reads while people log in, with both worker classes: all arrive at a steady rate, whoever is
+still waiting.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from itertools import count
 import psycopg
 
 from bench.load import percentiles
-from bench.serving import RunningServer
+from bench.serving import RunningServer, serving
 from bench.stage import EMAIL, PASSWORD, BenchEnvironment
 from bench.tables import row, rule
 from bench.wire import RequestFailed, exchange, request
@@ -21,6 +23,8 @@ READS_PER_SECOND = 100
 LOGINS_PER_SECOND = 1_000 / 60
 SECONDS = 12.0
 ROUNDS = 3
+WORKERS = ("event", "gthread")
+WARM_UP_REQUESTS = 10
 MAX_AT_A_TIME = 200
 """How many requests of a kind may wait for their answers."""
 
@@ -47,29 +51,57 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class LoginRound:
-    """Reads alone, and reads and logins at once."""
+    """Reads alone, and reads and logins at once; `processor_seconds` are those of the workers."""
 
+    worker: str
     alone: Arrivals
     beside: Arrivals
     logins: Arrivals
+    processor_seconds: float
 
 
-def measure(stage: BenchEnvironment, service: RunningServer, token: str) -> list[LoginRound]:
+def measure(stage: BenchEnvironment, token: str) -> list[LoginRound]:
     """Make the users, and measure in turns."""
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         connection.execute(_USERS, (USERS, EMAIL))
         connection.execute(_SESSIONS)
         connection.execute("VACUUM (ANALYZE) system_users, system_sessions")
-    return [_round(service, token) for _ in range(ROUNDS)]
+    logins = _login_requests()
+    rounds = []
+    for _ in range(ROUNDS):
+        for worker in WORKERS:
+            environ = {**stage.environ, "WEB_WORKER": worker}
+            with serving("service", stage.folder, environ) as service:
+                rounds.append(_round(worker, service, logins, token))
+    return rounds
 
 
-def _round(service: RunningServer, token: str) -> LoginRound:
+def _round(worker: str, service: RunningServer, logins: Iterator[bytes], token: str) -> LoginRound:
     reads = iter(lambda: request("GET", _ITEM, token=token), None)
+    _warm_up(service, reads, logins)
     alone = _arrive(service, reads, READS_PER_SECOND)
+    before = _processor_seconds(service)
     with ThreadPoolExecutor(1) as other:
-        logins = other.submit(_arrive, service, _login_requests(), LOGINS_PER_SECOND)
+        arriving = other.submit(_arrive, service, logins, LOGINS_PER_SECOND)
         beside = _arrive(service, reads, READS_PER_SECOND)
-        return LoginRound(alone, beside, logins.result())
+        login_arrivals = arriving.result()
+    used = _processor_seconds(service) - before
+    return LoginRound(worker, alone, beside, login_arrivals, used)
+
+
+def _warm_up(service: RunningServer, reads: Iterator[bytes], logins: Iterator[bytes]) -> None:
+    """Have every worker read and log in: the first login of a process looks at all hashes."""
+    for _ in range(WARM_UP_REQUESTS):
+        exchange(service.address, next(reads))
+        exchange(service.address, next(logins))
+
+
+def _processor_seconds(service: RunningServer) -> float:
+    seconds = 0.0
+    for worker in service.workers():
+        times = worker.cpu_times()
+        seconds += times.user + times.system
+    return seconds
 
 
 def _login_requests() -> Iterator[bytes]:
@@ -110,21 +142,27 @@ def _arrive(service: RunningServer, messages: Iterator[bytes], rate: float) -> A
 
 def login_table(rounds: list[LoginRound]) -> str:
     """Return the rounds as Markdown."""
-    heads = ("reads beside logins", "answered", "503", "p50 ms", "p99 ms")
+    heads = ("reads beside logins", "worker", "answered", "503", "p50 ms", "p99 ms")
     lines = [row(heads), rule(len(heads))]
     for measured in rounds:
         lines += [
-            _line(f"{READS_PER_SECOND} reads a second, alone", measured.alone),
-            _line("the same beside 1,000 logins a minute", measured.beside),
-            _line("the logins", measured.logins),
+            _line(f"{READS_PER_SECOND} reads a second, alone", measured.worker, measured.alone),
+            _line("the same beside 1,000 logins a minute", measured.worker, measured.beside),
+            _line(_logins(measured), measured.worker, measured.logins),
         ]
     return "\n".join(lines)
 
 
-def _line(name: str, arrivals: Arrivals) -> str:
+def _logins(measured: LoginRound) -> str:
+    part = measured.processor_seconds / SECONDS
+    return f"the logins; the workers use {part:.0%} of a processor"
+
+
+def _line(name: str, worker: str, arrivals: Arrivals) -> str:
     return row(
         (
             name,
+            worker,
             f"{arrivals.answered:,}",
             f"{arrivals.refused:,}",
             f"{arrivals.p50:.1f}",

@@ -145,7 +145,9 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
     `identify` tells who is signed in to an application around this one (docs/embedding.md).
     """
     issuer = Issuer.from_config(config)
-    store = Store(config, writers=recent_writers(config, issuer.secret), secret=issuer.secret)
+    wait_slots = WaitSlots(config.web_threads)
+    writers = recent_writers(config, issuer.secret)
+    store = Store(config, writers=writers, secret=issuer.secret, wait_slots=wait_slots)
     links = MailLinks.from_config(config, issuer.secret)
     library = Library.from_config(store, config)
     asset_source = Assets(store, library.contents.storages, config)
@@ -163,7 +165,6 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
     )
     errors.add_error_handlers(app)
     _add_server(app, config, library)
-    wait_slots = WaitSlots(config.web_threads)
     external = _external_logins(app, config, issuer, wait_slots)
     app.close_hooks.append(external.providers.close)
     if limiter is not None:
@@ -177,10 +178,8 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
     _add_files(app, library)
     _add_flows(app, config, wait_slots)
     _add_dashboards(app)
-    app.add_route(
-        "/utils/import/{collection}",
-        imports.ImportResource(store, config.max_payload_size, config.files_max_upload_size),
-    )
+    import_ = imports.ImportResource(store, config.max_payload_size, config.files_max_upload_size)
+    app.add_route("/utils/import/{collection}", import_)
     app.add_route("/assets/{key}", assets.AssetResource(asset_source, config))
     app.add_route("/assets/{key}/{name}", assets.AssetResource(asset_source, config))
     return app

@@ -13,6 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from cms import dotenv
+from cms.hash_parameters import MIN_MEMORY_PER_LANE, HashParameters
 from cms.locations import Location, missing_options, options_of, with_absolute_root
 from cms.machine import present_machine
 from cms.providers import (
@@ -83,6 +84,9 @@ class Config:
     rate_limiter_per_minute: int
     rate_limiter_logins_per_address: int
     rate_limiter_logins_per_account: int
+    hash_time_cost: int
+    hash_memory_cost: int
+    hash_parallelism: int
     password_reset_ttl: timedelta
     password_reset_url_allow_list: tuple[str, ...]
     user_invite_ttl: timedelta
@@ -142,6 +146,11 @@ class Config:
     locations: tuple[Location, ...]
     providers: tuple[Provider, ...]
     flows_env: Mapping[str, str] = field(repr=False)
+
+    @property
+    def hash_parameters(self) -> HashParameters:
+        """How much work a hash of a password is."""
+        return HashParameters(self.hash_time_cost, self.hash_memory_cost, self.hash_parallelism)
 
 
 def load(environ: Mapping[str, str], *, folder: Path) -> Config:
@@ -234,6 +243,12 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
     yield from _schema_contradictions(values)
     if values["redis"] and find_spec("redis") is None:
         yield "REDIS needs the extra redis: pip install 'cms[redis]'."
+    needed = MIN_MEMORY_PER_LANE * values["hash_parallelism"]
+    if values["hash_memory_cost"] < needed:
+        yield (
+            f"HASH_MEMORY_COST takes at least {MIN_MEMORY_PER_LANE} for each lane of "
+            f"HASH_PARALLELISM: {needed}."
+        )
     if values["email_transport"] == "smtp" and not values["email_smtp_host"]:
         yield "EMAIL_TRANSPORT=smtp needs EMAIL_SMTP_HOST: the name of the mail server."
     if bool(values["email_smtp_user"]) != bool(values["email_smtp_password"]):

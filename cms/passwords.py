@@ -1,109 +1,179 @@
-"""Passwords: argon2id with the second profile of RFC 9106."""
+"""Passwords: hashed by argon2id, and compared in a time that does not tell who has an account."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from contextvars import ContextVar
-from functools import cache
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar, Token
 
 from argon2 import PasswordHasher, Type, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from cms.errors import Problem, Refused, invalid_payload
+from cms.hash_parameters import (
+    MAX_HASH_LENGTH,
+    RFC_9106,
+    ArgonHash,
+    HashParameters,
+    dummy_hash,
+    parse_hash,
+)
 from cms.hashing_place import place
 from cms.regex import compile_regex
-
-# The second set of parameters that RFC 9106 recommends: three passes over 64 MiB in four lanes.
-_TIME_COST = 3
-_MEMORY_COST = 64 * 1024
-_PARALLELISM = 4
-_HASHER = PasswordHasher(
-    time_cost=_TIME_COST,
-    memory_cost=_MEMORY_COST,
-    parallelism=_PARALLELISM,
-    hash_len=32,
-    salt_len=16,
-    type=Type.ID,
-)
+from cms.wait_slots import WaitSlots
 
 MAX_PASSWORD_LENGTH = 1_000
-_MAX_HASH_LENGTH = 500
 MAX_HASHES_PER_CALL = 100
-"""How many hashes one call may cause: each takes 50 ms, and a body holds tens of thousands."""
+"""How many hashes one call may cause: each takes 20 ms, and a body holds tens of thousands."""
 
-# A context variable: requests run in threads, and each counts its own.
-_hashes_left: ContextVar[list[int] | None] = ContextVar("left", default=None)
+
+def _no_prefixes(_prefix: str) -> Iterable[str]:
+    return ()
+
+
+class Passwords:
+    """How one installation hashes passwords, and compares them with stored hashes.
+
+    `other_prefixes` finds how those stored hashes begin that do not begin like the service's own.
+    `wait_slots` are those of a web process.
+    """
+
+    def __init__(
+        self,
+        parameters: HashParameters,
+        *,
+        other_prefixes: Callable[[str], Iterable[str]] = _no_prefixes,
+        wait_slots: WaitSlots | None = None,
+    ) -> None:
+        self._parameters = parameters
+        self._hasher = _hasher(parameters)
+        self._other_prefixes = other_prefixes
+        self._wait_slots = wait_slots
+        self._dummies: Mapping[str, str] = {}  # by their prefixes; empty until they are needed
+        # Of several first comparisons one looks for prefixes, which takes a moment.
+        self._lock = threading.Lock()
+
+    def hashed(self, password: str) -> str:
+        """Return the argon2id hash of a password in PHC form.
+
+        Raises `Refused`: INVALID_PAYLOAD beyond the number that `limited_hashing` allows,
+        SERVICE_UNAVAILABLE where too many others are being hashed.
+        """
+        limit = _limit.get()
+        if limit is not None:
+            limit.count_one()
+        return place.run(lambda: self._hasher.hash(password), self._wait_slots)
+
+    def rehashed(self, stored: str, password: str) -> str | None:
+        """Return a hash by the parameters of the settings, where the stored one has others."""
+        return self.hashed(password) if self.is_outdated(stored) else None
+
+    def is_outdated(self, stored: str) -> bool:
+        """Tell whether a stored hash has other parameters than those of the settings."""
+        return self._hasher.check_needs_rehash(stored)
+
+    def matches(self, stored: str | None, password: str, *, reveals_match: bool = False) -> bool:
+        """Tell whether the password is the stored one; without a stored one it never is.
+
+        The time does not tell whether there is a stored one, nor by which parameters: the work is
+        one comparison for each of those that stored hashes have. Only where the answer
+        `reveals_match` anyway, a right password is spared the others.
+
+        Raises `Refused` SERVICE_UNAVAILABLE where too many others are being hashed.
+        """
+        compared = parse_hash(stored) if stored else None
+        dummies = self._dummies_beside(compared)
+
+        def compare() -> bool:
+            is_right = compared is not None and _verify(compared.text, password)
+            if not (is_right and reveals_match):
+                for dummy in dummies:
+                    _verify(dummy, password)
+            return is_right
+
+        return place.run(compare, self._wait_slots)
+
+    def verifies(self, stored: str, text: str) -> bool:
+        """Tell whether a hash that is no secret is that of a text."""
+        return place.run(lambda: _verify(stored, text), self._wait_slots)
+
+    def is_verifiable(self, stored: str) -> bool:
+        """Tell whether a text is an argon2 hash that takes no more work than those of the service.
+
+        A hash says itself how much memory and how many threads it takes.
+        """
+        if len(stored) > MAX_HASH_LENGTH or not stored.isascii():
+            return False
+        try:
+            found = extract_parameters(stored)
+        except InvalidHashError:
+            return False
+        given = HashParameters(found.time_cost, found.memory_cost, found.parallelism)
+        return self._parameters.includes(given) or RFC_9106.includes(given)
+
+    def _dummies_beside(self, compared: ArgonHash | None) -> list[str]:
+        """Return a dummy for all parameters of stored hashes but those of the compared one."""
+        with self._lock:
+            dummies = self._dummies or self._first_dummies()
+            prefix = compared.prefix if compared else None
+            if prefix is not None and prefix not in dummies:
+                # Stored since, past the service: from now on everybody is compared with one of them.
+                dummies = {**dummies, prefix: dummy_hash(prefix)}
+            self._dummies = dummies
+        return [dummy for other, dummy in dummies.items() if other != prefix]
+
+    def _first_dummies(self) -> Mapping[str, str]:
+        """Look through the stored hashes: at the first comparison, whoever it is for."""
+        own = self._parameters.prefix
+        dummies = {own: dummy_hash(own)}
+        for prefix in self._other_prefixes(own):
+            dummy = dummy_hash(prefix)
+            # Of other texts than hashes the prefix is none.
+            if parse_hash(dummy):
+                dummies[prefix] = dummy
+        return dummies
 
 
 class limited_hashing:
-    """Allows so many hashes inside this context.
+    """Allows so many hashes inside this context, by which the hashes of fields are made there.
 
     A class, because a generator with `contextmanager` takes longer, and every write runs in it.
     """
 
-    __slots__ = ("_max_hashes", "_token")
+    __slots__ = ("_left", "_token", "passwords")
 
-    def __init__(self, max_hashes: int = MAX_HASHES_PER_CALL) -> None:
-        self._max_hashes = max_hashes
+    _token: Token[limited_hashing | None]
+
+    def __init__(self, passwords: Passwords, max_hashes: int = MAX_HASHES_PER_CALL) -> None:
+        self.passwords = passwords
+        self._left = max_hashes
 
     def __enter__(self) -> None:
-        self._token = _hashes_left.set([self._max_hashes])
+        self._token = _limit.set(self)
 
     def __exit__(self, *_: object) -> None:
-        _hashes_left.reset(self._token)
+        _limit.reset(self._token)
 
-
-def hashed(password: str) -> str:
-    """Return the argon2id hash of a password in PHC form; about 50 ms of work.
-
-    Raises `Refused`: INVALID_PAYLOAD beyond the number that `limited_hashing` allows,
-    SERVICE_UNAVAILABLE where too many others are being hashed.
-    """
-    left = _hashes_left.get()  # a list of one number, which code inside the context can lower
-    if left is not None:
-        if not left[0]:
+    def count_one(self) -> None:
+        """Count a hash; raises `Refused` INVALID_PAYLOAD where none is left."""
+        if not self._left:
             raise invalid_payload(
                 f"A call takes at most {MAX_HASHES_PER_CALL} values that are hashed"
             )
-        left[0] -= 1
-    return place.run(lambda: _HASHER.hash(password))
+        self._left -= 1
 
 
-def matches(stored: str | None, password: str) -> bool:
-    """Tell whether the password is the stored one.
-
-    Without a stored one the answer is no, after the same work: the time does not tell which users
-    exist. Raises `Refused` SERVICE_UNAVAILABLE where too many others are being hashed.
-    """
-    compared = stored or _dummy_hash()
-    try:
-        return place.run(lambda: _HASHER.verify(compared, password)) and stored is not None
-    except (VerificationError, InvalidHashError):
-        return False
+# A context variable: requests run in threads, and each counts its own.
+_limit: ContextVar[limited_hashing | None] = ContextVar("limit", default=None)
 
 
-def is_verifiable(stored: str) -> bool:
-    """Tell whether a text is an argon2 hash that takes no more work than those of the service.
-
-    A hash says itself how much memory and how many threads it takes.
-    """
-    if len(stored) > _MAX_HASH_LENGTH or not stored.isascii():
-        return False
-    try:
-        parameters = extract_parameters(stored)
-    except InvalidHashError:
-        return False
-    return (
-        parameters.time_cost <= _TIME_COST
-        and parameters.memory_cost <= _MEMORY_COST
-        and parameters.parallelism <= _PARALLELISM
-    )
-
-
-def rehashed(stored: str, password: str) -> str | None:
-    """Return a hash with today's parameters, where the stored one has others."""
-    return hashed(password) if _HASHER.check_needs_rehash(stored) else None
+def hashed_value(text: str) -> str:
+    """Return the hash of a field's value, as the installation hashes whose write this is."""
+    limit = _limit.get()
+    passwords = limit.passwords if limit else Passwords(HashParameters())
+    return passwords.hashed(text)
 
 
 def check_password(password: str, *, policy: str | None = None) -> None:
@@ -122,15 +192,6 @@ def check_password(password: str, *, policy: str | None = None) -> None:
                 "FAILED_VALIDATION", "The password does not follow the password policy.", extensions
             )
         )
-
-
-def warm_up(*, web_threads: int) -> None:
-    """Get ready for logins in a web process with so many threads, of which half stay free.
-
-    The hash that unknown users are compared with is made: even the first must not take longer.
-    """
-    place.protect(web_threads)
-    _dummy_hash()
 
 
 def digest(token: str) -> str:
@@ -154,7 +215,16 @@ def _matches_policy(password: str, policy: str) -> bool:
         return False
 
 
-@cache
-def _dummy_hash() -> str:
-    # Not in its place, whose thread must not be there yet when a web server forks its workers.
-    return _HASHER.hash(secrets.token_urlsafe(16))
+def _hasher(parameters: HashParameters) -> PasswordHasher:
+    return PasswordHasher(*parameters, hash_len=32, salt_len=16, type=Type.ID)
+
+
+# Its parameters do not count: those of the hash are taken.
+_VERIFIER = PasswordHasher()
+
+
+def _verify(stored: str, password: str) -> bool:
+    try:
+        return _VERIFIER.verify(stored, password)
+    except (VerificationError, InvalidHashError):
+        return False

@@ -12,6 +12,13 @@ from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from cms.hash_parameters import (
+    MAX_MEMORY_COST,
+    MAX_PARALLELISM,
+    MAX_TIME_COST,
+    MIN_MEMORY_PER_LANE,
+    HashParameters,
+)
 from cms.text_shapes import MASK
 
 # With more workers the connections of one machine exceed PostgreSQL's default of 100.
@@ -354,6 +361,8 @@ def mask_password(address: str) -> str:
     return re.sub(parameter, rf"\g<1>{MASK}", without_userinfo)
 
 
+_HASH = HashParameters()
+
 # The order is that of `cms config` and of docs/settings.md.
 SETTINGS: tuple[Setting, ...] = (
     Setting("HOST", HOST, "where the service listens; 0.0.0.0 is every network", "127.0.0.1"),
@@ -520,6 +529,24 @@ SETTINGS: tuple[Setting, ...] = (
         _integer(1, 1_000_000),
         "those that pass for one account in a minute, whatever address they come from",
         "10",
+    ),
+    Setting(
+        "HASH_TIME_COST",
+        _integer(1, MAX_TIME_COST),
+        "passes of argon2 over its memory, for a hash of a password (see authentication)",
+        str(_HASH.time_cost),
+    ),
+    Setting(
+        "HASH_MEMORY_COST",
+        _integer(MIN_MEMORY_PER_LANE, MAX_MEMORY_COST),
+        "its memory in KiB, at least 8 for each lane",
+        str(_HASH.memory_cost),
+    ),
+    Setting(
+        "HASH_PARALLELISM",
+        _integer(1, MAX_PARALLELISM),
+        "its lanes, each of which may take a processor",
+        str(_HASH.parallelism),
     ),
     Setting("PASSWORD_RESET_TTL", LIFETIME, "how long the link of a password reset is good", "1d"),
     Setting(

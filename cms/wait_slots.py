@@ -1,15 +1,17 @@
-"""Slots of one process for operations that may wait: others are to find a thread."""
+"""Slots of one process for what may take long: others are to find a thread."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 MAX_SECONDS = 1.0
 """How long a run waits for a slot, if it is among the first that do."""
 MAX_SECONDS_OF_OTHERS = 0.05
-"""How long the others wait: about as long as a script runs, and as an ordinary request takes."""
+"""How long all others wait: about as long as a script runs, as two hashes take, and as an ordinary
+request takes.
+"""
 
 
 class NoFreeSlot(Exception):
@@ -17,34 +19,93 @@ class NoFreeSlot(Exception):
 
 
 class WaitSlots:
-    """Slots for half of the threads of a process, and at least one.
+    """Slots for the threads of a process.
 
-    A quarter of the threads may wait longer for a slot. The rest is soon free again, however many
-    calls there are.
+    Runs of flows and requests to login providers take half of the threads at most, and at least
+    one. A quarter of the threads may wait longer for such a slot; all others are soon free again,
+    however many calls there are.
+
+    Hashes take half as well, where their threads hold up others. All together leave a quarter free,
+    and one of two threads or three. Whoever waits for a slot makes room for a hash: slow providers
+    shall keep nobody from a login by password.
     """
 
     def __init__(self, threads: int) -> None:
-        # Half of the threads stay free for requests that wait for no flow.
-        self._slots = threading.BoundedSemaphore(max(1, threads // 2))
-        self._queue = threading.Semaphore(threads // 4)
+        self._half = max(1, threads // 2)
+        self._max_queued = threads // 4
+        self._max_busy = max(1, threads - max(1, threads // 4))
+        self._changed = threading.Condition()
+        self._taken = 0
+        self._queued = 0
+        self._hashes = 0
+        self._hashes_due = 0
 
     @contextmanager
     def take(self) -> Iterator[None]:
         """Hold a slot; raises `NoFreeSlot` where none becomes free in time."""
-        if not self._acquire():
-            raise NoFreeSlot
+        with self._changed:
+            self._acquire()
         try:
             yield
         finally:
-            self._slots.release()
+            with self._changed:
+                self._taken -= 1
+                self._changed.notify_all()
 
-    def _acquire(self) -> bool:
-        # The usual case: a slot is free, and nobody waits.
-        if self._slots.acquire(blocking=False):
-            return True
-        if not self._queue.acquire(blocking=False):
-            return self._slots.acquire(timeout=MAX_SECONDS_OF_OTHERS)
+    @contextmanager
+    def take_for_hash(self) -> Iterator[None]:
+        """Hold a slot for a hash; raises `NoFreeSlot` where none becomes free in time."""
+        with self._changed:
+            self._acquire_for_hash()
         try:
-            return self._slots.acquire(timeout=MAX_SECONDS)
+            yield
         finally:
-            self._queue.release()
+            with self._changed:
+                self._hashes -= 1
+                self._changed.notify_all()
+
+    def _acquire(self) -> None:
+        # The usual case: a slot is free.
+        if not self._has_slot():
+            if self._queued < self._max_queued and self._busy < self._max_busy:
+                self._queue()
+            else:
+                self._wait(self._has_slot, MAX_SECONDS_OF_OTHERS)
+        self._taken += 1
+
+    def _queue(self) -> None:
+        self._queued += 1
+        self._changed.wait_for(self._ends_queueing, MAX_SECONDS)
+        self._queued -= 1
+        if not self._has_slot():
+            self._changed.notify_all()  # there is room now for a hash
+            raise NoFreeSlot
+
+    def _acquire_for_hash(self) -> None:
+        self._hashes_due += 1
+        self._changed.notify_all()
+        try:
+            self._wait(self._has_room_for_hash, MAX_SECONDS_OF_OTHERS)
+        finally:
+            self._hashes_due -= 1
+        self._hashes += 1
+
+    def _wait(self, predicate: Callable[[], bool], seconds: float) -> None:
+        if not self._changed.wait_for(predicate, seconds):
+            raise NoFreeSlot
+
+    @property
+    def _busy(self) -> int:
+        return self._taken + self._queued + self._hashes
+
+    def _has_slot(self) -> bool:
+        return self._taken < self._half and self._busy < self._max_busy
+
+    def _has_room_for_hash(self) -> bool:
+        return self._hashes < self._half and self._busy < self._max_busy
+
+    def _ends_queueing(self) -> bool:
+        # Who waits here counts as busy, with a slot as without.
+        if self._taken < self._half:
+            return True
+        return self._hashes_due > 0 and self._hashes < self._half and self._busy >= self._max_busy

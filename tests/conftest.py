@@ -28,7 +28,7 @@ from tests.databases import drop_database, end_maintenance, maintenance
 from tests.examples import register_profiles
 from tests.files.forms import FileService, file_service
 from tests.memory import use_memory
-from tests.people import Outbox, outbox, quick_hashes
+from tests.people import QUICK, Outbox, outbox, quick_hashes
 from tests.queues import QueueDatabase, queue_database
 from tests.things import Stage, staged
 
@@ -230,6 +230,9 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Config:
         "SECRET": "only-for-tests-" * 3,
         "LOG_LEVEL": "fatal",
         "RATE_LIMITER_ENABLED": "false",
+        "HASH_TIME_COST": str(QUICK.time_cost),
+        "HASH_MEMORY_COST": str(QUICK.memory_cost),
+        "HASH_PARALLELISM": str(QUICK.parallelism),
     }
     return load(environ, folder=Path(folder))
 

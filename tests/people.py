@@ -15,10 +15,15 @@ from cms import passwords
 from cms.auth import account_mail
 from cms.auth.account_mail import AccountMail
 from cms.database.connections import Transaction
+from cms.hash_parameters import HashParameters
+from cms.passwords import Passwords
 from tests.client import Answer, Client
 from tests.things import Stage
 
 PASSWORD = "correct horse"
+
+QUICK = HashParameters(time_cost=1, memory_cost=8, parallelism=1)
+"""What the settings of tests have."""
 
 # What the client of Falcon's tests sends its requests to.
 OWN_ORIGIN = "http://falconframework.org"
@@ -26,20 +31,26 @@ OWN_ORIGIN = "http://falconframework.org"
 
 @contextmanager
 def quick_hashes() -> Iterator[None]:
-    """Hash passwords by parameters that cost nothing, as long as it lasts."""
+    """Hash by parameters that cost nothing instead of the default, as long as it lasts."""
+    hasher = passwords._hasher
+
+    def quick_hasher(parameters: HashParameters) -> PasswordHasher:
+        return hasher(QUICK if parameters == HashParameters() else parameters)
+
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            passwords, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-        )
-        passwords._dummy_hash.cache_clear()
+        patched.setattr(passwords, "_hasher", quick_hasher)
         yield
-    passwords._dummy_hash.cache_clear()
+
+
+def hashed(password: str = PASSWORD) -> str:
+    """Return the hash of a password, as applications of tests make it."""
+    return Passwords(QUICK).hashed(password)
 
 
 def person(stage: Stage, **columns: object) -> str:
     """Make an active user without a role, whose password is PASSWORD, and return the address."""
     email = f"{uuid4()}@example.com"
-    values = {"email": email, "password": passwords.hashed(PASSWORD), **columns}
+    values = {"email": email, "password": hashed(), **columns}
     names = ", ".join(values)
     placeholders = ", ".join(["%s"] * len(values))
     with stage.side_door.connection() as connection:

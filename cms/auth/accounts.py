@@ -11,14 +11,19 @@ from cms.database.connections import Transaction, standalone_transaction
 from cms.database.statements import statement
 from cms.emails import is_email
 from cms.errors import Problem, Refused, invalid_payload, not_found
+from cms.hash_parameters import HashParameters
 from cms.items.history.recording import Recorder, recorder
+from cms.passwords import Passwords
 from cms.schema.system import ROLES, USERS
 from cms.store.snapshot import load_snapshot
 
 ADMINISTRATOR = "Administrator"
+DEFAULT = HashParameters()
 
 
-def first_admin(dsn: str, *, email: str, password: str | None) -> str | None:
+def first_admin(
+    dsn: str, *, email: str, password: str | None, parameters: HashParameters = DEFAULT
+) -> str | None:
     """Make the first active administrator where there is none.
 
     Returns the password when one had to be made up.
@@ -33,15 +38,26 @@ def first_admin(dsn: str, *, email: str, password: str | None) -> str | None:
         role, is_new = transaction.execute(statement("ensure_admin_role"), (ADMINISTRATOR,))[0]
         if is_new:
             _recorder(transaction, ROLES).created([role])
-        _insert_user(transaction, email=email, password=new_password, role=role)
+        _insert_user(
+            transaction, email=email, password=new_password, role=role, parameters=parameters
+        )
         return None if password else new_password
 
 
-def create_user(dsn: str, *, email: str, password: str, role: str | None) -> str:
+def create_user(
+    dsn: str,
+    *,
+    email: str,
+    password: str,
+    role: str | None,
+    parameters: HashParameters = DEFAULT,
+) -> str:
     """Make an active user and return its id; `role` is a role's id or name."""
     with standalone_transaction(dsn) as transaction:
         role_id = _find_role(transaction, role) if role else None
-        return _insert_user(transaction, email=email, password=password, role=role_id)
+        return _insert_user(
+            transaction, email=email, password=password, role=role_id, parameters=parameters
+        )
 
 
 def _find_role(transaction: Transaction, role: str) -> str:
@@ -52,11 +68,14 @@ def _find_role(transaction: Transaction, role: str) -> str:
     return role_id
 
 
-def set_password(dsn: str, *, email: str, password: str) -> None:
+def set_password(
+    dsn: str, *, email: str, password: str, parameters: HashParameters = DEFAULT
+) -> None:
     """Set a user's password and end all sessions of that user."""
     passwords.check_password(password)
+    new_hash = Passwords(parameters).hashed(password)
     with standalone_transaction(dsn) as transaction:
-        _update_one(transaction, "set_password", email, passwords.hashed(password))
+        _update_one(transaction, "set_password", email, new_hash)
 
 
 def make_token(dsn: str, *, email: str) -> str:
@@ -67,11 +86,19 @@ def make_token(dsn: str, *, email: str) -> str:
     return token
 
 
-def _insert_user(transaction: Transaction, *, email: str, password: str, role: str | None) -> str:
+def _insert_user(
+    transaction: Transaction,
+    *,
+    email: str,
+    password: str,
+    role: str | None,
+    parameters: HashParameters,
+) -> str:
     check_email(email)
     passwords.check_password(password)
     # The statement returns no row for an address that is taken, whatever its capitals.
-    rows = transaction.execute(statement("insert_user"), (email, passwords.hashed(password), role))
+    values = (email, Passwords(parameters).hashed(password), role)
+    rows = transaction.execute(statement("insert_user"), values)
     if not rows:
         raise Refused(
             Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", {"field": "email"})

@@ -21,7 +21,7 @@ def generate_hash(store: Store, identity: Identity, text: str) -> str:
     """Return the argon2id hash of a text; raises `Refused` INVALID_PAYLOAD for one too long."""
     _require_signed_in(store, identity)
     _check_length(text)
-    return passwords.hashed(text)
+    return store.passwords.hashed(text)
 
 
 def verify_hash(store: Store, identity: Identity, text: str, stored: str) -> bool:
@@ -34,10 +34,10 @@ def verify_hash(store: Store, identity: Identity, text: str, stored: str) -> boo
     _check_length(text)
     # The parameters of argon2 are in the hash: one that asks for a gigabyte would bring the process
     # down.
-    if not passwords.is_verifiable(stored):
+    if not store.passwords.is_verifiable(stored):
         reason = '"hash" must be an argon2 hash that takes no more work than those of the service'
         raise invalid_payload(reason, field="hash")
-    return passwords.matches(stored, text)
+    return store.passwords.verifies(stored, text)
 
 
 def random_text(store: Store, identity: Identity, length: int) -> str:

@@ -7,7 +7,6 @@ import uuid
 from dataclasses import dataclass, field
 from functools import partial
 
-from cms import passwords
 from cms.auth import factors
 from cms.auth.account_history import user_recorder
 from cms.auth.sessions import (
@@ -25,6 +24,8 @@ from cms.store.identity import ClientInfo
 from cms.store.store import Store
 
 log = logging.getLogger("cms.auth")
+
+SUSPENDED = "suspended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,17 @@ class Account:
     tfa_secret: str | None = field(repr=False)
     is_throttled: bool
 
+    @property
+    def comparable(self) -> str | None:
+        """The hash that passwords are compared with; None where no password is right.
+
+        For a user who is a draft, invited or archived a right password has to be answered, and take
+        its time, like a wrong one; and so for an administrator who has to wait.
+        """
+        if self.is_throttled or self.status not in ("active", SUSPENDED):
+            return None
+        return self.password
+
 
 def login(
     store: Store, issuer: Issuer, credentials: Credentials, *, mode: Mode, client: ClientInfo
@@ -55,6 +67,22 @@ def login(
     An unknown address takes the same time as a wrong password. Raises `Refused` INVALID_CREDENTIALS
     and, only once the password was right, USER_SUSPENDED, INVALID_OTP or INVALID_IP.
     """
+    account = _confirmed_account(store, credentials, client)
+    check_factor(store, account, credentials.otp, client=client)
+    open_tokens = partial(
+        _open, store, issuer, password=credentials.password, mode=mode, client=client
+    )
+    issued = open_tokens(account)
+    if issued is None and store.passwords.is_outdated(account.password or ""):
+        # Another login has hashed the password again. The code of the second factor is used up.
+        issued = open_tokens(_confirmed_account(store, credentials, client))
+    if issued is None:
+        raise invalid_credentials()
+    return issued
+
+
+def _confirmed_account(store: Store, credentials: Credentials, client: ClientInfo) -> Account:
+    """Return the active account whose password this is; raises `Refused`."""
     account = _account_from(
         # The primary: a replica could still have the old password.
         store.database.fetch_primary(statement("find_account"), (credentials.email,))
@@ -62,15 +90,25 @@ def login(
     _check_password(store, account, credentials.password, client)
     assert account  # without one, no password is right
     # The status is revealed only now: without the password nobody learns that the account exists.
-    if account.status == "suspended":
+    if account.status == SUSPENDED:
         raise Refused(Problem("USER_SUSPENDED", "The user is suspended."))
-    if account.status != "active":
-        raise invalid_credentials()
-    check_factor(store, account, credentials.otp, client=client)
+    return account
+
+
+def _open(
+    store: Store,
+    issuer: Issuer,
+    account: Account,
+    *,
+    password: str,
+    mode: Mode,
+    client: ClientInfo,
+) -> IssuedTokens | None:
+    """Open a session; None where the stored hash is another one meanwhile, or the status."""
     # Before the transaction: hashing is slow on purpose, and locks must not wait for it.
     # A hash of older parameters is replaced when its password is known for a moment, which is only
     # at a login.
-    rehashed = passwords.rehashed(account.password or "", credentials.password)
+    rehashed = store.passwords.rehashed(account.password or "", password)
     log_in = partial(
         _log_in, account=account, rehashed=rehashed, issuer=issuer, mode=mode, client=client
     )
@@ -85,11 +123,11 @@ def _log_in(
     issuer: Issuer,
     mode: Mode,
     client: ClientInfo,
-) -> IssuedTokens:
+) -> IssuedTokens | None:
     # The statement compares the hash: the password may have changed since it was read.
     values = (account.id, account.password, rehashed)
     if not transaction.execute(statement("record_login"), values):
-        raise invalid_credentials()
+        return None
     return open_session(transaction, issuer, account.id, mode=mode, client=client)
 
 
@@ -136,9 +174,9 @@ def _check_password(
     Unknown addresses cost the same comparison and the same statement as accounts. While an
     administrator is slowed down, no password is right and no failure counts.
     """
-    is_right = passwords.matches(account.password if account else None, password)
-    user = account.id if account and not account.is_throttled else None
-    if not is_right or user is None:
+    comparable = account.comparable if account else None
+    if not store.passwords.matches(comparable, password, reveals_match=True):
+        user = account.id if account and not account.is_throttled else None
         # A random id is no user's: the statement takes its time and counts nothing.
         count_failure(store, user or str(uuid.uuid4()), client)
         raise invalid_credentials()
@@ -158,7 +196,7 @@ def count_failure(store: Store, user: str, client: ClientInfo) -> None:
     if status is None:
         return
     outcome = "suspended"
-    if status != "suspended":
+    if status != SUSPENDED:
         outcome = "slowed down, as the last active administrator"
     log.warning("User %s has failed to log in too often and is %s.", user, outcome)
 
@@ -178,6 +216,6 @@ def _suspend_or_delay(
     if not rows:
         return None
     status = str(rows[0][0])
-    if status == "suspended":
+    if status == SUSPENDED:
         users.changed(before)
     return status

@@ -75,7 +75,7 @@ def set_password(
     token = link.read(new_password.token)
     passwords.check_password(new_password.password, policy=password_policy(store))
     # Hashed before the transaction: hashing is slow on purpose, and locks must not wait for it.
-    new_hash = passwords.hashed(new_password.password)
+    new_hash = store.passwords.hashed(new_password.password)
     change = _PasswordChange(token, new_hash, new_password.status)
     change_password = partial(_change_password, store, change, client)
     write_user(store, change_password, verb="update", client=client, idempotency=idempotency)

@@ -72,7 +72,7 @@ def register(
     _check_form(form, settings)
     earlier_hash = _earlier_hash(store, form)
     # Before the transaction: hashing is slow on purpose, and locks must not wait for it.
-    new_hash = passwords.hashed(form.password)
+    new_hash = store.passwords.hashed(form.password)
     registration = _Registration(form, settings, new_hash, earlier_hash)
     register_user = partial(_register, store, addressed, registration, client)
     write_user(store, register_user, verb="create", client=client, idempotency=idempotency)
@@ -171,7 +171,7 @@ def _earlier_hash(store: Store, form: RegistrationForm) -> str | None:
     """
     rows = store.database.fetch_primary(statement("find_registered_password"), (form.email,))
     earlier_hash: str | None = rows[0][0] if rows else None
-    if passwords.matches(earlier_hash, form.password):
+    if store.passwords.matches(earlier_hash, form.password):
         return earlier_hash
     return None
 

@@ -48,8 +48,6 @@ class Issuer:
     @classmethod
     def from_config(cls, config: Config) -> Issuer:
         """Return the issuer of the settings; make the secret when there is none."""
-        # The first login of a process must not take longer than the others.
-        passwords.warm_up(web_threads=config.web_threads)
         return cls(
             secret_of(config),
             config.access_token_ttl,

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
-from cms import passwords
 from cms.auth import account_mail
 from cms.auth.account_mail import AccountMail
 from cms.auth.invitations import checked_emails
@@ -64,8 +64,34 @@ def login(
     """
     # A random id is no share's: the same work is done, and nothing is found.
     share = _parse_id(credentials.share) or str(uuid.uuid4())
-    stored = _check_password(store, share, credentials.password or "")
-    return in_transaction(store, partial(_log_in, issuer, share, stored, mode, client))
+    use = partial(_use, store, issuer, share, credentials.password or "", mode=mode, client=client)
+    issued = use()
+    if issued is None:
+        # Another login has hashed the password again.
+        issued = use()
+    if issued is None:
+        raise invalid_credentials()
+    return issued
+
+
+class _ShareHashes(NamedTuple):
+    """The stored hash of a share's password, and a new one where that has older parameters."""
+
+    stored: str | None
+    rehashed: str | None
+
+
+def _use(
+    store: Store, issuer: Issuer, share: str, password: str, *, mode: Mode, client: ClientInfo
+) -> IssuedTokens | None:
+    """Open a session; None where the stored hash had older parameters and is another one now."""
+    stored = _check_password(store, share, password)
+    rehashed = store.passwords.rehashed(stored, password) if stored else None
+    log_in = partial(_log_in, issuer, share, _ShareHashes(stored, rehashed), mode, client)
+    issued = in_transaction(store, log_in)
+    if issued is None and rehashed is None:
+        raise invalid_credentials()
+    return issued
 
 
 def _check_password(store: Store, share: str, password: str) -> str | None:
@@ -79,11 +105,11 @@ def _check_password(store: Store, share: str, password: str) -> str | None:
     is_throttled = False
     if rows:
         _, stored, is_throttled = rows[0]
-    matches = passwords.matches(stored, password)
-    # A share without a password; the comparison is made all the same, so that the time tells
-    # nothing.
-    is_open = bool(rows) and stored is None
-    if is_throttled or not (matches or is_open):
+        if stored is None and not is_throttled:
+            return None  # a share without a password
+    # While callers have to wait no password is right, and none takes another time.
+    compared = None if is_throttled else stored
+    if not store.passwords.matches(compared, password, reveals_match=True):
         store.database.fetch_primary(statement("count_failed_share_login"), (share,))
         raise invalid_credentials()
     return stored
@@ -92,14 +118,14 @@ def _check_password(store: Store, share: str, password: str) -> str | None:
 def _log_in(
     issuer: Issuer,
     share: str,
-    password: str | None,
+    hashes: _ShareHashes,
     mode: Mode,
     client: ClientInfo,
     transaction: Transaction,
-) -> IssuedTokens:
+) -> IssuedTokens | None:
     # The statement looks at everything again: another call may have had the last use.
-    if not transaction.execute(statement("use_share"), (share, password)):
-        raise invalid_credentials()
+    if not transaction.execute(statement("use_share"), (share, *hashes)):
+        return None
     return open_share_session(transaction, issuer, share, mode=mode, client=client)
 
 

@@ -71,7 +71,12 @@ def prepare(dsn: str, *, config: Config) -> None:
     """
     apply_migrations(dsn)
     run_maintenance(dsn, retention=config.activity_retention, access_life=config.access_token_ttl)
-    password = first_admin(dsn, email=config.admin_email, password=config.admin_password)
+    password = first_admin(
+        dsn,
+        email=config.admin_email,
+        password=config.admin_password,
+        parameters=config.hash_parameters,
+    )
     if password is not None:
         say(
             f"The first admin is {config.admin_email} with the password {password} "

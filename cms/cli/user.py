@@ -9,12 +9,17 @@ from cms.config import Config
 
 def create(config: Config, *, email: str, password: str, role: str | None) -> None:
     with existing_database(config) as dsn:
-        say(accounts.create_user(dsn, email=email, password=password, role=role))
+        user = accounts.create_user(
+            dsn, email=email, password=password, role=role, parameters=config.hash_parameters
+        )
+        say(user)
 
 
 def password(config: Config, *, email: str, password: str) -> None:
     with existing_database(config) as dsn:
-        accounts.set_password(dsn, email=email, password=password)
+        accounts.set_password(
+            dsn, email=email, password=password, parameters=config.hash_parameters
+        )
     say(f"{email} has a new password.")
 
 

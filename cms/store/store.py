@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar, cast
 
-from cms import passwords
 from cms.access.policy import Actor
 from cms.access.problem_redaction import redaction_for
 from cms.config import Config
@@ -16,6 +15,7 @@ from cms.database.error_mapping import Deadlock, Stale, UnexpectedError
 from cms.database.reader import Reader
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_payload, unavailable
+from cms.passwords import Passwords, limited_hashing
 from cms.query.language.parse import PageSizes
 from cms.schema.model import Version
 from cms.store.actors import actor_of, admit, find_actor
@@ -45,6 +45,7 @@ from cms.store.refusals import unsettled_structure, with_inquiry
 from cms.store.replica import Behind, Replica
 from cms.store.snapshot import Snapshot, Snapshots, snapshot_at
 from cms.store.write_plan import TransactionWork, WritePlan, transaction_plan
+from cms.wait_slots import WaitSlots
 
 T = TypeVar("T")
 
@@ -59,8 +60,14 @@ class Store:
         *,
         writers: RecentWriters | None = None,
         secret: str = "",
+        wait_slots: WaitSlots | None = None,
     ) -> None:
         self.database = database or Database(config)
+        self.passwords = Passwords(
+            config.hash_parameters,
+            other_prefixes=partial(_other_prefixes, self.database),
+            wait_slots=wait_slots,
+        )
         self.writers = writers
         """Those who must not read from the replica, where there is one."""
         self.cursor_secret = hmac.digest(secret.encode(), b"cursors", "sha256")
@@ -168,7 +175,7 @@ class Store:
         lock_statement: str,
     ) -> T:
         # The bound on hashed values is that of one attempt: a repeated one hashes them again.
-        with passwords.limited_hashing():
+        with limited_hashing(self.passwords):
             # Each of these needs a lock before the plan is made. All other writes are planned
             # before they take a connection for their transaction.
             if not (attempt.holds_version or idempotency or attempt.deadlocked):
@@ -385,3 +392,8 @@ def _lock_structure(
     # Once more, now that rights cannot change any more.
     require_admin(actor)
     return RequestContext(snapshot, actor, transaction.execute)
+
+
+def _other_prefixes(database: Database, own_prefix: str) -> list[str]:
+    rows = database.fetch_primary(statement("find_other_hash_prefixes"), (own_prefix + "$",))
+    return [prefix for (prefix,) in rows]

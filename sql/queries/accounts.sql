@@ -180,6 +180,17 @@ FROM system_settings;
 SELECT auth_password_policy
 FROM system_settings;
 
+-- name: find_other_hash_prefixes
+-- How the hashes of passwords begin that do not begin with $1: with argon2's version and parameters. The last of them
+-- is p with one digit or two. A regular expression would take five times as long.
+SELECT DISTINCT rtrim(left(stored.password, strpos(stored.password, ',p=') + 4), '$')
+FROM (
+    SELECT password FROM system_users
+    UNION ALL
+    SELECT password FROM system_shares
+) AS stored
+WHERE NOT starts_with(stored.password, $1::text);
+
 -- name: find_registered_password
 -- The password of a registration whose link has not been followed yet.
 SELECT password

@@ -121,11 +121,13 @@ WHERE shares.id = $1::uuid
 
 -- name: use_share
 -- Counts a use of a share, if there is one left and the password is still $2: of calls at once each sees the others'.
+-- $3 is a new hash of the password, where the old one has older parameters.
 -- None while wrong passwords make callers wait: of guesses at once some may have been counted after this one was compared.
 UPDATE system_shares
 SET times_used = times_used + 1,
     failed_logins = 0,
-    login_after = NULL
+    login_after = NULL,
+    password = coalesce($3::text, password)
 WHERE id = $1::uuid
   AND password IS NOT DISTINCT FROM $2::text
   AND coalesce(date_start <= now(), TRUE)

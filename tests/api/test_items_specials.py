@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cms import passwords
 from cms.database.connections import Database, Transaction
+from cms.passwords import Passwords
 from tests.client import Client
 from tests.things import Json, Stage, field, table
 
@@ -80,18 +80,18 @@ def test_passwords_are_hashed_before_the_transaction_opens(
     }
     assert admin.post("/relations", body).status == 200
     happened: list[str] = []
-    hashed = passwords.hashed
+    hashed = Passwords.hashed
     transaction = Database.transaction
 
-    def noting_hashed(text: str) -> str:
+    def noting_hashed(own: Passwords, text: str) -> str:
         happened.append("hashed")
-        return hashed(text)
+        return hashed(own, text)
 
     def noting_transaction(self: Database) -> Any:
         happened.append("opened")
         return transaction(self)
 
-    monkeypatch.setattr(passwords, "hashed", noting_hashed)
+    monkeypatch.setattr(Passwords, "hashed", noting_hashed)
     monkeypatch.setattr(Database, "transaction", noting_transaction)
     sent: Json = {"code": "a", "next": {"code": "b"}}
     assert admin.post(f"{hashed_codes.path}?fields=code", sent).data == {"code": "**********"}

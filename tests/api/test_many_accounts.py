@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from cms import hashing_place, passwords
+from cms import hashing_place
 from tests.client import Answer
-from tests.people import PASSWORD, login, of_user, outcome, person, quick_hashes
+from tests.people import hashed, login, of_user, outcome, person, quick_hashes
 from tests.statistics import statistics_of
 from tests.things import Stage
 
@@ -73,7 +73,7 @@ def test_other_requests_are_answered_while_a_password_is_hashed(stage: Stage) ->
 def crowded(stage: Stage) -> Iterator[Stage]:
     with quick_hashes():
         with stage.side_door.connection() as connection:
-            connection.execute(_USERS, [passwords.hashed(PASSWORD), ACCOUNTS])
+            connection.execute(_USERS, [hashed(), ACCOUNTS])
             connection.execute(_SESSIONS)
             connection.execute("ANALYZE system_users, system_sessions")
         yield stage

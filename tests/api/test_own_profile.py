@@ -9,10 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from cms import passwords
 from tests.client import Client
 from tests.members import may, member, member_of, new_role
-from tests.people import PASSWORD, login, outcome
+from tests.people import hashed, login, outcome
 from tests.things import Stage
 
 Json = dict[str, Any]
@@ -119,7 +118,7 @@ def test_what_permissions_allow_beside_it_goes_on(stage: Stage) -> None:
 
 
 def test_a_password_that_is_changed_this_way_follows_the_rules_of_passwords(stage: Stage) -> None:
-    _, key = app_user(stage, password=passwords.hashed(PASSWORD))
+    _, key = app_user(stage, password=hashed())
     email = f"{key}@example.com"
     first, second = (login(stage.anonymous, email).data for _ in range(2))
     caller, other = (stage.anonymous.bearing(tokens["access_token"]) for tokens in (first, second))

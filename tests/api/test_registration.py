@@ -7,7 +7,7 @@ import json
 import psycopg
 import pytest
 
-from cms import passwords
+from cms.passwords import Passwords
 from tests.client import Answer
 from tests.members import new_role
 from tests.people import PASSWORD, Outbox, login, of_user, outcome, person
@@ -124,16 +124,16 @@ def test_nobody_learns_whether_an_address_has_an_account(
     hashed: list[str] = []
     compared: list[str] = []
 
-    def counted(password: str) -> str:
+    def counted(_own: Passwords, password: str) -> str:
         hashed.append(password)
         return f"hash of {password}"
 
-    def matches(stored: str | None, password: str) -> bool:
+    def matches(_own: Passwords, stored: str | None, password: str) -> bool:
         compared.append(password)
         return False
 
-    monkeypatch.setattr(passwords, "hashed", counted)
-    monkeypatch.setattr(passwords, "matches", matches)
+    monkeypatch.setattr(Passwords, "hashed", counted)
+    monkeypatch.setattr(Passwords, "matches", matches)
     before = of_user(stage, known, "row_to_json(system_users)::text")
     emails = (known.upper(), f"new{verify}@example.com", waiting)
     answers = [register(stage, email, "taken over") for email in emails]

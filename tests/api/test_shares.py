@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
 from typing import Any
 
 import pytest
 
-from cms import passwords
+from cms import wait_slots
+from cms.hash_parameters import HashParameters
+from cms.passwords import Passwords
 from tests.client import Answer
 from tests.files.forms import FileService
 from tests.members import may, member_of, new_role
-from tests.people import Outbox, outcome, quick_hashes
+from tests.people import QUICK, Outbox, outcome
 from tests.sharing import Magazine, magazine
 
 Json = dict[str, Any]
@@ -21,10 +22,10 @@ WRONG = (401, ["INVALID_CREDENTIALS"])
 FORBIDDEN = (403, ["FORBIDDEN"])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick() -> Iterator[None]:
-    with quick_hashes():
-        yield
+@pytest.fixture(autouse=True)
+def room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nobody refused, where more are logged in at once than half of the threads."""
+    monkeypatch.setattr(wait_slots, "MAX_SECONDS_OF_OTHERS", 20.0)
 
 
 @pytest.fixture(scope="module")
@@ -168,16 +169,16 @@ def test_of_parallel_guesses_as_many_count_as_of_others(
     set_share(mag, share, f"failed_logins = {limit - 1}")
     all_compared = Barrier(4)
     wrong_counted = Event()
-    matches = passwords.matches
+    matches = Passwords.matches
 
-    def compared(stored: str | None, password: str) -> bool:
-        answer = matches(stored, password)
+    def compared(own: Passwords, stored: str | None, password: str, *, reveals_match: bool) -> bool:
+        answer = matches(own, stored, password, reveals_match=reveals_match)
         all_compared.wait(timeout=30)
         if answer:
             wrong_counted.wait(timeout=30)
         return answer
 
-    monkeypatch.setattr(passwords, "matches", compared)
+    monkeypatch.setattr(Passwords, "matches", compared)
     with ThreadPoolExecutor(4) as threads:
         right = threads.submit(mag.use, share, "open sesame")
         wrong = list(threads.map(lambda _: outcome(mag.use(share, "wrong")), range(3)))
@@ -187,6 +188,34 @@ def test_of_parallel_guesses_as_many_count_as_of_others(
     # Guesses behind the limit are not counted either, or one burst would take half a minute.
     failed = f"SELECT failed_logins FROM system_shares WHERE id = '{share['id']}'"
     assert mag.stage.value(failed) == limit
+
+
+def test_a_password_hashed_by_older_parameters_is_hashed_again_by_a_use(
+    mag: Magazine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two uses at once have both read the older hash, and one of them replaces it."""
+    share = mag.share(password="open sesame")
+    older = Passwords(HashParameters(2, 16, 2)).hashed("open sesame")
+    set_share(mag, share, f"password = '{older}'")
+    both_have_read = Barrier(2)
+    rehashed = Passwords.rehashed
+
+    def slowly(own: Passwords, stored: str, password: str) -> str | None:
+        made = rehashed(own, stored, password)
+        if made:
+            both_have_read.wait(timeout=30)
+        return made
+
+    monkeypatch.setattr(Passwords, "rehashed", slowly)
+    with ThreadPoolExecutor(2) as threads:
+        answers = list(threads.map(lambda _: mag.use(share, "open sesame"), range(2)))
+    assert [answer.status for answer in answers] == [200, 200]
+    for answer in answers:
+        token = {"refresh_token": answer.data["refresh_token"]}
+        assert mag.stage.anonymous.post("/auth/refresh", token).status == 200
+    stored = mag.stage.value(f"SELECT password FROM system_shares WHERE id = '{share['id']}'")
+    assert stored.startswith(QUICK.prefix)
+    assert mag.writer.get(f"/shares/{share['id']}").data["times_used"] == 2
 
 
 @pytest.mark.parametrize("share", ["00000000-0000-4000-8000-000000000000", "none", "x" * 1000])

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cms import hashing_place, passwords
+from cms import wait_slots
+from cms.passwords import Passwords
 from tests.active_flows import make_flow, step
 from tests.client import Answer, Client
 from tests.members import new_role
@@ -125,16 +126,16 @@ def test_a_refused_registration_does_not_tell_whether_there_is_an_account(
     known = person(stage)
     work: list[str] = []
 
-    def hashed(password: str) -> str:
+    def hashed(_own: Passwords, password: str) -> str:
         work.append("hash")
         return "hash"
 
-    def matches(stored: str | None, password: str) -> bool:
+    def matches(_own: Passwords, stored: str | None, password: str) -> bool:
         work.append("compare")
         return False
 
-    monkeypatch.setattr(passwords, "hashed", hashed)
-    monkeypatch.setattr(passwords, "matches", matches)
+    monkeypatch.setattr(Passwords, "hashed", hashed)
+    monkeypatch.setattr(Passwords, "matches", matches)
     answers = [register(stage, email) for email in ("dee@example.com", known)]
     assert [outcome(answer) for answer in answers] == [(409, ["CLOSED"])] * 2
     assert answers[0].text == answers[1].text
@@ -162,7 +163,7 @@ def test_registrations_at_the_same_time_all_pass(
     stage: Stage, admin: Client, mails: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Six threads are more than the half of this process's that may hash passwords.
-    monkeypatch.setattr(hashing_place, "FULL_SECONDS", 20.0)
+    monkeypatch.setattr(wait_slots, "MAX_SECONDS_OF_OTHERS", 20.0)
     filter_flow(admin, [script('{ ...payload, title: "Guest" }')], "users.create")
     emails = [f"many{number}@example.com" for number in range(12)]
     with ThreadPoolExecutor(6) as pool:

@@ -55,7 +55,6 @@ PURE = {
     "cms.http.logs",
     "cms.http.send_timeout",
     "cms.outgoing.outgoing_requests",
-    "cms.passwords",
     "cms.query.plan.inner_parts",
     "cms.query.sql.arguments",
     "cms.query.sql.constants",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cms import passwords
 from cms.files.contents import Contents
+from cms.passwords import Passwords
 from tests.client import Answer, Client
 from tests.files.forms import FileService
 from tests.members import may, member
@@ -53,11 +53,11 @@ def hashes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The passwords that are hashed meanwhile."""
     recorded: list[str] = []
 
-    def hashed(password: str) -> str:
+    def hashed(_own: Passwords, password: str) -> str:
         recorded.append(password)
         return "$argon2id$"
 
-    monkeypatch.setattr(passwords, "hashed", hashed)
+    monkeypatch.setattr(Passwords, "hashed", hashed)
     return recorded
 
 

@@ -99,7 +99,7 @@ def test_a_password_is_set_without_being_shown(ready: Path, server: EmbeddedServ
             "SELECT password FROM system_users WHERE email = 'admin@example.com'"
         ).fetchone()
     assert row
-    assert row[0].startswith("$argon2id$v=19$m=65536,t=3,p=4$")
+    assert row[0].startswith("$argon2id$v=19$m=19456,t=2,p=1$")
 
 
 def test_a_token_is_printed_and_nothing_else(ready: Path) -> None:

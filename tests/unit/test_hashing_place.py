@@ -8,21 +8,29 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from queue import Queue
+from typing import TypeVar
 
 import pytest
 
 from cms import hashing_place
 from cms.errors import Refused
 from cms.hashing_place import HashingPlace
+from cms.wait_slots import WaitSlots
 from cms.web.thread_pool import ThreadPool
 
 TIMEOUT_SECONDS = 20.0
+T = TypeVar("T")
 
 
-def web_place(threads: int = 4) -> HashingPlace:
-    place = HashingPlace()
-    place.protect(threads)
-    return place
+class WebPlace(HashingPlace):
+    """The place of a web process with so many threads."""
+
+    def __init__(self, threads: int = 4) -> None:
+        super().__init__()
+        self.wait_slots = WaitSlots(threads)
+
+    def hash(self, work: Callable[[], T]) -> T:
+        return self.run(work, self.wait_slots)
 
 
 @contextmanager
@@ -38,15 +46,15 @@ def in_a_thread(work: Callable[[], None]) -> Iterator[None]:
 class Hash:
     """A hash that takes until it is told to end."""
 
-    def __init__(self, place: HashingPlace) -> None:
-        self._place = place
+    def __init__(self, run: Callable[[Callable[[], str]], str]) -> None:
+        self._run = run
         self.begun = threading.Event()
         self.end = threading.Event()
         self.outcomes: Queue[str] = Queue()
 
     def __call__(self) -> None:
         try:
-            self.outcomes.put(self._place.run(self._hash))
+            self.outcomes.put(self._run(self._hash))
         except Refused as refused:
             self.outcomes.put(refused.problems[0].code)
 
@@ -60,9 +68,9 @@ class Hash:
 
 
 def test_one_password_is_hashed_at_a_time() -> None:
-    place = web_place()
-    first = Hash(place)
-    second = Hash(place)
+    place = WebPlace()
+    first = Hash(place.hash)
+    second = Hash(place.hash)
     with in_a_thread(first):
         assert first.begun.wait(TIMEOUT_SECONDS)
         with in_a_thread(second):
@@ -74,9 +82,9 @@ def test_one_password_is_hashed_at_a_time() -> None:
 
 
 def test_every_thread_of_the_web_server_answers_other_requests_during_logins() -> None:
-    place = web_place(threads=1)
+    place = WebPlace(threads=1)
     threads = ThreadPool(1, max_waiting=5, relieve=lambda: None)
-    logins = [Hash(place) for _ in range(4)]
+    logins = [Hash(place.hash) for _ in range(4)]
     for login in logins:
         threads.submit(login)
     read = threading.Event()
@@ -89,9 +97,9 @@ def test_every_thread_of_the_web_server_answers_other_requests_during_logins() -
 
 def test_only_so_many_may_wait_beside_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashing_place, "MAX_CALLERS", 2)
-    place = web_place()
+    place = WebPlace()
     threads = ThreadPool(1, max_waiting=5, relieve=lambda: None)
-    logins = [Hash(place) for _ in range(3)]
+    logins = [Hash(place.hash) for _ in range(3)]
     for login in logins:
         threads.submit(login)
     assert logins[2].outcome() == "SERVICE_UNAVAILABLE"
@@ -101,9 +109,9 @@ def test_only_so_many_may_wait_beside_the_threads(monkeypatch: pytest.MonkeyPatc
 
 
 def test_half_of_the_threads_of_another_server_stay_free() -> None:
-    place = web_place(threads=4)
-    first = Hash(place)
-    others = [Hash(place), Hash(place)]
+    place = WebPlace(threads=4)
+    first = Hash(place.hash)
+    others = [Hash(place.hash), Hash(place.hash)]
     outcomes: Queue[str] = Queue()
     with ExitStack() as stack:
         stack.enter_context(in_a_thread(first))
@@ -120,16 +128,16 @@ def test_half_of_the_threads_of_another_server_stay_free() -> None:
 
 def test_whoever_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashing_place, "MAX_SECONDS", 0.05)
-    place = web_place()
-    first = Hash(place)
-    second = Hash(place)
+    place = WebPlace()
+    first = Hash(place.hash)
+    second = Hash(place.hash)
     with in_a_thread(first):
         assert first.begun.wait(TIMEOUT_SECONDS)
         second()
         assert second.outcome() == "SERVICE_UNAVAILABLE"
         first.end.set()
     # The refused call has given its room back.
-    third = Hash(place)
+    third = Hash(place.hash)
     third.end.set()
     third()
     assert third.outcome() == "hashed"
@@ -140,7 +148,7 @@ def test_outside_a_web_process_calls_wait_as_long_as_it_takes(
 ) -> None:
     monkeypatch.setattr(hashing_place, "MAX_SECONDS", 0.01)
     place = HashingPlace()
-    hashes = [Hash(place) for _ in range(4)]
+    hashes = [Hash(place.run) for _ in range(4)]
     with ExitStack() as stack:
         for waiting in hashes:
             stack.enter_context(in_a_thread(waiting))
@@ -152,17 +160,17 @@ def test_outside_a_web_process_calls_wait_as_long_as_it_takes(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
 def test_other_threads_go_first() -> None:
-    place = web_place()
+    place = WebPlace()
     usual = os.getpriority(os.PRIO_PROCESS, 0)
-    hashing = place.run(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+    hashing = place.hash(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
     assert hashing == min(19, usual + hashing_place.LOWER_PRIORITY)
     assert os.getpriority(os.PRIO_PROCESS, 0) == usual
 
 
 def test_what_a_hash_raises_reaches_its_caller() -> None:
-    place = web_place()
+    place = WebPlace()
     with pytest.raises(TimeoutError, match="its own"):
-        place.run(lambda: raise_timeout("its own"))
+        place.hash(lambda: raise_timeout("its own"))
 
 
 def raise_timeout(reason: str) -> None:

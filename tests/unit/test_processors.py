@@ -83,12 +83,11 @@ class Hasher:
     def hash(self, password):
         return shown()
 
-    def verify(self, stored, password):
-        return shown() == available
-
-passwords._HASHER = Hasher()
-assert passwords.hashed("secret") == available
-assert passwords.matches("stored", "secret")
+passwords._hasher = lambda parameters: Hasher()
+passwords._verify = lambda stored, password: shown() == available
+ours = passwords.Passwords(passwords.HashParameters())
+assert ours.hashed("secret") == available
+assert ours.verifies("stored", "secret")
 assert shown() == [available[-1]]
 """)
 

@@ -91,7 +91,7 @@ def parse_csv(value: object) -> str:
 
 
 def _hashed(text: str) -> str:
-    return passwords.hashed(text)
+    return passwords.hashed_value(text)
 
 
 def _split(literal: str) -> object:
