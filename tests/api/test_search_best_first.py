@@ -250,6 +250,15 @@ def test_without_an_index_of_the_fields_that_count_most_everything_is_ranked(adm
     assert "system_best" in statement_of(searched, query)["statement"]
 
 
+def test_a_change_of_the_items_of_a_query_takes_the_best(weighted: Searched) -> None:
+    weighted.fill([{**CATS[0], "title": "concatenated"}, *CATS])
+    query = {"search": "cat", "sort": ["_relevance"], "limit": 2}
+    changed = weighted.admin.api.patch(
+        weighted.admin.path, {"query": query, "data": {"label": "taken"}}
+    )
+    assert [item["id"] for item in changed.data] == [2, 3]
+
+
 def statement_of(searched: Searched, query: str) -> Row:
     path = f"{searched.admin.path}?{query}"
     explained: Row = searched.admin.api.get("/utils/explain", path=path).data
