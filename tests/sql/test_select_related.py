@@ -123,6 +123,20 @@ READS: list[tuple[str, str, str, list[object]]] = [
         ),
         ['"t":'],
     ),
+    # Two aggregates of one function are together under its name.
+    (
+        "people",
+        "fields=books&deep[books][_aggregate][min]=id,title",
+        fresh(
+            "coalesce((SELECT json_agg(('{' || $1::text || coalesce(('{' || $2::text || "
+            "coalesce(to_json(n.c0)::text, 'null') || ',' || $3::text || "
+            "coalesce(to_json(n.c1)::text, 'null') || '}')::json::text, 'null') || '}')::json) "
+            'FROM (SELECT min(t1."id") AS c0, min(t1."title")::text AS c1 FROM "books" AS t1 '
+            'WHERE t1."author" = t0."id" LIMIT 100) AS n), \'[]\'::json) AS c0 '
+            'FROM "people" AS t0 ORDER BY t0."id" LIMIT 100'
+        ),
+        ['"min":', '"id":', '"title":'],
+    ),
     (
         "people",
         "fields=books&deep[books][_aggregate][count]=*&deep[books][_groupBy]=author",

@@ -126,6 +126,26 @@ def test_the_rule_of_a_field_stands_beside_its_tests(query: str, expected: str) 
     assert expected in statement(f"fields=id&{query}", *MASKED)
 
 
+def test_each_rule_stands_beside_the_tests_of_its_own_fields() -> None:
+    five = author('t1."id" = $3::bigint')
+    printed = statement(
+        "fields=id&filter[title][_eq]=x&filter[country][_eq]=3",
+        grant("id"),
+        grant("title", rule=ME),
+        grant("country", rule=FIVE),
+    )
+    expected = (
+        f'(({named(1)} AND t0."title" = $2::text) AND ({five} AND t0."country" = $4::bigint))'
+    )
+    assert expected in printed
+
+
+def test_two_outputs_share_a_rule_that_leads_to_other_rows() -> None:
+    printed = statement("fields=title,sequel", *MASKED)
+    assert printed.count("EXISTS") == 1
+    assert printed.count('CASE WHEN t0."_mask0" THEN') == 2
+
+
 def test_a_rule_of_several_outputs_is_a_column_of_the_rows() -> None:
     printed = statement("fields=id,title,sequel,topic", *MASKED)
     assert printed.count("EXISTS") == 1

@@ -188,6 +188,23 @@ def test_without_fields_values_are_compared_by_what_they_are() -> None:
     assert failed({"at": {"_lt": "$NOW"}}, {"at": "2020-01-01T00:00:00Z"}, collection=None) == []
 
 
+def test_what_a_variable_stands_for_is_not_told() -> None:
+    rule = resolved({"title": {"_eq": "$CURRENT_USER"}})
+    (problem,) = failures(rule, {"title": "x"}, RuleContext(user="u"))
+    assert "valid" not in problem.extensions
+    (problem,) = failures(resolved({"title": {"_eq": "u"}}), {"title": "x"}, NEW)
+    assert problem.extensions["valid"] == "u"
+
+
+@pytest.mark.parametrize(
+    ("test", "holds"),
+    [({"_nin": []}, True), ({"_in": []}, False), ({"_nin": [1]}, False), ({"_nin": ["b"]}, True)],
+)
+def test_a_value_in_json_is_only_unequal_to_values_of_its_type(test: Json, *, holds: bool) -> None:
+    problems = failures(resolved({"data.kind": test}), {"data": {"kind": "a"}}, NEW)
+    assert (problems == []) is holds
+
+
 def test_variables_stand_for_the_caller() -> None:
     rule = resolved(
         {"title": {"_eq": "$CURRENT_USER.email"}, "author": {"_in": ["$CURRENT_USER.articles.id"]}}

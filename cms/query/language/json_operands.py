@@ -16,16 +16,16 @@ class JsonLiterals(Literals):
         self.tally = literals.tally
 
     def literal(self, value: object) -> Operand:
-        return super().literal(_marked(value))
+        return super().literal(_as_json(value))
 
 
-def _marked(value: object) -> object:
+def _as_json(value: object) -> object:
     match value:
         case OperandGap():
             return value.as_json()
         case str():
             return JsonText(value)
         case tuple():
-            return tuple(map(_marked, value))
+            return tuple(map(_as_json, value))
         case _:
             return value

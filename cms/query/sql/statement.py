@@ -119,7 +119,7 @@ class Statement:
         return dict(zip(self.counts, self.extra_columns(rows[0]), strict=True))
 
     def extra_columns(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the columns behind the item, the counters and the mark that a row exists."""
+        """Return the columns behind the item, the counters and the TRUE of a row that exists."""
         return row[self._first_extra + 4 :]
 
     def _nested(self, row: tuple[Any, ...]) -> dict[str, Any]:
