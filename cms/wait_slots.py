@@ -108,4 +108,5 @@ class WaitSlots:
         # Who waits here counts as busy, with a slot as without.
         if self._taken < self._half:
             return True
-        return self._hashes_due > 0 and self._hashes < self._half and self._busy >= self._max_busy
+        # A hash that finds room at once is not due any more when this thread wakes up.
+        return self._hashes_due > 0 and self._hashes < self._half

@@ -93,7 +93,7 @@ def test_who_waits_for_a_slot_gets_the_next_one(monkeypatch: pytest.MonkeyPatch)
 
 def test_who_waits_for_a_slot_makes_room_for_a_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait_slots, "MAX_SECONDS", TIMEOUT_SECONDS)
-    monkeypatch.setattr(wait_slots, "MAX_SECONDS_OF_OTHERS", TIMEOUT_SECONDS)
+    monkeypatch.setattr(wait_slots, "MAX_SECONDS_OF_OTHERS", TIMEOUT_SECONDS / 4)
     slots = WaitSlots(4)
     outcomes: Queue[str] = Queue()
     with ExitStack() as holders:
