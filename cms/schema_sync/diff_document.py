@@ -135,12 +135,16 @@ def _parse_entry(
     if not isinstance(changes, list):
         record_problems.append(setting_problem(f"{where}.diff", "it must be an array"))
         changes = []
-    edits = [_parse_edit(change, where, record_problems) for change in changes]
+    edits: list[Edit] = []
+    for change in changes:
+        edit = _parse_edit(change, where, record_problems)
+        if edit is not None:
+            edits.append(edit)
     problems += record_problems
     if record_problems:
         return None
     name = name_of(section, _named_record(record, section))
-    return DiffEntry(section, name, where, tuple(filter(None, edits)))
+    return DiffEntry(section, name, where, tuple(edits))
 
 
 def _named_record(record: Record, section: str) -> Record:

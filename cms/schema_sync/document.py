@@ -141,10 +141,13 @@ def parse_section(
 
 def path_of(record: Record, section: str, index: int) -> str:
     """Return `fields[articles.title]`; a record without usable names is known by its index."""
-    names = [record.get(key) for key in KEYS[section]]
-    texts = [name for name in names if isinstance(name, str)]
+    texts: list[str] = []
+    for key in KEYS[section]:
+        name = record.get(key)
+        if isinstance(name, str):
+            texts.append(name)
     # Of permissions many have the same names.
-    if len(texts) < len(names) or section in NAMELESS:
+    if len(texts) < len(KEYS[section]) or section in NAMELESS:
         return f"{section}[{index}]"
     return f"{section}[{abbreviated('.'.join(texts))}]"
 

@@ -117,8 +117,10 @@ def _apply(
     if diff.include:
         context = context._replace(snapshot=load_snapshot(transaction))
         writer = ContentWriter(store, transaction, context, client)
+        named = None
         # Records that the diff does not name follow a renamed field by themselves.
-        named = {entry.name for entry in diff.entries} if renames else None
+        if renames:
+            named = {entry.name for entry in diff.entries}
         _reach_content(writer, target.content, only=named, allows_loss=allows_loss)
     return _named_records(compare(renamed.structure, target.structure), renames)
 

@@ -29,13 +29,16 @@ def change_types(structure: StructureTransaction, diffs: Sequence[RecordDiff]) -
     # PostgreSQL would refuse to change one side of a key alone.
     for key in keys.values():
         structure.transaction.execute_ddl(ddl.drop_constraint(key.table, key.name))
-    are_changed = [_change_type(structure, diff) for diff in diffs]
+    are_all_there = True
+    for diff in diffs:
+        if not _change_type(structure, diff):
+            are_all_there = False
     structure.reload()
     for key in keys.values():
         if _has_both_sides(structure.catalogue, key):
             structure.transaction.execute_ddl(ddl.add_foreign_key(key))
     structure.reload()
-    return all(are_changed)
+    return are_all_there
 
 
 def _foreign_keys_of(catalogue: Catalogue, collection: str, field: str) -> dict[str, ForeignKey]:

@@ -44,7 +44,7 @@ def with_inquiry(refused: Refused, run_question: RunQuestion) -> Refused:
     for problem in discovered:
         if not any(_is_same_value(problem, other) for other in known):
             added[repr(problem)] = problem
-    problems = sorted([*known, *added.values()], key=_index)
+    problems = sorted([*known, *added.values()], key=index_of)
     return Refused(problems[:MAX_PROBLEMS], total=refused.total + len(added))
 
 
@@ -77,8 +77,9 @@ def _is_same_fault(problem: Problem, other: Problem) -> bool:
     return (problem.code, problem.message) == (other.code, other.message)
 
 
-def _index(problem: Problem) -> int:
-    # The index of an item in the body; a body with a single item has none.
+def index_of(problem: Problem) -> int:
+    """Return the index of the item that a problem is about, 0 where it names none."""
+    # A body with a single item has no indexes.
     index = problem.extensions.get("index")
     return index if isinstance(index, int) else 0
 

@@ -19,6 +19,8 @@ class Function(NamedTuple):
     lines: int
     """How many lines follow that of its `def`."""
     parameters: int
+    body: str
+    """Its code without the docstring, written in one way."""
 
 
 class SourceModule(NamedTuple):
@@ -37,6 +39,8 @@ class SourceModule(NamedTuple):
     nested_conditionals: list[int]
     """The lines of `a if x else b if y else c`, in whichever of its parts."""
     comparisons: list[Comparison]
+    patterns: list[str]
+    """The code of the regular expressions that it compiles."""
 
 
 class Comparison(NamedTuple):
@@ -56,7 +60,7 @@ def _read(path: Path) -> SourceModule:
     lines = text.splitlines()
     long_lines = [number for number, line in enumerate(lines, 1) if len(line) > MAX_LINE_LENGTH]
     name = path.relative_to(ROOT)
-    module = SourceModule(name, len(lines), long_lines, [], [], set(), [], [], [])
+    module = SourceModule(name, len(lines), long_lines, [], [], set(), [], [], [], [])
     for node in ast.walk(ast.parse(text)):
         _note(module, node)
     return module
@@ -81,11 +85,15 @@ def _note(module: SourceModule, node: ast.AST) -> None:
                 module.nested_conditionals.append(node.lineno)
         case ast.Compare():
             module.comparisons.extend(_comparison(node))
+        case ast.Call(func=ast.Attribute(attr="compile"), args=[pattern, *_]):
+            module.patterns.append(ast.unparse(pattern))
 
 
 def _function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
     parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    return Function(node.name, (node.end_lineno or 0) - node.lineno, len(parameters))
+    statements = node.body[1:] if ast.get_docstring(node) else node.body
+    body = "\n".join(map(ast.unparse, statements))
+    return Function(node.name, (node.end_lineno or 0) - node.lineno, len(parameters), body)
 
 
 def _comparison(node: ast.Compare) -> list[Comparison]:

@@ -24,7 +24,10 @@ def parse_new_comments(items: Sequence[object]) -> list[CommentText]:
     for position, item in zip(_positions(items), items, strict=True):
         texts.append(_texts(item, _NEW, problems, position))
     problems.refuse()
-    return [CommentText(*map(each.__getitem__, _NEW)) for each in texts]
+    comments: list[CommentText] = []
+    for each in texts:
+        comments.append(CommentText(each["collection"], each["item"], each["comment"]))
+    return comments
 
 
 def parse_change(item: object) -> str:

@@ -71,7 +71,10 @@ def notify_mentioned(executor: Executor, written: Sequence[WrittenComment]) -> N
 
 def _mention(written: WrittenComment, *, author: str | None) -> _Mention:
     excluded = {*mentioned_users(written.before), author}
-    users = [user for user in mentioned_users(written.comment.text) if user not in excluded]
+    users: list[str] = []
+    for user in mentioned_users(written.comment.text):
+        if user not in excluded:
+            users.append(user)
     return _Mention(written.comment, users[:MAX_MENTIONS])
 
 

@@ -44,7 +44,7 @@ from cms.store.context import RequestContext
 from cms.store.counters import current_version
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
-from cms.store.refusals import with_inquiry
+from cms.store.refusals import index_of, with_inquiry
 from cms.store.store import Store
 
 BATCH_ROWS = 5_000
@@ -223,7 +223,8 @@ class _Import:
             raise Refused(problems) from refused
         indexes: set[int] = set()
         for problem in refused.problems:
-            index = _index_of(problem)
+            # A problem without an index belongs to the first row.
+            index = index_of(problem)
             indexes.add(index)
             if not self._is_consequence(problem):
                 self._problems.add(problem, rows[index].line)
@@ -337,10 +338,3 @@ def _key_of(row: SourceRow, collection: Collection) -> str:
     if not isinstance(row.item, Mapping):
         return ""
     return str(row.item.get(collection.primary_key))
-
-
-def _index_of(problem: Problem) -> int:
-    """Return the index of the row that a problem is about."""
-    # A single row has no index; a problem without any belongs to the first row.
-    index = problem.extensions.get("index")
-    return index if isinstance(index, int) else 0

@@ -15,7 +15,7 @@ from cms.items.write.resolved_rows import ResolvedRow
 from cms.items.write.rows import group_by_columns
 from cms.query.plan.links import links_from
 from cms.schema.model import Catalogue, Collection
-from cms.schema.payload import MutableRowValues, RowValues
+from cms.schema.payload import MutableRowValues
 
 
 class _ReferenceField(NamedTuple):
@@ -49,13 +49,12 @@ class DeferredKeys:
         references = list(self._references(collection))
         if not references:
             # Nothing is deferred here, but rows of later sets may refer to these.
-            self._note_written(collection, (row.values for row in rows if row.is_new))
+            self._note_written(collection, rows)
             return rows
         deferred_rows = list(rows)
         for numbers in _statements(rows):
-            new = [rows[number] for number in numbers if rows[number].is_new]
             # Rows of one statement may refer to each other: PostgreSQL checks keys at its end.
-            self._note_written(collection, (row.values for row in new))
+            self._note_written(collection, [rows[number] for number in numbers])
             for number in numbers:
                 names = self._deferred_names(collection, rows[number], references)
                 if names:
@@ -66,14 +65,15 @@ class DeferredKeys:
     def updates(self) -> tuple[DeferredUpdate, ...]:
         """Return the updates that set the deferred references, after all other statements."""
         collections = self._catalogue.collections
-        return tuple(
-            DeferredUpdate(collections[name], values) for name, values in self._values.items()
-        )
+        updates: list[DeferredUpdate] = []
+        for name, values in self._values.items():
+            updates.append(DeferredUpdate(collections[name], values))
+        return tuple(updates)
 
-    def _note_written(self, collection: Collection, new_rows: Iterable[RowValues]) -> None:
+    def _note_written(self, collection: Collection, rows: Iterable[ResolvedRow]) -> None:
         pending = self._pending.get(collection.name)
         if pending:
-            pending.difference_update(keys_of(collection, new_rows))
+            pending.difference_update(new_keys_of(collection, rows))
 
     def _references(self, collection: Collection) -> Iterator[_ReferenceField]:
         """Yield the fields that point to collections with pending rows."""
@@ -112,11 +112,15 @@ class DeferredKeys:
         return row._replace(values=values)
 
 
-def keys_of(collection: Collection, rows: Iterable[RowValues]) -> frozenset[str]:
-    """Return the keys that rows have among their values."""
+def new_keys_of(collection: Collection, rows: Iterable[ResolvedRow]) -> frozenset[str]:
+    """Return the keys that new rows have among their values."""
     key_field = str(collection.primary_key)
-    keys = {values.get(key_field) for values in rows}
-    return frozenset(filter(None, keys))
+    keys: set[str] = set()
+    for row in rows:
+        key = row.values.get(key_field) if row.is_new else None
+        if key:
+            keys.add(key)
+    return frozenset(keys)
 
 
 def _statements(rows: Sequence[ResolvedRow]) -> Iterator[list[int]]:
@@ -124,7 +128,12 @@ def _statements(rows: Sequence[ResolvedRow]) -> Iterator[list[int]]:
 
     New rows are inserted by `insert_rows`, one statement for equal columns. Changed rows follow.
     """
-    new = [number for number, row in enumerate(rows) if row.is_new]
-    for indexes in group_by_columns([rows[number].values for number in new]).values():
+    new: list[int] = []
+    changed: list[int] = []
+    for number, row in enumerate(rows):
+        numbers = new if row.is_new else changed
+        numbers.append(number)
+    groups = group_by_columns([rows[number].values for number in new])
+    for indexes in groups.values():
         yield [new[index] for index in indexes]
-    yield [number for number, row in enumerate(rows) if not row.is_new]
+    yield changed

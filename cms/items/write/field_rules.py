@@ -129,12 +129,11 @@ def _conditions_of_fields(
 
 def _validation(field: Field, meta: Json) -> PayloadRule:
     message = meta.get("validation_message")
+    # An empty one leaves the sentence to the rule.
+    if not isinstance(message, str) or not message:
+        message = None
     with _naming_field(field):
-        return parse_field_rule(
-            field.name,
-            meta["validation"],
-            message=message if isinstance(message, str) and message else None,
-        )
+        return parse_field_rule(field.name, meta["validation"], message=message)
 
 
 def _conditions(

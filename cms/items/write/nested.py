@@ -54,10 +54,10 @@ def write_tree(
     context = executor.context
     catalogue = context.snapshot.catalogue
     authorized = _TreeAuthorization(executor, authorizer, payload).authorize()
+    inquiry_sets: list[InquirySet] = []
+    for authorized_set in authorized:
+        inquiry_sets.append(InquirySet(authorized_set.collection, authorized_set.rows))
     # The last moment at which nothing is written: from here on the database alone refuses values.
-    inquiry_sets = (
-        InquirySet(authorized_set.collection, authorized_set.rows) for authorized_set in authorized
-    )
     refuse(
         payload.parser.problems, catalogue, inquiry_sets, is_permitted=context.actor.policy.is_admin
     )

@@ -123,7 +123,7 @@ class ToOneBuilder:
 
     def detach(self, row: int) -> None:
         """Take the object at the field away from a row; the object is still written."""
-        self.pairs = [pair for pair in self.pairs if pair[0] != row]
+        self.pairs = [(owner, target) for owner, target in self.pairs if owner != row]
 
 
 @dataclass(slots=True)
@@ -161,8 +161,12 @@ class ToManyBuilder:
 
 def _sent_without_masks(row: RowBuilder) -> dict[str, object]:
     """Return what was sent, without secrets that were sent back masked, as an answer shows them."""
-    # The parser makes no value of such a mask.
-    return {name: value for name, value in row.sent.items() if value != MASK or name in row.values}
+    sent: dict[str, object] = {}
+    for name, value in row.sent.items():
+        # The parser makes no value of such a mask.
+        if value != MASK or name in row.values:
+            sent[name] = value
+    return sent
 
 
 def values_of_lists(row: ParsedRow, values: MutableRowValues) -> MutableRowValues:

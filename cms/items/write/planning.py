@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from cms.items.write.deferred_keys import DeferredKeys, keys_of
+from cms.items.write.deferred_keys import DeferredKeys, new_keys_of
 from cms.items.write.mutations import (
     AuthorizedDelete,
     AuthorizedSet,
@@ -34,13 +34,13 @@ def plan_mutations(catalogue: Catalogue, authorized: Sequence[AuthorizedSet]) ->
     new_keys = _new_keys(authorized)
     planner = _Planner(authorized, DeferredKeys(catalogue, new_keys))
     planner.add_set()
+    # Several sets may be rows of one collection. Keys that the database draws for an earlier
+    # statement must not be those that rows of a later one have already.
     is_flat = len(authorized) == 1
     return MutationPlan(
-        tuple(planner.sets[number] for number in range(len(planner.sets))),
+        tuple(planner.sets[number] for number in sorted(planner.sets)),
         tuple(planner.mutations),
         planner.deferred_keys.updates(),
-        # Several sets may be rows of one collection. Keys that the database draws for an earlier
-        # statement must not be those that rows of a later one have already.
         {} if is_flat else new_keys,
     )
 
@@ -55,7 +55,7 @@ def _new_keys(authorized: Iterable[AuthorizedSet]) -> dict[str, frozenset[str]]:
     new_keys: dict[str, frozenset[str]] = {}
     for authorized_set in authorized:
         collection = authorized_set.collection
-        keys = keys_of(collection, [row.values for row in authorized_set.rows if row.is_new])
+        keys = new_keys_of(collection, authorized_set.rows)
         if keys:
             name = collection.name
             # Sets at several paths may be of one collection.
@@ -81,9 +81,12 @@ class _Planner:
         """Add the mutations of the next set, and of all that is nested in its rows."""
         number = self._new_number()
         resolved = self._authorized[number].resolved
-        to_one_references = [self._add_to_one(number, to_one) for to_one in resolved.to_one]
+        all_references = list(references)
+        # Before the rows, which point to these objects.
+        for to_one in resolved.to_one:
+            all_references.append(self._add_to_one(number, to_one))
         rows = _with_collection_fields(self._authorized[number].rows, resolved.to_one)
-        self._add_rows(number, rows, owners, (*references, *to_one_references))
+        self._add_rows(number, rows, owners, tuple(all_references))
         for to_many in resolved.to_many:
             self._add_to_many(number, to_many)
 

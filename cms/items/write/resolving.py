@@ -102,13 +102,19 @@ class Resolver:
         """Return a set whose many-to-any objects all have a collection, read where it is stored."""
         if not parsed.unresolved:
             return parsed
-        fields = tuple(dict.fromkeys(item.collection_field for item in parsed.unresolved))
-        row_keys = [resolved.rows[item.row].key for item in parsed.unresolved]
-        stored = self._stored(parsed.collection, [key for key in row_keys if key], fields)
+        # Each field once, and each row that is stored.
+        fields: dict[str, None] = {}
+        keys: dict[str, None] = {}
+        for item in parsed.unresolved:
+            fields[item.collection_field] = None
+            key = resolved.rows[item.row].key
+            if key:
+                keys[key] = None
+        stored = self._stored(parsed.collection, list(keys), tuple(fields))
         targets: list[str | None] = []
-        for item, key in zip(parsed.unresolved, row_keys, strict=True):
+        for item in parsed.unresolved:
             # A row that is hidden or missing names no collection, as if it stored none.
-            row = stored.get(key or "", {})
+            row = stored.get(resolved.rows[item.row].key or "", {})
             targets.append(row.get(item.collection_field))
         return self._parser.attach_resolved(parsed, targets)
 
@@ -210,9 +216,13 @@ class Resolver:
         near = field.link.near
         if near == parent.key_field:
             return {owner: key for key, owner in owners.items()}
+        near_values: dict[int, str] = {}
         # The foreign key points to another unique column, which has to be read.
         values = column_by_key(self._executor, parent.collection, near, list(owners))
-        return {owners[key]: value for key, value in values.items() if value is not None}
+        for key, value in values.items():
+            if value is not None:
+                near_values[owners[key]] = value
+        return near_values
 
     # Rows that leave lists
 

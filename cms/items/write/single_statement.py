@@ -267,11 +267,13 @@ def _print_with_answer(
     columns = [collection.fields[name] for name in shape.columns]
     fragment = print_mutation(collection, columns, arguments, single_statement=single_statement)
     text, values = fragment.numbered()
+    # A column beside the items says which of them the caller may read.
+    counts = ("shown",) if is_partly_hidden else ()
     return Statement(
         text,
         values,
         tuple((output.key,) for output in answer.outputs),
-        ("shown",) if is_partly_hidden else (),
+        counts,
         nesting=list_levels(answer, single=True),
         written_size=written_size(answer),
     )

@@ -49,9 +49,8 @@ class WrittenRows:
 
     def add_values(self, row_id: RowId, values: RowValues) -> None:
         """Add values of a row that are set by a second statement, after all rows are written."""
-        set_values = self._values.setdefault(
-            row_id.set, [row.values for row in self._sets[row_id.set].rows]
-        )
+        planned = [row.values for row in self._sets[row_id.set].rows]
+        set_values = self._values.setdefault(row_id.set, planned)
         set_values[row_id.row] = {**set_values[row_id.row], **values}
 
     def add_revision(self, row_id: RowId, revision: int | None) -> None:

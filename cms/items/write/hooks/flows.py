@@ -11,7 +11,7 @@ from cms.flows.definition.flow import FlowProblem, flow_definition, flow_problem
 from cms.flows.definition.graph import ENDS, NO_OPERATION
 from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.trigger_types import TRIGGER_TYPES
-from cms.items.write.hooks.hook import SystemTableHooks, failed_validation, one_of
+from cms.items.write.hooks.hook import SystemTableHooks, failed_validation, keys_of, one_of
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.store.context import RequestContext
 
@@ -28,7 +28,7 @@ def _check_key(value: object, context: RequestContext) -> None:
 
 
 def _after_flows(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
-    _require_sound(fetch, [str(row.key) for row in rows])
+    _require_sound(fetch, keys_of(rows))
 
 
 def _before_operations(
@@ -43,7 +43,7 @@ def _before_operations(
 
 
 def _after_operations(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
-    keys = [str(row.key) for row in rows]
+    keys = keys_of(rows)
     if keys:
         flows = single_values(fetch(statement("find_flows_of_operations"), (keys,)))
         _require_sound(fetch, flows)

@@ -14,6 +14,7 @@ from cms.errors import Problem, Refused
 from cms.items.write.hooks.hook import (
     SystemTableHooks,
     errors_of,
+    keys_of,
     one_of,
     refusals_as_errors,
     unprocessable,
@@ -62,7 +63,7 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
     """
     if not rows:
         return
-    keys = [str(row.key) for row in rows]
+    keys = keys_of(rows)
     for name, *texts in fetch(statement("find_permissions"), (keys,)):
         collection = context.snapshot.catalogue.collections.get(name)
         if collection is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import forbidden
-from cms.items.write.hooks.hook import SystemTableHooks, text_check
+from cms.items.write.hooks.hook import SystemTableHooks, keys_of, text_check
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.mail.notifications import mail_notifications
 from cms.store.context import RequestContext
@@ -34,7 +34,7 @@ def _keeping_owners(statement_name: str, *fields: str) -> BeforeHook:
             return
         owners_by_key: dict[str, list[str | None]] = {}
         # The statement returns the key and then the owners, in the order of `fields`.
-        for key, *owners in fetch(statement(statement_name), ([str(row.key) for row in changes],)):
+        for key, *owners in fetch(statement(statement_name), (keys_of(changes),)):
             owners_by_key[key] = owners
         for row in changes:
             for field, owner in zip(fields, owners_by_key[str(row.key)], strict=True):

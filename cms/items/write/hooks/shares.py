@@ -11,7 +11,7 @@ from cms.access.views import any_rule
 from cms.database.connections import Fetch, single_values
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden
-from cms.items.write.hooks.hook import SystemTableHooks, check_limit, unprocessable
+from cms.items.write.hooks.hook import SystemTableHooks, check_limit, keys_of, unprocessable
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.passwords import check_password
 from cms.query.sql.row_checks import check_rows
@@ -104,7 +104,7 @@ def _require_same_item(fetch: Fetch, rows: Sequence[ResolvedRow]) -> None:
 
 
 def _stored_shares(fetch: Fetch, rows: Sequence[ResolvedRow]) -> Mapping[str, _StoredShare]:
-    keys = [str(row.key) for row in rows]
+    keys = keys_of(rows)
     stored = fetch(statement("find_shares"), (keys,))
     return {key: _StoredShare(*values) for key, *values in stored}
 
