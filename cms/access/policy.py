@@ -187,7 +187,8 @@ def grant_of(row: Mapping[str, object]) -> StoredGrant:
 def _record_text(row: Mapping[str, object]) -> bytes:
     try:
         return jsontext.dumps(row)
-    except jsontext.TooDeep:
+    except TypeError:
+        # A column of JSON may hold what is nested too deeply, or half a surrogate pair.
         return token_bytes()  # equals no other record
 
 
