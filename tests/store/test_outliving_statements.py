@@ -151,6 +151,22 @@ def test_a_list_that_appears_on_the_other_side_is_shown(
     assert member.get("/items/authors?fields=books.name").data == [{"books": [{"name": "One"}]}]
 
 
+def test_a_relation_alone_may_change(member: Client, db: psycopg.Connection[Any]) -> None:
+    """Its record is part of neither collection."""
+    db.execute(
+        b"INSERT INTO system_fields (collection, field, special) "
+        b"VALUES ('authors', 'books', '{o2m}')"
+    )
+    to_one = "/items/books?fields=author.name"
+    to_many = "/items/authors?fields=books.name"
+    for _ in range(2):
+        assert member.get(to_one).data == [{"author": {"name": "One"}}]
+        assert member.get(to_many).status == 403
+        db.execute(b"UPDATE system_relations SET one_field = 'books'")
+        assert member.get(to_many).data == [{"books": [{"name": "One"}]}]
+        db.execute(b"UPDATE system_relations SET one_field = NULL")
+
+
 def test_a_rule_is_made_anew_with_a_collection_that_it_names(
     api: Client,
     member: Client,
