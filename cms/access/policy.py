@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from secrets import token_bytes
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from cms import jsontext
 from cms.access.ip_addresses import Networks
 from cms.errors import Refused
 from cms.query.language.ast import EVERYTHING, NOTHING, Filter
@@ -48,12 +50,14 @@ class Grant:
 class StoredGrant(Grant):
     """A permission as it is stored: the names in its rule may be of no field.
 
-    A `problem` says why the permission cannot be applied; it then grants nothing.
+    A `problem` says why the permission cannot be applied; it then grants nothing. `record` is the
+    whole permission as JSON, by which grants are told apart: in Python 1 equals true.
     """
 
     rule: Filter = EVERYTHING
     validation: PayloadRule | None = None
     problem: str | None = None
+    record: bytes = b""
 
 
 class CallerValues(NamedTuple):
@@ -87,6 +91,7 @@ class Policy:
     Policies of one name under one version of the rights are equal, and so share finished
     statements. A policy belongs to one snapshot of the structure; `views` caches what the caller
     sees of each collection under it. With `shared` the caller sees one item and what is related.
+    Policies with the same object as their `rights` have the same grants.
     """
 
     is_admin: bool = False
@@ -94,6 +99,7 @@ class Policy:
     has_app_access: bool = field(default=False, compare=False)
     grants: Mapping[GrantKey, tuple[StoredGrant, ...]] = field(default_factory=dict, compare=False)
     shared: SharedItem | None = field(default=None, compare=False)
+    rights: object = field(default_factory=object, compare=False, repr=False)
     views: dict[GrantKey, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def granted(self, collection: str, action: str) -> tuple[StoredGrant, ...]:
@@ -141,6 +147,17 @@ def policy_of(
     )
 
 
+def grants_of(
+    rows: Iterable[Mapping[str, object]], former: Policy | None = None
+) -> list[StoredGrant]:
+    """Return rows of `system_permissions` as grants; those that `former` has are not parsed again."""
+    known: dict[bytes, StoredGrant] = {}
+    if former:
+        for grants in former.grants.values():
+            known.update((grant.record, grant) for grant in grants)
+    return [known.get(_record_text(row)) or grant_of(row) for row in rows]
+
+
 def grant_of(row: Mapping[str, object]) -> StoredGrant:
     """Return a row of `system_permissions` as a grant; one that cannot be read grants nothing."""
     problems: list[str] = []
@@ -163,7 +180,16 @@ def grant_of(row: Mapping[str, object]) -> StoredGrant:
         rule_source=row["permissions"],
         # One problem is enough: a permission that cannot be read as a whole grants nothing.
         problem=next(iter(problems), None),
+        record=_record_text(row),
     )
+
+
+def _record_text(row: Mapping[str, object]) -> bytes:
+    try:
+        return jsontext.dumps(row)
+    except TypeError:
+        # A column of JSON may hold what is nested too deeply, or half a surrogate pair.
+        return token_bytes()  # equals no other record
 
 
 def parse_permissions(value: object) -> Filter:

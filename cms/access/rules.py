@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from cms.access.dependencies import TracedCatalogue
 from cms.access.filter_guard import FilterGuard
 from cms.access.guarded_rules import GuardedGrant, GuardedRule, with_rule
 from cms.access.history_rules import HISTORY_COLLECTIONS, narrow_to_items
 from cms.access.name_guard import NameGuard, ViewLookup
 from cms.access.policy import Policy, SharedItem, StoredGrant
 from cms.access.shares import ShareRules
-from cms.access.views import View, unite_grants
+from cms.access.views import KeptView, View, unite_grants
 from cms.errors import Refused
 from cms.query.language.ast import Filter
 from cms.query.plan.bindings import Bindings, bind_values
@@ -42,13 +43,25 @@ def view_lookup(policy: Policy, catalogue: Catalogue, action: str = "read") -> V
         # ones.
         if policy.is_admin:
             return _view(name, policy, catalogue, action)
-        key = name, action
-        if key not in policy.views:
-            policy.views[key] = _view(name, policy, catalogue, action)
-        view: View | None = policy.views[key]
-        return view
+        kept = policy.views.get((name, action))
+        if kept is None:
+            kept = policy.views[name, action] = _kept_view(name, policy, catalogue, action)
+        if isinstance(catalogue, TracedCatalogue):
+            catalogue.dependencies.add(kept.dependencies)
+        return kept.view
 
     return lookup
+
+
+def _kept_view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> KeptView:
+    whole = catalogue.whole if isinstance(catalogue, TracedCatalogue) else catalogue
+    traced = TracedCatalogue(whole, policy)
+    dependencies = traced.dependencies
+    dependencies.grants[name, action] = policy.grants.get((name, action), ())
+    # These depend on all grants; what a share shows depends on those of others as well.
+    if policy.shared or name in HISTORY_COLLECTIONS:
+        dependencies.lasting = False
+    return KeptView(_view(name, policy, traced, action), dependencies)
 
 
 def _view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> View | None:

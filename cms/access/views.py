@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from cms.access.dependencies import Dependencies
 from cms.access.guarded_rules import UNRESTRICTED, GuardedGrant, GuardedRule, any_of
+from cms.access.policy import Policy
 from cms.query.plan.resolved import VisibleMembers
 from cms.schema.field_names import FieldName
 from cms.schema.model import Collection
@@ -43,6 +46,26 @@ class View:
         if name.target is not None and name.written in self.collection.fields:
             return FieldName(name.written, name.function)
         return name
+
+
+class KeptView(NamedTuple):
+    """A view in the cache of a policy, None where nothing is shown, and what it was made of."""
+
+    view: View | None
+    dependencies: Dependencies
+
+
+def with_views(policy: Policy, former: Policy) -> Policy:
+    """Return a policy with those views of a former one that its grants lead to as well.
+
+    Both are of the same structure. If all grants are the same, it is the former one.
+    """
+    if former.grants == policy.grants and former.has_app_access == policy.has_app_access:
+        return former
+    for key, kept in former.views.copy().items():
+        if kept.dependencies.hold_for(policy):
+            policy.views[key] = kept
+    return policy
 
 
 def unite_grants(collection: Collection, grants: tuple[GuardedGrant, ...]) -> View:

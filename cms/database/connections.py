@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -276,10 +276,10 @@ class Database:
             configure(connection, epoch=self._epoch, meter=self.meter, schema=schema)
             yield Transaction(connection, prepare=False)
 
-    def discard_prepared(self) -> None:
-        """Have every connection discard its prepared statements at its next use."""
+    def discard_prepared(self, kept: Set[str] = frozenset()) -> None:
+        """Have every connection discard its prepared statements at its next use, but for `kept`."""
         # They do so themselves: another thread may be using a connection.
-        self._epoch.end()
+        self._epoch.end(kept)
 
     def close(self) -> None:
         """Close the connections; a later use opens them again."""

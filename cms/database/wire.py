@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import select
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -74,22 +74,26 @@ class Connection(psycopg.Connection[Row]):
 class Epoch:
     """A number that grows with each change of the structure.
 
-    Statements that were prepared before a change are hardly used again after it.
+    Of the statements that were prepared before the change, those in `kept` may be used again.
     """
 
     def __init__(self) -> None:
         self.number = 0
+        self.kept: Set[str] = frozenset()
 
-    def end(self) -> None:
+    def end(self, kept: Set[str] = frozenset()) -> None:
+        """Begin another one; `kept` are texts of statements that the change does not concern."""
+        # First: whoever sees the new number sees them as well.
+        self.kept = kept
         self.number += 1
 
 
 class Wire:
     """Runs statements on one connection, which one thread at a time uses.
 
-    A plan takes up to a megabyte of the server's memory. So the wire deallocates all prepared
-    statements at its first use in a new epoch, and beyond `MAX_PREPARED_STATEMENTS` those that were
-    used longest ago.
+    A plan takes up to a megabyte of the server's memory. So the wire deallocates prepared
+    statements at its first use in a new epoch, but for those that the epoch keeps, and beyond
+    `MAX_PREPARED_STATEMENTS` those that were used longest ago.
     """
 
     def __init__(self, connection: Connection, epoch: Epoch, meter: StatementMeter) -> None:
@@ -326,7 +330,7 @@ class Wire:
     def _name(self, text: str) -> bytes:
         """Return the name of a prepared statement; prepares it at its first use."""
         if self._prepared_in != self._epoch.number:
-            self._deallocate_all()
+            self._begin_epoch()
         name = self._names.get(text)
         if name is None:
             return self._prepare(text)
@@ -344,19 +348,27 @@ class Wire:
             self._deallocate_oldest()
         return name
 
-    def _deallocate_all(self) -> None:
+    def _begin_epoch(self) -> None:
+        """Deallocate what is hardly used again, or everything when all must be prepared anew."""
         if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
             return  # a failed transaction takes no statement
+        kept = self._epoch.kept if self._prepared_in is not None else frozenset()
         self._prepared_in = self._epoch.number
-        self._names.clear()
+        dropped = [text for text in self._names if text not in kept]
         # The count goes on, so that a name never stands for two statements.
-        self._connection.pgconn.exec_(b"DEALLOCATE ALL")
+        if len(dropped) == len(self._names):
+            self._names.clear()
+            self._connection.pgconn.exec_(b"DEALLOCATE ALL")
+        elif dropped:
+            self._deallocate([self._names.pop(text) for text in dropped])
 
     def _deallocate_oldest(self) -> None:
         """Deallocate a sixteenth of the statements at once: each time takes a round trip."""
         count = max(MAX_PREPARED_STATEMENTS // 16, 1)
-        oldest = [self._names.popitem(last=False)[1] for _ in range(count)]
-        self._connection.pgconn.exec_(b";".join(b"DEALLOCATE " + name for name in oldest))
+        self._deallocate([self._names.popitem(last=False)[1] for _ in range(count)])
+
+    def _deallocate(self, names: Sequence[bytes]) -> None:
+        self._connection.pgconn.exec_(b";".join(b"DEALLOCATE " + name for name in names))
 
     def _failure(self, result: PGresult) -> psycopg.Error:
         """Return the error of a statement; all are prepared anew if its plan is invalid."""

@@ -239,7 +239,7 @@ def _widened(policy: Policy, name: str) -> Policy:
         if grant.fields:
             widened_grants.append(replace(grant, fields=frozenset({ALL_FIELDS})))
     all_grants = MappingProxyType({**policy.grants, _READ: tuple(widened_grants)})
-    return replace(policy, name=name, grants=all_grants)
+    return replace(policy, name=name, grants=all_grants, rights=object())
 
 
 def _focal_point(row: Mapping[str, Any]) -> Focus | None:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from cms import jsontext
 from cms.access.app_access import PUBLIC_SETTINGS_GRANT, app_grants
 from cms.access.ip_addresses import networks_of, require_address
-from cms.access.policy import ADMIN, Actor, Policy, grant_of, policy_of
+from cms.access.policy import ADMIN, Actor, Policy, grants_of, policy_of
+from cms.access.views import with_views
 from cms.database.connections import Fetch, Row
 from cms.database.statements import statement
 from cms.errors import forbidden, invalid_token
@@ -97,7 +98,9 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     if not row.is_admin:
         # All callers with the same roles share a policy, and with it the statements that it allows.
         name = ",".join(row.roles) or "public"
-        policy = snapshot.policies.setdefault_with(name, lambda: _policy(name, row))
+        policy = snapshot.policies.setdefault_with(
+            name, lambda: _policy(name, row, snapshot.former_policies.pop(name, None))
+        )
     return Actor(
         policy,
         row.user,
@@ -108,12 +111,13 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     )
 
 
-def _policy(name: str, row: _ActorRow) -> Policy:
-    grants = []
+def _policy(name: str, row: _ActorRow, former: Policy | None) -> Policy:
+    """Return the policy of a caller; of `former`, that of older rights, it has what is the same."""
     records = jsontext.loads_stored(row.permissions)
-    if isinstance(records, list):
-        grants = [grant_of(record) for record in records]
+    grants = grants_of(records if isinstance(records, list) else [], former)
     if row.has_app_access:
         grants += app_grants(grants)
     # Everybody may read the public part of the settings.
-    return policy_of(name, [*grants, PUBLIC_SETTINGS_GRANT], has_app_access=row.has_app_access)
+    grants.append(PUBLIC_SETTINGS_GRANT)
+    policy = policy_of(name, grants, has_app_access=row.has_app_access)
+    return with_views(policy, former) if former else policy

@@ -20,13 +20,13 @@ from cms.store.store import Store
 def cached_statement(
     store: Store, snapshot: Snapshot, key: Hashable, make_statement: Callable[[], Statement]
 ) -> Statement:
-    """Return a finished statement from the cache of the snapshot, or make it; counts which."""
-    statement = snapshot.statements.get(key)
+    """Return the statement of a write from the cache, or make it; counts which."""
+    statement = snapshot.write_statements.get(key)
     if statement:
         store.database.metrics.count_plan_cache_hit()
         return statement
     store.database.metrics.count_plan_cache_miss()
-    return snapshot.statements.setdefault_with(key, make_statement)
+    return snapshot.write_statements.setdefault_with(key, make_statement)
 
 
 def fetch_fragment(fetch: Fetch, fragment: Fragment, bindings: Bindings) -> list[Row]:

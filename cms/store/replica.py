@@ -6,7 +6,7 @@ and a session that has ended count from the next request on (docs/deployment.md)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TypeVar
 
 from cms.database.connections import Database
@@ -35,7 +35,7 @@ class Replica:
         database: Database,
         writers: RecentWriters | None,
         *,
-        on_structure_change: Callable[[], None],
+        on_structure_change: Callable[[Set[str]], None],
     ) -> None:
         self._database = database
         self._writers = writers

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Set
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from cachebox import LRUCache
@@ -20,16 +19,20 @@ from cms.query.plan.estimate import Estimate
 from cms.query.sql.statement import Statement
 from cms.schema.build import NO_STRUCTURE, Structure, build_structure
 from cms.schema.model import Catalogue, Version
+from cms.store.carrying_over import carry_over
 from cms.store.event_flows import NO_EVENT_FLOWS, EventFlows, event_flows
+from cms.store.statement_caches import (
+    MAX_STATEMENTS,
+    StatementCache,
+    statement_cache,
+    write_statement_cache,
+)
 
 log = logging.getLogger("cms.store")
 
-MAX_STATEMENTS = 2_000
 MAX_ACTORS = 5_000
 MAX_DOCUMENT_BYTES = 16_000_000
 """Bytes of the cached descriptions of a snapshot for its callers."""
-MAX_STATEMENT_CHARACTERS = 8_000_000
-"""Characters of all cached statements: one with many relations is as long as hundreds of others."""
 
 _CATALOGUE_LISTS = (
     "marks",
@@ -54,26 +57,6 @@ PreparedRead = tuple[Statement, tuple[object, ...]]
 """A finished statement, and the literals of the request that it was compiled for."""
 
 
-def _statement_weight(statement: Statement) -> int:
-    """Return the share of the cache that a statement takes.
-
-    The weight of a short one is so high that at most `MAX_STATEMENTS` stay. One that is longer than
-    the cache weighs as much as all of it, or the cache would not take it.
-    """
-    lowest_weight = MAX_STATEMENT_CHARACTERS // MAX_STATEMENTS
-    return min(max(len(statement.text), lowest_weight), MAX_STATEMENT_CHARACTERS)
-
-
-def _statement_cache() -> LRUCache[Hashable, Statement]:
-    return LRUCache(
-        MAX_STATEMENT_CHARACTERS, getsizeof=lambda _, statement: _statement_weight(statement)
-    )
-
-
-def _read_cache() -> LRUCache[Hashable, PreparedRead]:
-    return LRUCache(MAX_STATEMENT_CHARACTERS, getsizeof=lambda _, read: _statement_weight(read[0]))
-
-
 def _document_cache() -> LRUCache[Hashable, bytes]:
     # One that is longer than the cache weighs as much as all of it, or it would not be taken.
     return LRUCache(
@@ -85,7 +68,8 @@ def _document_cache() -> LRUCache[Hashable, bytes]:
 class Snapshot:
     """The catalogue at one version of the counters, with caches of all that depends on it.
 
-    A new version is a new snapshot with empty caches, so that nothing in them is ever out of date.
+    A new version is a new snapshot, so that nothing in the caches is ever out of date. They begin
+    with what still holds of those before (`cms.store.carrying_over`).
     """
 
     version: Version
@@ -95,8 +79,13 @@ class Snapshot:
     events: EventFlows = NO_EVENT_FLOWS
     actors: LRUCache[Hashable, Actor] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
     policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
-    prepared_reads: LRUCache[Hashable, PreparedRead] = field(default_factory=_read_cache)
-    statements: LRUCache[Hashable, Statement] = field(default_factory=_statement_cache)
+    former_policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
+    """Policies of older rights, from which newer ones of the same names take over what they can."""
+    prepared_reads: StatementCache = field(default_factory=statement_cache)
+    """Statements by the query strings of reads."""
+    statements: StatementCache = field(default_factory=statement_cache)
+    """Statements of reads by their queries."""
+    write_statements: LRUCache[Hashable, Statement] = field(default_factory=write_statement_cache)
     estimates: LRUCache[Hashable, Estimate] = field(
         default_factory=lambda: LRUCache(MAX_STATEMENTS)
     )
@@ -110,18 +99,24 @@ class Snapshot:
     def catalogue(self) -> Catalogue:
         return self.structure.catalogue
 
+    def statement_texts(self) -> Set[str]:
+        """Return the texts of all cached statements of reads."""
+        caches = (self.prepared_reads.copy(), self.statements.copy())
+        return {kept.statement.text for cache in caches for kept in cache.values()}
+
 
 class Snapshots:
     """The current snapshot of one process, loaded at first use and when the counters have moved.
 
-    `on_structure_change` is called when a new snapshot has another structure than the one before.
+    `on_structure_change` is called when a new snapshot has another structure than the one before,
+    with the texts of the statements that have not changed.
     """
 
     def __init__(
         self,
         fetch: Fetch,
         *,
-        on_structure_change: Callable[[], None] = lambda: None,
+        on_structure_change: Callable[[Set[str]], None] = lambda texts: None,
     ) -> None:
         self._fetch = fetch
         self._on_structure_change = on_structure_change
@@ -165,12 +160,12 @@ class Snapshots:
 
     def _replace(self, before: Snapshot | None, current: Snapshot) -> None:
         if before is not None:
-            _keep_callers(before, current)
+            carry_over(before, current)
         self._current = current
         _warn_about_reserved_tables(current, before)
-        # Prepared statements of the former structure are hardly used again.
+        # Other prepared statements of the former structure are hardly used again.
         if before and before.version.structure != current.version.structure:
-            self._on_structure_change()
+            self._on_structure_change(current.statement_texts())
 
     def _load(self, before: Snapshot | None) -> Snapshot:
         # One statement, so that the counters and all lists are of the same moment.
@@ -190,11 +185,11 @@ class Snapshots:
         if now == before.version or now.structure != before.version.structure:
             return None
         if now.flows == before.version.flows:
-            return Snapshot(now, before.structure, before.fingerprint, before.events)
+            return _with_rights(now, before, before.events)
         # The counters may move again meanwhile. Then the flows are newer than `now`, and the next
         # request, which meets the newer counters, loads them once more.
         events = _event_flows(self._fetch(statement("find_event_flows"), ())[0][0])
-        current = Snapshot(now, before.structure, before.fingerprint, events)
+        current = _with_rights(now, before, events)
         if now.access != before.version.access:
             return current
         # Reads and rights know nothing of flows. Writes do: their statements are printed anew.
@@ -202,31 +197,22 @@ class Snapshots:
             current,
             actors=before.actors,
             policies=before.policies,
-            prepared_reads=before.prepared_reads,
+            former_policies=before.former_policies,
             estimates=before.estimates,
             documents=before.documents,
         )
 
 
-def _keep_callers(before: Snapshot, current: Snapshot) -> None:
-    """Let a new structure have the callers of the one before, if their rights are the same.
-
-    To look up a caller with many permissions, and to parse these, takes longer than to load a
-    changed collection.
-    """
-    # With the same structure the snapshot before was doubted for another reason.
-    is_later = before.version.structure < current.version.structure
-    if not is_later or before.version.access != current.version.access:
-        return
-    for caller, actor in before.actors.copy().items():
-        policy = actor.policy
-        # What a share shows depends on an item as well.
-        if policy.shared is not None:
-            continue
-        if not policy.is_admin:
-            # Another one of the same grants: what it shows of collections is found out anew.
-            policy = current.policies.setdefault_with(policy.name, partial(replace, policy))
-        current.actors.setdefault(caller, replace(actor, policy=policy))
+def _with_rights(version: Version, before: Snapshot, events: EventFlows) -> Snapshot:
+    """Return a snapshot of the same structure: reads are compared with the rights of who asks."""
+    return Snapshot(
+        version,
+        before.structure,
+        before.fingerprint,
+        events,
+        prepared_reads=before.prepared_reads,
+        statements=before.statements,
+    )
 
 
 def _warn_about_reserved_tables(current: Snapshot, before: Snapshot | None) -> None:

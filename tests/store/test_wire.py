@@ -120,6 +120,19 @@ def test_statements_of_a_structure_that_is_gone_are_given_up(database: Database)
     assert len(prepared(database)) == 2
 
 
+def test_statements_that_a_change_does_not_concern_stay_prepared(database: Database) -> None:
+    for number in range(3):
+        database.fetch_primary(f"SELECT {number}")
+    first, second, _ = prepared(database)[:3]
+    database.discard_prepared({"SELECT 0", "SELECT 1", "never prepared"})
+    assert prepared(database)[:2] == [first, second]
+    assert database.fetch_primary("SELECT 1") == [(1,)]
+    assert database.fetch_primary("SELECT 2") == [(2,)]
+    assert len(prepared(database)) == 4
+    database.discard_prepared({"SELECT 2"})
+    assert len(prepared(database)) == 2
+
+
 def test_a_statement_that_fails_stays_prepared_and_is_not_prepared_again(
     database: Database,
 ) -> None:

@@ -9,28 +9,30 @@ from random import Random
 
 import pytest
 
+from cms.access.dependencies import Dependencies
 from cms.query.language.ast import Query, Window
 from cms.query.sql.statement import Statement
 from cms.schema.build import NO_STRUCTURE
 from cms.schema.model import Version
-from cms.store import snapshot
+from cms.store import statement_caches
 from cms.store.snapshot import Snapshot
+from cms.store.statement_caches import KeptStatement
 
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Snapshot:
     """A snapshot that keeps 100 statements, of 10,000 characters in all."""
-    monkeypatch.setattr(snapshot, "MAX_STATEMENT_CHARACTERS", 10_000)
-    monkeypatch.setattr(snapshot, "MAX_STATEMENTS", 100)
+    monkeypatch.setattr(statement_caches, "MAX_STATEMENT_CHARACTERS", 10_000)
+    monkeypatch.setattr(statement_caches, "MAX_STATEMENTS", 100)
     return Snapshot(Version(1, 1, 1), NO_STRUCTURE, "")
 
 
-def missed() -> Statement:
+def missed() -> KeptStatement:
     pytest.fail("it is not there any more")
 
 
-def of(text: str) -> Statement:
-    return Statement(text, (), (), ())
+def of(text: str) -> KeptStatement:
+    return KeptStatement(Statement(text, (), (), ()), Dependencies())
 
 
 def query(number: int) -> Query:
@@ -41,7 +43,7 @@ def test_what_is_used_stays_whatever_comes(kept: Snapshot) -> None:
     kept.statements.setdefault_with("used", lambda: of("used"))
     for number in range(1_000):
         kept.statements.setdefault_with(query(number), lambda: of("passing"))
-        assert kept.statements.setdefault_with("used", missed).text == "used"
+        assert kept.statements.setdefault_with("used", missed).statement.text == "used"
     assert len(kept.statements) == 100
 
 
@@ -54,7 +56,10 @@ def test_long_statements_push_out_what_was_used_longest_ago(kept: Snapshot) -> N
 
 
 def test_a_statement_that_is_longer_than_all_room_is_answered_all_the_same(kept: Snapshot) -> None:
-    assert len(kept.statements.setdefault_with("long", lambda: of("x" * 20_000)).text) == 20_000
+    assert (
+        len(kept.statements.setdefault_with("long", lambda: of("x" * 20_000)).statement.text)
+        == 20_000
+    )
 
 
 def test_many_threads_leave_it_within_its_bounds(kept: Snapshot) -> None:
@@ -67,9 +72,9 @@ def test_many_threads_leave_it_within_its_bounds(kept: Snapshot) -> None:
                 query(number),
                 lambda: of(text),  # noqa: B023
             )
-            assert statement.text == text
+            assert statement.statement.text == text
             assert len(kept.statements) <= 100
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(use, range(8)))
-    assert 0 < sum(len(plan.text) for plan in kept.statements.values()) <= 10_000
+    assert 0 < sum(len(plan.statement.text) for plan in kept.statements.values()) <= 10_000

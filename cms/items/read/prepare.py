@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, cast
 
+from cms.access.dependencies import TracedCatalogue
 from cms.access.guard import guard, readable_collection
 from cms.errors import STATUS, Refused, invalid_query
 from cms.items.read.cursors import CursorSeal, open_cursor, seal_of
@@ -34,8 +35,8 @@ from cms.query.sql.statement import Statement, finish_statement
 from cms.schema.field_names import FieldName
 from cms.schema.model import Kind
 from cms.store.context import RequestContext
-from cms.store.fetching import cached_statement
 from cms.store.snapshot import PreparedRead
+from cms.store.statement_caches import KeptStatement
 from cms.store.store import Store
 
 _CURSOR = re.compile(r"page(?:\[|%5[Bb])after")
@@ -93,21 +94,20 @@ def prepare_read(
         keyed,
         for_answer,
         nested_page,
-        context.actor.policy,
+        context.actor.policy.name,
     )
     # The library's types forget that there may be none.
-    prepared = cast("PreparedRead | None", context.snapshot.prepared_reads.get(key))
-    if prepared is not None:
+    kept = cast("KeptStatement | None", context.snapshot.prepared_reads.get(key))
+    if kept is not None and kept.is_for(context.actor.policy):
         store.database.metrics.count_plan_cache_hit()
-        return prepared[0], shape.fill_gaps(prepared[1])
+        return kept.statement, shape.fill_gaps(kept.literals)
     try:
-        statement, literals = context.snapshot.prepared_reads.setdefault_with(
-            key, lambda: preparation.run(shape.params())
-        )
+        kept = preparation.run(shape.params())
     except Refused:
         # The shape lacks the operands: the problems are those of the query string as sent.
         return preparation.run_or_refuse_all(nested_params(request.query_string))
-    return statement, shape.fill_gaps(literals)
+    context.snapshot.prepared_reads[key] = kept
+    return kept.statement, shape.fill_gaps(kept.literals)
 
 
 class _Preparation(NamedTuple):
@@ -120,14 +120,14 @@ class _Preparation(NamedTuple):
     for_answer: bool
     nested_page: PageSizes | None
 
-    def run(self, params: Mapping[str, object]) -> PreparedRead:
+    def run(self, params: Mapping[str, object]) -> KeptStatement:
         """Return the statement and literals to keep; raises `Refused` with the first problem."""
         parsed = self._parse(params)
         cursor = parsed.query.cursor
         if cursor is not None and cursor.start is not None:
             # What is kept is for every caller of the policy; an opened cursor is for one only.
             raise wrong_token()
-        return self._statement(parsed), parsed.literals
+        return self._statement(parsed)._replace(literals=parsed.literals)
 
     def run_or_refuse_all(self, params: Mapping[str, object]) -> PreparedRead:
         """Return the statement and literals; raises `Refused` with every problem of the query."""
@@ -139,7 +139,7 @@ class _Preparation(NamedTuple):
                 raise
             raise self._refusal_of_all(unreadable.rest, first=unreadable) from None
         try:
-            return self._statement(parsed), parsed.literals
+            return self._statement(parsed).statement, parsed.literals
         except Refused as refused:
             raise self._refusal_of_all(parsed, first=refused) from None
 
@@ -183,13 +183,10 @@ class _Preparation(NamedTuple):
             return parsed
         return open_cursor(parsed, cursor_seal(self.store, self.context, self.request, params))
 
-    def _statement(self, parsed: ParsedQuery) -> Statement:
-        return statement_for(
-            self.store,
-            self.context,
-            self.request.collection,
-            parsed.query,
-            nested_page=self.nested_page,
+    def _statement(self, parsed: ParsedQuery) -> KeptStatement:
+        page = (self.nested_page or self.store.page).default_window
+        return _kept_statement(
+            self.store, self.context, self.request.collection, parsed.query, page
         )
 
     def _refusal_of_all(self, parsed: ParsedQuery, *, first: Refused) -> Refused:
@@ -205,8 +202,8 @@ class _Preparation(NamedTuple):
         """Plan a part of the query; raises `Refused` with the first problem of the part."""
         page = self.store.page.default_window
         # Not by `statement_for`: no other request asks for a part alone.
-        statement = _planned(self.store, self.context, self.request.collection, part, page)
-        bind_values(statement.values, bindings)
+        planned = _planned(self.store, self.context, self.request.collection, part, page)
+        bind_values(planned.statement.values, bindings)
 
 
 def cursor_seal(
@@ -224,44 +221,46 @@ def cursor_seal(
 
 
 def statement_for(
-    store: Store,
-    context: RequestContext,
-    collection: str,
-    query: Query,
-    *,
-    nested_page: PageSizes | None = None,
+    store: Store, context: RequestContext, collection: str, query: Query
 ) -> Statement:
-    """Return the statement of a query's shape, planned once for a snapshot and a policy."""
-    page = (nested_page or store.page).default_window
+    """Return the statement of a query's shape, planned once as long as what it is made of stays."""
+    page = store.page.default_window
+    return _kept_statement(store, context, collection, query, page).statement
+
+
+def _kept_statement(
+    store: Store, context: RequestContext, collection: str, query: Query, page: Window | None
+) -> KeptStatement:
+    statements = context.snapshot.statements
+    policy = context.actor.policy
     # The guard puts the rules of the policy into the statement, so the policy is part of its key.
-    cache_key = (collection, query, context.actor.policy, page)
-    return cached_statement(
-        store,
-        context.snapshot,
-        cache_key,
-        partial(_planned, store, context, collection, query, page),
-    )
+    cache_key = (collection, query, policy.name, page)
+    kept = cast("KeptStatement | None", statements.get(cache_key))
+    if kept is not None and kept.is_for(policy):
+        store.database.metrics.count_plan_cache_hit()
+        return kept
+    store.database.metrics.count_plan_cache_miss()
+    kept = statements[cache_key] = _planned(store, context, collection, query, page)
+    return kept
 
 
 def _planned(
     store: Store, context: RequestContext, collection: str, query: Query, page: Window | None
-) -> Statement:
-    """Return the statement of a query, guarded, planned and printed."""
+) -> KeptStatement:
+    """Return the statement of a query, guarded, planned and printed, and what it is made of."""
+    policy = context.actor.policy
+    catalogue = TracedCatalogue(context.snapshot.catalogue, policy)
     guarded = guard(
-        query,
-        collection,
-        catalogue=context.snapshot.catalogue,
-        policy=context.actor.policy,
-        depth=store.depth,
-        page=page,
+        query, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=page
     )
-    return finish_statement(
+    statement = finish_statement(
         plan(guarded),
         guarded.touched_collections,
         is_search=has_search(query),
         # Other tests of the key are for several keys (`_in`).
         single=query.key_test is not None and query.key_test.operator == "_eq",
     )
+    return KeptStatement(statement, catalogue.dependencies)
 
 
 def narrow_to_key(query: Query, slot: Slot) -> Query:

@@ -1,0 +1,85 @@
+"""What a new snapshot takes over of the one before: callers, views and statements that still hold.
+
+A statement, or a view of a policy, has beside it what it was made of (`cms.access.dependencies`).
+After a change of structure it stays if its collections and relations have not changed. After a
+change of rights it stays in the cache, and is compared with the grants of whoever needs it next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cms.access.dependencies import Names, changed_names
+from cms.access.policy import Policy
+from cms.store.statement_caches import StatementCache
+
+if TYPE_CHECKING:
+    from cms.store.snapshot import Snapshot
+
+
+def carry_over(before: Snapshot, current: Snapshot) -> None:
+    """Fill the caches of a new snapshot with what still holds of the one before."""
+    # With the same counters the snapshot before was doubted for another reason.
+    if current.version == before.version:
+        return
+    changed = None
+    # Snapshots of one structure share their statements, which are compared with rights when used.
+    if current.structure is not before.structure:
+        changed = changed_names(before.catalogue, current.catalogue)
+        _carry_statements(before.prepared_reads, current.prepared_reads, changed)
+        _carry_statements(before.statements, current.statements, changed)
+    # After a change of flows alone these are the same as well.
+    if current.policies is not before.policies:
+        _carry_policies(before, current, changed)
+        if before.version.access == current.version.access:
+            _carry_callers(before, current, changed)
+
+
+def _carry_statements(old: StatementCache, new: StatementCache, changed: Names) -> None:
+    # Those that were used longest ago come first, and so are still the first to go.
+    for key, kept in old.copy().items():
+        if kept.dependencies.outlive(changed):
+            new.setdefault(key, kept)
+
+
+def _carry_policies(before: Snapshot, current: Snapshot, changed: Names | None) -> None:
+    """Keep policies to compare newer ones of the same names with."""
+    for policies in (before.former_policies, before.policies):
+        for name, policy in policies.copy().items():
+            # What a share shows depends on an item as well.
+            if policy.shared is None:
+                current.former_policies[name] = _outliving(policy, changed)
+
+
+def _carry_callers(before: Snapshot, current: Snapshot, changed: Names | None) -> None:
+    """Keep callers whose rights are the same.
+
+    To look up a caller with many permissions, and to parse these, takes longer than to load a
+    changed collection.
+    """
+    for caller, actor in before.actors.copy().items():
+        if actor.policy.shared is None:
+            policy = _carried_policy(actor.policy, current, changed)
+            current.actors.setdefault(caller, replace(actor, policy=policy))
+
+
+def _carried_policy(policy: Policy, current: Snapshot, changed: Names | None) -> Policy:
+    if policy.is_admin:
+        return policy
+    former = current.former_policies.pop(policy.name, None)
+    return current.policies.setdefault_with(
+        policy.name, lambda: former or _outliving(policy, changed)
+    )
+
+
+def _outliving(policy: Policy, changed: Names | None) -> Policy:
+    """Return a policy with those of its views that a change of the structure leaves right."""
+    if changed is None:
+        return policy
+    # Another one of the same grants: a request that still runs may add views of before to the old.
+    outliving = replace(policy)
+    for key, kept in policy.views.copy().items():
+        if kept.dependencies.outlive(changed):
+            outliving.views[key] = kept
+    return outliving
