@@ -219,6 +219,9 @@ def _measure(
         compared = workers.measure(stage, worker_cases, tokens=tokens, length=length)
         _announce("Memory over many requests")
         lasting = endurance.measure(stage, tokens=tokens, quick=quick)
+        # Late: it leaves 100,000 users behind.
+        _announce("Logins")
+        login_rounds = logins.measure(stage, token)
     _announce("Structures of many collections")
     structure_result = structures.measure(stage, quick=quick)
     report = Report(
@@ -237,6 +240,7 @@ def _measure(
         crowds=slow,
         overloads=overloaded,
         endurance=lasting,
+        logins=login_rounds,
         structures=structure_result,
         quick=quick,
     )

@@ -16,6 +16,7 @@ from bench.growth import Growth
 from bench.growth_report import growth_data, growth_lines
 from bench.limiting import LimitComparison, limit_lines
 from bench.load import CONNECTIONS, Round
+from bench.logins import LoginRound, login_promises, login_table
 from bench.machine import describe_machine
 from bench.rounds import Result
 from bench.searching import Search
@@ -50,6 +51,7 @@ class Report:
     overloads: list[Overload]
     flows: FlowResult
     endurance: Endurance
+    logins: list[LoginRound]
     structures: StructureResult
     quick: bool
     first_seconds: float = 0.0
@@ -67,6 +69,7 @@ class Report:
             *self._file_lines(),
             *_flow_lines(self.flows),
             *endurance_promises(self.endurance),
+            *login_promises(self.logins),
             *structure_promises(self.structures),
         ]
 
@@ -192,6 +195,7 @@ def table(report: Report) -> str:
         _flow_part,
         _crowds,
         _overloads,
+        _logins,
         _promises,
         _growth,
         _depths,
@@ -309,6 +313,10 @@ def _overloads(report: Report) -> Iterator[str]:
         under_load = overload.under_load
         figures = (*_figures(under_load), f"{under_load.refused:,.0f}", f"{overload.after:,.0f}")
         yield row((f"{overload.connections:,}", *figures))
+
+
+def _logins(report: Report) -> Iterator[str]:
+    yield login_table(report.logins)
 
 
 def _promises(report: Report) -> Iterator[str]:
