@@ -20,7 +20,7 @@ from cms.hash_parameters import (
     dummy_hash,
     parse_hash,
 )
-from cms.hashing_place import place
+from cms.hashing_queue import queue
 from cms.regex import compile_regex
 from cms.wait_slots import WaitSlots
 
@@ -64,7 +64,7 @@ class Passwords:
         limit = _limit.get()
         if limit is not None:
             limit.count_one()
-        return place.run(lambda: self._hasher.hash(password), self._wait_slots)
+        return queue.run(lambda: self._hasher.hash(password), self._wait_slots)
 
     def rehashed(self, stored: str, password: str) -> str | None:
         """Return a hash by the parameters of the settings, where the stored one has others."""
@@ -93,11 +93,11 @@ class Passwords:
                     _verify(dummy, password)
             return is_right
 
-        return place.run(compare, self._wait_slots)
+        return queue.run(compare, self._wait_slots)
 
     def verifies(self, stored: str, text: str) -> bool:
         """Tell whether a hash that is no secret is that of a text."""
-        return place.run(lambda: _verify(stored, text), self._wait_slots)
+        return queue.run(lambda: _verify(stored, text), self._wait_slots)
 
     def is_verifiable(self, stored: str) -> bool:
         """Tell whether a text is an argon2 hash that takes no more work than those of the service.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from cms import hashing_place
+from cms import hashing_queue
 from tests.client import Answer
 from tests.people import hashed, login, of_user, outcome, person, quick_hashes
 from tests.statistics import statistics_of
@@ -39,7 +39,7 @@ def hashing() -> Iterator[None]:
         begun.set()
         end.wait(20)
 
-    thread = threading.Thread(target=lambda: hashing_place.place.run(hash_one))
+    thread = threading.Thread(target=lambda: hashing_queue.queue.run(hash_one))
     thread.start()
     try:
         assert begun.wait(20)
@@ -52,7 +52,7 @@ def hashing() -> Iterator[None]:
 def test_a_login_that_waits_too_long_is_to_come_again_and_counts_no_failure(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hashing_place, "MAX_SECONDS", 0.02)
+    monkeypatch.setattr(hashing_queue, "MAX_SECONDS", 0.02)
     with quick_hashes():
         email = person(stage)
         with hashing():

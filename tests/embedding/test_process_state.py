@@ -34,7 +34,7 @@ Use = Callable[[Config], None]
 
 OF_THE_PROCESS = {
     "cms.rate_limits.shared_table._PROCESS_TABLE": "its keys are digests of secret and database",
-    "cms.hashing_place.place": "a hash takes the processors of all copies; it knows no database",
+    "cms.hashing_queue.queue": "a hash takes the processors of all copies; it knows no database",
     "cms.passwords.place": "the same one",
     "cms.memory._TRIMMER": "the allocator is that of the process",
     "cms.metrics.metrics._instances": "weak references, for forks",

@@ -1,8 +1,8 @@
-"""Where passwords are hashed: one at a time in a process, and not at the cost of other requests.
+"""The queue of passwords to be hashed: one at a time, and not at the cost of other requests.
 
 A hash takes long on purpose: 20 ms of a processor by default, and of several with more lanes.
-Without a place of their own a few logins at once would hold all threads of a web process, and their
-hashes all processors.
+Without the queue a few logins at once would hold all threads of a web process, and their hashes all
+processors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOWER_PRIORITY = 15
 T = TypeVar("T")
 
 
-class HashingPlace:
+class HashingQueue:
     """Hashes in a thread of its own, in the order in which the callers come.
 
     A thread of the service's own web server passes its slot to another thread while it waits here.
@@ -42,7 +42,7 @@ class HashingPlace:
         self.reset()
 
     def reset(self) -> None:
-        """Begin with a free place, also in a process that was just forked."""
+        """Begin with an empty queue, also in a process that was just forked."""
         # It starts its thread at the first use, which is after the fork.
         self._executor = ThreadPoolExecutor(1, "hashing", initializer=_lower_priority)
         self._callers = threading.BoundedSemaphore(MAX_CALLERS)
@@ -114,8 +114,8 @@ def _busy() -> Refused:
     return unavailable("hashing of passwords", "Too many are being hashed at the moment")
 
 
-place = HashingPlace()
-"""The place of this process."""
+queue = HashingQueue()
+"""The queue of this process."""
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=place.reset)
+    os.register_at_fork(after_in_child=queue.reset)

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import pytest
 
-from cms import hashing_place
+from cms import hashing_queue
 from cms.errors import Refused
-from cms.hashing_place import HashingPlace
+from cms.hashing_queue import HashingQueue
 from cms.wait_slots import WaitSlots
 from cms.web.thread_pool import ThreadPool
 
@@ -22,8 +22,8 @@ TIMEOUT_SECONDS = 20.0
 T = TypeVar("T")
 
 
-class WebPlace(HashingPlace):
-    """The place of a web process with so many threads."""
+class WebQueue(HashingQueue):
+    """The queue of a web process with so many threads."""
 
     def __init__(self, threads: int = 4) -> None:
         super().__init__()
@@ -68,9 +68,9 @@ class Hash:
 
 
 def test_one_password_is_hashed_at_a_time() -> None:
-    place = WebPlace()
-    first = Hash(place.hash)
-    second = Hash(place.hash)
+    queue = WebQueue()
+    first = Hash(queue.hash)
+    second = Hash(queue.hash)
     with in_a_thread(first):
         assert first.begun.wait(TIMEOUT_SECONDS)
         with in_a_thread(second):
@@ -82,9 +82,9 @@ def test_one_password_is_hashed_at_a_time() -> None:
 
 
 def test_every_thread_of_the_web_server_answers_other_requests_during_logins() -> None:
-    place = WebPlace(threads=1)
+    queue = WebQueue(threads=1)
     threads = ThreadPool(1, max_waiting=5, relieve=lambda: None)
-    logins = [Hash(place.hash) for _ in range(4)]
+    logins = [Hash(queue.hash) for _ in range(4)]
     for login in logins:
         threads.submit(login)
     read = threading.Event()
@@ -96,10 +96,10 @@ def test_every_thread_of_the_web_server_answers_other_requests_during_logins() -
 
 
 def test_only_so_many_may_wait_beside_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashing_place, "MAX_CALLERS", 2)
-    place = WebPlace()
+    monkeypatch.setattr(hashing_queue, "MAX_CALLERS", 2)
+    queue = WebQueue()
     threads = ThreadPool(1, max_waiting=5, relieve=lambda: None)
-    logins = [Hash(place.hash) for _ in range(3)]
+    logins = [Hash(queue.hash) for _ in range(3)]
     for login in logins:
         threads.submit(login)
     assert logins[2].outcome() == "SERVICE_UNAVAILABLE"
@@ -109,9 +109,9 @@ def test_only_so_many_may_wait_beside_the_threads(monkeypatch: pytest.MonkeyPatc
 
 
 def test_half_of_the_threads_of_another_server_stay_free() -> None:
-    place = WebPlace(threads=4)
-    first = Hash(place.hash)
-    others = [Hash(place.hash), Hash(place.hash)]
+    queue = WebQueue(threads=4)
+    first = Hash(queue.hash)
+    others = [Hash(queue.hash), Hash(queue.hash)]
     outcomes: Queue[str] = Queue()
     with ExitStack() as stack:
         stack.enter_context(in_a_thread(first))
@@ -127,17 +127,17 @@ def test_half_of_the_threads_of_another_server_stay_free() -> None:
 
 
 def test_whoever_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashing_place, "MAX_SECONDS", 0.05)
-    place = WebPlace()
-    first = Hash(place.hash)
-    second = Hash(place.hash)
+    monkeypatch.setattr(hashing_queue, "MAX_SECONDS", 0.05)
+    queue = WebQueue()
+    first = Hash(queue.hash)
+    second = Hash(queue.hash)
     with in_a_thread(first):
         assert first.begun.wait(TIMEOUT_SECONDS)
         second()
         assert second.outcome() == "SERVICE_UNAVAILABLE"
         first.end.set()
     # The refused call has given its room back.
-    third = Hash(place.hash)
+    third = Hash(queue.hash)
     third.end.set()
     third()
     assert third.outcome() == "hashed"
@@ -146,9 +146,9 @@ def test_whoever_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 def test_outside_a_web_process_calls_wait_as_long_as_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hashing_place, "MAX_SECONDS", 0.01)
-    place = HashingPlace()
-    hashes = [Hash(place.run) for _ in range(4)]
+    monkeypatch.setattr(hashing_queue, "MAX_SECONDS", 0.01)
+    queue = HashingQueue()
+    hashes = [Hash(queue.run) for _ in range(4)]
     with ExitStack() as stack:
         for waiting in hashes:
             stack.enter_context(in_a_thread(waiting))
@@ -160,17 +160,17 @@ def test_outside_a_web_process_calls_wait_as_long_as_it_takes(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
 def test_other_threads_go_first() -> None:
-    place = WebPlace()
+    queue = WebQueue()
     usual = os.getpriority(os.PRIO_PROCESS, 0)
-    hashing = place.hash(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-    assert hashing == min(19, usual + hashing_place.LOWER_PRIORITY)
+    hashing = queue.hash(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+    assert hashing == min(19, usual + hashing_queue.LOWER_PRIORITY)
     assert os.getpriority(os.PRIO_PROCESS, 0) == usual
 
 
 def test_what_a_hash_raises_reaches_its_caller() -> None:
-    place = WebPlace()
+    queue = WebQueue()
     with pytest.raises(TimeoutError, match="its own"):
-        place.hash(lambda: raise_timeout("its own"))
+        queue.hash(lambda: raise_timeout("its own"))
 
 
 def raise_timeout(reason: str) -> None:
