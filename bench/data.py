@@ -9,7 +9,7 @@ from uuid import uuid4
 import psycopg
 
 from cms.auth.tokens import random_token
-from cms.passwords import digest
+from cms.hashing.passwords import digest
 
 ARTICLES = 100_000
 AUTHORS = 1_000

@@ -28,7 +28,7 @@ from cms.auth.accounts import first_admin
 from cms.auth.tokens import random_token
 from cms.database.connections import Row
 from cms.database.migrate import migrate
-from cms.passwords import digest
+from cms.hashing.passwords import digest
 from cms.store.snapshot import Snapshots
 
 COLLECTIONS = (10, 100, 1_000)

@@ -63,7 +63,8 @@ from cms.http.rate_limit import RateLimit
 from cms.http.request import Request
 from cms.http.request_body import close_if_unread, request_body
 from cms.http.send_timeout import with_send_timeout
-from cms.memory import limit_arenas
+from cms.processes.memory import limit_arenas
+from cms.processes.wait_slots import WaitSlots
 from cms.providers import SAML
 from cms.rate_limits.limiter import RateLimiter, rate_limiter
 from cms.schema.system import (
@@ -88,7 +89,6 @@ from cms.sso.provider_clients import Providers
 from cms.store.recent_writers import recent_writers
 from cms.store.store import Store
 from cms.tracing import start_tracing
-from cms.wait_slots import WaitSlots
 
 
 class App(falcon.App[Request, falcon.Response]):

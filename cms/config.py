@@ -13,9 +13,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from cms import dotenv
-from cms.hash_parameters import MIN_MEMORY_PER_LANE, HashParameters
+from cms.hashing.hash_parameters import MIN_MEMORY_PER_LANE, HashParameters
 from cms.locations import Location, missing_options, options_of, with_absolute_root
-from cms.machine import present_machine
+from cms.processes.machine import present_machine
 from cms.providers import (
     Provider,
     in_capitals,

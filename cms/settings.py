@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from cms.hash_parameters import (
+from cms.hashing.hash_parameters import (
     MAX_MEMORY_COST,
     MAX_PARALLELISM,
     MAX_TIME_COST,

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from cms.auth.tokens import random_token
-from cms.passwords import digest
+from cms.hashing.passwords import digest
 from tests.client import Client
 from tests.things import Stage
 

@@ -11,12 +11,12 @@ from uuid import uuid4
 import pytest
 from argon2 import PasswordHasher
 
-from cms import passwords
 from cms.auth import account_mail
 from cms.auth.account_mail import AccountMail
 from cms.database.connections import Transaction
-from cms.hash_parameters import HashParameters
-from cms.passwords import Passwords
+from cms.hashing import passwords
+from cms.hashing.hash_parameters import HashParameters
+from cms.hashing.passwords import Passwords
 from tests.client import Answer, Client
 from tests.things import Stage
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import uuid
 from datetime import UTC, datetime, timedelta
 
-from cms import passwords
 from cms.auth import tokens
 from cms.database.connections import Transaction, standalone_transaction
 from cms.database.statements import statement
 from cms.emails import is_email
 from cms.errors import Problem, Refused, invalid_payload, not_found
-from cms.hash_parameters import HashParameters
+from cms.hashing import passwords
+from cms.hashing.hash_parameters import HashParameters
+from cms.hashing.passwords import Passwords
 from cms.items.history.recording import Recorder, recorder
-from cms.passwords import Passwords
 from cms.schema.system import ROLES, USERS
 from cms.store.snapshot import load_snapshot
 

@@ -13,7 +13,7 @@ import pyotp
 from cms.database.connections import Fetch, Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, invalid_payload
-from cms.passwords import digest
+from cms.hashing.passwords import digest
 
 RECOVERY_CODES = 10
 

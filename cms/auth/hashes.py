@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 import string
 
-from cms import passwords
 from cms.errors import invalid_payload, invalid_query
+from cms.hashing import passwords
 from cms.items.read.reads import require_own_user, require_user
 from cms.store.identity import Identity
 from cms.store.store import Store

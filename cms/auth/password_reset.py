@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 
-from cms import passwords
 from cms.auth.account_history import user_recorder
 from cms.auth.mail_links import LinkRecipient, MailLink, lock_linked_account
 from cms.auth.sessions import end_sessions
@@ -18,6 +17,7 @@ from cms.auth.user_filters import UserFilters, write_user
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import invalid_token
+from cms.hashing import passwords
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo
 from cms.store.store import Store

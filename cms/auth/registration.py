@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from cms import jsontext, passwords
+from cms import jsontext
 from cms.auth.account_history import user_recorder
 from cms.auth.accounts import check_email
 from cms.auth.mail_links import AddressedLink, LinkRecipient, MailLink, lock_linked_account
@@ -15,6 +15,7 @@ from cms.auth.user_filters import UserFilters, write_user
 from cms.database.connections import Transaction, single_values
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_token
+from cms.hashing import passwords
 from cms.query.rules.payload_rules import parse_rule
 from cms.query.rules.resolved_rules import resolve_rule
 from cms.query.rules.validation import RuleContext, failures

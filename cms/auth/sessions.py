@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
 
-from cms import jsontext, passwords
+from cms import jsontext
 from cms.access.ip_addresses import networks_of, require_address
 from cms.auth import tokens
 from cms.auth.account_history import record_activity
@@ -19,6 +19,7 @@ from cms.config import Config
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
+from cms.hashing import passwords
 from cms.secret_file import secret_of
 from cms.store.identity import ClientInfo, Identity
 from cms.store.share_actors import ShareRow, find_share

@@ -31,9 +31,9 @@ from cms.database.stopwatch import Stopwatch
 from cms.database.wire import Chunking, Connection, Epoch
 from cms.database.wire import Row as Row
 from cms.errors import unavailable
-from cms.forks import register_for_forks
 from cms.fragment import Fragment
 from cms.metrics.metrics import Metrics
+from cms.processes.forks import register_for_forks
 
 _BORROW_SECONDS = 5.0
 """How long a request waits for a connection of a pool before it is answered 503."""

@@ -23,7 +23,7 @@ from cms import jsontext
 from cms.database.statement_meter import StatementMeter
 from cms.database.text_parameters import parameter_texts
 from cms.errors import Refused, answer_too_large
-from cms.memory import note_memory_use
+from cms.processes.memory import note_memory_use
 
 MAX_PREPARED_STATEMENTS = 500
 """For each connection."""

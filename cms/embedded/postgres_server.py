@@ -22,7 +22,7 @@ from cms.embedded.file_locks import acquire, is_held
 from cms.embedded.postmaster import PORT, Postmaster, is_listening, read_postmaster
 from cms.embedded.server_settings import write_settings
 from cms.embedded.system_account import SystemAccount, can_enter, plain_environment, run_as
-from cms.machine import present_machine
+from cms.processes.machine import present_machine
 
 WATCHDOG = Path(__file__).with_name("watchdog.py")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cms.embedded.data_folder import DataFolder
-from cms.machine import GIBIBYTE, MEBIBYTE, Machine
+from cms.processes.machine import GIBIBYTE, MEBIBYTE, Machine
 
 
 def machine_settings(machine: Machine) -> dict[str, str]:

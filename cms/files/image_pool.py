@@ -9,15 +9,15 @@ import threading
 import time
 from pathlib import Path
 
-from cms.child_processes import ChildEnded, ChildProcesses
 from cms.config import Config
 from cms.errors import insufficient_storage, unavailable
 from cms.files.image_job import RenderAnswer, RenderJob
-from cms.machine_slots import MachineSlots
 from cms.metrics.metrics import Metrics
+from cms.processes.child_processes import ChildEnded, ChildProcesses
+from cms.processes.machine_slots import MachineSlots
+from cms.processes.wait_slots import NoFreeSlot
 from cms.transforms.steps import illegal_transform
 from cms.transforms.transform import ImageLimits, Transform
-from cms.wait_slots import NoFreeSlot
 
 MAX_PIXELS = 100_000_000
 # An image takes 4 bytes for each pixel; to turn, blur or convert it takes a second and a third

@@ -14,10 +14,10 @@ import sys
 import traceback
 from dataclasses import asdict
 
-from cms.child_input import waits_for_job
 from cms.errors import FULL_DISK_ERRORS
 from cms.files.image_job import ImageError, RenderAnswer, RenderJob
 from cms.files.image_rendering import render
+from cms.processes.child_input import waits_for_job
 
 
 def main() -> None:

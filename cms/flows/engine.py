@@ -19,7 +19,7 @@ from cms.flows.operations import OPERATIONS
 from cms.flows.program import FlowStep, Program
 from cms.flows.run import ProcessBusy, Rejected, Run
 from cms.jsontext import TooDeep
-from cms.wait_slots import NoFreeSlot
+from cms.processes.wait_slots import NoFreeSlot
 
 _TRANSIENT_STATUS = 503
 

@@ -12,12 +12,12 @@ from cms.database.connections import Transaction
 from cms.flows.redaction import Secrets
 from cms.flows.run_limits import RunLimits
 from cms.flows.scripts.script_pool import ScriptPool
+from cms.processes.wait_slots import WaitSlots
 from cms.store.context import RequestContext
 from cms.store.counters import current_version
 from cms.store.identity import ANONYMOUS, Identity
 from cms.store.snapshot import Snapshot, load_snapshot
 from cms.store.store import Store
-from cms.wait_slots import WaitSlots
 
 MAX_LOG_LINES = 200
 """Lines that one step may add to the log of its run; what follows is left out."""

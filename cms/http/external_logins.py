@@ -15,6 +15,7 @@ from cms.http.auth import mode_of, session_body
 from cms.http.cookies import Cookies
 from cms.http.media import check_texts, optional_text, read_json_object, required_text, send
 from cms.http.origins import Origins
+from cms.processes.wait_slots import NoFreeSlot, WaitSlots
 from cms.providers import Provider
 from cms.sso import directory_login, external_login
 from cms.sso.directory_login import DirectoryCredentials
@@ -24,7 +25,6 @@ from cms.sso.login_state import FACTOR_LIFE, LIFE, LoginState, PendingFactor, no
 from cms.sso.provider_clients import Providers
 from cms.sso.redirects import checked_redirect, with_reason
 from cms.store.store import Store
-from cms.wait_slots import NoFreeSlot, WaitSlots
 
 _STATE_COOKIE = "cms_login"
 _FACTOR_COOKIE = "cms_login_factor"

@@ -14,6 +14,7 @@ from cachebox import LRUCache
 from cms.access.endpoints import require_not_system
 from cms.auth.tokens import claims_of, session_of
 from cms.errors import Refused, invalid_token
+from cms.hashing.passwords import digest
 from cms.http.administrators import is_administrator
 from cms.http.cookies import session_cookie
 from cms.http.errors import with_search
@@ -21,7 +22,6 @@ from cms.http.host_identity import Identify, IdentifyFailed, host_identity
 from cms.http.logs import log_request, logs_requests
 from cms.http.origins import SAFE_METHODS, Origins
 from cms.http.request import RequestState, client_of, method_label
-from cms.passwords import digest
 from cms.schema.system import is_system
 from cms.store.identity import ANONYMOUS, Identity
 from cms.store.recent_writers import RecentWriters

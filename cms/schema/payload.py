@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType, NoneType
 from typing import cast
 
-from cms import passwords
 from cms.digits import TooManyDigits
 from cms.errors import Problem, abbreviated, forbidden
+from cms.hashing import passwords
 from cms.schema.array_columns import parse_list
 from cms.schema.bounds import bounded
 from cms.schema.model import Collection, Field

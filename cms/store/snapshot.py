@@ -14,7 +14,7 @@ from cms import jsontext
 from cms.access.policy import Actor, Policy
 from cms.database.connections import Fetch, Row, Transaction
 from cms.database.statements import statement
-from cms.memory import note_memory_use
+from cms.processes.memory import note_memory_use
 from cms.query.plan.estimate import Estimate
 from cms.query.sql.statement import Statement
 from cms.schema.build import NO_STRUCTURE, Structure, build_structure

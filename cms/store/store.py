@@ -15,7 +15,8 @@ from cms.database.error_mapping import Deadlock, Stale, UnexpectedError
 from cms.database.reader import Reader
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_payload, unavailable
-from cms.passwords import Passwords, limited_hashing
+from cms.hashing.passwords import Passwords, limited_hashing
+from cms.processes.wait_slots import WaitSlots
 from cms.query.language.parse import PageSizes
 from cms.schema.model import Version
 from cms.store.actors import actor_of, admit, find_actor
@@ -45,7 +46,6 @@ from cms.store.refusals import unsettled_structure, with_inquiry
 from cms.store.replica import Behind, Replica
 from cms.store.snapshot import Snapshot, Snapshots, snapshot_at
 from cms.store.write_plan import TransactionWork, WritePlan, transaction_plan
-from cms.wait_slots import WaitSlots
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Mapping
 
-from cms import processors
+from cms.processes import processors
 
 MIN_SECONDS = 3.0
 MAX_SECONDS = 6.0  # a range, so that two workers on one processor do not move at once

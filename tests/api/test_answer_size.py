@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from cms import memory
 from cms.config import Config
 from cms.database.connections import Row
 from cms.database.wire import Chunking, Wire
+from cms.processes import memory
 from tests.client import Answer, Client
 from tests.things import Stage, Table, aliases_of_text, field, table
 

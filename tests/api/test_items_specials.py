@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cms.database.connections import Database, Transaction
-from cms.passwords import Passwords
+from cms.hashing.passwords import Passwords
 from tests.client import Client
 from tests.things import Json, Stage, field, table
 

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from cms import passwords
 from cms.database.connections import Database, Row, Transaction
 from cms.database.error_mapping import Deadlock
 from cms.database.statements import statement
-from cms.passwords import Passwords
+from cms.hashing import passwords
+from cms.hashing.passwords import Passwords
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
 from tests.members import new_role
 from tests.people import PASSWORD, login, of_user, outcome, person

@@ -11,14 +11,14 @@ import jwt
 import psycopg
 import pytest
 
-from cms import passwords
 from cms.auth import accounts
 from cms.auth.tokens import access_token
 from cms.cli.setup import prepare
 from cms.config import Config
 from cms.database.connections import Database, Transaction
 from cms.database.error_mapping import Deadlock
-from cms.passwords import Passwords
+from cms.hashing import passwords
+from cms.hashing.passwords import Passwords
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 
 

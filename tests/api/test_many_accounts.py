@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from cms import hashing_queue
+from cms.hashing import hashing_queue
 from tests.client import Answer
 from tests.people import hashed, login, of_user, outcome, person, quick_hashes
 from tests.statistics import statistics_of

@@ -9,14 +9,14 @@ from threading import Barrier
 
 import pytest
 
-from cms import passwords
 from cms.app import create_app
 from cms.auth import factors
 from cms.config import Config
 from cms.database.connections import Database, Row, standalone_transaction
 from cms.database.statements import statement
-from cms.hash_parameters import HashParameters
-from cms.passwords import Passwords
+from cms.hashing import passwords
+from cms.hashing.hash_parameters import HashParameters
+from cms.hashing.passwords import Passwords
 from tests.client import Client
 from tests.people import PASSWORD, QUICK, Outbox, login, of_user, outcome, person
 from tests.things import Stage, admin_token

@@ -12,7 +12,7 @@ import pytest
 from cms.app import create_app
 from cms.auth.tokens import link_token
 from cms.config import Config
-from cms.passwords import Passwords
+from cms.hashing.passwords import Passwords
 from tests.client import Answer, Client
 from tests.people import PASSWORD, Outbox, login, of_user, outcome, person
 from tests.things import Stage

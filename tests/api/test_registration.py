@@ -7,7 +7,7 @@ import json
 import psycopg
 import pytest
 
-from cms.passwords import Passwords
+from cms.hashing.passwords import Passwords
 from tests.client import Answer
 from tests.members import new_role
 from tests.people import PASSWORD, Outbox, login, of_user, outcome, person

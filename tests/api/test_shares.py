@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cms import wait_slots
-from cms.hash_parameters import HashParameters
-from cms.passwords import Passwords
+from cms.hashing.hash_parameters import HashParameters
+from cms.hashing.passwords import Passwords
+from cms.processes import wait_slots
 from tests.client import Answer
 from tests.files.forms import FileService
 from tests.members import may, member_of, new_role

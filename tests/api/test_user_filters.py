@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cms import wait_slots
-from cms.passwords import Passwords
+from cms.hashing.passwords import Passwords
+from cms.processes import wait_slots
 from tests.active_flows import make_flow, step
 from tests.client import Answer, Client
 from tests.members import new_role

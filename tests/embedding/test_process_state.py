@@ -34,11 +34,11 @@ Use = Callable[[Config], None]
 
 OF_THE_PROCESS = {
     "cms.rate_limits.shared_table._PROCESS_TABLE": "its keys are digests of secret and database",
-    "cms.hashing_queue.queue": "a hash takes the processors of all copies; it knows no database",
-    "cms.passwords.place": "the same one",
-    "cms.memory._TRIMMER": "the allocator is that of the process",
+    "cms.hashing.hashing_queue.queue": "a hash takes the processors of all; it knows no database",
+    "cms.hashing.passwords.queue": "the same one",
+    "cms.processes.memory._TRIMMER": "the allocator is that of the process",
     "cms.metrics.metrics._instances": "weak references, for forks",
-    "cms.forks._objects": "weak references",
+    "cms.processes.forks._objects": "weak references",
 }
 """What modules hold that changes, and why no copy notices another one by it."""
 

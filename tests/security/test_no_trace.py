@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cms.files.contents import Contents
-from cms.passwords import Passwords
+from cms.hashing.passwords import Passwords
 from tests.client import Answer, Client
 from tests.files.forms import FileService
 from tests.members import may, member

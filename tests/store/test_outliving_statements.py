@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from cms.access.dependencies import TracedCatalogue
-from cms.passwords import digest
+from cms.hashing.passwords import digest
 from cms.schema.model import Catalogue, Collection
 from tests.client import Client
 from tests.store.test_outliving_changes import count_made

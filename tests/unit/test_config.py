@@ -15,7 +15,7 @@ import pytest
 from cms import providers
 from cms.config import Config, ConfigError, effective, load
 from cms.locations import OPTIONS, Location
-from cms.machine import GIBIBYTE, Machine
+from cms.processes.machine import GIBIBYTE, Machine
 from cms.secret_file import secret_of
 from cms.settings import SETTINGS, Setting
 from cms.text_shapes import MASK

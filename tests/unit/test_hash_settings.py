@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cms.config import ConfigError, load
-from cms.hash_parameters import HashParameters
-from cms.passwords import Passwords
+from cms.hashing.hash_parameters import HashParameters
+from cms.hashing.passwords import Passwords
 
 LANES = {"HASH_PARALLELISM": "64", "HASH_TIME_COST": "1"}
 

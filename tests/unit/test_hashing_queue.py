@@ -12,10 +12,10 @@ from typing import TypeVar
 
 import pytest
 
-from cms import hashing_queue
 from cms.errors import Refused
-from cms.hashing_queue import HashingQueue
-from cms.wait_slots import WaitSlots
+from cms.hashing import hashing_queue
+from cms.hashing.hashing_queue import HashingQueue
+from cms.processes.wait_slots import WaitSlots
 from cms.web.thread_pool import ThreadPool
 
 TIMEOUT_SECONDS = 20.0

@@ -9,7 +9,7 @@ import pytest
 
 COUNT_ARENAS = """
 import ctypes, os, sys, threading
-from cms.memory import limit_arenas
+from cms.processes.memory import limit_arenas
 
 if "limited" in sys.argv:
     limit_arenas()

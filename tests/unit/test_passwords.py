@@ -8,10 +8,10 @@ from argon2.exceptions import VerifyMismatchError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cms import passwords
 from cms.errors import Refused
-from cms.hash_parameters import RFC_9106, HashParameters, dummy_hash, parse_hash
-from cms.passwords import Passwords, hashed_value, limited_hashing
+from cms.hashing import passwords
+from cms.hashing.hash_parameters import RFC_9106, HashParameters, dummy_hash, parse_hash
+from cms.hashing.passwords import Passwords, hashed_value, limited_hashing
 from tests.people import QUICK
 
 OLDER = HashParameters(2, 16, 2)

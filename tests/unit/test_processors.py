@@ -18,7 +18,8 @@ several_processors = pytest.mark.skipif(
 
 KEPT_ON_ONE = """
 import os, sys, threading
-from cms import passwords, processors
+from cms.hashing import passwords
+from cms.processes import processors
 
 def shown():
     return sorted(os.sched_getaffinity(0))
@@ -96,7 +97,7 @@ assert shown() == [available[-1]]
 @several_processors
 def test_images_are_transformed_on_all_processors() -> None:
     run("""
-from cms.child_processes import ChildProcess
+from cms.processes.child_processes import ChildProcess
 
 child = ChildProcess("cms.files.image_worker", str(2**30))
 try:

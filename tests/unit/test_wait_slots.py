@@ -9,8 +9,8 @@ from queue import Queue
 
 import pytest
 
-from cms import wait_slots
-from cms.wait_slots import NoFreeSlot, WaitSlots
+from cms.processes import wait_slots
+from cms.processes.wait_slots import NoFreeSlot, WaitSlots
 
 TIMEOUT_SECONDS = 20.0
 Take = Callable[[], AbstractContextManager[None]]

@@ -7,12 +7,12 @@ import math
 import signal
 
 from cms import jsontext
-from cms.child_processes import ChildEnded, ChildProcesses
 from cms.config import Config
 from cms.errors import unavailable
 from cms.flows.scripts.script_job import ScriptJob, ScriptOutcome
-from cms.machine_slots import MachineSlots
-from cms.wait_slots import NoFreeSlot
+from cms.processes.child_processes import ChildEnded, ChildProcesses
+from cms.processes.machine_slots import MachineSlots
+from cms.processes.wait_slots import NoFreeSlot
 
 HEAP_BYTES = 32 * 2**20
 MAX_CONCURRENT = 4

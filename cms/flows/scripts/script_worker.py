@@ -25,7 +25,6 @@ from py_mini_racer import (
     MiniRacer,
 )
 
-from cms.child_input import waits_for_job
 from cms.flows.scripts.script_job import (
     MAX_ANSWER_LENGTH,
     MAX_LINE_LENGTH,
@@ -33,6 +32,7 @@ from cms.flows.scripts.script_job import (
     MAX_RESULT_LENGTH,
     ScriptJob,
 )
+from cms.processes.child_input import waits_for_job
 
 END_SECONDS = 1.0
 """How long after its time a script is ended that does not let itself be interrupted."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from cms import jsontext
 from cms.errors import answer_too_large
-from cms.memory import note_memory_use
+from cms.processes.memory import note_memory_use
 
 
 def json_body(answer: Mapping[str, object], max_bytes: int) -> bytes:

@@ -13,7 +13,7 @@ from cms.items.read.prepare import ReadRequest, prepare_read
 from cms.items.read.reads import Item
 from cms.items.read.row_limits import ReadRun, checked_parameters, estimator_of
 from cms.items.transfer.formats import FORMATS
-from cms.memory import LARGE, note_memory_use
+from cms.processes.memory import LARGE, note_memory_use
 from cms.query.language.brackets import nested_params
 from cms.query.language.parse import PageSizes
 from cms.query.sql.statement import Statement

@@ -36,7 +36,7 @@ from cms.items.write.parsed import Expects, ParsedSet
 from cms.items.write.plans import ParsedPayload, parse_payload
 from cms.items.write.resolved_rows import ALL_NEW, StoredRows
 from cms.items.write.rows import advance_keys
-from cms.memory import note_memory_use
+from cms.processes.memory import note_memory_use
 from cms.query.language.ast import EMPTY_QUERY
 from cms.query.sql import locks
 from cms.schema.model import Collection

@@ -36,7 +36,7 @@ from cms.items.write.plans import (
 )
 from cms.items.write.preconditions import check_match, check_singleton
 from cms.items.write.rows import lock_rows
-from cms.memory import note_memory_use
+from cms.processes.memory import note_memory_use
 from cms.query.language.operations import (
     BatchOperation,
     OperationResults,

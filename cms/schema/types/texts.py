@@ -9,8 +9,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import cast
 
-from cms import passwords, text_shapes
+from cms import text_shapes
 from cms.digits import check_numbers
+from cms.hashing import passwords
 from cms.jsontext import NUL_REFUSAL
 from cms.schema.types.field_type import (
     JSON_TEXT,

@@ -12,7 +12,7 @@ import pytest
 
 from cms.embedded import start
 from cms.embedded.server_settings import machine_settings
-from cms.machine import GIBIBYTE, MEBIBYTE, Machine, present_machine
+from cms.processes.machine import GIBIBYTE, MEBIBYTE, Machine, present_machine
 from tests.store.embedded.servers import FAST, moved
 
 slow = pytest.mark.slow

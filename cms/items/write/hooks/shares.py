@@ -11,9 +11,9 @@ from cms.access.views import any_rule
 from cms.database.connections import Fetch, single_values
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden
+from cms.hashing.passwords import check_password
 from cms.items.write.hooks.hook import SystemTableHooks, check_limit, keys_of, unprocessable
 from cms.items.write.resolved_rows import ResolvedRow
-from cms.passwords import check_password
 from cms.query.sql.row_checks import check_rows
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter

@@ -9,9 +9,9 @@ from cms.database.connections import Fetch, single_value
 from cms.database.statements import statement
 from cms.emails import is_email
 from cms.errors import forbidden
+from cms.hashing.passwords import check_password
 from cms.items.write.hooks.hook import SystemTableHooks, one_of, unprocessable
 from cms.items.write.resolved_rows import ResolvedRow
-from cms.passwords import check_password
 from cms.store.context import RequestContext
 
 STATUSES = ("active", "invited", "draft", "suspended", "archived")

@@ -15,8 +15,8 @@ import subprocess
 import sys
 import threading
 
-from cms.forks import register_for_forks
-from cms.processors import all_processors
+from cms.processes.forks import register_for_forks
+from cms.processes.processors import all_processors
 
 # Not the service's other variables: they hold secrets, and jobs may come from anybody.
 _INHERITED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "PYTHONHOME", "TMPDIR", "LANG")

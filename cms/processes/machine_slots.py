@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cms.wait_slots import NoFreeSlot
+from cms.processes.wait_slots import NoFreeSlot
 
 POLL_SECONDS = 0.02
 

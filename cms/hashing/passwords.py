@@ -12,7 +12,7 @@ from argon2 import PasswordHasher, Type, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from cms.errors import Problem, Refused, invalid_payload
-from cms.hash_parameters import (
+from cms.hashing.hash_parameters import (
     MAX_HASH_LENGTH,
     RFC_9106,
     ArgonHash,
@@ -20,9 +20,9 @@ from cms.hash_parameters import (
     dummy_hash,
     parse_hash,
 )
-from cms.hashing_queue import queue
+from cms.hashing.hashing_queue import queue
+from cms.processes.wait_slots import WaitSlots
 from cms.regex import compile_regex
-from cms.wait_slots import WaitSlots
 
 MAX_PASSWORD_LENGTH = 1_000
 MAX_HASHES_PER_CALL = 100

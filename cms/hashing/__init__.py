@@ -1,0 +1,1 @@
+"""Passwords: hashed by argon2, one at a time in a process."""
