@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 
 from cms.cli.session import require_database, say, watched_database
 from cms.config import Config
@@ -30,15 +31,13 @@ def run_worker(config: Config, *, parent_pipe: int | None = None) -> None:
         database = Database(worker_config)
         database.metrics.open()
         start_tracing(os.environ)
-        # Beside the web server the message of `cms serve` is enough.
-        if parent_pipe is None:
-            say("The worker waits for jobs (Ctrl-C stops it).")
         has_finished = run_until_stopped(
             worker_config,
             database,
             tasks_of(worker_config, database),
             tickers=tickers_of(worker_config, database),
             parent_pipe=parent_pipe,
+            on_start=partial(_announce, parent_pipe),
         )
         if has_finished:
             database.close()
@@ -46,3 +45,9 @@ def run_worker(config: Config, *, parent_pipe: int | None = None) -> None:
     if not has_finished:
         # Python would wait for the threads of jobs that were returned to the queue.
         os._exit(0)
+
+
+def _announce(parent_pipe: int | None) -> None:
+    # Beside the web server the message of `cms serve` is enough.
+    if parent_pipe is None:
+        say("The worker waits for jobs (Ctrl-C stops it).")

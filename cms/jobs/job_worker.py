@@ -51,10 +51,12 @@ def run_until_stopped(
     *,
     tickers: Iterable[Ticker] = (),
     parent_pipe: int | None = None,
+    on_start: Callable[[], None],
 ) -> bool:
     """Run jobs until SIGTERM or SIGINT, or until `parent_pipe` is closed.
 
-    Tickers are called meanwhile, each as often as it says. Returns whether all jobs that had begun
+    `on_start` is called once signals are handled: from then on a stop is a clean one. Tickers are
+    called meanwhile, each as often as it says. Returns whether all jobs that had begun
     have ended. If not, they are back in the queue while their threads still run: the caller must
     end the process with `os._exit`.
     """
@@ -68,6 +70,7 @@ def run_until_stopped(
     if parent_pipe is not None:
         # The parent holds the other end: when it dies, however it dies, the pipe becomes readable.
         loop.add_reader(parent_pipe, _until_closed(loop, parent_pipe, worker))
+    on_start()
     finished = loop.run_until_complete(worker.run())
     if finished:
         loop.close()

@@ -104,6 +104,13 @@ class Machine:
             assert time.monotonic() < deadline, self.log_text()
             time.sleep(0.05)
 
+    def await_words(self, words: str) -> None:
+        """Wait until it has said these words, also in an earlier run."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while words not in self.log_text():
+            assert time.monotonic() < deadline, self.log_text()
+            time.sleep(0.05)
+
     def stop(self) -> int:
         """Send SIGTERM and return the exit code."""
         assert self.process, "it was not started"
@@ -151,7 +158,7 @@ def installation(
     kinds: tuple[str, ...],
     workers: int = 0,
 ) -> Iterator[Installation]:
-    """Run a web server of each kind, and so many job workers; yield once all web servers answer."""
+    """Run a web server of each kind, and so many job workers; yield once all of them serve."""
     every = {**SETTINGS, "DATABASE_URL": dsn, **settings}
     web = [web_machine(folder / f"web{n}", kind, every) for n, kind in enumerate(kinds)]
     jobs = [job_machine(folder / f"jobs{n}", every) for n in range(workers)]
@@ -161,4 +168,6 @@ def installation(
             machine.start()
         for machine in web:
             machine.await_answer()
+        for machine in jobs:
+            machine.await_words("waits for jobs")
         yield Installation(web, jobs)
