@@ -18,7 +18,7 @@ from cms.database.own_schema import check_schema, schema_of
 from cms.database.session_setup import CONNECTION_ARGUMENTS, address_arguments, configure
 from cms.database.statement_meter import StatementMeter
 from cms.database.statements import statement
-from cms.database.wire import Connection, Epoch
+from cms.database.wire import Connection, Epochs
 
 _SETTINGS = {
     # Values as text must not depend on the server's settings: they are read by another one.
@@ -71,7 +71,7 @@ def bulk_transaction(dsn: str, *, reads_only: bool) -> Iterator[Transaction]:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
         with connection.transaction():
-            configure(connection, epoch=Epoch(), meter=StatementMeter())
+            configure(connection, epochs=Epochs(), meter=StatementMeter())
             yield Transaction(connection, prepare=False)
 
 

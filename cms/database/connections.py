@@ -28,7 +28,7 @@ from cms.database.session_setup import (
 from cms.database.statement_meter import StatementMeter
 from cms.database.statements import statement
 from cms.database.stopwatch import Stopwatch
-from cms.database.wire import Chunking, Connection, Epoch
+from cms.database.wire import Chunking, Connection, Epochs
 from cms.database.wire import Row as Row
 from cms.errors import unavailable
 from cms.fragment import Fragment
@@ -191,7 +191,7 @@ class Database:
         """What this process counts, its statements among them."""
         self.meter = StatementMeter(self.metrics)
         self._lock = threading.Lock()
-        self._epoch = Epoch()
+        self._epochs = Epochs()
         self._pools: _Pools | None = None
         self._pools_of_parent: _Pools | None = None
         # Beside the pool of streams, which has as many connections but would wait for a free one.
@@ -273,13 +273,13 @@ class Database:
             ) as connection,
         ):
             schema = schema_of(self._direct_dsn)
-            configure(connection, epoch=self._epoch, meter=self.meter, schema=schema)
+            configure(connection, epochs=self._epochs, meter=self.meter, schema=schema)
             yield Transaction(connection, prepare=False)
 
     def discard_prepared(self, kept: Set[str] = frozenset()) -> None:
         """Have every connection discard its prepared statements at its next use, but for `kept`."""
         # They do so themselves: another thread may be using a connection.
-        self._epoch.end(kept)
+        self._epochs.begin(kept)
 
     def close(self) -> None:
         """Close the connections; a later use opens them again."""
@@ -330,7 +330,7 @@ class Database:
             timeout=_BORROW_SECONDS,
             kwargs={**CONNECTION_ARGUMENTS, **address},
             configure=partial(
-                configure, epoch=self._epoch, meter=self.meter, schema=schema_of(dsn)
+                configure, epochs=self._epochs, meter=self.meter, schema=schema_of(dsn)
             ),
             reconnect_timeout=_RECONNECT_SECONDS,
             reconnect_failed=_retry_for_waiting,
@@ -356,5 +356,5 @@ def standalone_transaction(dsn: str) -> Iterator[Transaction]:
         Connection.connect(dsn, **CONNECTION_ARGUMENTS, **address_arguments(dsn)) as connection,
         connection.transaction(),  # statements that go straight to libpq begin none by themselves
     ):
-        configure(connection, epoch=Epoch(), meter=StatementMeter(), schema=schema_of(dsn))
+        configure(connection, epochs=Epochs(), meter=StatementMeter(), schema=schema_of(dsn))
         yield Transaction(connection, prepare=False)

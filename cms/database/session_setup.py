@@ -19,7 +19,7 @@ from cms.config import Config
 from cms.database.library_pool import LibraryPool
 from cms.database.own_schema import check_schema, check_schema_async, schema_of
 from cms.database.statement_meter import StatementMeter
-from cms.database.wire import Connection, Epoch, Wire
+from cms.database.wire import Connection, Epochs, Wire
 from cms.errors import unavailable
 
 CONNECT_SECONDS = 5
@@ -65,7 +65,7 @@ class _RawJsonbLoader(Loader):
 
 
 def configure(
-    connection: Connection, *, epoch: Epoch, meter: StatementMeter, schema: str | None = None
+    connection: Connection, *, epochs: Epochs, meter: StatementMeter, schema: str | None = None
 ) -> None:
     """Give a new connection its `Wire` and the loaders of JSON.
 
@@ -78,7 +78,7 @@ def configure(
     connection.prepare_threshold = None
     connection.adapters.register_loader("json", _RawJsonLoader)
     connection.adapters.register_loader("jsonb", _RawJsonbLoader)
-    connection.wire = Wire(connection, epoch, meter)
+    connection.wire = Wire(connection, epochs, meter)
 
 
 def session_settings(statement_timeout: timedelta, *, read_only: bool) -> dict[str, str]:

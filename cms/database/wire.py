@@ -71,21 +71,25 @@ class Connection(psycopg.Connection[Row]):
     wire: Wire
 
 
-class Epoch:
-    """A number that grows with each change of the structure.
+class Epoch(NamedTuple):
+    """The time between two changes of the structure, in which prepared statements hold.
 
-    Of the statements that were prepared before the change, those in `kept` may be used again.
+    Of those that were prepared in the epoch before, the ones in `kept` may be used again.
     """
 
-    def __init__(self) -> None:
-        self.number = 0
-        self.kept: Set[str] = frozenset()
+    number: int = 0
+    kept: Set[str] = frozenset()
 
-    def end(self, kept: Set[str] = frozenset()) -> None:
-        """Begin another one; `kept` are texts of statements that the change does not concern."""
-        # First: whoever sees the new number sees them as well.
-        self.kept = kept
-        self.number += 1
+
+class Epochs:
+    """The present epoch of all connections, which is replaced as a whole."""
+
+    def __init__(self) -> None:
+        self.present = Epoch()
+
+    def begin(self, kept: Set[str] = frozenset()) -> None:
+        """Begin the next one; `kept` are texts of statements that the change does not concern."""
+        self.present = Epoch(self.present.number + 1, kept)
 
 
 class Wire:
@@ -96,7 +100,7 @@ class Wire:
     `MAX_PREPARED_STATEMENTS` those that were used longest ago.
     """
 
-    def __init__(self, connection: Connection, epoch: Epoch, meter: StatementMeter) -> None:
+    def __init__(self, connection: Connection, epochs: Epochs, meter: StatementMeter) -> None:
         self._connection = connection
         self._meter = meter
         self._reader = Transformer(connection)
@@ -105,8 +109,8 @@ class Wire:
         # The text of a statement and its name on the server; the one used longest ago is first.
         self._names: OrderedDict[str, bytes] = OrderedDict()
         self._prepared_count = 0
-        self._epoch = epoch
-        self._prepared_in: int | None = epoch.number
+        self._epochs = epochs
+        self._prepared_in: int | None = epochs.present.number
         """The epoch of the prepared statements; None when all must be prepared anew."""
         self.is_oversized = False
         """Whether a row of `LARGE_ROW_BYTES` came through this connection."""
@@ -329,7 +333,7 @@ class Wire:
 
     def _name(self, text: str) -> bytes:
         """Return the name of a prepared statement; prepares it at its first use."""
-        if self._prepared_in != self._epoch.number:
+        if self._prepared_in != self._epochs.present.number:
             self._begin_epoch()
         name = self._names.get(text)
         if name is None:
@@ -352,8 +356,10 @@ class Wire:
         """Deallocate what is hardly used again, or everything when all must be prepared anew."""
         if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
             return  # a failed transaction takes no statement
-        kept = self._epoch.kept if self._prepared_in is not None else frozenset()
-        self._prepared_in = self._epoch.number
+        epoch = self._epochs.present
+        # Of an epoch that this connection has passed over nobody knows here what it kept.
+        kept = epoch.kept if self._prepared_in == epoch.number - 1 else frozenset()
+        self._prepared_in = epoch.number
         dropped = [text for text in self._names if text not in kept]
         # The count goes on, so that a name never stands for two statements.
         if len(dropped) == len(self._names):

@@ -30,10 +30,12 @@ def carry_over(before: Snapshot, current: Snapshot) -> None:
         _carry_statements(before.prepared_reads, current.prepared_reads, changed)
         _carry_statements(before.statements, current.statements, changed)
     # After a change of flows alone these are the same as well.
-    if current.policies is not before.policies:
-        _carry_policies(before, current, changed)
-        if before.version.access == current.version.access:
-            _carry_callers(before, current, changed)
+    if current.policies is before.policies:
+        return
+    if before.version.access == current.version.access:
+        _carry_callers(before, current, changed)
+    else:
+        _keep_former_policies(before, current, changed)
 
 
 def _carry_statements(old: StatementCache, new: StatementCache, changed: Names) -> None:
@@ -43,34 +45,35 @@ def _carry_statements(old: StatementCache, new: StatementCache, changed: Names) 
             new.setdefault(key, kept)
 
 
-def _carry_policies(before: Snapshot, current: Snapshot, changed: Names | None) -> None:
-    """Keep policies to compare newer ones of the same names with."""
-    for policies in (before.former_policies, before.policies):
-        for name, policy in policies.copy().items():
-            # What a share shows depends on an item as well.
-            if policy.shared is None:
-                current.former_policies[name] = _outliving(policy, changed)
+def _keep_former_policies(before: Snapshot, current: Snapshot, changed: Names | None) -> None:
+    """Keep policies of older rights to compare those of the same names with.
+
+    Only those of the snapshot before: rights of roles that are gone must not stay.
+    """
+    for name, policy in before.policies.copy().items():
+        # What a share shows depends on an item as well.
+        if policy.shared is None:
+            current.former_policies[name] = _outliving(policy, changed)
 
 
 def _carry_callers(before: Snapshot, current: Snapshot, changed: Names | None) -> None:
-    """Keep callers whose rights are the same.
+    """Keep callers, each with the rights that were found for it: the counter says that they hold.
 
     To look up a caller with many permissions, and to parse these, takes longer than to load a
     changed collection.
     """
+    outliving: dict[int, Policy] = {}
     for caller, actor in before.actors.copy().items():
-        if actor.policy.shared is None:
-            policy = _carried_policy(actor.policy, current, changed)
-            current.actors.setdefault(caller, replace(actor, policy=policy))
-
-
-def _carried_policy(policy: Policy, current: Snapshot, changed: Names | None) -> Policy:
-    if policy.is_admin:
-        return policy
-    former = current.former_policies.pop(policy.name, None)
-    return current.policies.setdefault_with(
-        policy.name, lambda: former or _outliving(policy, changed)
-    )
+        policy = actor.policy
+        if policy.shared is not None:
+            continue
+        if not policy.is_admin:
+            if id(policy) not in outliving:
+                outliving[id(policy)] = _outliving(policy, changed)
+            policy = outliving[id(policy)]
+            # Whoever comes later with the same roles has them too.
+            current.policies.setdefault(policy.name, policy)
+        current.actors.setdefault(caller, replace(actor, policy=policy))
 
 
 def _outliving(policy: Policy, changed: Names | None) -> Policy:
