@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_values
+from cms.database.statements import statement
 from cms.schema import ddl
 from cms.schema.model import Collection, Field, Kind
 from cms.schema.types.field_type import IndexKind
-from cms.store.snapshot import load_snapshot
 from cms.structure.indexes import add_index, is_index_pending, is_large
 from cms.structure.search_index_builds import build_later
 from cms.structure.search_indexes import missing_search_indexes, search_indexes
@@ -43,8 +43,8 @@ def update_search_indexes(
     texts = {index.column for index in needed if index.kind is IndexKind.TRIGRAMS}
     for field in collection.columns:
         # An index that serves no search any more would only slow down writes.
-        if field.name not in texts:
-            _drop_search_index(transaction, field)
+        if field.name not in texts and field.column and field.column.search_index:
+            transaction.execute_ddl(ddl.drop_index(field.column.search_index))
     missing = missing_search_indexes(collection, extensions)
     if missing and is_large(transaction, collection.name):
         build_later(transaction, collection.name)
@@ -55,11 +55,6 @@ def update_search_indexes(
 
 def drop_search_index(transaction: Transaction, field: Field) -> None:
     """Drop the index for searches for parts of words in a field, where there is one now."""
-    # The same transaction may have created it.
-    collection = load_snapshot(transaction).catalogue.collections[field.collection]
-    _drop_search_index(transaction, collection.fields[field.name])
-
-
-def _drop_search_index(transaction: Transaction, field: Field) -> None:
-    if field.column and field.column.search_index:
-        transaction.execute_ddl(ddl.drop_index(field.column.search_index))
+    parameters = field.collection, field.name
+    for index in single_values(transaction.read(statement("find_search_indexes"), parameters)):
+        transaction.execute_ddl(ddl.drop_index(index))

@@ -236,6 +236,24 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND attribute.attname = $2::text
   AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = index.indexrelid);
 
+-- name: find_search_indexes
+-- The indexes for searches in one column, as they are now: the transaction may have created them. `load_catalogue` has
+-- those of all columns.
+SELECT class.relname
+FROM pg_index AS index
+JOIN pg_class AS class ON class.oid = index.indexrelid
+JOIN pg_depend AS depend
+    ON depend.classid = 'pg_class'::regclass
+    AND depend.objid = index.indexrelid
+    AND depend.refobjid = index.indrelid
+JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = depend.refobjsubid
+WHERE index.indrelid = to_regclass(quote_ident($1::text))
+  AND attribute.attname = $2::text
+  AND index.indisvalid
+  AND index.indpred IS NULL
+  AND index.indnkeyatts = 1
+  AND pg_get_expr(index.indexprs, index.indrelid) LIKE 'system_fold(%';
+
 -- name: lock_index_build
 -- Whether the transaction may now build an index of the table. It does not wait: see `_index_build_lock`.
 SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' ' || $1::text, 2));
