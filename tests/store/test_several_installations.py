@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -359,13 +360,17 @@ def test_the_queue_takes_no_jobs_from_another_schema(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("cms.database.session_setup.schema_of", lambda dsn: "green")
+    # Other tests in this process may have started the service's own log.
+    caplog.set_level(logging.WARNING, "psycopg")
+    monkeypatch.setattr(logging.getLogger("psycopg"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("psycopg.pool"), "filters", [])
     arguments = pool_arguments(tenants[0].config)
     open_pool = arguments.pop("pool_factory")
 
     async def connect() -> None:
         pool = open_pool(**arguments, min_size=1, open=False)
         try:
-            await pool.open(wait=True, timeout=0.3)
+            await pool.open(wait=True, timeout=1.0)
         finally:
             await pool.close()
 
