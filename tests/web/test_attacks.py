@@ -107,12 +107,16 @@ def test_a_full_server_of_which_all_are_answered_refuses_another() -> None:
     ):
         for _ in range(2):
             stack.enter_context(server.connect()).send(
-                b"GET /sleep?seconds=8 HTTP/1.1\r\nHost: x\r\n\r\n"
+                b"GET /sleep?seconds=12 HTTP/1.1\r\nHost: x\r\n\r\n"
             )
-        time.sleep(2)  # a busy machine reads the requests late; until then they are no load
-        with server.connect() as wire:
-            answer = wire.answer()
-            assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        time.sleep(2)
+        # A busy machine reads the requests late: until then they are no load, and one more is taken.
+        answers = []
+        for _ in range(6):
+            with server.connect(1) as wire, suppress(OSError):
+                answers.append(wire.answer())
+                break
+        assert [(one.status, one.headers["retry-after"]) for one in answers] == [(503, "1")]
 
 
 def test_connections_that_are_reset_as_they_are_made_leave_nothing(long_deadlines: Running) -> None:
