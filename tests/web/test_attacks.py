@@ -110,7 +110,7 @@ def test_a_full_server_of_which_all_are_answered_refuses_another() -> None:
                 b"GET /sleep?seconds=12 HTTP/1.1\r\nHost: x\r\n\r\n"
             )
         time.sleep(2)
-        # A busy machine reads the requests late: until then they are no load, and one more is taken.
+        # A busy machine reads the requests late: until then one more is taken.
         answers = []
         for _ in range(6):
             with server.connect(1) as wire, suppress(OSError):
