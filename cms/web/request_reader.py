@@ -84,8 +84,14 @@ class RequestReader:
             self._exchange is not None and self._exchange.body is None
         )
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, arrived: bytes | memoryview) -> None:
         """Parse what has arrived, as far as there is room; the rest waits for `resume_parsing`."""
+        try:
+            self._feed(bytes(arrived))
+        except MemoryError:
+            self._give_up()
+
+    def _feed(self, data: bytes) -> None:
         if self.is_holding:
             self._unparsed += data
             return
@@ -185,19 +191,11 @@ class RequestReader:
         except (httptools.HttpParserError, ValueError) as error:
             # The parser reports errors of its callbacks so.
             if isinstance(error.__context__, MemoryError):
-                self._give_up()
-                return
+                raise error.__context__ from None
             self._refuse(
                 error_answers.MALFORMED if self._exchange is None else error_answers.BROKEN_BODY
             )
-        except MemoryError:
-            self._give_up()
-            return
-        try:
-            self._feed_body()
-        except MemoryError:
-            self._give_up()
-            return
+        self._feed_body()
         if exchange is not None and exchange is self._exchange:
             self._check_framing(len(data), self._body_bytes - body_bytes)
 

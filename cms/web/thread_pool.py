@@ -131,7 +131,8 @@ class ThreadPool:
             return
         try:
             self._start_thread()
-        except RuntimeError as error:  # a limit of threads or processes, often that of a container
+        except (RuntimeError, MemoryError) as error:
+            # There is no memory for a stack, or a limit of threads, often that of a container.
             self._refused_until = time.monotonic() + _RETRY_SECONDS
             log.warning("There are %d threads, and no more: %s", self._threads, error)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 from gunicorn.http.errors import ConfigurationProblem, InvalidRequestLine
@@ -18,6 +20,22 @@ class ThreadedWorker(StoppableWorker, ThreadWorker):  # type: ignore[misc]  # gu
     """
 
     sockets: list[Any]
+
+    def get_thread_pool(self) -> ThreadPoolExecutor:
+        """Return a pool whose threads all run already.
+
+        It starts a thread when it first needs one, and gunicorn's loop would end, with all its
+        requests, where the system refuses that thread.
+        """
+        pool: ThreadPoolExecutor = super().get_thread_pool()
+        all_started = Barrier(self.cfg.threads)
+        try:
+            for _ in range(self.cfg.threads):
+                pool.submit(all_started.wait)
+        except (RuntimeError, MemoryError):
+            all_started.abort()
+            raise
+        return pool
 
     def is_parent_alive(self) -> bool:
         """Tell whether the arbiter lives; without it this worker stops."""

@@ -32,6 +32,7 @@ _MAX_LOOKED_AT = 100  # connections of a full server, for each newcomer
 _RELIEF_SECONDS = 0.05
 _YIELD_SECONDS = 0.005
 """How long a worker leaves a connection to others: as long as one may wait for its interpreter."""
+_RECEIVE_BYTES = 2**18  # as many as the event loop would take at a time by itself
 _SHUTDOWN_SECONDS = 86_400.0  # no limit for TLS: the sweep ends clients that are too slow
 
 
@@ -77,6 +78,7 @@ class WebServer:
             threads, max_waiting=limits.max_streams, relieve=self._relieve_threads
         )
         self.connections: dict[ClientConnection, None] = {}  # the oldest first
+        self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.unsent_answers = UnsentAnswers(self.connections)
         self._is_relieving = False
         self._reserved = 0
