@@ -8,6 +8,7 @@ import socket
 import ssl
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.web.servers import running, tls_files
@@ -36,6 +37,8 @@ def test_a_client_that_ends_tls_before_its_answer_leaves_nothing(tmp_path: Path)
     certfile, keyfile, context = tls_files(tmp_path)
     with running("event", tls=context, certfile=certfile, keyfile=keyfile) as server:
         (worker,) = server.workers()
+        # The connection by which `running` saw that it answers may still be open.
+        until(lambda: {each.status for each in worker.net_connections()} == {psutil.CONN_LISTEN})
         before = worker.num_fds()
         with server.connect() as wire:
             wire.send(b"GET /sleep?seconds=0.3 HTTP/1.1\r\nHost: x\r\n\r\n")
