@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from cms.errors import Problem, abbreviated
+from cms.schema.system import COLLECTIONS, RELATIONS, choices_of
 from cms.schema.types.numbers import BOOLEAN, INTEGER
 from cms.schema.types.structures import JSON
 from cms.schema.types.texts import TEXT
@@ -150,11 +151,13 @@ COLLECTION_META: Mapping[str, MetaSetting] = MappingProxyType(
         "archive_value": _TEXT,
         "unarchive_value": _TEXT,
         "sort_field": _TEXT,
-        "accountability": MetaSetting(one_of("all", "activity"), "text"),
+        "accountability": MetaSetting(one_of(*choices_of(COLLECTIONS, "accountability")), "text"),
         "item_duplication_fields": MetaSetting(parse_paths, "json"),
         "sort": _INTEGER,
         "group": _TEXT,
-        "collapse": MetaSetting(one_of("open", "closed", "locked"), "text", is_nullable=False),
+        "collapse": MetaSetting(
+            one_of(*choices_of(COLLECTIONS, "collapse")), "text", is_nullable=False
+        ),
         "versioning": _FLAG,
         "searchable": _FLAG,
     }
@@ -213,7 +216,9 @@ RELATION_META: Mapping[str, MetaSetting] = MappingProxyType(
         "one_allowed_collections": MetaSetting(string_list, "text[]"),
         "junction_field": _TEXT,
         "sort_field": _TEXT,
-        "one_deselect_action": MetaSetting(one_of("nullify", "delete"), "text", is_nullable=False),
+        "one_deselect_action": MetaSetting(
+            one_of(*choices_of(RELATIONS, "one_deselect_action")), "text", is_nullable=False
+        ),
     }
 )
 
