@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from cms.errors import Problem, abbreviated
-from cms.schema.system import COLLECTIONS, RELATIONS, choices_of
+from cms.schema.system import COLLECTIONS, FIELDS, RELATIONS, choices_of
 from cms.schema.types.numbers import BOOLEAN, INTEGER
 from cms.schema.types.structures import JSON
 from cms.schema.types.texts import TEXT
@@ -188,6 +188,15 @@ FIELD_META: Mapping[str, MetaSetting] = MappingProxyType(
         "search_weight": MetaSetting(parse_search_weight, "integer"),
     }
 )
+
+NAMING_SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        COLLECTIONS: ("sort_field", "archive_field"),
+        FIELDS: ("group",),
+        RELATIONS: ("junction_field", "sort_field", "one_collection_field"),
+    }
+)
+"""The settings that name a field of the record's own collection, by the tables of the records."""
 
 COLUMN_SCHEMA: Mapping[str, MetaSetting] = MappingProxyType(
     {
