@@ -73,5 +73,10 @@ def writable_collection(
     if target is None or target.kind is Kind.FOLDER:
         raise not_found("collection") if policy.is_admin else forbidden()
     if not target.is_writable:
-        raise Refused(Problem("FORBIDDEN", f'The items of "{collection}" can only be read here.'))
+        raise Refused(read_only(target))
     return target
+
+
+def read_only(collection: Collection) -> Problem:
+    """Return the problem of a write to a collection that nobody can write here."""
+    return Problem("FORBIDDEN", f'The items of "{collection.name}" can only be read here.')

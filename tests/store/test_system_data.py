@@ -11,6 +11,7 @@ import pytest
 
 from cms.auth.sessions import Mode
 from cms.flows.definition.trigger_types import TRIGGER_TYPES
+from cms.provider_setting_types import MODE
 from cms.schema.system import FLOWS, SYSTEM_COLLECTIONS, SYSTEM_TABLES, Choices, choices_of
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -154,6 +155,7 @@ def test_columns_take_the_words_that_their_checks_list(migrated: Connection) -> 
 def test_what_has_code_for_each_word_has_it_for_all() -> None:
     assert tuple(TRIGGER_TYPES) == choices_of(FLOWS, "trigger")
     assert tuple(Mode) == choices_of("system_sessions", "mode")
+    assert set(MODE.takes.removeprefix("one of ").split(", ")) == set(Mode)
 
 
 def test_choices_are_a_sentence() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-from cms.database.error_mapping import Conflict
+from cms.database.error_mapping import RULE_BROKEN, Conflict
 from cms.errors import Problem, abbreviated
 from cms.items.write.problems import with_position
 from cms.items.write.resolved_rows import ResolvedRow
@@ -87,7 +87,7 @@ def describe_check(problem: Problem, collection: Collection) -> Problem:
 
 
 def _message(collection: Collection, check: CheckConstraint) -> str:
-    reason = check.rule if collection.is_system else "A value breaks a rule of the table"
+    reason = check.rule if collection.is_system else RULE_BROKEN
     return f"Invalid payload. {reason[0].upper()}{reason[1:]}."
 
 
