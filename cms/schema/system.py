@@ -16,7 +16,7 @@ QUEUE_PREFIX = "procrastinate_"
 
 LIMIT_RULE = "it is a whole number from 1, or null for no limit"
 """The rule of columns that hold a limit."""
-_FOCAL_POINT_RULE = "it is a number from 0 to 1"
+_FRACTION_RULE = "it is a number from 0 to 1"
 _ONE_ROW_RULE = "there is one row, of the id 1"
 
 # The tables that other modules name.
@@ -160,8 +160,8 @@ _ALL = (
             "modified_by": ("user-updated",),
         },
         check_rules={
-            "system_files_focal_point_x_check": _FOCAL_POINT_RULE,
-            "system_files_focal_point_y_check": _FOCAL_POINT_RULE,
+            "system_files_focal_point_x_check": _FRACTION_RULE,
+            "system_files_focal_point_y_check": _FRACTION_RULE,
         },
     ),
     SystemTable(
