@@ -14,7 +14,7 @@ from cms.auth.transactions import in_transaction
 from cms.auth.user_filters import UserFilters, write_user
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.errors import invalid_provider
+from cms.errors import capitalized, invalid_provider
 from cms.mappings import without_none
 from cms.providers import Provider
 from cms.sso.failure import ProviderError, login_refused
@@ -118,10 +118,10 @@ class ExternalAccounts:
             raise login_refused(self.provider, reason)
         # If another request of the same user was faster by now, the address is that user's own.
         if self._is_taken(profile.email, None) and self.find(profile.identifier) is None:
+            reason = "the address belongs to an account that logs in otherwise"
             # Who has not proven to own the address does not learn that there is an account.
             if is_verified:
-                raise invalid_provider("The address belongs to an account that logs in otherwise.")
-            reason = "the address belongs to an account that logs in otherwise"
+                raise invalid_provider(f"{capitalized(reason)}.")
             raise login_refused(self.provider, reason)
 
     def _insert(

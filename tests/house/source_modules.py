@@ -43,7 +43,10 @@ class SourceModule(NamedTuple):
     patterns: list[str]
     """The code of the regular expressions that it compiles."""
     sentences: list[str]
-    """Its strings of `SENTENCE_WORDS` or more, pieces of f-strings too; no docstrings."""
+    """Its strings of `SENTENCE_WORDS` or more, pieces of f-strings too, but no docstrings.
+
+    They are in small letters and without full stops.
+    """
 
 
 class Comparison(NamedTuple):
@@ -73,7 +76,7 @@ def _read(path: Path) -> SourceModule:
                 docstrings.add(id(node.value))
             case ast.Constant(value=str(words)) if id(node) not in docstrings:
                 if len(words.split()) >= SENTENCE_WORDS:
-                    module.sentences.append(words.strip())
+                    module.sentences.append(words.strip(" .").lower())
     return module
 
 

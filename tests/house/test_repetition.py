@@ -10,8 +10,8 @@ SHORT = 60
 """Characters of code that are no repetition yet: two functions may well call the same third one."""
 
 ALIKE_BY_CHANCE = {
-    "CASE WHEN {0} THEN {1} END": "templates of SQL",
-    "unnest({0}) WITH ORDINALITY AS r ({1})": "templates of SQL",
+    "case when {0} then {1} end": "templates of SQL",
+    "unnest({0}) with ordinality as r ({1})": "templates of SQL",
     "how deep below they are (ldap)": "users, and groups",
     "is not there; make it, or take the setting back": "relations, and collections",
     "it must be a whole number": "texts, and numbers",
