@@ -16,6 +16,7 @@ that a statement is printed once for all writes of its shape.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from cms.fragment import (
     EMPTY,
@@ -32,7 +33,6 @@ from cms.fragment import (
 )
 from cms.query.sql.arguments import ArgumentSlots, array_type, key_cast
 from cms.query.sql.columns import numbered_outputs, output_columns
-from cms.query.sql.single_write import SingleStatement
 from cms.query.sql.write_events import event_columns, event_steps
 from cms.query.sql.write_history import (
     ACTIVITY,
@@ -44,8 +44,26 @@ from cms.query.sql.write_history import (
     tracked_columns,
     with_steps,
 )
-from cms.schema.model import Collection, Field
+from cms.schema.model import Collection, Field, Version
 from cms.schema.types.field_type import Trait
+
+
+@dataclass(frozen=True, slots=True)
+class SingleStatement:
+    """A write in one statement: counters, columns of the answer, and rules.
+
+    The statement writes only while the counters are those of `version`. Rules are conditions on a
+    row (t0); None is no rule. `before` are tried on the row as it was: does the caller see it, and
+    may the caller write it? `after` must hold for the row as it then is, or nothing is written.
+    `shown` says whether the caller may read that row. The answer has `rows.found`, and behind it
+    the results of `shown` and of the first of `before`.
+    """
+
+    version: Version
+    outputs: tuple[Fragment, ...] = ()
+    before: tuple[Fragment, Fragment] | None = None
+    after: Fragment | None = None
+    shown: Fragment | None = None
 
 
 def insert(
@@ -301,9 +319,7 @@ def _rule_results(single_statement: SingleStatement | None) -> Fragment:
         return EMPTY
     # A rule that compares with NULL is neither true nor false, and counts as not fulfilled.
     return fill(
-        ", coalesce({0}, FALSE) AS seen, coalesce({1}, FALSE) AS writable",
-        single_statement.before.seen,
-        single_statement.before.writable,
+        ", coalesce({0}, FALSE) AS seen, coalesce({1}, FALSE) AS writable", *single_statement.before
     )
 
 
