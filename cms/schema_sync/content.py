@@ -12,7 +12,6 @@ from cms import jsontext
 from cms.database.connections import Fetch, single_values
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
-from cms.flows.definition.graph import ENDS
 from cms.schema.model import Catalogue
 from cms.schema.records import Record
 from cms.schema.system import (
@@ -146,7 +145,7 @@ def _flows(reader: _Reader) -> list[Record]:
     flows = reader.names(FLOWS)
     operations: dict[str, list[Record]] = {}
     for row in sorted(reader.rows(OPERATIONS), key=lambda row: str(row["key"])):
-        ends = {end: keys[row[end]] for end in ENDS}
+        ends = {end: keys[row[end]] for end in ("resolve", "reject")}
         options = with_flow(row["type"], row["options"], flows)
         record = reader.record(OPERATIONS, row, **ends, options=options)
         operations.setdefault(row["flow"], []).append(record)

@@ -24,6 +24,8 @@ from cms.store.store import Store
 
 log = logging.getLogger("cms.auth")
 
+_OTHER_LOGIN = "the address belongs to an account that logs in otherwise"
+
 
 class ExternalAccount(NamedTuple):
     """A user of a provider, as a login reads it."""
@@ -118,11 +120,10 @@ class ExternalAccounts:
             raise login_refused(self.provider, reason)
         # If another request of the same user was faster by now, the address is that user's own.
         if self._is_taken(profile.email, None) and self.find(profile.identifier) is None:
-            reason = "the address belongs to an account that logs in otherwise"
             # Who has not proven to own the address does not learn that there is an account.
             if is_verified:
-                raise invalid_provider(f"{capitalized(reason)}.")
-            raise login_refused(self.provider, reason)
+                raise invalid_provider(f"{capitalized(_OTHER_LOGIN)}.")
+            raise login_refused(self.provider, _OTHER_LOGIN)
 
     def _insert(
         self,

@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 from cms import jsontext
 from cms.digits import TooManyDigits, too_many_digits
-from cms.errors import Problem, Refused, capitalized, invalid_payload
+from cms.errors import Problem, Refused, invalid_payload
 
 _CHUNK = 1 << 16
 """Bytes that are read at once."""
@@ -351,7 +351,7 @@ def _reason(error: ValueError) -> str:
 
 def _problem(reason: str, name: str | None = None) -> Problem:
     extensions: Mapping[str, object] = {"field": name} if name else {}
-    return invalid_payload(capitalized(reason), **extensions).problems[0]
+    return invalid_payload(reason[0].upper() + reason[1:], **extensions).problems[0]
 
 
 def _too_many_digits(error: TooManyDigits, *names: str) -> Problem:
