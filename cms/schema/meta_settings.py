@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from cms.errors import Problem, abbreviated
+from cms.schema.referential_actions import ACTIONS_BY_CODE
 from cms.schema.system import COLLECTIONS, FIELDS, RELATIONS, choices_of
 from cms.schema.types.numbers import BOOLEAN, INTEGER
 from cms.schema.types.structures import JSON
@@ -216,7 +217,7 @@ COLUMN_SCHEMA: Mapping[str, MetaSetting] = MappingProxyType(
 
 COLLECTION_SCHEMA: Mapping[str, MetaSetting] = MappingProxyType({"comment": _TEXT})
 
-_ACTIONS = one_of("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
+_ACTIONS = one_of(*ACTIONS_BY_CODE.values())
 
 RELATION_META: Mapping[str, MetaSetting] = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""Every format of imports and exports, and every language of types, has code and is offered."""
+"""What commands, settings and the description offer is what has code, no more and no less."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from cms.cli import cms
 from cms.client_types.printing import LANGUAGES
+from cms.http.logs import LEVELS
 from cms.import_formats import (
     IMPORT_FORMAT_BY_MEDIA_TYPE,
     IMPORT_FORMAT_BY_SUFFIX,
@@ -17,6 +18,7 @@ from cms.import_formats import (
 from cms.items.transfer.formats import FORMATS
 from cms.items.transfer.sources import SOURCES
 from cms.openapi.query_parameters import PARAMETERS
+from cms.settings import SETTINGS
 
 
 def choices_of_command(name: str) -> list[str]:
@@ -47,3 +49,8 @@ def test_every_language_of_types_is_offered() -> None:
 def test_the_media_type_of_a_format_names_the_format() -> None:
     for name in IMPORT_FORMATS:
         assert IMPORT_FORMAT_BY_MEDIA_TYPE[media_type_of(name)] == name
+
+
+def test_every_level_of_the_log_is_offered() -> None:
+    (setting,) = [each for each in SETTINGS if each.name == "LOG_LEVEL"]
+    assert setting.kind.takes == f"one of {', '.join(LEVELS)}"
