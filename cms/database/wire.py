@@ -106,8 +106,7 @@ class Wire:
         self._reader = Transformer(connection)
         self._poll = select.poll()
         self._poll.register(connection.fileno(), select.POLLIN)
-        # The text of a statement and its name on the server; the one used longest ago is first. A
-        # cache of the library would drop it without a word, and its plan would stay on the server.
+        # The text of a statement and its name on the server; the one used longest ago is first.
         self._names: OrderedDict[str, bytes] = OrderedDict()
         self._prepared_count = 0
         self._epochs = epochs
