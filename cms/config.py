@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from cms import dotenv
 from cms.hashing.hash_parameters import MIN_MEMORY_PER_LANE, HashParameters
-from cms.locations import Location, missing_options, options_of, with_absolute_root
+from cms.locations import Location, location_problems, options_of, with_absolute_root
 from cms.processes.machine import present_machine
 from cms.providers import (
     Provider,
@@ -316,7 +316,7 @@ def _read_location(name: str, sources: Sources, folder: Path, problems: list[str
     """Return a storage location of the settings; missing options are added to `problems`."""
     options = _read_options(options_of(name), sources, folder, problems)
     location = Location(name=name, **options)
-    problems += missing_options(location)
+    problems += location_problems(location)
     return location
 
 

@@ -131,8 +131,15 @@ class Refused(Exception):
 UNEXPECTED_ERROR = "An unexpected error occurred; it has been logged."
 """What is said of a fault of the service: its details may hold values of rows."""
 
+BODY_BREAKS_OFF = "The body breaks off, or is not in chunks as it should be"
+
 MAX_PROBLEMS = 100
 """How many problems of one query or body an answer holds: each may repeat a long value."""
+
+
+def capitalized(reason: str) -> str:
+    """Return a reason as the beginning of a sentence; names in it stay as they are."""
+    return reason[0].upper() + reason[1:]
 
 
 def combined(problems: Iterable[Problem]) -> Refused:

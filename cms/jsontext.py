@@ -16,6 +16,7 @@ _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATETIME
 # Behind an even number of backslashes: an odd one makes `\u0000` six characters of text.
 _NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 NUL_REFUSAL = "the character U+0000 cannot be stored"
+NESTED_TOO_DEEPLY = "it is nested too deeply"
 _MAX_INT64_DIGITS = 18  # with so many, every number fits into 64 bits
 
 
@@ -35,7 +36,7 @@ def loads(raw: str | bytes) -> object:
         value: object = _decode(decoded)
         _refuse_unstorable(decoded, value)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError(NESTED_TOO_DEEPLY) from None
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
     except json.JSONDecodeError as error:
@@ -68,7 +69,7 @@ def loads_at(text: str, start: int) -> tuple[object, int]:
         value, end = _decode_first(text, start)
         _refuse_unstorable(text[start:end], value)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError(NESTED_TOO_DEEPLY) from None
     return value, end
 
 
@@ -100,7 +101,7 @@ def _dumps(value: object, options: int) -> bytes:
     except TypeError as error:
         # orjson has no class of its own for it; the message begins with "Recursion limit".
         if "ecursion" in str(error):
-            raise TooDeep("it is nested too deeply") from None
+            raise TooDeep(NESTED_TOO_DEEPLY) from None
         raise
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cms.driver_options import missing_options, named_settings
 from cms.settings import BOOLEAN, DRIVER, ENDPOINT, TEXT, Setting, mask_all
 
 
@@ -109,12 +110,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 
 def options_of(name: str) -> dict[str, Setting]:
     """Return the settings of a location, by the fields of `Location` that they fill."""
-    settings: dict[str, Setting] = {}
-    for option in OPTIONS:
-        field_name = option.name.removeprefix("STORAGE_<NAME>_").lower()
-        variable_name = option.name.replace("<NAME>", name.upper())
-        settings[field_name] = replace(option, name=variable_name)
-    return settings
+    return named_settings(OPTIONS, "STORAGE_<NAME>_", name)
 
 
 def with_absolute_root(location: Location, *, uploads: Path, folder: Path) -> Location:
@@ -131,12 +127,6 @@ def with_absolute_root(location: Location, *, uploads: Path, folder: Path) -> Lo
     return replace(location, root=str(root))
 
 
-def missing_options(location: Location) -> list[str]:
-    """Return a sentence for each option that the driver needs and that is not set."""
-    needed = _NEEDED.get(location.driver, ())
-    sentences: list[str] = []
-    for option in needed:
-        if not getattr(location, option):
-            variable = location.variable_name(option)
-            sentences.append(f"{variable} is needed by the driver {location.driver}.")
-    return sentences
+def location_problems(location: Location) -> Iterator[str]:
+    """Yield a sentence for each option that the driver needs and that is not set."""
+    return missing_options(location, _NEEDED)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
+from cms.driver_options import missing_options, named_settings
 from cms.provider_setting_types import (
     ATTRIBUTE,
     CERTIFICATES,
@@ -283,16 +284,14 @@ _DEFAULTS: Mapping[str, Mapping[str, str]] = {
         "last_name_key": f"{_CLAIMS}/surname",
     },
 }
+_PAIRS = (("bind_dn", "bind_password"), ("sp_private_key", "sp_certificate"))
+"""Options that are of use together only."""
 _URLS = ("issuer_url", "authorize_url", "access_url", "profile_url")
 
 
 def options_of(name: str) -> dict[str, Setting]:
     """Return the settings of a provider, by the fields of `Provider` that they fill."""
-    settings: dict[str, Setting] = {}
-    for option in OPTIONS:
-        field_name = option.name.removeprefix("AUTH_<NAME>_").lower()
-        settings[field_name] = replace(option, name=option.name.replace("<NAME>", name.upper()))
-    return settings
+    return named_settings(OPTIONS, "AUTH_<NAME>_", name)
 
 
 def with_driver_defaults(provider: Provider) -> Provider:
@@ -316,16 +315,11 @@ def provider_problems(provider: Provider) -> Iterator[str]:
     if not provider.driver:
         yield f"{provider.variable_name('driver')} is needed: {DRIVER.takes}."
         return
-    for option in _NEEDED[provider.driver]:
-        if not getattr(provider, option):
-            variable = provider.variable_name(option)
-            yield f"{variable} is needed by the driver {provider.driver}."
-    if bool(provider.bind_dn) != bool(provider.bind_password):
-        name, password = map(provider.variable_name, ("bind_dn", "bind_password"))
-        yield f"{name} and {password} go together: set both, or none."
-    if bool(provider.sp_private_key) != bool(provider.sp_certificate):
-        key, certificate = map(provider.variable_name, ("sp_private_key", "sp_certificate"))
-        yield f"{key} and {certificate} go together: set both, or none."
+    yield from missing_options(provider, _NEEDED)
+    for first, second in _PAIRS:
+        if bool(getattr(provider, first)) != bool(getattr(provider, second)):
+            variables = f"{provider.variable_name(first)} and {provider.variable_name(second)}"
+            yield f"{variables} go together: set both, or none."
     for option in _URLS:
         url = getattr(provider, option)
         if url and not provider.allows_address(url):

@@ -47,6 +47,11 @@ def view_of(
     return view_lookup(policy, catalogue, action)(collection)
 
 
+def read_only(collection: Collection) -> Problem:
+    """Return the problem of a write to a collection that nobody can write here."""
+    return Problem("FORBIDDEN", f'The items of "{collection.name}" can only be read here.')
+
+
 def readable_collection(collection: str, *, catalogue: Catalogue, policy: Policy) -> Collection:
     """Return a collection that the caller may read; raises `Refused` FORBIDDEN or NOT_FOUND."""
     view = view_lookup(policy, catalogue)(collection)
@@ -73,5 +78,5 @@ def writable_collection(
     if target is None or target.kind is Kind.FOLDER:
         raise not_found("collection") if policy.is_admin else forbidden()
     if not target.is_writable:
-        raise Refused(Problem("FORBIDDEN", f'The items of "{collection}" can only be read here.'))
+        raise Refused(read_only(target))
     return target

@@ -8,12 +8,10 @@ from dataclasses import replace
 from cms.access.policy import Policy
 from cms.access.visible_structure import grants_on
 from cms.errors import Problem, Refused, forbidden
+from cms.query.rules.field_conditions import RULE_SETTINGS
 
 _FIELD_EXTENSIONS = {"field", "fields", "constraint", "rule", "value", "path"}
 """Extensions of a problem that may name fields or hold their values."""
-
-_STORED_RULES = {"validation", "conditions"}
-"""Parameters that stand for stored rules: what is wrong with such a rule may name any field."""
 
 
 class redacted_problems:
@@ -51,7 +49,8 @@ def redaction_for(policy: Policy) -> AbstractContextManager[None]:
 
 def _redacted(refused: Refused, policy: Policy) -> Refused:
     for problem in refused.problems:
-        if problem.extensions.get("parameter") in _STORED_RULES:
+        # What is wrong with a stored rule may name any field.
+        if problem.extensions.get("parameter") in RULE_SETTINGS:
             return forbidden()
         # The message of a failed rule is free text of an administrator, who may name the field.
         if problem.code == "FAILED_VALIDATION" and "field" in _hidden_extensions(problem, policy):

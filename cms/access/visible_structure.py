@@ -8,9 +8,9 @@ from cms.access.policy import Policy, StoredGrant
 from cms.access.structure_redaction import Redaction
 from cms.errors import forbidden
 from cms.schema.model import Catalogue, Collection, Field, Kind, Relation
-from cms.schema.system import COLLECTIONS
+from cms.schema.system import COLLECTIONS, PERMISSIONS, choices_of
 
-ACTIONS = ("read", "create", "update", "delete", "share")
+ACTIONS = choices_of(PERMISSIONS, "action")
 
 
 def known_catalogue(policy: Policy, catalogue: Catalogue) -> Catalogue:

@@ -6,6 +6,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 from cms.auth import tokens
+from cms.auth.sessions import Mode
 from cms.database.connections import Transaction, standalone_transaction
 from cms.database.statements import statement
 from cms.emails import is_email
@@ -144,7 +145,7 @@ def admin_token(dsn: str, *, secret: str, life: timedelta) -> str:
         refresh_digest = passwords.digest(tokens.random_token())
         transaction.execute(
             statement("open_session"),
-            (session, user, refresh_digest, "json", expires, None, None, None, None),
+            (session, user, refresh_digest, Mode.JSON, expires, None, None, None, None),
         )
     claims = {"id": user, "session": session}
     return tokens.access_token(claims, secret=secret, life=life)

@@ -29,7 +29,7 @@ from cms.schema.system import USERS
 from cms.schema.types.field_type import Trait
 from cms.store.attempts import ATTEMPTS
 from cms.store.context import RequestContext
-from cms.store.counters import current_version
+from cms.store.current_version import current_version
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ANONYMOUS, ClientInfo
 from cms.store.snapshot import Snapshot

@@ -140,14 +140,18 @@ def read_json(content: bytes) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
-        raise DamagedArchive("a description in it is not readable") from None
+        raise _unreadable() from None
 
 
 def _document(content: bytes) -> dict[str, Any]:
     try:
         return _mapping(read_json(content))
     except TypeError:
-        raise DamagedArchive("a description in it is not readable") from None
+        raise _unreadable() from None
+
+
+def _unreadable() -> DamagedArchive:
+    return DamagedArchive("a description in it is not readable")
 
 
 # They raise TypeError for values of other types.

@@ -36,6 +36,7 @@ from cms.database.connections import Transaction
 from cms.database.error_mapping import Deadlock
 from cms.database.statements import statement
 from cms.files.storage import Storages
+from cms.store.current_version import current_version
 
 _ATTEMPTS = 50
 _GENTLE_ATTEMPTS = 20
@@ -275,8 +276,8 @@ def _counters(transaction: Transaction) -> tuple[str, ...]:
     ((_schema, _server, has_service),) = transaction.execute(statement("describe_database"))
     if not has_service:
         return ()
-    ((structure, access, flows),) = transaction.execute(statement("find_counters_of_version"))
-    return str(structure), str(access), str(flows)
+    version = current_version(transaction.execute)
+    return tuple(map(str, version))
 
 
 def _tables(transaction: Transaction, *, first: list[str]) -> list[str]:

@@ -16,11 +16,12 @@ from cms.cli.session import NoDatabase, current_config, is_expected, running_dat
 from cms.config import Config, ConfigError
 from cms.database.connections import max_streams, standalone_transaction
 from cms.database.diagnosis import ServerInfo, different_settings, examine_server
-from cms.database.migrate import OLDEST_SERVER, MigrationError, pending
+from cms.database.migrate import MigrationError, pending
 from cms.database.session_setup import session_settings
 from cms.database.statements import statement
 from cms.errors import Refused
 from cms.jobs.housekeeping import queue_state
+from cms.postgresql_versions import OLDEST_SERVER
 from cms.schema.dangling_settings import dangling_settings
 from cms.store.snapshot import load_snapshot
 from cms.structure.search_index_builds import INDEX_BUILDS

@@ -21,9 +21,7 @@ from rich.progress import (
 
 from cms.cli.service import Service
 from cms.cli.session import say
-from cms.import_formats import IMPORT_FORMAT_BY_SUFFIX
-
-MEDIA_TYPES = {"csv": "text/csv", "json": "application/json", "jsonl": "application/x-ndjson"}
+from cms.import_formats import IMPORT_FORMAT_BY_SUFFIX, IMPORT_FORMATS, media_type_of
 
 _CHUNK_BYTES = 1 << 18
 
@@ -41,7 +39,7 @@ def import_file(
         counts = service.upload(
             f"/utils/import/{quote(collection)}",
             watched_chunks,
-            media_type=MEDIA_TYPES[file_format],
+            media_type=media_type_of(file_format),
         )
     say(f"{collection}: {counts['created']} created, {counts['updated']} updated")
 
@@ -64,7 +62,7 @@ def file_format_of(name: str, chosen: str | None) -> str:
     """Return the chosen format, else that of the suffix; raises `UsageError` without either."""
     file_format = chosen or IMPORT_FORMAT_BY_SUFFIX.get(PurePath(name).suffix.lower())
     if file_format is None:
-        raise click.UsageError(f"Say what {name} is: --format {', '.join(MEDIA_TYPES)}")
+        raise click.UsageError(f"Say what {name} is: --format {', '.join(IMPORT_FORMATS)}")
     return file_format
 
 

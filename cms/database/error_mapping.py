@@ -64,6 +64,8 @@ class _Outcome(NamedTuple):
     sentence: str
 
 
+RULE_BROKEN = "A value breaks a rule of the table"
+
 _OUTCOMES: Mapping[type[psycopg.Error], _Outcome] = MappingProxyType(
     {
         pg.UniqueViolation: _Outcome(
@@ -87,7 +89,7 @@ _OUTCOMES: Mapping[type[psycopg.Error], _Outcome] = MappingProxyType(
             "VALUE_OUT_OF_RANGE", "A date or time is out of its field's range"
         ),
         pg.IntervalFieldOverflow: _Outcome("VALUE_OUT_OF_RANGE", "An interval is out of range"),
-        pg.CheckViolation: _Outcome("INVALID_PAYLOAD", "A value breaks a rule of the table"),
+        pg.CheckViolation: _Outcome("INVALID_PAYLOAD", RULE_BROKEN),
         pg.SequenceGeneratorLimitExceeded: _Outcome(
             "VALUE_OUT_OF_RANGE", "The table's keys are used up"
         ),

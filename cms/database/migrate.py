@@ -23,9 +23,7 @@ from cms.database.own_schema import (
 from cms.database.queue_schema import QueueMigration, missing_migrations
 from cms.database.statements import sql_folder, statement
 from cms.errors import Refused
-
-OLDEST_SERVER = 14
-"""The oldest major version of PostgreSQL that has all that the migrations use."""
+from cms.postgresql_versions import OLDEST_SERVER
 
 FILE_NAME = re.compile(r"(\d{4})_[a-z0-9_]+")
 

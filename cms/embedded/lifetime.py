@@ -106,9 +106,7 @@ class EmbeddedServer:
                     self._data_folder, self._start_again, announce=self._launcher.announce
                 )
         except (OSError, psycopg.Error) as error:
-            raise EmbeddedError(
-                f"The database server of {self.cluster} cannot be started. {error}"
-            ) from error
+            raise _not_started(self.cluster, error) from error
         # Connections are made with the address of the first start.
         if postmaster.conninfo(DATABASE) != self.dsn:
             raise EmbeddedError(
@@ -161,7 +159,11 @@ def start(
                 file_locks.release(lock)
                 raise
     except (OSError, psycopg.Error) as error:
-        raise EmbeddedError(f"The database server of {data} cannot be started. {error}") from error
+        raise _not_started(data, error) from error
+
+
+def _not_started(folder: Path, error: Exception) -> EmbeddedError:
+    return EmbeddedError(f"The database server of {folder} cannot be started. {error}")
 
 
 def running_dsn(data: Path) -> str | None:

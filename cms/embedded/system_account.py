@@ -27,6 +27,11 @@ class SystemAccount:
     gid: int
 
     @property
+    def as_subject(self) -> str:
+        """How a sentence begins about the account that runs the server."""
+        return f"The database server runs as {self.name}, who"
+
+    @property
     def is_own(self) -> bool:
         return self.uid == os.geteuid()
 

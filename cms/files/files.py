@@ -27,7 +27,7 @@ from cms.files.payloads import (
     decode_base64,
     pop_location,
 )
-from cms.files.upload_form import FileUpload, FormPart, receive
+from cms.files.upload_form import FileUpload, FormPart, receive, second_file
 from cms.items.read.reads import parse_key
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.schema.system import FILES
@@ -117,7 +117,7 @@ def replace(
     with library.contents.provisional() as stored:
         uploads = receive(library.contents, parts, stored, max_bytes=library.max_field_bytes)
         if len(uploads) > 1:
-            raise invalid_payload("The form holds more than one file", field="file")
+            raise second_file()
         content = uploads[0].content
         changes = checked_changes(uploads[0].fields)
         # A new content brings its name along, unless the form names the file.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from cms import jsontext
-from cms.errors import invalid_payload
+from cms.errors import Refused, invalid_payload
 from cms.files.contents import Content, Contents, FieldValues, ReceivedContent
 
 JSON_FIELDS = frozenset({"tags"})
@@ -112,3 +112,8 @@ def _parse_tags(text: str) -> object:
         return jsontext.loads(text.encode())
     except ValueError:  # forms of people, not of programs
         return list(filter(None, map(str.strip, text.split(","))))
+
+
+def second_file() -> Refused:
+    """Return the refusal of a form with several files, where one is taken."""
+    return invalid_payload("The form has more than one file", field="file")

@@ -18,7 +18,7 @@ from cms.flows.execution import (
 )
 from cms.flows.program import Program
 from cms.flows.run import ProcessBusy, Rejected, Run, RunContext, Services
-from cms.flows.run_limits import MAX_INNER_RUNS
+from cms.flows.run_limits import INNER_RUNS_SPENT
 from cms.flows.run_log import NO_LOG, RunLog, as_json
 from cms.flows.runs import program_of
 from cms.store.identity import Identity
@@ -68,7 +68,7 @@ def run_inner_flow(run: Run, flow: str, payload: object) -> object:
     if run.depth >= MAX_DEPTH:
         raise Rejected({"message": LOOP})
     if not run.limits.inner_runs_left:
-        raise Rejected({"message": f"A run runs other flows {MAX_INNER_RUNS} times at most."})
+        raise Rejected({"message": f"{INNER_RUNS_SPENT}."})
     # Shared by all runs inside of one run: ten levels of loops of ten would otherwise be ten
     # billion.
     run.limits.inner_runs_left -= 1

@@ -22,6 +22,7 @@ from cms.jsontext import TooDeep
 from cms.processes.wait_slots import NoFreeSlot
 
 _TRANSIENT_STATUS = 503
+_TOO_DEEP = "A value of the run is nested too deeply."
 
 _WAITING_TYPES = frozenset({"exec", "request", "sleep"})
 """Operations that may wait for long. A `trigger` needs no slot: what it runs takes its own."""
@@ -127,7 +128,7 @@ def _rendered(step: FlowStep, run: Run) -> object:
         message = f"The templates come to more than {MAX_RENDERED_SIZE // 2**20} MB."
         raise Rejected({"message": message}) from None
     except TooDeep:
-        raise Rejected({"message": "A value of the run is nested too deeply."}) from None
+        raise Rejected({"message": _TOO_DEEP}) from None
     return options
 
 
@@ -147,7 +148,7 @@ def _result(step: FlowStep, options: object, run: Run) -> object:
         result = {"errors": [problem.as_json() for problem in refused.problems]}
         raise Rejected(result, is_transient=refused.status == _TRANSIENT_STATUS) from refused
     except TooDeep:
-        raise Rejected({"message": "A value of the run is nested too deeply."}) from None
+        raise Rejected({"message": _TOO_DEEP}) from None
 
 
 def _slot(step: FlowStep, run: Run) -> AbstractContextManager[None]:

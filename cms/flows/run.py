@@ -14,7 +14,7 @@ from cms.flows.run_limits import RunLimits
 from cms.flows.scripts.script_pool import ScriptPool
 from cms.processes.wait_slots import WaitSlots
 from cms.store.context import RequestContext
-from cms.store.counters import current_version
+from cms.store.current_version import current_version
 from cms.store.identity import ANONYMOUS, Identity
 from cms.store.snapshot import Snapshot, load_snapshot
 from cms.store.store import Store

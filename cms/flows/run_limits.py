@@ -10,6 +10,8 @@ from datetime import timedelta
 MAX_INNER_RUNS = 1_000
 """Runs of other flows that one run may cause by its operations, at any depth."""
 
+INNER_RUNS_SPENT = f"A run runs other flows {MAX_INNER_RUNS} times at most"
+
 
 @dataclass(slots=True)
 class RunLimits:

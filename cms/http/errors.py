@@ -20,6 +20,7 @@ from cms.errors import (
     insufficient_storage,
     unavailable,
 )
+from cms.http.media import NOT_JSON
 from cms.store.refusals import refusal_of_stale
 
 log = logging.getLogger("cms")
@@ -118,9 +119,7 @@ def _problem_of(request: falcon.Request, error: falcon.HTTPError) -> Problem:
         case 413:
             return Problem("CONTENT_TOO_LARGE", "The body is too large.")
         case 415:
-            return Problem(
-                "UNSUPPORTED_MEDIA_TYPE", "Send JSON with Content-Type: application/json."
-            )
+            return NOT_JSON
         case _:
             # What Falcon itself refuses: malformed query strings, headers, and the like.
             return Problem(

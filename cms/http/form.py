@@ -112,8 +112,3 @@ def _malformed(reason: str | None = None) -> Refused:
     if not reason:
         return invalid_payload("The form breaks off")
     return invalid_payload(f"The form cannot be read: {reason}")
-
-
-def second_file() -> Refused:
-    """Return the refusal of a form with several files, where one is taken."""
-    return invalid_payload("The form has more than one file", field="file")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import PurePath
 from tempfile import TemporaryFile
-from types import MappingProxyType
 from typing import BinaryIO, NamedTuple
 
 import falcon
@@ -15,21 +14,12 @@ from cms.errors import Problem, Refused, invalid_payload
 from cms.files.contents import too_large
 from cms.files.media_types import without_parameters
 from cms.files.storage import CHUNK_BYTES
-from cms.files.upload_form import FormPart
-from cms.http.form import form_parts, is_form, second_file
+from cms.files.upload_form import FormPart, second_file
+from cms.http.form import form_parts, is_form
 from cms.http.media import idempotency_key_of
-from cms.import_formats import IMPORT_FORMAT_BY_SUFFIX
+from cms.import_formats import IMPORT_FORMAT_BY_MEDIA_TYPE, IMPORT_FORMAT_BY_SUFFIX
 from cms.items.transfer.imports import Upload, import_file, require_import
 from cms.store.store import Store
-
-_FORMAT_BY_MEDIA_TYPE: Mapping[str, str] = MappingProxyType(
-    {
-        "text/csv": "csv",
-        "application/json": "json",
-        "application/x-ndjson": "jsonl",
-        "application/jsonl": "jsonl",
-    }
-)
 
 
 class ImportResource:
@@ -108,9 +98,9 @@ def _body_chunks(request: falcon.Request, max_bytes: int) -> Iterator[bytes]:
 def _file_format(suffix: str, content_type: str | None) -> str:
     """Return the format by suffix, else by type: programs often only guess the type."""
     media_type = without_parameters(content_type)
-    file_format = IMPORT_FORMAT_BY_SUFFIX.get(suffix) or _FORMAT_BY_MEDIA_TYPE.get(media_type)
+    file_format = IMPORT_FORMAT_BY_SUFFIX.get(suffix) or IMPORT_FORMAT_BY_MEDIA_TYPE.get(media_type)
     if file_format is None:
-        media_types = ", ".join(_FORMAT_BY_MEDIA_TYPE)
+        media_types = ", ".join(IMPORT_FORMAT_BY_MEDIA_TYPE)
         message = f"An import is one of {media_types}, or a form with a file that is."
         raise Refused(Problem("UNSUPPORTED_MEDIA_TYPE", message))
     return file_format

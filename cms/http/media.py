@@ -24,6 +24,11 @@ _MEMORY_PER_BODY_BYTE = 4
 """A body's values take at least this many times the memory of its text."""
 
 
+NOT_JSON = Problem(
+    "UNSUPPORTED_MEDIA_TYPE", "Send JSON with the header Content-Type: application/json."
+)
+
+
 class JsonHandler(BaseHandler):
     """Falcon's media handler for JSON: the only code that reads a JSON body, with its one limit."""
 
@@ -42,12 +47,7 @@ class JsonHandler(BaseHandler):
         if not raw:
             return None
         if not _is_json(content_type):
-            raise Refused(
-                Problem(
-                    "UNSUPPORTED_MEDIA_TYPE",
-                    "Send JSON with the header Content-Type: application/json.",
-                )
-            )
+            raise Refused(NOT_JSON)
         try:
             return jsontext.loads(raw)
         except TooManyDigits as error:

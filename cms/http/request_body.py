@@ -12,7 +12,7 @@ from typing import Any
 
 from falcon.typing import ReadableIO
 
-from cms.errors import Problem, Refused, invalid_payload
+from cms.errors import BODY_BREAKS_OFF, Problem, Refused, invalid_payload
 
 SERVER_DRAIN_BYTES = 2**16
 """Gunicorn reads less than this after an answer, and keeps the connection."""
@@ -80,7 +80,7 @@ class RequestBody:
 
     def _broken_body(self) -> Refused:
         self._is_broken = True
-        return invalid_payload("The body breaks off, or is not in chunks as it should be")
+        return invalid_payload(BODY_BREAKS_OFF)
 
 
 def request_body(environ: Mapping[str, Any]) -> RequestBody:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from cms.openapi.json_schemas import (
@@ -21,8 +22,10 @@ from cms.openapi.json_schemas import (
     texts,
 )
 from cms.openapi.operation import JSON, Answer, Body, PathItem, data, json_body, read, write
+from cms.schema.system import choices_of
 
-_MODE = one_of_texts(("json", "cookie", "session"))
+_MODES = choices_of("system_sessions", "mode")
+_MODE = one_of_texts(_MODES)
 _PASSWORD = described(TEXT, "A password.")
 _TOKENS = data(
     object_of({"expires": INTEGER}, {"access_token": TEXT, "refresh_token": TEXT}),
@@ -40,7 +43,7 @@ _LOGIN = object_of(
         "email": TEXT,
         "identifier": TEXT,
         "otp": TEXT,
-        "mode": one_of_texts(("json", "cookie", "session", "ldap")),
+        "mode": one_of_texts((*_MODES, "ldap")),
     },
 )
 _ABILITIES = data(OBJECT, "What the caller may do, by collection and action.")
@@ -83,7 +86,7 @@ ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
                         )
                     }
                 ),
-                Answer("The browser goes on to another page.", status=303),
+                replace(_REDIRECT, status=303),
             )
         },
         "/auth/login/{provider}/metadata": {

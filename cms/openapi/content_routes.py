@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from cms.openapi.json_schemas import BINARY, KEY, OBJECT, TEXT, any_of, array_of, object_of, texts
@@ -79,7 +80,7 @@ _ASSET = Operation(
     answers=(
         Answer("The content, transformed if parameters ask for that.", {_ANY: BINARY}),
         Answer("A part of the content.", {_ANY: BINARY}, status=206),
-        Answer("What the client has is current.", status=304),
+        replace(NOT_MODIFIED, headers=()),
     ),
     parameters=(
         "key",

@@ -28,6 +28,7 @@ from cms.query.language.parameters import AGGREGATES, META
 FILTER = "Filter"
 TESTS = "FilterTests"
 
+_FILE_FORMAT = "Answer a file in this format."
 _NAMES = array_of(TEXT)
 _SCALAR: JsonSchema = MappingProxyType({"type": ["string", "number", "boolean", "null"]})
 _OPERANDS: Mapping[OperandKind, JsonSchema] = MappingProxyType(
@@ -123,7 +124,7 @@ PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
         ),
         "alias": _json("alias", "Other names for fields in the answer, `alias[a]=title`."),
         "deep": _json("deep", _DEEP),
-        "export": _query("export", "Answer a file in this format.", one_of_texts(list(FORMATS))),
+        "export": _query("export", _FILE_FORMAT, one_of_texts(list(FORMATS))),
         "If-Match": _header("If-Match", "Write only what still has this ETag."),
         "If-None-Match": _header("If-None-Match", "Answer 304 if the ETag is still this one."),
         "Idempotency-Key": _header(
@@ -145,9 +146,7 @@ PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
         "action": _required(_query("action", "An action.")),
         "item": _query("item", "The key of an item."),
         "include": _names("include", "What to add to the structure."),
-        "schema_export": _query(
-            "export", "Answer a file in this format.", one_of_texts(("json", "yaml"))
-        ),
+        "schema_export": _query("export", _FILE_FORMAT, one_of_texts(("json", "yaml"))),
         "allow_destructive": _query(
             "allow_destructive", "Whether what deletes data may be done.", FLAG
         ),

@@ -191,7 +191,7 @@ def _checks(rows: Iterable[CatalogueRow]) -> dict[str, CheckConstraint]:
         columns_before = checks[name].columns if name in checks else ()
         columns = (*columns_before, *row["columns"])
         # For checks of other tables the condition itself has to do as a sentence.
-        rule = system_table(row["table_name"]).check_rules.get(name) or row["rule"]
+        rule = system_table(row["table_name"]).rule_of(name) or row["rule"]
         checks[name] = CheckConstraint(columns, rule, row["expression"])
     return checks
 

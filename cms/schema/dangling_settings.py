@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cms.schema.meta_settings import NAMING_SETTINGS
 from cms.schema.model import Catalogue, Collection, Relation
+from cms.schema.system import COLLECTIONS
 
 
 def dangling_settings(catalogue: Catalogue) -> Iterator[str]:
@@ -34,7 +36,7 @@ def _relation_sentences(relation: Relation, owner: Collection) -> Iterator[str]:
 
 def _collection_sentences(collection: Collection) -> Iterator[str]:
     meta = collection.meta or {}
-    for setting in ("sort_field", "archive_field"):
+    for setting in NAMING_SETTINGS[COLLECTIONS]:
         name = meta.get(setting)
         if isinstance(name, str) and not _has_column(collection, name):
             yield (

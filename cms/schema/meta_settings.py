@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from cms.errors import Problem, abbreviated
+from cms.schema.referential_actions import ACTIONS_BY_CODE
+from cms.schema.system import COLLECTIONS, FIELDS, RELATIONS, choices_of
 from cms.schema.types.numbers import BOOLEAN, INTEGER
 from cms.schema.types.structures import JSON
 from cms.schema.types.texts import TEXT
@@ -150,11 +152,13 @@ COLLECTION_META: Mapping[str, MetaSetting] = MappingProxyType(
         "archive_value": _TEXT,
         "unarchive_value": _TEXT,
         "sort_field": _TEXT,
-        "accountability": MetaSetting(one_of("all", "activity"), "text"),
+        "accountability": MetaSetting(one_of(*choices_of(COLLECTIONS, "accountability")), "text"),
         "item_duplication_fields": MetaSetting(parse_paths, "json"),
         "sort": _INTEGER,
         "group": _TEXT,
-        "collapse": MetaSetting(one_of("open", "closed", "locked"), "text", is_nullable=False),
+        "collapse": MetaSetting(
+            one_of(*choices_of(COLLECTIONS, "collapse")), "text", is_nullable=False
+        ),
         "versioning": _FLAG,
         "searchable": _FLAG,
     }
@@ -186,6 +190,15 @@ FIELD_META: Mapping[str, MetaSetting] = MappingProxyType(
     }
 )
 
+NAMING_SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        COLLECTIONS: ("sort_field", "archive_field"),
+        FIELDS: ("group",),
+        RELATIONS: ("junction_field", "sort_field", "one_collection_field"),
+    }
+)
+"""The settings that name a field of the record's own collection, by the tables of the records."""
+
 COLUMN_SCHEMA: Mapping[str, MetaSetting] = MappingProxyType(
     {
         # Read later, when the type of the field is known (`default_value` of cms/schema/ddl.py).
@@ -204,7 +217,7 @@ COLUMN_SCHEMA: Mapping[str, MetaSetting] = MappingProxyType(
 
 COLLECTION_SCHEMA: Mapping[str, MetaSetting] = MappingProxyType({"comment": _TEXT})
 
-_ACTIONS = one_of("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
+_ACTIONS = one_of(*ACTIONS_BY_CODE.values())
 
 RELATION_META: Mapping[str, MetaSetting] = MappingProxyType(
     {
@@ -213,7 +226,9 @@ RELATION_META: Mapping[str, MetaSetting] = MappingProxyType(
         "one_allowed_collections": MetaSetting(string_list, "text[]"),
         "junction_field": _TEXT,
         "sort_field": _TEXT,
-        "one_deselect_action": MetaSetting(one_of("nullify", "delete"), "text", is_nullable=False),
+        "one_deselect_action": MetaSetting(
+            one_of(*choices_of(RELATIONS, "one_deselect_action")), "text", is_nullable=False
+        ),
     }
 )
 

@@ -14,6 +14,7 @@ from cms.errors import (
     invalid_payload,
 )
 from cms.schema.meta_settings import (
+    NAMING_SETTINGS,
     RELATION_KEYS,
     RELATION_META,
     RELATION_SCHEMA,
@@ -23,6 +24,7 @@ from cms.schema.meta_settings import (
 )
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.names import MAX_NAME_BYTES, invalid_collection_name_reason, invalid_name_reason
+from cms.schema.system import RELATIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def check_actions(schema: MetaSettings, field: Field) -> None:
 def check_field_names(meta: MetaSettings, owner: Collection) -> None:
     """Raise `Refused` for settings that name no column, present or possible, of the many side."""
     problems: list[Problem] = []
-    for key in ("junction_field", "sort_field", "one_collection_field"):
+    for key in NAMING_SETTINGS[RELATIONS]:
         name = meta.get(key)
         problems += _problems(f"meta.{key}", _invalid_column_reason(key, name, owner), name)
     one_field = meta.get("one_field")

@@ -16,6 +16,8 @@ QUEUE_PREFIX = "procrastinate_"
 
 LIMIT_RULE = "it is a whole number from 1, or null for no limit"
 """The rule of columns that hold a limit."""
+_FRACTION_RULE = "it is a number from 0 to 1"
+_ONE_ROW_RULE = "there is one row, of the id 1"
 
 # The tables that other modules name.
 ACTIVITY = "system_activity"
@@ -50,6 +52,20 @@ class AliasTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class Choices:
+    """The words that a column takes, as its check lists them, in the order of error sentences."""
+
+    words: tuple[str, ...]
+    is_nullable: bool = False
+
+    @property
+    def rule(self) -> str:
+        """What the check enforces, as a sentence."""
+        *others, last = (*self.words, "null") if self.is_nullable else self.words
+        return f"it is {', '.join(others)} or {last}"
+
+
+@dataclass(frozen=True, slots=True)
 class SystemTable:
     """What the service knows of one of its tables, besides its columns."""
 
@@ -81,8 +97,20 @@ class SystemTable:
     """Columns that may hold secrets in any form: history and events are without their values."""
     unique_in_any_case: frozenset[str] = frozenset()
     """Columns that are unique without regard to capitals."""
+    choices: Mapping[str, Choices] = field(default_factory=dict)
+    """The columns that take a few words only."""
     check_rules: Mapping[str, str] = field(default_factory=dict)
-    """The rules that the checks of the table enforce, by the names of their constraints."""
+    """The rules that other checks of the table enforce, by the names of their constraints."""
+
+    def rule_of(self, constraint: str) -> str | None:
+        """Return the rule that a check of the table enforces, by the name of the constraint."""
+        for column, choices in self.choices.items():
+            if constraint == f"{self.name}_{column}_check":
+                return choices.rule
+        return self.check_rules.get(constraint)
+
+
+_ACCOUNTABILITY = Choices(("all", "activity"), is_nullable=True)
 
 
 _ALL = (
@@ -103,9 +131,9 @@ _ALL = (
         COLLECTIONS,
         endpoint="/collections",
         is_structure=True,
-        check_rules={
-            "system_collections_accountability_check": "it is all, activity or null",
-            "system_collections_collapse_check": "it is open, closed or locked",
+        choices={
+            "accountability": _ACCOUNTABILITY,
+            "collapse": Choices(("open", "closed", "locked")),
         },
     ),
     SystemTable(
@@ -132,8 +160,8 @@ _ALL = (
             "modified_by": ("user-updated",),
         },
         check_rules={
-            "system_files_focal_point_x_check": "it is a number from 0 to 1",
-            "system_files_focal_point_y_check": "it is a number from 0 to 1",
+            "system_files_focal_point_x_check": _FRACTION_RULE,
+            "system_files_focal_point_y_check": _FRACTION_RULE,
         },
     ),
     SystemTable(
@@ -155,10 +183,12 @@ _ALL = (
         aliases={
             "operations": AliasTarget(OPERATIONS, "flow"),
         },
-        check_rules={
-            "system_flows_accountability_check": "it is all, activity or null",
-            "system_flows_status_check": "it is active or inactive",
-            "system_flows_trigger_check": "it is event, webhook, schedule, manual or operation",
+        choices={
+            "accountability": _ACCOUNTABILITY,
+            "status": Choices(("active", "inactive")),
+            "trigger": Choices(
+                ("event", "webhook", "schedule", "manual", "operation"), is_nullable=True
+            ),
         },
     ),
     SystemTable(
@@ -172,8 +202,8 @@ _ALL = (
         },
         # What a run was started with may hold anything; the log shows it with secrets masked.
         internal_columns=frozenset({"input", "worker"}),
-        check_rules={
-            "system_flow_runs_state_check": "it is queued, running, done, rejected or failed",
+        choices={
+            "state": Choices(("queued", "running", "done", "rejected", "failed")),
         },
     ),
     SystemTable("system_flow_schedules", is_listed=False),
@@ -189,8 +219,8 @@ _ALL = (
             "timestamp": ("date-created",),
             "sender": ("user-created",),
         },
-        check_rules={
-            "system_notifications_status_check": "it is inbox or archived",
+        choices={
+            "status": Choices(("inbox", "archived")),
         },
     ),
     SystemTable(
@@ -218,8 +248,8 @@ _ALL = (
         PERMISSIONS,
         endpoint="/permissions",
         is_writable=True,
-        check_rules={
-            "system_permissions_action_check": "it is create, read, update, delete or share",
+        choices={
+            "action": Choices(("read", "create", "update", "delete", "share")),
         },
     ),
     SystemTable(PRESETS, endpoint="/presets", is_writable=True),
@@ -229,8 +259,8 @@ _ALL = (
         RELATIONS,
         endpoint="/relations",
         is_structure=True,
-        check_rules={
-            "system_relations_one_deselect_action_check": "it is nullify or delete",
+        choices={
+            "one_deselect_action": Choices(("nullify", "delete")),
         },
     ),
     SystemTable(
@@ -256,9 +286,11 @@ _ALL = (
     SystemTable(
         "system_sessions",
         is_listed=False,
+        choices={
+            "mode": Choices(("json", "cookie", "session")),
+        },
         check_rules={
             "system_sessions_holder_check": "a session is of either a user or a share",
-            "system_sessions_mode_check": "it is json, cookie or session",
         },
     ),
     SystemTable(
@@ -266,10 +298,12 @@ _ALL = (
         endpoint="/settings",
         is_writable=True,
         is_singleton=True,
+        choices={
+            "storage_asset_transform": Choices(("all", "none", "presets")),
+        },
         check_rules={
             "system_settings_auth_login_attempts_check": LIMIT_RULE,
-            "system_settings_one_row": "there is one row, of the id 1",
-            "system_settings_storage_asset_transform_check": "it is all, none or presets",
+            "system_settings_one_row": _ONE_ROW_RULE,
         },
     ),
     SystemTable(
@@ -311,15 +345,15 @@ _ALL = (
         internal_columns=frozenset({"failed_logins", "login_after", "tfa_step", "unverified"}),
         unrecorded_columns=frozenset({"last_access"}),
         unique_in_any_case=frozenset({"email"}),
-        check_rules={
-            "system_users_status_check": "it is active, invited, draft, suspended or archived",
+        choices={
+            "status": Choices(("active", "invited", "draft", "suspended", "archived")),
         },
     ),
     SystemTable(
         "system_version",
         is_listed=False,
         check_rules={
-            "system_version_one_row": "there is one row, of the id 1",
+            "system_version_one_row": _ONE_ROW_RULE,
         },
     ),
 )
@@ -346,6 +380,11 @@ def is_system(collection: str) -> bool:
 def system_table(collection: str) -> SystemTable:
     """Return what is known of a collection as a system table: nothing, for most collections."""
     return SYSTEM_TABLES.get(collection, NO_TABLE)
+
+
+def choices_of(collection: str, column: str) -> tuple[str, ...]:
+    """Return the words that a column of a system table takes."""
+    return SYSTEM_TABLES[collection].choices[column].words
 
 
 def event_name(collection: str, verb: str) -> str:

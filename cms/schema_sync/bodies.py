@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from cms.schema.records import Record
 from cms.schema_sync.comparison import RecordDiff
-from cms.schema_sync.sections import settable
-
-_GROUPS = ("meta", "schema")
+from cms.schema_sync.sections import GROUPS, settable
 
 
 def body(record: Record, *members: str) -> Record:
     """Return the body that creates a record: its settings, and those of its members that are named."""
     settings = settable(record)
     result: Record = {}
-    for key in (*members, *_GROUPS):
+    for key in (*members, *GROUPS):
         if key in settings:
             result[key] = settings[key]
     return result
@@ -25,7 +23,7 @@ def changes_body(diff: RecordDiff, *members: str) -> Record:
     before = settable(diff.before)
     after = settable(diff.after)
     result = {key: after[key] for key in members}
-    for group in _GROUPS:
+    for group in GROUPS:
         if before[group] != after[group]:
             result[group] = after[group]
     return result

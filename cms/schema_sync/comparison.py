@@ -13,6 +13,7 @@ from cms.schema_sync.schema_snapshot import SchemaSnapshot
 from cms.schema_sync.sections import (
     COLLECTIONS,
     FIELDS,
+    GROUPS,
     KEYS,
     RELATIONS,
     STRUCTURE,
@@ -110,7 +111,7 @@ def _completed(section: str, record: Record, present: Record) -> Record:
     if section not in STRUCTURE:
         return result
     # A `meta` or `schema` that is null or missing leaves all of its settings as they are.
-    for group in ("meta", "schema"):
+    for group in GROUPS:
         result[group] = _completed_group(record.get(group), present[group])
     # Without a schema a collection is a folder, and an alias is no column.
     is_alias = record.get("type") == ALIAS.name

@@ -26,6 +26,7 @@ from cms.schema_sync.sections import (
     FIELDS,
     KEYS,
     NAMELESS,
+    NO_NAME,
     RELATIONS,
     STRUCTURE,
     RecordName,
@@ -130,7 +131,7 @@ def _parse_entry(
         raise fixed_structure(collection)
     for key in KEYS[section]:
         if not is_name(section, key, record.get(key)):
-            record_problems.append(setting_problem(f"{where}.{key}", "it must be a name"))
+            record_problems.append(setting_problem(f"{where}.{key}", NO_NAME))
     changes = record.get("diff")
     if not isinstance(changes, list):
         record_problems.append(setting_problem(f"{where}.diff", "it must be an array"))

@@ -34,6 +34,7 @@ from cms.schema_sync.sections import (
     FIELDS,
     KEYS,
     NAMELESS,
+    NO_NAME,
     RELATIONS,
     STRUCTURE,
     RecordName,
@@ -157,7 +158,7 @@ def problems_of_record(record: Record, section: str, path: str) -> list[Problem]
     problems = []
     for key in KEYS[section]:
         if not is_name(section, key, record.get(key)):
-            problem = setting_value_problem(f"{path}.{key}", "it must be a name", record.get(key))
+            problem = setting_value_problem(f"{path}.{key}", NO_NAME, record.get(key))
             problems.append(problem)
     # The hooks of their collections check the rest of all other records.
     if section in STRUCTURE:

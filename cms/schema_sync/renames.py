@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 
+from cms.schema.meta_settings import NAMING_SETTINGS
 from cms.schema.model import Catalogue
 from cms.schema.records import Record
 from cms.schema.references import FieldChange
 from cms.schema.system import COLLECTIONS as COLLECTION_RECORDS
 from cms.schema.system import FIELDS as FIELD_RECORDS
+from cms.schema.system import RELATIONS as RELATION_RECORDS
 from cms.schema_sync.document import Rename
 from cms.schema_sync.schema_snapshot import SchemaSnapshot
 from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordName, by_name
@@ -19,9 +21,9 @@ _REFERENCES = {COLLECTIONS: COLLECTION_RECORDS, FIELDS: FIELD_RECORDS}
 """The tables of the sections whose settings hold rules, paths and templates."""
 
 _FIELD_NAMES = {
-    COLLECTIONS: ("sort_field", "archive_field"),
-    FIELDS: ("group",),
-    RELATIONS: ("one_collection_field", "junction_field", "sort_field"),
+    COLLECTIONS: NAMING_SETTINGS[COLLECTION_RECORDS],
+    FIELDS: NAMING_SETTINGS[FIELD_RECORDS],
+    RELATIONS: NAMING_SETTINGS[RELATION_RECORDS],
 }
 """The settings that name a field of the record's own collection."""
 

@@ -30,8 +30,14 @@ KEYS: Mapping[str, Sequence[str]] = MappingProxyType(
 
 STRUCTURE = (COLLECTIONS, FIELDS, RELATIONS)
 
+GROUPS = ("meta", "schema")
+"""The members of a record of the structure that hold its settings."""
+
 NAMELESS = frozenset({"permissions"})
 """Sections whose records have no name of their own: all that they say is their name."""
+
+NO_NAME = "it must be a name"
+"""The refusal of a member that can name no record."""
 
 RecordName = tuple[str, ...]
 """The values of the members that name a record."""
@@ -61,7 +67,7 @@ def by_name(section: str, records: Sequence[Record]) -> dict[RecordName, Record]
 def settable(record: Record) -> Record:
     """Return a record without what only answers have, such as the types of columns."""
     result = dict(record)
-    for group in ("meta", "schema"):
+    for group in GROUPS:
         value = record.get(group)
         if isinstance(value, Mapping):
             result[group] = without(value, READ_ONLY_KEYS)

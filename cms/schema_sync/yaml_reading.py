@@ -63,7 +63,7 @@ class _Builder:
 
     def begin(self, container: list[object] | dict[str, object]) -> None:
         if len(self._open) == MAX_LEVELS:
-            raise ValueError("it is nested too deeply")
+            raise ValueError(jsontext.NESTED_TOO_DEEPLY)
         self.add(container)
         self._open.append(container)
         self._keys.append(None)

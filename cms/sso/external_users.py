@@ -14,7 +14,7 @@ from cms.auth.transactions import in_transaction
 from cms.auth.user_filters import UserFilters, write_user
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.errors import invalid_provider
+from cms.errors import capitalized, invalid_provider
 from cms.mappings import without_none
 from cms.providers import Provider
 from cms.sso.failure import ProviderError, login_refused
@@ -23,6 +23,8 @@ from cms.store.identity import ClientInfo
 from cms.store.store import Store
 
 log = logging.getLogger("cms.auth")
+
+_OTHER_LOGIN = "the address belongs to an account that logs in otherwise"
 
 
 class ExternalAccount(NamedTuple):
@@ -120,9 +122,8 @@ class ExternalAccounts:
         if self._is_taken(profile.email, None) and self.find(profile.identifier) is None:
             # Who has not proven to own the address does not learn that there is an account.
             if is_verified:
-                raise invalid_provider("The address belongs to an account that logs in otherwise.")
-            reason = "the address belongs to an account that logs in otherwise"
-            raise login_refused(self.provider, reason)
+                raise invalid_provider(f"{capitalized(_OTHER_LOGIN)}.")
+            raise login_refused(self.provider, _OTHER_LOGIN)
 
     def _insert(
         self,

@@ -1,22 +1,15 @@
-"""The counters of `system_version`: read, compared with those of a plan, and locked.
+"""The counters of `system_version`: compared with those of a plan, and locked.
 
 docs/code-map.md ("Freshness") explains what they are for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from cms.database.connections import Row, Transaction
+from cms.database.connections import Transaction
 from cms.database.error_mapping import Stale
 from cms.database.statements import statement
 from cms.schema.model import Version
 from cms.store.snapshot import Snapshot, load_snapshot
-
-
-def current_version(fetch: Callable[[str, Sequence[object]], list[Row]]) -> Version:
-    """Return the counters as they are now."""
-    return Version(*fetch(statement("find_version"), ())[0])
 
 
 def check_version(snapshot: Snapshot, version: Version) -> None:

@@ -15,7 +15,7 @@ from cms.errors import Refused
 from cms.store.actors import find_actor
 from cms.store.attempts import is_unavailable
 from cms.store.context import RequestContext
-from cms.store.counters import current_version
+from cms.store.current_version import current_version
 from cms.store.identity import Identity
 from cms.store.recent_writers import RecentWriters
 from cms.store.snapshot import Snapshot, Snapshots

@@ -20,6 +20,7 @@ from cms.query.sql.statement import Statement
 from cms.schema.build import NO_STRUCTURE, Structure, build_structure
 from cms.schema.model import Catalogue, Version
 from cms.store.carrying_over import carry_over
+from cms.store.current_version import current_version
 from cms.store.event_flows import NO_EVENT_FLOWS, EventFlows, event_flows
 from cms.store.statement_caches import (
     MAX_STATEMENTS,
@@ -179,7 +180,7 @@ class Snapshots:
         """
         if before is None:
             return None
-        now = Version(*self._fetch(statement("find_version"), ())[0])
+        now = current_version(self._fetch)
         # With equal counters the snapshot was found stale for another reason, so it is loaded anew:
         # PostgreSQL did not know a name or a type of a statement.
         if now == before.version or now.structure != before.version.structure:

@@ -29,7 +29,8 @@ from cms.store.attempts import (
     refuse_repeated,
 )
 from cms.store.context import RequestContext
-from cms.store.counters import check_version, current_version, lock_version
+from cms.store.counters import check_version, lock_version
+from cms.store.current_version import current_version
 from cms.store.foreign_changes import ForeignChangeMonitor
 from cms.store.idempotency import (
     Idempotency,

@@ -14,6 +14,7 @@ from cms.schema.definitions import CollectionDefinition, parse_collection
 from cms.schema.meta_settings import (
     COLLECTION_META,
     COLLECTION_SCHEMA,
+    NAMING_SETTINGS,
     MetaSettings,
     mismatched_keys,
     parse_settings,
@@ -192,7 +193,7 @@ def _check_named_fields(
     One that has not changed may stay: a client sends whole records back.
     """
     problems = []
-    for key in ("sort_field", "archive_field"):
+    for key in NAMING_SETTINGS[COLLECTIONS]:
         field = meta.get(key)
         if not field or field in columns or field == former.get(key):
             continue

@@ -13,9 +13,8 @@ from cms.schema.field_names import DottedName, FieldName, dotted_name
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.system import is_system
 from cms.schema.types.field_type import Trait
+from cms.schema.types.structures import JSON
 from cms.structure.indexes import DeferredIndex, index_build_lock
-
-_JSON_TYPES = ("json", "jsonb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ def index_target(catalogue: Catalogue, collection: str, path: str) -> IndexTarge
     if column is None:
         raise invalid_query(f'"{field.name}" has no column of its own')
     is_json = Trait.JSON in field.type.traits
-    if steps and column.base_type not in _JSON_TYPES:
+    if steps and column.base_type not in JSON.base_types:
         raise invalid_query(
             f'"{field.name}" is a column of type {column.data_type}: paths have indexes in columns '
             "of type json and jsonb"

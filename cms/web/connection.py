@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cms")
 
+_TOO_SLOW = "the client is too slow"
+
 
 class ClientConnection(asyncio.BufferedProtocol):
     """The protocol object of one connection."""
@@ -243,7 +245,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._pace.end()
         if self._request_reader.is_due:
             if now - self._request_reader.started_at > self.server.limits.request_seconds:
-                self._request_reader.drop("the client is too slow")
+                self._request_reader.drop(_TOO_SLOW)
                 self.refuse(error_answers.TOO_SLOW)
         elif not self.queued and now - self._idle_since > self._idle_limit():
             self.end_idle()
@@ -286,7 +288,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         self.is_closing = True
         self._idle_since = time.monotonic()
-        self._request_reader.drop("the client is too slow")
+        self._request_reader.drop(_TOO_SLOW)
         self.transport.close()
 
     def end_waiting(self, refusal: bytes) -> None:
@@ -294,7 +296,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         body = self._request_reader.body
         if body and body.is_awaited:
             self.refusal = refusal
-            body.fail("the client is too slow")
+            body.fail(_TOO_SLOW)
         else:
             self.cut_off()
 

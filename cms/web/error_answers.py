@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from cms import jsontext
-from cms.errors import STATUS, UNEXPECTED_ERROR
+from cms.errors import BODY_BREAKS_OFF, STATUS, UNEXPECTED_ERROR
 
 RETRY_AFTER_SECONDS = 1
 
@@ -32,9 +32,7 @@ def refusal(code: str, message: str) -> bytes:
 
 
 MALFORMED = refusal("INVALID_QUERY", "The request is not well-formed HTTP.")
-BROKEN_BODY = refusal(
-    "INVALID_PAYLOAD", "The body breaks off, or is not in chunks as it should be."
-)
+BROKEN_BODY = refusal("INVALID_PAYLOAD", f"{BODY_BREAKS_OFF}.")
 HEAD_TOO_LARGE = refusal("HEAD_TOO_LARGE", "The head of the request is larger than 64 KB.")
 TOO_SLOW = refusal("REQUEST_TIMEOUT", "The request did not arrive in time.")
 OVERLOADED = refusal(

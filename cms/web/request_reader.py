@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import httptools
 
+from cms.errors import BODY_BREAKS_OFF
 from cms.web import error_answers
 from cms.web.body import StreamedBody
 from cms.web.client_limits import (
@@ -249,7 +250,7 @@ class RequestReader:
     def _refuse(self, answer: bytes) -> None:
         """Answer in place of the application, or tell the thread that already reads the body."""
         has_reader = self.body is not None
-        self.drop("the body breaks off, or is not in chunks as it should be")
+        self.drop(BODY_BREAKS_OFF)
         if has_reader:
             self._connection.end_after_answers()
         else:

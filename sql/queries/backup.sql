@@ -302,11 +302,6 @@ ORDER BY name;
 -- Whether there is a schema of this name.
 SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1::text);
 
--- name: find_counters_of_version
--- The counters of freshness.
-SELECT structure, access, flows
-FROM system_version;
-
 -- name: pass_counters_of_version
 -- Moves the counters behind those of before: every process reads anew what it keeps in memory.
 UPDATE system_version

@@ -12,6 +12,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent.parent
 FOLDERS = ("cms", "tests", "bench", "supply_chain")
 MAX_LINE_LENGTH = 100
+SENTENCE_WORDS = 6
 
 
 class Function(NamedTuple):
@@ -41,6 +42,11 @@ class SourceModule(NamedTuple):
     comparisons: list[Comparison]
     patterns: list[str]
     """The code of the regular expressions that it compiles."""
+    sentences: list[str]
+    """Its strings of `SENTENCE_WORDS` or more, pieces of f-strings too, but no docstrings.
+
+    They are in small letters and without full stops.
+    """
 
 
 class Comparison(NamedTuple):
@@ -60,9 +66,17 @@ def _read(path: Path) -> SourceModule:
     lines = text.splitlines()
     long_lines = [number for number, line in enumerate(lines, 1) if len(line) > MAX_LINE_LENGTH]
     name = path.relative_to(ROOT)
-    module = SourceModule(name, len(lines), long_lines, [], [], set(), [], [], [], [])
+    module = SourceModule(name, len(lines), long_lines, [], [], set(), [], [], [], [], [])
+    docstrings: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         _note(module, node)
+        # A statement comes before its parts in this walk.
+        match node:
+            case ast.Expr(value=ast.Constant()):
+                docstrings.add(id(node.value))
+            case ast.Constant(value=str(words)) if id(node) not in docstrings:
+                if len(words.split()) >= SENTENCE_WORDS:
+                    module.sentences.append(words.strip(" .").lower())
     return module
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from cms.schema.system import SYSTEM_COLLECTIONS, SYSTEM_TABLES
+from cms.auth.sessions import Mode
+from cms.flows.definition.trigger_types import TRIGGER_TYPES
+from cms.provider_setting_types import MODE
+from cms.schema.system import FLOWS, SYSTEM_COLLECTIONS, SYSTEM_TABLES, Choices, choices_of
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -114,6 +118,46 @@ def test_every_check_says_what_it_takes(migrated: Connection) -> None:
         "SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid::regclass::text "
         "LIKE 'system_%'"
     )
-    assert {name for (name,) in migrated.execute(named)} == {
-        name for table in SYSTEM_TABLES.values() for name in table.check_rules
+    said: set[str] = set()
+    for table in SYSTEM_TABLES.values():
+        said |= table.check_rules.keys()
+        said |= {f"{table.name}_{column}_check" for column in table.choices}
+    names = {name for (name,) in migrated.execute(named)}
+    assert names == said
+    unsaid = [name for name in names if not any(t.rule_of(name) for t in SYSTEM_TABLES.values())]
+    assert not unsaid
+
+
+def test_columns_take_the_words_that_their_checks_list(migrated: Connection) -> None:
+    checks = rows(
+        migrated,
+        """
+        SELECT relname, attname, NOT attnotnull, pg_get_constraintdef(pg_constraint.oid)
+          FROM pg_constraint
+          JOIN pg_class ON pg_class.oid = conrelid
+          JOIN pg_attribute ON attrelid = conrelid AND attnum = conkey[1]
+         WHERE contype = 'c'
+           AND starts_with(relname, 'system_')
+           AND pg_get_constraintdef(pg_constraint.oid) LIKE '%= ANY (ARRAY[%'
+        """,
+    )
+    listed = {
+        (table, column): (set(re.findall(r"'(\w+)'::text", check)), is_nullable)
+        for table, column, is_nullable, check in checks
     }
+    assert listed == {
+        (table.name, column): (set(choices.words), choices.is_nullable)
+        for table in SYSTEM_TABLES.values()
+        for column, choices in table.choices.items()
+    }
+
+
+def test_what_has_code_for_each_word_has_it_for_all() -> None:
+    assert tuple(TRIGGER_TYPES) == choices_of(FLOWS, "trigger")
+    assert tuple(Mode) == choices_of("system_sessions", "mode")
+    assert set(MODE.takes.removeprefix("one of ").split(", ")) == set(Mode)
+
+
+def test_choices_are_a_sentence() -> None:
+    assert Choices(("all", "none", "presets")).rule == "it is all, none or presets"
+    assert Choices(("all", "activity"), is_nullable=True).rule == "it is all, activity or null"

@@ -291,7 +291,14 @@ def test_a_text_of_very_many_digits_is_no_number(digits: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [f"urn:uuid:{UUID}", f"{{{UUID}", "\N{ARABIC-INDIC DIGIT THREE}" * 32, f" {UUID}"]
+    "text",
+    [
+        f"urn:uuid:{UUID}",
+        f"{{{UUID}",
+        "\N{ARABIC-INDIC DIGIT THREE}" * 32,
+        f" {UUID}",
+        UUID.replace("-", "", 1),
+    ],
 )
 def test_what_only_python_takes_for_a_uuid_is_none(text: str) -> None:
     errors = OPERATION_TYPES["trigger"].errors({"flow": text}, are_rendered=True)

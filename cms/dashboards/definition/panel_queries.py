@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from cms.dashboards.definition.panel_types import ALL_TIME, ROW_FUNCTIONS, range_start
+from cms.dashboards.definition.panel_types import ALL_TIME, PRECISIONS, ROW_FUNCTIONS, range_start
 from cms.schema.field_names import parse_name, parse_value_path
 
 Options = Mapping[str, Any]
@@ -23,20 +22,6 @@ DEFAULT_ROWS = 5
 _TEMPLATE_FIELD = re.compile(r"\{\{\s*([^{},\s]+)\s*\}\}")
 
 _ALL_ROWS = "*"
-# Grouping by parts, because the query language has no rounding of moments: all rows of one day have
-# the same year, month and day.
-_PARTS_BY_PRECISION: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "year": ("year",),
-        "month": ("year", "month"),
-        "week": ("isoyear", "week"),
-        "day": ("year", "month", "day"),
-        "hour": ("year", "month", "day", "hour"),
-        "minute": ("year", "month", "day", "hour", "minute"),
-        "second": ("year", "month", "day", "hour", "minute", "second"),
-    }
-)
-"""The functions of a date whose values together are the moment that a point stands for."""
 
 
 class PanelQuery(NamedTuple):
@@ -152,7 +137,7 @@ def _chart(options: Options) -> PanelQuery:
 
 def _time_series(options: Options) -> PanelQuery:
     field = options["dateField"]
-    parts = _PARTS_BY_PRECISION[options.get("precision") or "day"]
+    parts = PRECISIONS[options.get("precision") or "day"]
     aggregate = _Aggregate(
         options.get("function") or "count", options.get("valueField") or _ALL_ROWS
     )

@@ -25,7 +25,20 @@ from cms.query.language.parameters import AGGREGATES
 
 ROW_FUNCTIONS = ("first", "last")
 """Functions of a metric that show the value of one row."""
-PRECISIONS = ("year", "month", "week", "day", "hour", "minute", "second")
+# Grouping by parts, because the query language has no rounding of moments: all rows of one day have
+# the same year, month and day.
+PRECISIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "year": ("year",),
+        "month": ("year", "month"),
+        "week": ("isoyear", "week"),
+        "day": ("year", "month", "day"),
+        "hour": ("year", "month", "day", "hour"),
+        "minute": ("year", "month", "day", "hour", "minute"),
+        "second": ("year", "month", "day", "hour", "minute", "second"),
+    }
+)
+"""The functions of a date whose values together are the moment that a point stands for, by units."""
 ALL_TIME = "auto"
 """The range of a time series without a beginning."""
 

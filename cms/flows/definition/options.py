@@ -18,15 +18,15 @@ from cms.flows.definition.templates import FixedValue, TemplateError, parse_temp
 from cms.option_checks import Check, OptionError, json_object, text
 from cms.query.language.parse import PARAMETERS
 from cms.query.rules.payload_rules import parse_rule
+from cms.schema.types.texts import parse_uuid
 
 SCRIPT_ENGINE = "py_mini_racer"
 """The module that runs scripts, of the extra `script`."""
 
 OptionPath = tuple[str | int, ...]
 
+_EMPTY_LIST = "at least one is needed"
 _METHOD_NAMES = ("GET", "POST", "PUT", "PATCH", "DELETE")
-# Python takes more for a UUID than PostgreSQL does, as digits of other scripts.
-_UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 # A token of RFC 9110, section 5.6.2.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -142,8 +142,11 @@ def key_or_keys(value: object) -> None:
 
 
 def uuid(value: object) -> None:
-    if not isinstance(value, str) or not _UUID.fullmatch(value):
-        raise OptionError("it is a UUID")
+    # As a field takes it. Python takes more than PostgreSQL does, as digits of other scripts.
+    try:
+        parse_uuid(value)
+    except ValueError:
+        raise OptionError("it is a UUID") from None
 
 
 def uuid_or_uuids(value: object) -> None:
@@ -152,7 +155,7 @@ def uuid_or_uuids(value: object) -> None:
         uuid(value)
         return
     if not value:
-        raise OptionError("at least one is needed")
+        raise OptionError(_EMPTY_LIST)
     for index, element in enumerate(value):
         try:
             uuid(element)
@@ -227,7 +230,7 @@ def signing_secrets(value: object) -> None:
         except ValueError as error:
             raise OptionError(str(error), *path) from None
     if value == []:
-        raise OptionError("at least one is needed")
+        raise OptionError(_EMPTY_LIST)
 
 
 def url(value: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cms.flows.run import Rejected, RenderedOptions, Run
-from cms.flows.run_limits import MAX_INNER_RUNS
+from cms.flows.run_limits import INNER_RUNS_SPENT
 
 DEFAULT_BATCH_SIZE = 10
 
@@ -33,8 +33,5 @@ def _require_room(run: Run, inner_runs: int) -> None:
     """Reject a list that is too long, before the run of its first element."""
     left = run.limits.inner_runs_left
     if inner_runs > left:
-        message = (
-            f"A run runs other flows {MAX_INNER_RUNS} times at most;"
-            f" this list would take {inner_runs} of {left} that are left."
-        )
+        message = f"{INNER_RUNS_SPENT}; this list would take {inner_runs} of {left} that are left."
         raise Rejected({"message": message})

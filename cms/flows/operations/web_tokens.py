@@ -40,10 +40,13 @@ def json_web_token(options: RenderedOptions, run: Run) -> object:
     # TypeError: the library wants texts in some claims.
     except (jwt.PyJWTError, TypeError) as error:
         # Not the text of the error, which may hold parts of the token.
-        message = f"The token cannot be used: {type(error).__name__}."
-        raise Rejected({"message": message}) from None
+        raise _unusable(type(error).__name__) from None
     except ValueError as error:
-        raise Rejected({"message": f"The token cannot be used: {error}."}) from None
+        raise _unusable(str(error)) from None
+
+
+def _unusable(reason: str) -> Rejected:
+    return Rejected({"message": f"The token cannot be used: {reason}."})
 
 
 def _signed(options: RenderedOptions, settings: RenderedOptions) -> str:

@@ -29,7 +29,8 @@ from cms.schema.model import Collection, Field
 from cms.schema.payload import converter
 from cms.schema.system import USERS
 from cms.store.context import RequestContext
-from cms.store.counters import check_version, current_version
+from cms.store.counters import check_version
+from cms.store.current_version import current_version
 from cms.store.fetching import fetch_current
 from cms.store.identity import Identity
 from cms.store.snapshot import PreparedRead

@@ -41,7 +41,7 @@ from cms.query.language.ast import EMPTY_QUERY
 from cms.query.sql import locks
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
-from cms.store.counters import current_version
+from cms.store.current_version import current_version
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.refusals import index_of, with_inquiry

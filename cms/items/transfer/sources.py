@@ -101,7 +101,7 @@ class Lines:
             try:
                 yield raw.decode(encoding)
             except UnicodeDecodeError:
-                raise invalid_payload("The file is not UTF-8", line=self.number) from None
+                raise _not_utf8(self.number) from None
             encoding = "utf-8"
 
     def end_row(self) -> int:
@@ -336,8 +336,12 @@ class _JsonStream:
             self._text = rest + self._decode(raw, final=not raw)
             self._position = 0
         except UnicodeDecodeError:
-            raise invalid_payload("The file is not UTF-8", line=self._line) from None
+            raise _not_utf8(self._line) from None
         return bool(raw)
+
+
+def _not_utf8(line: int) -> Refused:
+    return invalid_payload("The file is not UTF-8", line=line)
 
 
 def _reason(error: ValueError) -> str:

@@ -25,6 +25,7 @@ from cms.items.write.calls import (
     new_call,
 )
 from cms.items.write.executor import Executor
+from cms.items.write.named_keys import require_query
 from cms.items.write.plans import (
     plan_create,
     plan_delete,
@@ -38,6 +39,7 @@ from cms.items.write.preconditions import check_match, check_singleton
 from cms.items.write.rows import lock_rows
 from cms.processes.memory import note_memory_use
 from cms.query.language.operations import (
+    NAMING_FIELDS,
     BatchOperation,
     OperationResults,
     in_operation,
@@ -235,9 +237,7 @@ def _create(batch: _BatchRun, operation: BatchOperation) -> object:
 
 def _read(batch: _BatchRun, operation: BatchOperation) -> object:
     require_not_system(operation.collection, batch.context.actor.policy)
-    params = operation.arguments.get("query", {})
-    if not isinstance(params, dict):
-        raise invalid_payload("query must be an object", field="query")
+    params = require_query(operation.arguments.get("query", {}))
     request = ReadRequest(operation.collection, params=params)
     key = operation.arguments.get("key")
     return batch.executor.answer(request, key=key)
@@ -248,7 +248,7 @@ def _update(batch: _BatchRun, operation: BatchOperation) -> object:
     transaction = batch.transaction
     data = arguments["data"]
     # Without any name of items, `data` is an array with keys, or the object of a singleton.
-    names_items = bool(arguments.keys() & {"key", "keys", "query"})
+    names_items = bool(arguments.keys() & NAMING_FIELDS)
     # The one item of a singleton may have to be created.
     intent = CHANGE if names_items or isinstance(data, list) else PUT
     call = _call(batch, operation.collection, intent, operation.output_params)

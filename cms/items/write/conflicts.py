@@ -8,8 +8,8 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-from cms.database.error_mapping import Conflict
-from cms.errors import Problem, abbreviated
+from cms.database.error_mapping import RULE_BROKEN, Conflict
+from cms.errors import Problem, abbreviated, capitalized
 from cms.items.write.problems import with_position
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.schema.model import CheckConstraint, Collection
@@ -87,8 +87,8 @@ def describe_check(problem: Problem, collection: Collection) -> Problem:
 
 
 def _message(collection: Collection, check: CheckConstraint) -> str:
-    reason = check.rule if collection.is_system else "A value breaks a rule of the table"
-    return f"Invalid payload. {reason[0].upper()}{reason[1:]}."
+    reason = check.rule if collection.is_system else RULE_BROKEN
+    return f"Invalid payload. {capitalized(reason)}."
 
 
 def _find_source(

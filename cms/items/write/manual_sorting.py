@@ -19,14 +19,12 @@ from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.event_runs import json_keys, queue_event_runs
 from cms.items.write.executor import Executor
 from cms.query.sql import locks, sorting
+from cms.query.sql.arguments import AUTHOR_TYPES
 from cms.schema.model import Collection, Field
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
-
-_AUTHOR_TYPES = ("uuid", "text", "text", "text")
-"""The types of the author in the history: user, address, user agent and origin."""
 
 
 class _MoveKeys(NamedTuple):
@@ -83,7 +81,7 @@ def _move_authorized(
     authorizer = WriteAuthorizer(store, context)
     authorizer.authorize_column(collection, keys, sort_field.name, transaction.execute)
     author_values = identity.client.author(context.actor.user)
-    author_params = map(param, author_values, _AUTHOR_TYPES)
+    author_params = map(param, author_values, AUTHOR_TYPES)
     _move(transaction, collection, sort_field, keys, author=commas(author_params))
     moved, target = json_keys(collection, keys)
     event_data = {"payload": {"item": moved, "to": target}, "keys": [moved]}

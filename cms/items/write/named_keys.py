@@ -36,6 +36,13 @@ def named_keys(
     return _keys_of_query(executor, collection, payload["query"], only)
 
 
+def require_query(value: object) -> Mapping[str, object]:
+    """Return the parameters of a query in a payload; raises `Refused` INVALID_PAYLOAD."""
+    if not isinstance(value, Mapping):
+        raise invalid_payload("query must be an object", field="query", value=abbreviated(value))
+    return value
+
+
 def _parse_keys(collection: Collection, value: object) -> list[str]:
     """Return the keys of an array, without repetitions."""
     if not isinstance(value, list) or not all(map(_may_be_key, value)):
@@ -51,7 +58,7 @@ def _may_be_key(value: object) -> bool:
 
 
 def _keys_of_query(
-    executor: Executor, collection: Collection, params: object, only: Sequence[RowTest]
+    executor: Executor, collection: Collection, value: object, only: Sequence[RowTest]
 ) -> list[str]:
     """Return the keys of the items that a query selects, and lock the items.
 
@@ -59,8 +66,7 @@ def _keys_of_query(
     somebody else has changed or deleted them meanwhile, are left out. So several clients can each
     take different items by the same query.
     """
-    if not isinstance(params, Mapping):
-        raise invalid_payload("query must be an object", field="query", value=abbreviated(params))
+    params = require_query(value)
     _refuse_unknown_parameters(params)
     parsed = narrowed(parse(params, _WITHOUT_LIMIT), only)
     query = replace(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+from cms.access.guard import read_only
 from cms.errors import Problem, forbidden, invalid_payload
 from cms.items.write.parsed import (
     PENDING_KEY,
@@ -184,12 +185,8 @@ class PayloadParser:
                 f"It goes deeper than {self._max_depth} relations", path=list(position.path)
             )
         if link.to_many and not target.is_writable:
-            self._forbid(target, position)
+            self.problems.add(read_only(target), position)
         return SetBuilder(target, builder.level + 1)
-
-    def _forbid(self, target: Collection, position: PayloadPosition) -> None:
-        message = f'The items of "{target.name}" can only be read here.'
-        self.problems.add(Problem("FORBIDDEN", message), position)
 
     # To-one fields
 
@@ -247,7 +244,7 @@ class PayloadParser:
         target_number = self._parse_item(targets, value, position, expects)
         target_row = targets.rows[target_number]
         if not is_writable and target_row.sent.keys() != {targets.key_field}:
-            self._forbid(targets.collection, position)
+            self.problems.add(read_only(targets.collection), position)
         # Rows that share an object share the one row; the first of them counts as its owner.
         target_row.owner = target_row.owner or Owner(number)
         to_one.pairs.append((number, target_number))

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import parse_qsl
 
-from cms.errors import invalid_query
+from cms.errors import capitalized, invalid_query
+from cms.jsontext import NUL_REFUSAL
 from cms.query.language.limits import MAX_BRACKETS, MAX_QUERY_PARAMETERS
 
 # A name, then any number of bracketed keys, which may be empty: `filter[_and][0][title][_eq]`,
@@ -38,7 +39,7 @@ def decoded_pairs(query_string: str) -> list[tuple[str, str]]:
     for name, value in pairs:
         # PostgreSQL's texts cannot hold it, and would fail in the middle of a statement.
         if "\0" in name or "\0" in value:
-            raise invalid_query("The character U+0000 cannot be stored")
+            raise invalid_query(capitalized(NUL_REFUSAL))
     return pairs
 
 

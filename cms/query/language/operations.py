@@ -17,13 +17,13 @@ _MAX_INDEX_DIGITS = 18
 
 # Fields that say what the answer shows, and fields that say which items are meant.
 _SHAPING_FIELDS = frozenset({"fields", "deep", "alias"})
-_NAMING_FIELDS = frozenset({"key", "keys", "query"})
+NAMING_FIELDS = frozenset({"key", "keys", "query"})
 _ALLOWED_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "create": frozenset({"data"}) | _SHAPING_FIELDS,
         "read": frozenset({"key", "query"}),
-        "update": frozenset({"data", "if_match"}) | _NAMING_FIELDS | _SHAPING_FIELDS,
-        "delete": frozenset({"if_match"}) | _NAMING_FIELDS,
+        "update": frozenset({"data", "if_match"}) | NAMING_FIELDS | _SHAPING_FIELDS,
+        "delete": frozenset({"if_match"}) | NAMING_FIELDS,
     }
 )
 _COMMON_FIELDS = frozenset({"id", "method", "collection"})
@@ -115,7 +115,7 @@ def _problems_of_method(
     if "data" in takes and "data" not in operation:
         yield _problem("data", '"data" is missing')
     # A read may have a key and a query: the query then says what is shown of the item.
-    naming_fields = sorted(_NAMING_FIELDS & operation.keys())
+    naming_fields = sorted(NAMING_FIELDS & operation.keys())
     # An update may name no item: its data is then a list of items with their keys, or a singleton's
     # object. A delete must name its items, as it would otherwise mean all of them.
     if (method == "delete" and not naming_fields) or (method != "read" and len(naming_fields) > 1):
@@ -135,7 +135,7 @@ def _is_of_one(operation: Mapping[str, object], method: str) -> bool:
         return True
     return (
         method == "update"
-        and not _NAMING_FIELDS & operation.keys()
+        and not NAMING_FIELDS & operation.keys()
         and isinstance(operation.get("data"), Mapping)
     )
 

@@ -12,6 +12,9 @@ from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
 from cms.query.rules.validation import RuleContext, failures
 from cms.schema.model import Catalogue, Collection
 
+RULE_SETTINGS = ("validation", "conditions")
+"""The settings of a field that are rules."""
+
 _SWITCHES = ("required", "readonly", "hidden")
 
 
@@ -79,7 +82,7 @@ def require_valid_rules(meta: Mapping[str, object]) -> None:
     In `meta` they are JSON texts.
     """
     settings: dict[str, object] = {}
-    for name in ("validation", "conditions"):
+    for name in RULE_SETTINGS:
         text = meta.get(name)
         if isinstance(text, str):
             settings[name] = jsontext.loads(text)

@@ -14,7 +14,8 @@ FlowsByVerb = tuple[tuple[str, tuple[str, ...]], ...]
 
 # Literals of a write, in order: user, address, user agent, origin, [depth, accountability,] and
 # then one for each column.
-AUTHOR_SLOTS = 4
+AUTHOR_TYPES = ("uuid", "text", "text", "text")
+AUTHOR_SLOTS = len(AUTHOR_TYPES)
 CAUSE_SLOTS = 2
 
 
@@ -44,7 +45,7 @@ class ArgumentSlots:
     def author(self) -> Fragment:
         """Print user, address, user agent and origin."""
         values = []
-        for number, cast in enumerate(("uuid", "text", "text", "text")):
+        for number, cast in enumerate(AUTHOR_TYPES):
             values.append(param(_slot(self.first_slot + number), cast))
         return commas(values)
 

@@ -10,9 +10,9 @@ from cms.errors import Problem, Refused
 from cms.flows.definition.flow import FlowProblem, flow_definition, flow_problems
 from cms.flows.definition.graph import ENDS, NO_OPERATION
 from cms.flows.definition.operation_types import OPERATION_TYPES
-from cms.flows.definition.trigger_types import TRIGGER_TYPES
 from cms.items.write.hooks.hook import SystemTableHooks, failed_validation, keys_of, one_of
 from cms.items.write.resolved_rows import ResolvedRow
+from cms.schema.system import FLOWS, choices_of
 from cms.store.context import RequestContext
 
 
@@ -75,7 +75,7 @@ def _problem(problem: FlowProblem) -> Problem:
 FLOW_HOOKS = SystemTableHooks(
     missing_targets={"operation": NO_OPERATION},
     is_admin_only=True,
-    checks={"trigger": one_of(*TRIGGER_TYPES), "options": _check_options},
+    checks={"trigger": one_of(*choices_of(FLOWS, "trigger")), "options": _check_options},
     after=_after_flows,
 )
 OPERATION_HOOKS = SystemTableHooks(

@@ -26,6 +26,7 @@ from cms.query.language.relation_tests import has_item_test
 from cms.query.rules.payload_rules import parse_rule
 from cms.regex import compile_regex
 from cms.schema.field_names import FieldName
+from cms.schema.system import SETTINGS, choices_of
 from cms.store.context import RequestContext
 from cms.transforms.transform import PARAMETERS, parse_preset
 
@@ -156,7 +157,7 @@ SETTINGS_HOOKS = SystemTableHooks(
         "auth_login_attempts": check_limit,
         "auth_password_policy": _check_policy,
         "public_registration_email_filter": _check_filter,
-        "storage_asset_transform": one_of("all", "none", "presets"),
+        "storage_asset_transform": one_of(*choices_of(SETTINGS, "storage_asset_transform")),
         "storage_asset_presets": _check_presets,
         "custom_aspect_ratios": _check_ratios,
     },

@@ -12,9 +12,9 @@ from cms.errors import forbidden
 from cms.hashing.passwords import check_password
 from cms.items.write.hooks.hook import SystemTableHooks, one_of, unprocessable
 from cms.items.write.resolved_rows import ResolvedRow
+from cms.schema.system import USERS, choices_of
 from cms.store.context import RequestContext
 
-STATUSES = ("active", "invited", "draft", "suspended", "archived")
 LAST_ADMIN = "There must be an active administrator"
 
 _CREDENTIALS = frozenset({"email", "password", "token"})
@@ -129,7 +129,7 @@ USER_HOOKS = SystemTableHooks(
     checks={
         "email": _check_email,
         "password": _check_password,
-        "status": one_of(*STATUSES),
+        "status": one_of(*choices_of(USERS, "status")),
         "token": _check_token,
         "tfa_secret": _check_tfa_secret,
     },
