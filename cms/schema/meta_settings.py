@@ -14,7 +14,7 @@ from cms.schema.types.texts import TEXT
 from cms.text_shapes import COLOR
 
 MAX_SEARCH_WEIGHT = 1_000
-"""The largest weight of a field in the order of what a search finds."""
+"""The largest weight of a field, for results of a search that are sorted by relevance."""
 
 ParseSetting = Callable[[object], object]
 
@@ -180,7 +180,7 @@ FIELD_META: Mapping[str, MetaSetting] = MappingProxyType(
         "group": _TEXT,
         "validation": _JSON,
         "validation_message": _TEXT,
-        # Null is what nobody has set: at a relation that is another thing than true.
+        # Null means that nobody has set it. Of a relation, true means more than that.
         "searchable": MetaSetting(BOOLEAN.parse, "boolean"),
         "search_weight": MetaSetting(parse_search_weight, "integer"),
     }
@@ -248,8 +248,8 @@ READ_ONLY_KEYS = frozenset(
         "junction_collection",
     }
 )
-"""Keys that only answers have; they change nothing, so that clients may send a whole record back.
-"""
+"""Keys that only answers have. Bodies may have them too, without effect: clients send whole records
+back."""
 
 
 COLLECTION_KEYS = ("collection", "meta", "schema", "fields")
@@ -288,7 +288,7 @@ def parse_settings(
 def unknown_keys(
     payload: Mapping[str, object], known: tuple[str, ...], prefix: str = ""
 ) -> list[Problem]:
-    """Return a problem for each key of a body that would silently do nothing."""
+    """Return a problem for each key of a body that is not known, and so would do nothing."""
     problems: list[Problem] = []
     for key in payload:
         if key not in known:
@@ -303,9 +303,7 @@ def _unknown_setting(path: str, known: Iterable[str]) -> Problem:
 def mismatched_keys(
     payload: Mapping[str, object], path_values: Mapping[str, tuple[object, ...]]
 ) -> list[Problem]:
-    """Return a problem for each key of a body whose value is not one of those of the request's
-    path.
-    """
+    """Return a problem for each key of a body whose value is another than in the request's path."""
     reason = "it is not what the path says, and cannot be changed"
     problems: list[Problem] = []
     for key, values in path_values.items():

@@ -25,7 +25,7 @@ RowValues = Mapping[str, str | None]
 """The values of a row by their columns, as texts that PostgreSQL reads."""
 
 MutableRowValues = dict[str, str | None]
-"""The same while they are collected."""
+"""The values of a row while they are collected."""
 
 ColumnConverter = Callable[[Sequence[object]], Sequence[str | None]]
 
@@ -186,7 +186,7 @@ def _unwritable_problem(field: Field | None, name: str, collection: Collection) 
     if field.column is None:
         return invalid_item("it holds no value", collection.name, name)
     if field.column.is_generated and name != collection.primary_key:
-        return invalid_item("the database fills it", collection.name, name)
+        return invalid_item(FILLED_BY_DATABASE, collection.name, name)
     return None
 
 
@@ -214,7 +214,7 @@ def converter(field: Field) -> Parse:
 
 
 def _seal_of(field: Field) -> Callable[[str], str] | None:
-    """Return what makes of a value what is stored in its place."""
+    """Return the function that makes what is stored of a secret; None for any other field."""
     if "digest" in field.special:
         return passwords.digest
     return field.type.seal
@@ -247,7 +247,10 @@ def column_converter(field: Field, convert: Parse) -> ColumnConverter:
     Where all values have the Python type that nearly all values of the field have, only the extreme
     ones are tried: if they fit, all do. The ValueError does not name the value that does not fit.
     """
-    fast_path = None if _seal_of(field) else field.type.fast_path
+    fast_path = field.type.fast_path
+    # What is stored of a secret is made of each value by itself.
+    if _seal_of(field):
+        fast_path = None
     convert_each = for_each(convert)
 
     def convert_column(values: Sequence[object]) -> Sequence[str | None]:
@@ -270,7 +273,8 @@ def column_converter(field: Field, convert: Parse) -> ColumnConverter:
 
 MISSING_KEY = "it must hold its primary key"
 REPEATED = "it is there twice"
-"""Reasons why an item is invalid: nothing names it, or something else names it as well."""
+FILLED_BY_DATABASE = "the database fills it"
+"""Reasons why an item, or a field of it, is invalid."""
 
 
 def invalid_item(reason: str, collection: str, name: str | None = None) -> Problem:

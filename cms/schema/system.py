@@ -16,6 +16,9 @@ QUEUE_PREFIX = "procrastinate_"
 
 LIMIT_RULE = "it is a whole number from 1, or null for no limit"
 """The rule of columns that hold a limit."""
+_ACCOUNTABILITY_RULE = "it is all, activity or null"
+_FRACTION_RULE = "it is a number from 0 to 1"
+_ONE_ROW_RULE = "there is one row, of the id 1"
 
 # The tables that other modules name.
 ACTIVITY = "system_activity"
@@ -76,9 +79,9 @@ class SystemTable:
     internal_columns: frozenset[str] = frozenset()
     """Columns that clients can neither read nor write."""
     unrecorded_columns: frozenset[str] = frozenset()
-    """Columns that a login changes; a change of nothing else is not recorded."""
+    """Columns such as the moment of the last login: a change of nothing else leaves no history."""
     withheld_columns: frozenset[str] = frozenset()
-    """Columns that may hold secrets in any form: history and events are without their values."""
+    """Columns that may hold secrets in any form: history and events leave their values out."""
     unique_in_any_case: frozenset[str] = frozenset()
     """Columns that are unique without regard to capitals."""
     check_rules: Mapping[str, str] = field(default_factory=dict)
@@ -104,7 +107,7 @@ _ALL = (
         endpoint="/collections",
         is_structure=True,
         check_rules={
-            "system_collections_accountability_check": "it is all, activity or null",
+            "system_collections_accountability_check": _ACCOUNTABILITY_RULE,
             "system_collections_collapse_check": "it is open, closed or locked",
         },
     ),
@@ -132,8 +135,8 @@ _ALL = (
             "modified_by": ("user-updated",),
         },
         check_rules={
-            "system_files_focal_point_x_check": "it is a number from 0 to 1",
-            "system_files_focal_point_y_check": "it is a number from 0 to 1",
+            "system_files_focal_point_x_check": _FRACTION_RULE,
+            "system_files_focal_point_y_check": _FRACTION_RULE,
         },
     ),
     SystemTable(
@@ -156,7 +159,7 @@ _ALL = (
             "operations": AliasTarget(OPERATIONS, "flow"),
         },
         check_rules={
-            "system_flows_accountability_check": "it is all, activity or null",
+            "system_flows_accountability_check": _ACCOUNTABILITY_RULE,
             "system_flows_status_check": "it is active or inactive",
             "system_flows_trigger_check": "it is event, webhook, schedule, manual or operation",
         },
@@ -268,7 +271,7 @@ _ALL = (
         is_singleton=True,
         check_rules={
             "system_settings_auth_login_attempts_check": LIMIT_RULE,
-            "system_settings_one_row": "there is one row, of the id 1",
+            "system_settings_one_row": _ONE_ROW_RULE,
             "system_settings_storage_asset_transform_check": "it is all, none or presets",
         },
     ),
@@ -319,16 +322,16 @@ _ALL = (
         "system_version",
         is_listed=False,
         check_rules={
-            "system_version_one_row": "there is one row, of the id 1",
+            "system_version_one_row": _ONE_ROW_RULE,
         },
     ),
 )
 
 SYSTEM_TABLES: Mapping[str, SystemTable] = MappingProxyType({table.name: table for table in _ALL})
 
-# An object that knows nothing, so that no caller has to ask first whether a table is the service's.
+# So that no caller has to ask first whether a table is the service's.
 NO_TABLE = SystemTable("", is_listed=False)
-"""Stands for the table of a collection that is not of the system."""
+"""Stands in for the entry of any other table; all its settings have their defaults."""
 
 SYSTEM_COLLECTIONS = frozenset(table.name for table in _ALL if table.is_listed)
 STRUCTURE_COLLECTIONS = frozenset(table.name for table in _ALL if table.is_structure)
@@ -344,7 +347,7 @@ def is_system(collection: str) -> bool:
 
 
 def system_table(collection: str) -> SystemTable:
-    """Return what is known of a collection as a system table: nothing, for most collections."""
+    """Return the entry of a system table, `NO_TABLE` for any other collection."""
     return SYSTEM_TABLES.get(collection, NO_TABLE)
 
 

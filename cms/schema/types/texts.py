@@ -70,14 +70,13 @@ def parse_unknown(value: object) -> str:
 
 
 def parse_uuid(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("it must be a UUID")
-    # Nearly all are as PostgreSQL writes them.
-    if _CANONICAL_UUID.fullmatch(value):
-        return value
-    if not _UUID.fullmatch(value):
-        raise ValueError("it must be a UUID")
-    return str(uuid.UUID(value))
+    if isinstance(value, str):
+        # Nearly all are as PostgreSQL writes them.
+        if _CANONICAL_UUID.fullmatch(value):
+            return value
+        if _UUID.fullmatch(value):
+            return str(uuid.UUID(value))
+    raise ValueError("it must be a UUID")
 
 
 def parse_csv(value: object) -> str:
