@@ -11,7 +11,8 @@ from typing import NamedTuple
 from cms.errors import Problem
 from cms.schema.archive import archive_defaults
 from cms.schema.model import Collection, Field
-from cms.schema.payload import FILLED_BY_DATABASE, MutableRowValues, RowValues, invalid_item
+from cms.schema.payload import MutableRowValues, RowValues, invalid_item
+from cms.schema.reasons import FILLED_BY_DATABASE
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from cms.schema.meta_settings import (
     setting_value_problem,
     unknown_keys,
 )
+from cms.schema.reasons import NO_OBJECT, not_one_of
 from cms.schema.types import ALIAS, ALIAS_SPECIALS, KEY_TYPES, TYPES, type_named
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.numbers import INTEGER
@@ -166,7 +167,7 @@ def _check_duplicates(fields: list[FieldDefinition], problems: list[Problem]) ->
 def _parse_field(payload: object, prefix: str, problems: list[Problem]) -> FieldDefinition | None:
     """Read a field; its problems are added to `problems`, at paths that begin with `prefix`."""
     if not isinstance(payload, Mapping):
-        problems.append(_problem(prefix.rstrip(".") or "body", "it must be an object"))
+        problems.append(_problem(prefix.rstrip(".") or "body", NO_OBJECT))
         return None
     # Problems of other fields are in the list already.
     count_before = len(problems)
@@ -176,8 +177,7 @@ def _parse_field(payload: object, prefix: str, problems: list[Problem]) -> Field
         problems.append(_problem(f"{prefix}field", reason, name))
     field_type = type_named(payload.get("type"))
     if field_type is None or not field_type.is_known:
-        allowed = ", ".join(_NEW_TYPES)
-        reason = f"it must be one of {allowed}"
+        reason = not_one_of(_NEW_TYPES)
         problems.append(_problem(f"{prefix}type", reason, payload.get("type")))
     meta = parse_settings(payload.get("meta"), FIELD_META, f"{prefix}meta", problems)
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, f"{prefix}schema", problems)

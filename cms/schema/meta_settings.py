@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from cms.errors import Problem, abbreviated
+from cms.schema.reasons import NO_OBJECT, NO_STRING, not_one_of
 from cms.schema.types.numbers import BOOLEAN, INTEGER
 from cms.schema.types.structures import JSON
 from cms.schema.types.texts import TEXT
@@ -34,7 +35,7 @@ class MetaSetting:
 def one_of(*allowed: str) -> ParseSetting:
     def parse(value: object) -> str:
         if value not in allowed:
-            raise ValueError(f"it must be one of {', '.join(allowed)}")
+            raise ValueError(not_one_of(allowed))
         return str(value)
 
     return parse
@@ -95,7 +96,7 @@ def parse_translations(value: object) -> str:
 
 def _invalid_translation_reason(entry: object) -> str | None:
     if not isinstance(entry, Mapping):
-        return "it must be an object"
+        return NO_OBJECT
     if unknown := entry.keys() - set(_TRANSLATION_KEYS):
         return f'it does not take "{min(unknown)}"; there are {", ".join(_TRANSLATION_KEYS)}'
     if not isinstance(entry.get("language"), str) or not entry["language"]:
@@ -109,7 +110,7 @@ def _invalid_translation_reason(entry: object) -> str | None:
 def parse_preview_url(value: object) -> str:
     """Take an address or a path, in which `{{field}}` stands for a value of the item."""
     if not isinstance(value, str):
-        raise ValueError("it must be a string")
+        raise ValueError(NO_STRING)
     # Placeholders may hold spaces, which the rest of an address must not.
     without_names = re.sub(r"\{\{.*?\}\}", "{{}}", value)
     if not _PREVIEW_URL.fullmatch(without_names):
@@ -270,7 +271,7 @@ def parse_settings(
     if payload is None:
         return settings
     if not isinstance(payload, Mapping):
-        problems.append(setting_problem(path, "it must be an object"))
+        problems.append(setting_problem(path, NO_OBJECT))
         return settings
     for key, value in payload.items():
         setting = known.get(key)

@@ -17,6 +17,7 @@ from cms.hashing import passwords
 from cms.schema.array_columns import parse_list
 from cms.schema.bounds import bounded
 from cms.schema.model import Collection, Field
+from cms.schema.reasons import FILLED_BY_DATABASE, NO_OBJECT, NO_SUCH_FIELD, not_one_of
 from cms.schema.types.field_type import OutOfRange, Parse, TooLong
 from cms.text_shapes import MASK
 
@@ -44,7 +45,7 @@ class NotAllowed(ValueError):
 
     def __init__(self, allowed: Sequence[str]) -> None:
         if allowed:
-            reason = f"it must be one of {', '.join(allowed)}"
+            reason = not_one_of(allowed)
         else:
             reason = "there is nothing that it may be"
         super().__init__(reason)
@@ -89,7 +90,7 @@ class ItemParser:
         """
         parsed = ParsedItem()
         if not isinstance(item, Mapping):
-            parsed.problems.append(invalid_item("it must be an object", self._collection.name))
+            parsed.problems.append(invalid_item(NO_OBJECT, self._collection.name))
             return parsed
         values = parsed.values
         converters = self._converters
@@ -182,7 +183,7 @@ class ItemParser:
 
 def _unwritable_problem(field: Field | None, name: str, collection: Collection) -> Problem | None:
     if field is None:
-        return invalid_item("there is no such field", collection.name, name)
+        return invalid_item(NO_SUCH_FIELD, collection.name, name)
     if field.column is None:
         return invalid_item("it holds no value", collection.name, name)
     if field.column.is_generated and name != collection.primary_key:
@@ -273,8 +274,7 @@ def column_converter(field: Field, convert: Parse) -> ColumnConverter:
 
 MISSING_KEY = "it must hold its primary key"
 REPEATED = "it is there twice"
-FILLED_BY_DATABASE = "the database fills it"
-"""Reasons why an item, or a field of it, is invalid."""
+"""Reasons why an item is invalid: nothing names it, or something else names it as well."""
 
 
 def invalid_item(reason: str, collection: str, name: str | None = None) -> Problem:

@@ -22,7 +22,12 @@ from cms.schema.meta_settings import (
     unknown_keys,
 )
 from cms.schema.model import Catalogue, Collection, Field, Kind
-from cms.schema.names import MAX_NAME_BYTES, invalid_collection_name_reason, invalid_name_reason
+from cms.schema.names import (
+    MAX_NAME_BYTES,
+    duplicate_name_problem,
+    invalid_collection_name_reason,
+    invalid_name_reason,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +252,7 @@ def _many_to_many(
     name = definition.field
     _require_key(owner, "collection")
     if name in owner.fields:
-        raise invalid_payload(f'There is a field "{name}" already', field="field", value=name)
+        raise Refused(duplicate_name_problem(name))
     meta = definition.meta
     near = _near_column(owner.name)
     far = _far_column(owner.name, target.name, meta)
