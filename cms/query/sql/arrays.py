@@ -13,14 +13,13 @@ def array(values: Sequence[str | None]) -> str:
         joined = '","'.join(values)  # type: ignore[arg-type]
         if joined.count('"') == 2 * (len(values) - 1) and "\\" not in joined:
             return f'{{"{joined}"}}'
-    return "{" + ",".join(map(_element, values)) + "}"
-
-
-def _element(value: str | None) -> str:
     # Unquoted NULL is the null of an array; every other element is quoted, so that a text "NULL"
     # stays a text.
-    if value is None:
-        return "NULL"
+    elements = ["NULL" if value is None else _element(value) for value in values]
+    return "{" + ",".join(elements) + "}"
+
+
+def _element(value: str) -> str:
     if '"' in value or "\\" in value:
         # The backslash first: otherwise the backslashes of escaped quotes would be doubled.
         value = value.replace("\\", "\\\\").replace('"', '\\"')
