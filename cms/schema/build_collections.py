@@ -198,7 +198,7 @@ def _checks(rows: Iterable[CatalogueRow]) -> dict[str, CheckConstraint]:
         columns = tuple(row["columns"])
         if name in checks:
             columns = (*checks[name].columns, *columns)
-        # For checks of other tables the condition itself has to do as a sentence.
+        # Tables of others have no sentences for their checks: the condition stands in.
         rule = system_table(row["table_name"]).check_rules.get(name) or row["rule"]
         checks[name] = CheckConstraint(columns, rule, row["expression"])
     return checks

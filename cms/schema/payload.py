@@ -57,7 +57,7 @@ Choices = Mapping[str, Sequence[str]]
 
 
 class ItemParser:
-    """Reads items of one collection; it is kept over requests, with the converters of the fields.
+    """Reads items of one collection; it is cached over requests, with the fields' converters.
 
     `relates` tells whether a field leads to other items. `choices` are the texts that some fields
     take. `names` are the fields that the caller may name: any other is forbidden, whether it exists

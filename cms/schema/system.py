@@ -61,7 +61,7 @@ class SystemTable:
     is_listed: bool = True
     """Whether the table is a collection; no request ever sees any other."""
     endpoint: str = ""
-    """The path of its items, which /items never shows."""
+    """The path of its items: /items does not have them."""
     is_structure: bool = False
     """Whether the rows describe collections, fields or relations."""
     is_writable: bool = False
@@ -72,10 +72,8 @@ class SystemTable:
     aliases: Mapping[str, AliasTarget] = field(default_factory=dict)
     """The to-many fields."""
     references: Mapping[str, str] = field(default_factory=dict)
-    """Columns that point to a collection's `id` without a foreign key.
-
-    The history outlives its rows.
-    """
+    """Columns that point to a collection's `id` without a foreign key: the history stays when the
+    row that it is about is deleted."""
     internal_columns: frozenset[str] = frozenset()
     """Columns that clients can neither read nor write."""
     unrecorded_columns: frozenset[str] = frozenset()
@@ -287,7 +285,7 @@ _ALL = (
             "date_created": ("date-created",),
             "user_created": ("user-created",),
         },
-        # What every use of a share changes; a use is no change of the share.
+        # They change with every use of a share, which is no change of the share itself.
         internal_columns=frozenset({"failed_logins", "login_after"}),
         unrecorded_columns=frozenset({"times_used"}),
     ),
@@ -306,7 +304,7 @@ _ALL = (
                 "conceal",
                 "digest",
             ),
-            # The service reads it back to compare codes, so that it is no hash.
+            # No hash: the service computes codes from the secret itself.
             "tfa_secret": ("conceal",),
             "auth_data": ("conceal",),
         },

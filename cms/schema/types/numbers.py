@@ -215,7 +215,7 @@ BIG_INTEGER = FieldType(
     cell=Cell.NUMBER,
     search=Search.EQUAL,
     cast="bigint",
-    # The smallest bigint has one more on its side; as a key it is given up.
+    # The smallest bigint, -2**63, does not match: no relation to any collection can name such a key.
     key_pattern=_integers_up_to(str(2**63 - 1)),
     base_types=("int8",),
     markers=_NUMBER_MARKERS,
@@ -304,7 +304,7 @@ BOOLEAN = FieldType(
     markers=_NUMBER_MARKERS,
     column_sql="boolean",
 )
-# Older tables keep booleans as 0 and 1; the marker tells.
+# Older tables keep booleans as 0 and 1; the marker tells them from numbers.
 NUMERIC_BOOLEAN = replace(
     BOOLEAN,
     write_sql="{0}::integer::{1}",
