@@ -130,12 +130,11 @@ def _by_root_table(
     actions: Iterable[ReferentialAction],
 ) -> dict[RootTable, tuple[ReferentialAction, ...]]:
     """Return actions by the tables that their foreign keys point to."""
-    by_root_table: dict[RootTable, tuple[ReferentialAction, ...]] = {}
+    groups: dict[RootTable, list[ReferentialAction]] = {}
     # One order in every process: deletions at the same time then lock rows of several tables alike.
     for action in sorted(actions, key=_order):
-        others = by_root_table.get(action.foreign_root_table, ())
-        by_root_table[action.foreign_root_table] = (*others, action)
-    return by_root_table
+        groups.setdefault(action.foreign_root_table, []).append(action)
+    return {root_table: tuple(group) for root_table, group in groups.items()}
 
 
 class _Inheritance:
