@@ -18,7 +18,7 @@ from cms.access.related_search import related_searches
 from cms.access.views import View
 from cms.errors import invalid_query
 from cms.query.language.ast import RELEVANCE, Aggregate, Pick, Query, SortTerm, Window
-from cms.query.language.limits import MAX_FIELDS, MAX_FIELDS_IN_ALL
+from cms.query.language.limits import MAX_FIELDS, MAX_FIELDS_IN_ALL, too_many
 from cms.query.plan.guarded import (
     AggregateTerm,
     AnyTerm,
@@ -114,7 +114,7 @@ class QueryGuard:
         # PostgreSQL allows no more columns in one level; all levels together are bounded for the
         # sake of its planner.
         if count > MAX_FIELDS:
-            raise invalid_query(f"It asks for more than {MAX_FIELDS} fields", parameter="fields")
+            raise too_many("fields", maximum=MAX_FIELDS, parameter="fields")
         if self.field_count > MAX_FIELDS_IN_ALL:
             raise invalid_query(
                 f"It opens more than {MAX_FIELDS_IN_ALL} fields in all", parameter="fields"

@@ -107,11 +107,11 @@ class Passwords:
         if len(stored) > MAX_HASH_LENGTH or not stored.isascii():
             return False
         try:
-            found = extract_parameters(stored)
+            argon2 = extract_parameters(stored)
         except InvalidHashError:
             return False
-        given = HashParameters(found.time_cost, found.memory_cost, found.parallelism)
-        return self._parameters.includes(given) or RFC_9106.includes(given)
+        parameters = HashParameters(argon2.time_cost, argon2.memory_cost, argon2.parallelism)
+        return self._parameters.includes(parameters) or RFC_9106.includes(parameters)
 
     def _dummies_beside(self, compared: ArgonHash | None) -> list[str]:
         """Return a dummy for all parameters of stored hashes but those of the compared one."""

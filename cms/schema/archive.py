@@ -11,10 +11,12 @@ _SETTINGS = ("archive_value", "unarchive_value")
 def archive_defaults(collection: Collection) -> RowValues:
     """Return the value of the archive field for new items when nothing else fills it."""
     field = collection.archive_field
-    value = collection.meta.get("unarchive_value") if collection.meta else None
+    if collection.meta is None or field is None or field.column is None:
+        return {}
     # A default of the column is what its owner has chosen for new rows; the setting only fills the
     # gap.
-    if field is None or value is None or field.column is None or field.column.is_filled_by_database:
+    value = collection.meta.get("unarchive_value")
+    if value is None or field.column.is_filled_by_database:
         return {}
     try:
         return {field.name: converter(field)(value)}

@@ -23,7 +23,7 @@ def parse_list(column: Column) -> Parse:
     def parse(value: object) -> str:
         if not isinstance(value, list):
             raise ValueError("it must be a list")
-        return "{" + ",".join(_print_element(item, parse_element) for item in value) + "}"
+        return _print_list(value, parse_element)
 
     return parse
 
@@ -31,14 +31,17 @@ def parse_list(column: Column) -> Parse:
 def _element_parser(column: Column) -> Parse:
     """Return a function that parses one element as a column of the element's type would take it."""
     element_type = type_of_base_type(str(column.element))
+    max_length = None
     length = _LENGTH_OF_ELEMENTS.match(column.data_type)
-    return bounded(
-        element_type.parse,
-        int(length[1]) if length else None,
-        # Without precision and scale: the catalogue has them of columns only, and not of elements.
-        element_type.range_test(None, None),
-        subject="an element",
-    )
+    if length:
+        max_length = int(length[1])
+    # Without precision and scale: the catalogue has them of columns only, and not of elements.
+    in_range = element_type.range_test(None, None)
+    return bounded(element_type.parse, max_length, in_range, subject="an element")
+
+
+def _print_list(items: list[object], parse_element: Parse) -> str:
+    return "{" + ",".join(_print_element(item, parse_element) for item in items) + "}"
 
 
 def _print_element(item: object, parse_element: Parse) -> str:
@@ -49,6 +52,6 @@ def _print_element(item: object, parse_element: Parse) -> str:
     if item == []:
         raise ValueError("a list in it must not be empty")
     if isinstance(item, list):
-        return "{" + ",".join(_print_element(inner, parse_element) for inner in item) + "}"
+        return _print_list(item, parse_element)
     text = parse_element(item).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'

@@ -6,11 +6,13 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from cms.errors import Problem
 from cms.schema.archive import archive_defaults
 from cms.schema.model import Collection, Field
 from cms.schema.payload import MutableRowValues, RowValues, invalid_item
+from cms.schema.reasons import FILLED_BY_DATABASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +28,25 @@ class Writer:
         return cls(user, role, datetime.now(UTC))
 
 
+class AutoField(NamedTuple):
+    """A field that the service fills, and with what: `date`, `user` or `role`."""
+
+    field: Field
+    kind: str
+
+
 @dataclass(frozen=True, slots=True)
 class AutoFields:
-    """The fields of a collection that need care in every new row, or in every changed one."""
+    """How the fields of a collection are completed in every new row, or in every changed one."""
 
     key: Field | None
-    automatic: tuple[tuple[Field, str], ...]
-    """The fields that the service fills, each with its kind: date, user, role."""
+    automatic: tuple[AutoField, ...]
     ignored: tuple[str, ...]
-    """The fields that the service fills at the other kind of write; what clients send is dropped.
-    """
+    """Fields that the service fills in the other case, of which values from clients are dropped."""
     uuids: tuple[str, ...]
+    """Fields that get a new UUID where the client sends none."""
     sequence_keys: tuple[str, ...]
+    """Fields that a sequence fills where the client sends none, or null."""
     archive_defaults: RowValues
     required: tuple[Field, ...]
     """The fields that a new row must have, and that must not be null."""
@@ -60,8 +69,10 @@ NO_AUTO_VALUES = AutoValues({}, {})
 
 
 def auto_fields_of(collection: Collection, *, new: bool) -> AutoFields:
-    """Return the fields that need care in new rows, or in changed ones."""
-    return _auto_fields_of(collection, _ON_CREATE if new else _ON_UPDATE)
+    """Return how fields are completed in new rows, or in changed ones."""
+    if new:
+        return _auto_fields_of(collection, _ON_CREATE)
+    return _auto_fields_of(collection, _ON_UPDATE)
 
 
 def auto_values_of(auto_fields: AutoFields, writer: Writer) -> AutoValues:
@@ -103,7 +114,7 @@ def complete_new(
     # PostgreSQL would refuse the value too, but in the words of SQL.
     key = auto_fields.key
     if key and key.column and key.column.is_generated and key.name in values:
-        return [invalid_item("the database fills it", key.collection, key.name)]
+        return [invalid_item(FILLED_BY_DATABASE, key.collection, key.name)]
     problems: list[Problem] = []
     for field in auto_fields.required:
         if values.get(field.name) is None:
@@ -119,9 +130,11 @@ def complete_change(
 ) -> list[Problem]:
     """Fill in the automatic values of a changed row, and return a problem for each wrong null."""
     _remove_ignored(values, auto_fields)
+    changed = len(values)
+    if auto_fields.key is not None and auto_fields.key.name in values:
+        changed -= 1
     # A row that names nothing but its key does not change, and so gets no new date.
-    # A bool counts as 0 or 1: the key itself is not a change.
-    if len(values) > (auto_fields.key is not None and auto_fields.key.name in values):
+    if changed:
         _fill(values, auto_values)
     problems: list[Problem] = []
     # A field that a change does not name keeps the value that it has.
@@ -138,7 +151,7 @@ def _is_null(values: MutableRowValues, name: str) -> bool:
 
 
 def _remove_ignored(values: MutableRowValues, auto_fields: AutoFields) -> None:
-    """Drop the fields that the service fills at the other kind of write."""
+    """Drop the fields that the service fills in the other case."""
     for name in auto_fields.ignored:
         values.pop(name, None)
 
@@ -154,14 +167,14 @@ def _fill(values: MutableRowValues, auto_values: AutoValues) -> None:
 def _auto_fields_of(collection: Collection, markers: frozenset[str]) -> AutoFields:
     key = collection.key if collection.primary_key else None
     fields: list[Field] = []
-    automatic: list[tuple[Field, str]] = []
+    automatic: list[AutoField] = []
     not_null: list[Field] = []
     for field in collection.columns:
         if field is not key and _is_generated(field):
             continue
         fields.append(field)
         if markers.intersection(field.special):
-            automatic.append((field, _auto_kind(field, markers)))
+            automatic.append(AutoField(field, _auto_kind(field, markers)))
         if not _is_required(field) and not takes_null(field):
             not_null.append(field)
     return AutoFields(
@@ -169,7 +182,7 @@ def _auto_fields_of(collection: Collection, markers: frozenset[str]) -> AutoFiel
         automatic=tuple(automatic),
         ignored=_names(fields, lambda field: _is_ignored(field, markers)),
         uuids=_names(fields, lambda field: "uuid" in field.special),
-        sequence_keys=_names(fields, _counts_up),
+        sequence_keys=_names(fields, _is_sequence_key),
         archive_defaults=archive_defaults(collection),
         required=tuple(filter(_is_required, fields)),
         not_null=tuple(not_null),
@@ -185,7 +198,7 @@ def _names(fields: list[Field], test: Callable[[Field], bool]) -> tuple[str, ...
 
 
 def _is_ignored(field: Field, markers: frozenset[str]) -> bool:
-    """Tell whether the service fills a field at the other kind of write.
+    """Tell whether the service fills a field in the other case, so that clients cannot.
 
     A new row keeps the value of a required field such as `date_updated`: nothing else could fill
     it.
@@ -217,8 +230,10 @@ def _auto_value(field: Field, kind: str, writer: Writer) -> str | None:
 
 
 def _moment(field: Field, moment: datetime) -> str:
+    if field.type.now_sql:
+        return field.type.parse(moment)
     # A text column may have the marker as well, and takes the moment as ISO 8601.
-    return field.type.parse(moment if field.type.now_sql else moment.isoformat())
+    return field.type.parse(moment.isoformat())
 
 
 # Required fields
@@ -227,16 +242,20 @@ def _moment(field: Field, moment: datetime) -> str:
 def _is_required(field: Field) -> bool:
     column = field.column
     assert column
-    return bool(field.meta and field.meta.get("required")) or not (
-        column.is_nullable or column.is_filled_by_database
-    )
+    if _is_marked_required(field):
+        return True
+    return not column.is_nullable and not column.is_filled_by_database
+
+
+def _is_marked_required(field: Field) -> bool:
+    return bool(field.meta and field.meta.get("required"))
 
 
 def _is_nullable(field: Field) -> bool:
     return field.column is not None and field.column.is_nullable
 
 
-def _counts_up(field: Field) -> bool:
+def _is_sequence_key(field: Field) -> bool:
     return (
         field.column is not None
         and field.column.has_auto_increment
@@ -247,7 +266,7 @@ def _counts_up(field: Field) -> bool:
 def takes_null(field: Field) -> bool:
     """Tell whether a field may be null."""
     assert field.column
-    return field.column.is_nullable and not (field.meta and field.meta.get("required"))
+    return field.column.is_nullable and not _is_marked_required(field)
 
 
 def missing(field: Field) -> Problem:

@@ -1,4 +1,4 @@
-"""The bounds of columns: the service names the field of a value that its column cannot hold."""
+"""The bounds of columns, checked by the service: its refusals name the field, PostgreSQL's not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def bounded(
         if max_length and len(text) > max_length:
             raise TooLong(f"{subject} takes at most {max_length} characters")
         if in_range and not in_range(text):
-            raise OutOfRange(f"{subject} is out of range")
+            raise OutOfRange(subject)
         return text
 
     return parse_bounded

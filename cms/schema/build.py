@@ -1,4 +1,4 @@
-"""Assemble the catalogue from the answer of `load_catalogue`, which leaves out what is the same."""
+"""Assemble the catalogue from the answer of `load_catalogue`, which has changed collections only."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """A catalogue with the marks of its collections, by which a newer one is loaded.
+    """A catalogue, and what is needed to load only the changes of a newer one.
 
-    A collection has the same mark as long as all rows are the same that it is made of.
-    `foreign_keys` are those with one column.
+    `marks` are digests of the collections: one changes with any of the rows that its collection is
+    made of. `foreign_keys` are those with one column.
     """
 
     catalogue: Catalogue
@@ -33,18 +33,21 @@ class Structure:
 def build_structure(version: int, loaded: LoadedLists, before: Structure) -> Structure:
     """Return the structure of the lists in the answer of `load_catalogue`.
 
-    `version` is the counter of structure. `before` has the marks that the statement was given.
-    Their collections are in the answer only where the marks differ, those that are gone with the
-    mark None.
+    `version` is the counter of structure. `before` has the marks that the statement was given: the
+    answer has the collections whose marks differ. One that no longer exists has the mark None.
     """
     differing = loaded("marks")
     marks = without(before.marks, differing)
     marks |= without_none(differing)
     collections = without(before.catalogue.collections, differing) | collections_of(loaded)
-    # The same catalogue whatever it was made of: all parts of it are in the order of their names.
+    # All parts are in the order of their names, so that the catalogue is the same whether it was
+    # loaded at once or in changes.
     collections = dict(sorted(collections.items()))
-    unchanged_keys = [key for key in before.foreign_keys if key.table not in differing]
-    foreign_keys = sorted([*unchanged_keys, *constraints_of(loaded("keys"))], key=_key_order)
+    foreign_keys = constraints_of(loaded("keys"))
+    for key in before.foreign_keys:
+        if key.table not in differing:
+            foreign_keys.append(key)
+    foreign_keys.sort(key=_key_order)
     constraints = {(key.table, key.column): key for key in foreign_keys}
     relations = relations_of(loaded("relations"), constraints, collections)
     catalogue = Catalogue.of(
@@ -67,7 +70,7 @@ def _key_order(key: ForeignKey) -> tuple[str, str, str]:
 
 
 def _owners(collections: Mapping[str, Collection]) -> dict[str, KeyedCollection]:
-    """Return the tables with a primary key of one column, as items have."""
+    """Return the tables with a primary key of one column, as collections of items have it."""
     owners: dict[str, KeyedCollection] = {}
     for name, collection in collections.items():
         if collection.kind is Kind.TABLE and collection.primary_key:

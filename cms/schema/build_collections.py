@@ -39,10 +39,15 @@ It parses the list each time: all lists together take several times the memory o
 
 def collections_of(loaded: LoadedLists) -> dict[str, Collection]:
     """Return the collections of the rows by their names."""
-    tables = {row["name"]: row for row in loaded("tables") if _is_listed(row["name"])}
+    tables: dict[str, CatalogueRow] = {}
+    for row in loaded("tables"):
+        if _is_listed(row["name"]):
+            tables[row["name"]] = row
+    metas: dict[str, CatalogueRow] = {}
+    for row in loaded("collections"):
+        metas[row["collection"]] = _compact(row)
     columns = _columns(loaded)
     field_metas = _grouped_by(loaded("fields"), "collection")
-    metas = {row["collection"]: _compact(row) for row in loaded("collections")}
     checks = _grouped_by(loaded("checks"), "table_name")
     collections: dict[str, Collection] = {}
     # A table without settings is a collection, and so are settings without a table: a folder.
@@ -78,7 +83,7 @@ def _grouped_by(rows: Iterable[CatalogueRow], key: str) -> defaultdict[str, list
 def _system_meta(name: str) -> CatalogueRow | None:
     if not is_system(name):
         return None
-    # System collections have no records; this stands for theirs.
+    # System collections have no records in the database.
     return {
         "collection": name,
         "singleton": system_table(name).is_singleton,
@@ -88,22 +93,24 @@ def _system_meta(name: str) -> CatalogueRow | None:
 
 
 def _compact(record: CatalogueRow) -> CatalogueRow:
-    """Return a record without what nobody has set, which is most of it in most records.
+    """Return a record without the settings that nobody has set, which most of them are.
 
-    A process keeps those of all fields. What is the same in many of them it keeps once.
+    A process keeps the records of all fields: equal texts in them are kept once.
     """
-    return {
-        name: intern(value) if isinstance(value, str) else value
-        for name, value in record.items()
+    compact: dict[str, Any] = {}
+    for name, value in record.items():
+        if isinstance(value, str):
+            compact[name] = intern(value)
         # Where there is a default, None says that it does not apply.
-        if value is not None or name in DEFAULT_META
-    }
+        elif value is not None or name in DEFAULT_META:
+            compact[name] = value
+    return compact
 
 
 def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueRow]:
-    """Return the records of fields; system collections describe theirs in code, not in rows."""
+    """Return the records of fields; those of system collections are in code, not in rows."""
     if not is_system(collection):
-        return [_compact(row) for row in stored]
+        return list(map(_compact, stored))
     table = system_table(collection)
     metas: list[CatalogueRow] = []
     for field, markers in table.special.items():
@@ -188,9 +195,10 @@ def _checks(rows: Iterable[CatalogueRow]) -> dict[str, CheckConstraint]:
     for row in rows:
         name = row["name"]
         # The statement gives a row for each column that has the domain.
-        columns_before = checks[name].columns if name in checks else ()
-        columns = (*columns_before, *row["columns"])
-        # For checks of other tables the condition itself has to do as a sentence.
+        columns = tuple(row["columns"])
+        if name in checks:
+            columns = (*checks[name].columns, *columns)
+        # Tables of others have no sentences for their checks: the condition stands in.
         rule = system_table(row["table_name"]).rule_of(name) or row["rule"]
         checks[name] = CheckConstraint(columns, rule, row["expression"])
     return checks
@@ -216,16 +224,23 @@ def _collection(
     meta: CatalogueRow | None,
     checks: Mapping[str, CheckConstraint],
 ) -> Collection:
-    fields = {field.name: field for field in _fields(name, columns, metas)}
+    fields: dict[str, Field] = {}
+    for field in _fields(name, columns, metas):
+        fields[field.name] = field
+    comment = None
+    has_side_effects = False
+    if table:
+        comment = table["comment"]
+        has_side_effects = bool(table["does_more"])
     return Collection(
         name=name,
         kind=_kind(table),
         fields=fields,
         primary_key=_primary_key(name, table, fields),
         meta=meta,
-        comment=table["comment"] if table else None,
+        comment=comment,
         is_system=is_system(name),
-        has_side_effects=bool(table and table["does_more"]),
+        has_side_effects=has_side_effects,
         checks=checks,
     )
 
@@ -233,7 +248,9 @@ def _collection(
 def _kind(table: CatalogueRow | None) -> Kind:
     if table is None:
         return Kind.FOLDER
-    return Kind.VIEW if table["is_view"] else Kind.TABLE
+    if table["is_view"]:
+        return Kind.VIEW
+    return Kind.TABLE
 
 
 def _with_former_history(collection: Collection, dropped: CatalogueRow) -> Collection:
@@ -270,7 +287,9 @@ def _stand_in_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Fi
     """
     if table is None or not (table["is_view"] or is_system(name)):
         return None
-    return "id" if "id" in fields and _can_be_key(fields["id"]) else None
+    if "id" not in fields or not _can_be_key(fields["id"]):
+        return None
+    return "id"
 
 
 def _fields(

@@ -33,7 +33,7 @@ def relations_of(
     constraints: Mapping[tuple[str, str], ForeignKey],
     collections: Mapping[str, Collection],
 ) -> Iterable[Relation]:
-    """Yield the recorded relations, then the foreign keys that nobody recorded."""
+    """Yield the recorded relations, then the foreign keys and references without a record."""
     # A record tells more than a foreign key (the field on the other side, the order), so it comes
     # first.
     recorded = {(row["many_collection"], row["many_field"]): row for row in rows}
@@ -41,27 +41,32 @@ def relations_of(
         if not row["dropped"] and _is_complete(row, collections):
             yield _relation(row, constraints.get(many_side), collections[row["many_collection"]])
     one_fields = _one_fields_of_system()
-    for (table, column), constraint in constraints.items():
-        target = constraint.foreign_table
+    for many_side, constraint in constraints.items():
+        is_known = constraint.table in collections and constraint.foreign_table in collections
         # A record marked as dropped hides its foreign key too.
-        if (table, column) not in recorded and table in collections and target in collections:
-            one_field = one_fields.get((table, column))
-            # Rows that go with the row above them, such as operations, are nothing without it.
-            deletes_dropped = one_field is not None and constraint.on_delete == "CASCADE"
-            yield Relation(
-                table,
-                column,
-                target,
-                one_field,
-                one_deselect_action="delete" if deletes_dropped else "nullify",
-                constraint=constraint,
-            )
+        if is_known and many_side not in recorded:
+            yield _unrecorded(constraint, one_fields.get(many_side))
     # The history points to users and collections without foreign keys, because it outlives them.
     for system_name, system in SYSTEM_TABLES.items():
         for column, target in system.references.items():
             if system_name in collections and target in collections:
                 one_field = one_fields.get((system_name, column))
                 yield Relation(system_name, column, target, one_field)
+
+
+def _unrecorded(constraint: ForeignKey, one_field: str | None) -> Relation:
+    deselect_action = "nullify"
+    # Rows that are deleted with the row above them, as operations with their flow, need one.
+    if one_field is not None and constraint.on_delete == "CASCADE":
+        deselect_action = "delete"
+    return Relation(
+        constraint.table,
+        constraint.column,
+        constraint.foreign_table,
+        one_field,
+        one_deselect_action=deselect_action,
+        constraint=constraint,
+    )
 
 
 def _one_fields_of_system() -> dict[tuple[str, str], str]:
@@ -86,17 +91,23 @@ def _is_complete(row: CatalogueRow, collections: Mapping[str, Collection]) -> bo
 
 def _relation(row: CatalogueRow, constraint: ForeignKey | None, owner: Collection) -> Relation:
     allowed = row["one_allowed_collections"]
+    if allowed is not None:
+        allowed = tuple(allowed)
     sort_field = owner.fields.get(row["sort_field"] or "")
+    order_field = None
+    # The setting may name a field that is still to be made.
+    if sort_field and sort_field.column:
+        order_field = sort_field.name
     return Relation(
         many_collection=row["many_collection"],
         many_field=row["many_field"],
         one_collection=row["one_collection"],
         one_field=row["one_field"],
         one_collection_field=row["one_collection_field"],
-        one_allowed_collections=None if allowed is None else tuple(allowed),
+        one_allowed_collections=allowed,
         junction_field=row["junction_field"],
         sort_field=row["sort_field"],
-        order_field=sort_field.name if sort_field and sort_field.column else None,
+        order_field=order_field,
         one_deselect_action=row["one_deselect_action"],
         id=row["id"],
         constraint=constraint,

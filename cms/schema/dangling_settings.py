@@ -31,7 +31,7 @@ def _relation_sentences(relation: Relation, owner: Collection) -> Iterator[str]:
         # It may be a mistake or a column that is still to be made, so that nothing is refused: `cms
         # doctor` tells.
         if name and not _has_column(owner, name):
-            yield f"{subject}: its {setting} {name} is not there; make it, or take the setting back"
+            yield _sentence(subject, setting, name)
 
 
 def _collection_sentences(collection: Collection) -> Iterator[str]:
@@ -39,10 +39,11 @@ def _collection_sentences(collection: Collection) -> Iterator[str]:
     for setting in NAMING_SETTINGS[COLLECTIONS]:
         name = meta.get(setting)
         if isinstance(name, str) and not _has_column(collection, name):
-            yield (
-                f"collection {collection.name}: its {setting} {name} is not there; make it,"
-                " or take the setting back"
-            )
+            yield _sentence(f"collection {collection.name}", setting, name)
+
+
+def _sentence(subject: str, setting: str, name: str) -> str:
+    return f"{subject}: its {setting} {name} is not there; make it, or take the setting back"
 
 
 def _has_column(collection: Collection, name: str) -> bool:

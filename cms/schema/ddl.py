@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Refused, abbreviated, invalid_payload
-from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
+from cms.fragment import Fragment, commas, concat, fill, join, name, optional, param, text
 from cms.schema.defaults import computed_default
 from cms.schema.definitions import FieldDefinition
 from cms.schema.model import Column, Field, ForeignKey
@@ -54,11 +54,13 @@ def column(field: FieldDefinition) -> Fragment:
 
 def column_type(field_type: FieldType, schema: Mapping[str, object]) -> str:
     """Return the type of a column as SQL."""
-    sizes = [schema.get(setting) for setting in field_type.size_settings]
-    if not sizes or not sizes[0]:
+    settings = field_type.size_settings
+    if not settings or not schema.get(settings[0]):
         return field_type.column_sql
-    # The numbers are checked already; through int nothing but digits can get into the SQL.
-    numbers = [int(str(size or 0)) for size in sizes]
+    numbers: list[int] = []
+    for setting in settings:
+        # The numbers are checked already; through int nothing but digits can get into the SQL.
+        numbers.append(int(str(schema.get(setting) or 0)))
     return field_type.sized_column_sql.format(*numbers)
 
 
@@ -70,10 +72,10 @@ def default_value(
     length: object = None,
     parse: Callable[[object], str] | None = None,
 ) -> Fragment:
-    """Print a default; raises `Refused` INVALID_PAYLOAD when the type or its length does not take
-    it.
+    """Print a default.
 
-    `parse` reads the value where the column is not one of the type's own, as an array is not.
+    Raises `Refused` INVALID_PAYLOAD when the type or its length does not take it. `parse` reads the
+    value where the column is another than the type's own: an array.
     """
     expression = computed_default(field_type, value)
     if expression:
@@ -105,8 +107,8 @@ def index(
     Others can write while it is built concurrently, which PostgreSQL does outside transactions
     only.
     """
-    option = text(" CONCURRENTLY" if concurrently else "")
     target = fill(kind.value, name(column))
+    option = optional(" CONCURRENTLY", when=concurrently)
     return fill("CREATE INDEX{0} ON {1} {2}", option, name(table), target)
 
 
@@ -115,10 +117,9 @@ def path_index(table: str, column: str, path: str, *, concurrently: bool = False
 
     The expression is the one that reads compare and sort by (cms/query/sql/json_paths.py).
     """
-    option = text(" CONCURRENTLY" if concurrently else "")
     return fill(
         "CREATE INDEX{0} ON {1} (system_json_key(system_json_at({2}, {3})))",
-        option,
+        optional(" CONCURRENTLY", when=concurrently),
         name(table),
         name(column),
         param(path, "text[]"),
@@ -161,9 +162,7 @@ def lossy_change(field: Field, column: Column, data_type: str) -> Fragment:
 
 
 def cast_every_value(table: str, column: str, data_type: str) -> Fragment:
-    """Print a query that casts every value to a type, so that one that does not fit raises an
-    error.
-    """
+    """Print a query that casts every value to a type, and fails if one does not fit."""
     # Nobody reads the count: it makes PostgreSQL compute every cast.
     return fill("SELECT count({0}::text::{1}) FROM {2}", name(column), text(data_type), name(table))
 
@@ -189,8 +188,7 @@ def analyze(table: str) -> Fragment:
 
 
 def drop_index(index: str, *, concurrently: bool = False) -> Fragment:
-    option = text(" CONCURRENTLY" if concurrently else "")
-    return fill("DROP INDEX{0} {1}", option, name(index))
+    return fill("DROP INDEX{0} {1}", optional(" CONCURRENTLY", when=concurrently), name(index))
 
 
 def add_unique(table: str, column: str) -> Fragment:

@@ -8,8 +8,17 @@ from cms.schema.model import Column, Field
 from cms.schema.types import TYPES
 from cms.schema.types.field_type import FieldType
 
-_TYPES_WITH_NOW = [field_type for field_type in TYPES.values() if field_type.now_sql]
-_NOW_WORDS = frozenset({"now()", *(field_type.now_sql.lower() for field_type in _TYPES_WITH_NOW)})
+
+def _now_words() -> frozenset[str]:
+    """Return the expressions of the present moment, in small letters: `now()`, `current_date` …"""
+    words = {"now()"}
+    for field_type in TYPES.values():
+        if field_type.now_sql:
+            words.add(field_type.now_sql.lower())
+    return frozenset(words)
+
+
+_NOW_WORDS = _now_words()
 
 # Without quotes and operators, because 'a'::text || 'b'::text is no literal.
 CAST = r"(?:::[\w \".,()\[\]]+)?"
@@ -32,15 +41,15 @@ def default_of(field: Field, column: Column) -> object:
     if field.type.now_sql and expression.lower() in _NOW_WORDS:
         return "now()"
     literal = _literal(expression)
-    if column.element:
-        return [] if literal == "{}" else expression
-    if literal is None:
+    if column.element and literal == "{}":
+        return []
+    if column.element or literal is None:
         return expression
     return _typed(literal, field.type)
 
 
 def is_computed(column: Column) -> bool:
-    """Whether the default is an expression, whose value is known only once the row is there."""
+    """Whether the default is an expression, whose value is known only when the row is inserted."""
     expression = _expression(column)
     return expression is not None and _literal(expression) is None
 
@@ -52,7 +61,9 @@ def is_database_expression(field: Field, column: Column) -> bool:
 
 def computed_default(field_type: FieldType, value: object) -> str | None:
     """Return the expression for a word such as `now()` as a default, or None for a plain value."""
-    text = value.lower() if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return None
+    text = value.lower()
     if text in _NOW_WORDS:
         return field_type.now_sql or None
     # `gen_random_uuid()` is the only expression besides the moment that a client can set.
@@ -71,8 +82,9 @@ def _expression(column: Column) -> str | None:
 def _literal(expression: str) -> str | None:
     if quoted := _QUOTED.fullmatch(expression):
         return quoted[1].replace("''", "'")
-    bare = _BARE.fullmatch(expression)
-    return bare[1] if bare else None
+    if bare := _BARE.fullmatch(expression):
+        return bare[1]
+    return None
 
 
 def _typed(literal: str, field_type: FieldType) -> object:

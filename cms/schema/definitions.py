@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from cms.schema.meta_settings import (
     setting_value_problem,
     unknown_keys,
 )
+from cms.schema.reasons import NO_OBJECT, not_one_of
 from cms.schema.types import ALIAS, ALIAS_SPECIALS, KEY_TYPES, TYPES, type_named
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.numbers import INTEGER
@@ -75,7 +76,7 @@ class FieldDefinition:
     meta: MetaSettings = attribute(default_factory=MetaSettings)
     schema: MetaSettings = attribute(default_factory=MetaSettings)
     has_record: bool = True
-    """Whether there is anything to record: GET answers `meta` null where nothing is."""
+    """Whether the field gets a record; without one, GET answers null as its `meta`."""
 
     @property
     def is_alias(self) -> bool:
@@ -88,7 +89,7 @@ class FieldDefinition:
 
 @dataclass(frozen=True, slots=True)
 class CollectionDefinition:
-    """A collection to be made; `schema` is None for a folder, `meta` for a mere table."""
+    """A collection to be made; `schema` is None for a folder, `meta` for a table without a record."""
 
     name: str
     meta: MetaSettings | None
@@ -158,14 +159,15 @@ def _check_duplicates(fields: list[FieldDefinition], problems: list[Problem]) ->
         if field.name in names_before:
             problems.append(_problem("fields", f'"{field.name}" is there twice'))
         names_before.add(field.name)
-    if sum(field.is_key for field in fields) > 1:
+    keys = [field for field in fields if field.is_key]
+    if len(keys) > 1:
         problems.append(_problem("fields", "a collection has one primary key"))
 
 
 def _parse_field(payload: object, prefix: str, problems: list[Problem]) -> FieldDefinition | None:
     """Read a field; its problems are added to `problems`, at paths that begin with `prefix`."""
     if not isinstance(payload, Mapping):
-        problems.append(_problem(prefix.rstrip(".") or "body", "it must be an object"))
+        problems.append(_problem(prefix.rstrip(".") or "body", NO_OBJECT))
         return None
     # Problems of other fields are in the list already.
     count_before = len(problems)
@@ -175,8 +177,7 @@ def _parse_field(payload: object, prefix: str, problems: list[Problem]) -> Field
         problems.append(_problem(f"{prefix}field", reason, name))
     field_type = type_named(payload.get("type"))
     if field_type is None or not field_type.is_known:
-        allowed = ", ".join(_NEW_TYPES)
-        reason = f"it must be one of {allowed}"
+        reason = not_one_of(_NEW_TYPES)
         problems.append(_problem(f"{prefix}type", reason, payload.get("type")))
     meta = parse_settings(payload.get("meta"), FIELD_META, f"{prefix}meta", problems)
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, f"{prefix}schema", problems)
@@ -201,8 +202,9 @@ def _setting_value(field: FieldDefinition, setting: str) -> object:
     if setting == "type":
         return field.type.name
     group, _, key = setting.partition(".")
-    settings = field.meta if group == "meta" else field.schema
-    return settings.get(key)
+    if group == "meta":
+        return field.meta.get(key)
+    return field.schema.get(key)
 
 
 def _inconsistencies(field: FieldDefinition) -> list[Inconsistency]:
@@ -243,20 +245,24 @@ def _column_inconsistencies(field_type: FieldType, schema: MetaSettings) -> list
 
 def special_inconsistencies(field_type: FieldType, special: object) -> list[Inconsistency]:
     """Return the special markers that are unknown, do not fit a type, or are there twice."""
-    markers = special if isinstance(special, list) else []
+    if not isinstance(special, list):
+        return []
+    return [Inconsistency("meta.special", reason) for reason in _unfit_markers(field_type, special)]
+
+
+def _unfit_markers(field_type: FieldType, markers: list[str]) -> Iterator[str]:
+    """Yield why special markers cannot be those of a field of the type."""
     distinct = list(dict.fromkeys(markers))
-    reasons: list[str] = []
     for marker in distinct:
         if marker not in KNOWN_SPECIALS:
-            reasons.append(f'"{marker}" is not known; there are {", ".join(KNOWN_SPECIALS)}')
+            yield f'"{marker}" is not known; there are {", ".join(KNOWN_SPECIALS)}'
     # Markers that fit no type in particular, such as `conceal`, fit them all.
     for marker in markers:
         if marker in _SPECIALS_OF_TYPES - field_type.markers:
-            reasons.append(f"{marker} does not fit the type {field_type.name}")
+            yield f"{marker} does not fit the type {field_type.name}"
     for marker in distinct:
         if markers.count(marker) > 1:
-            reasons.append(f"{marker} is there twice")
-    return [Inconsistency("meta.special", reason) for reason in reasons]
+            yield f"{marker} is there twice"
 
 
 def length_inconsistencies(

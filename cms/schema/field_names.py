@@ -62,7 +62,7 @@ def parse_name(text: str) -> FieldName:
 class DottedName(NamedTuple):
     """A field, and what is named behind its dot: `meta.price`, a path into a JSON field.
 
-    The dots of a name mean something only together with the fields of a collection.
+    Only the fields of a collection tell which dots separate steps.
     """
 
     head: FieldName
@@ -77,8 +77,8 @@ class DottedName(NamedTuple):
 def dotted_name(name: FieldName, is_field: Callable[[str], bool]) -> DottedName | None:
     """Return a name with a dot taken apart; None for the name of a single field.
 
-    A column may have a dot in its own name, and then the longest name of a field is one. Where none
-    of them is, the first step is taken for a field.
+    A column may have dots in its own name: the longest beginning that names a field is the field.
+    Where none does, the first step is.
     """
     text = name.written
     if "." not in text or is_field(text):
@@ -102,7 +102,7 @@ FieldPath = tuple[FieldName, ...]
 
 
 def parse_path(text: str) -> FieldPath:
-    """Return the steps of a dotted path in which parentheses mean nothing."""
+    """Return the steps of a dotted path, none of which is a function."""
     return tuple(map(FieldName.parse, text.split(".")))
 
 

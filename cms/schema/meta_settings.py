@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from cms.errors import Problem, abbreviated
+from cms.schema.reasons import NO_OBJECT, NO_STRING, not_one_of
 from cms.schema.referential_actions import ACTIONS_BY_CODE
 from cms.schema.system import COLLECTIONS, FIELDS, RELATIONS, choices_of
 from cms.schema.types.numbers import BOOLEAN, INTEGER
@@ -16,7 +17,7 @@ from cms.schema.types.texts import TEXT
 from cms.text_shapes import COLOR
 
 MAX_SEARCH_WEIGHT = 1_000
-"""The largest weight of a field in the order of what a search finds."""
+"""The largest weight of a field, for results of a search that are sorted by relevance."""
 
 ParseSetting = Callable[[object], object]
 
@@ -36,7 +37,7 @@ class MetaSetting:
 def one_of(*allowed: str) -> ParseSetting:
     def parse(value: object) -> str:
         if value not in allowed:
-            raise ValueError(f"it must be one of {', '.join(allowed)}")
+            raise ValueError(not_one_of(allowed))
         return str(value)
 
     return parse
@@ -97,7 +98,7 @@ def parse_translations(value: object) -> str:
 
 def _invalid_translation_reason(entry: object) -> str | None:
     if not isinstance(entry, Mapping):
-        return "it must be an object"
+        return NO_OBJECT
     if unknown := entry.keys() - set(_TRANSLATION_KEYS):
         return f'it does not take "{min(unknown)}"; there are {", ".join(_TRANSLATION_KEYS)}'
     if not isinstance(entry.get("language"), str) or not entry["language"]:
@@ -111,7 +112,7 @@ def _invalid_translation_reason(entry: object) -> str | None:
 def parse_preview_url(value: object) -> str:
     """Take an address or a path, in which `{{field}}` stands for a value of the item."""
     if not isinstance(value, str):
-        raise ValueError("it must be a string")
+        raise ValueError(NO_STRING)
     # Placeholders may hold spaces, which the rest of an address must not.
     without_names = re.sub(r"\{\{.*?\}\}", "{{}}", value)
     if not _PREVIEW_URL.fullmatch(without_names):
@@ -184,7 +185,7 @@ FIELD_META: Mapping[str, MetaSetting] = MappingProxyType(
         "group": _TEXT,
         "validation": _JSON,
         "validation_message": _TEXT,
-        # Null is what nobody has set: at a relation that is another thing than true.
+        # Null means that nobody has set it. Of a relation, true means more than that.
         "searchable": MetaSetting(BOOLEAN.parse, "boolean"),
         "search_weight": MetaSetting(parse_search_weight, "integer"),
     }
@@ -263,8 +264,8 @@ READ_ONLY_KEYS = frozenset(
         "junction_collection",
     }
 )
-"""Keys that only answers have; they change nothing, so that clients may send a whole record back.
-"""
+"""Keys that only answers have. Bodies may have them too, without effect: clients send whole records
+back."""
 
 
 COLLECTION_KEYS = ("collection", "meta", "schema", "fields")
@@ -285,7 +286,7 @@ def parse_settings(
     if payload is None:
         return settings
     if not isinstance(payload, Mapping):
-        problems.append(setting_problem(path, "it must be an object"))
+        problems.append(setting_problem(path, NO_OBJECT))
         return settings
     for key, value in payload.items():
         setting = known.get(key)
@@ -303,7 +304,7 @@ def parse_settings(
 def unknown_keys(
     payload: Mapping[str, object], known: tuple[str, ...], prefix: str = ""
 ) -> list[Problem]:
-    """Return a problem for each key of a body that would silently do nothing."""
+    """Return a problem for each key of a body that is not known, and so would do nothing."""
     problems: list[Problem] = []
     for key in payload:
         if key not in known:
@@ -318,9 +319,7 @@ def _unknown_setting(path: str, known: Iterable[str]) -> Problem:
 def mismatched_keys(
     payload: Mapping[str, object], path_values: Mapping[str, tuple[object, ...]]
 ) -> list[Problem]:
-    """Return a problem for each key of a body whose value is not one of those of the request's
-    path.
-    """
+    """Return a problem for each key of a body whose value is another than in the request's path."""
     reason = "it is not what the path says, and cannot be changed"
     problems: list[Problem] = []
     for key, values in path_values.items():

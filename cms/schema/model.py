@@ -20,10 +20,10 @@ class Column:
     """A column as PostgreSQL describes it."""
 
     name: str
-    # As format_type() prints it, `character varying(20)`; `base_type` is the name of the catalogue,
-    # `varchar`, of a domain that of the type below it.
     data_type: str
+    """The type as format_type() of PostgreSQL prints it, `character varying(20)`."""
     base_type: str
+    """The name of the type, `varchar`; of a domain, the name of the type that it restricts."""
     default: str | None
     max_length: int | None
     precision: int | None
@@ -97,8 +97,10 @@ class Field:
     @property
     def search_weight(self) -> int:
         """How much a searched word counts in the field, when items are sorted by relevance."""
-        weight = self.meta.get("search_weight") if self.meta else None
-        return weight if isinstance(weight, int) else 1
+        weight = self.meta and self.meta.get("search_weight")
+        if isinstance(weight, int):
+            return weight
+        return 1
 
     @property
     def json_sql(self) -> str:
@@ -169,10 +171,9 @@ class Collection:
     def accountability(self) -> str | None:
         """The history that writes leave: `all`, `activity` (no revisions) or None for nothing."""
         # A table that another program has made has no record of settings, but a history.
-        if not self.meta:
+        if not self.meta or "accountability" not in self.meta:
             return "all"
-        value = self.meta.get("accountability", "all")
-        return value if isinstance(value, str) else None
+        return self._text_setting("accountability")
 
     @property
     def is_singleton(self) -> bool:
@@ -181,31 +182,33 @@ class Collection:
     @property
     def group(self) -> str | None:
         """The collection under which this one is listed."""
-        if not self.meta:
-            return None
-        name = self.meta.get("group")
-        return name if isinstance(name, str) else None
+        return self._text_setting("group")
 
     @property
     def sort_field(self) -> str | None:
         """The field of manual sorting, if it is set and exists."""
-        if not self.meta:
-            return None
-        name = self.meta.get("sort_field")
+        name = self._text_setting("sort_field")
         # A setting may outlive its field: columns of a table can also be dropped by other programs.
-        if isinstance(name, str) and name in self.fields:
+        if name in self.fields:
             return name
         return None
 
     @property
     def archive_field(self) -> Field | None:
         """The field that tells archived items from active ones, if it is set and exists."""
-        if not self.meta:
-            return None
-        name = self.meta.get("archive_field")
-        if not isinstance(name, str):
+        name = self._text_setting("archive_field")
+        if name is None:
             return None
         return self.fields.get(name)
+
+    def _text_setting(self, name: str) -> str | None:
+        """Return a setting of the collection that is a text, None where it is not set."""
+        if not self.meta:
+            return None
+        value = self.meta.get(name)
+        if isinstance(value, str):
+            return value
+        return None
 
     @property
     def is_writable(self) -> bool:
@@ -221,7 +224,7 @@ class Collection:
 
     @property
     def has_secrets(self) -> bool:
-        """Whether a field is secret: its value may then be sent for another field by mistake."""
+        """Whether any field is secret: a client may send its value in another field by mistake."""
         return any(field.is_secret for field in self.fields.values())
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from cms.errors import Problem, invalid_payload
 from cms.schema.system import QUEUE_PREFIX, is_system
 
 MAX_NAME_BYTES = 63
@@ -31,3 +32,9 @@ def invalid_collection_name_reason(name: object) -> str | None:
         if name.startswith("pg_"):
             return 'names that start with "pg_" belong to PostgreSQL'
     return invalid_name_reason(name)
+
+
+def duplicate_name_problem(name: object) -> Problem:
+    """Return the problem of a name that another field of the collection has."""
+    reason = f'There is a field "{name}" already'
+    return invalid_payload(reason, field="field", value=name).problems[0]

@@ -17,6 +17,7 @@ from cms.hashing import passwords
 from cms.schema.array_columns import parse_list
 from cms.schema.bounds import bounded
 from cms.schema.model import Collection, Field
+from cms.schema.reasons import FILLED_BY_DATABASE, NO_OBJECT, NO_SUCH_FIELD, not_one_of
 from cms.schema.types.field_type import OutOfRange, Parse, TooLong
 from cms.text_shapes import MASK
 
@@ -25,7 +26,7 @@ RowValues = Mapping[str, str | None]
 """The values of a row by their columns, as texts that PostgreSQL reads."""
 
 MutableRowValues = dict[str, str | None]
-"""The same while they are collected."""
+"""The values of a row while they are collected."""
 
 ColumnConverter = Callable[[Sequence[object]], Sequence[str | None]]
 
@@ -44,7 +45,7 @@ class NotAllowed(ValueError):
 
     def __init__(self, allowed: Sequence[str]) -> None:
         if allowed:
-            reason = f"it must be one of {', '.join(allowed)}"
+            reason = not_one_of(allowed)
         else:
             reason = "there is nothing that it may be"
         super().__init__(reason)
@@ -56,7 +57,7 @@ Choices = Mapping[str, Sequence[str]]
 
 
 class ItemParser:
-    """Reads items of one collection; it is kept over requests, with the converters of the fields.
+    """Reads items of one collection; it is cached over requests, with the fields' converters.
 
     `relates` tells whether a field leads to other items. `choices` are the texts that some fields
     take. `names` are the fields that the caller may name: any other is forbidden, whether it exists
@@ -89,7 +90,7 @@ class ItemParser:
         """
         parsed = ParsedItem()
         if not isinstance(item, Mapping):
-            parsed.problems.append(invalid_item("it must be an object", self._collection.name))
+            parsed.problems.append(invalid_item(NO_OBJECT, self._collection.name))
             return parsed
         values = parsed.values
         converters = self._converters
@@ -182,11 +183,11 @@ class ItemParser:
 
 def _unwritable_problem(field: Field | None, name: str, collection: Collection) -> Problem | None:
     if field is None:
-        return invalid_item("there is no such field", collection.name, name)
+        return invalid_item(NO_SUCH_FIELD, collection.name, name)
     if field.column is None:
         return invalid_item("it holds no value", collection.name, name)
     if field.column.is_generated and name != collection.primary_key:
-        return invalid_item("the database fills it", collection.name, name)
+        return invalid_item(FILLED_BY_DATABASE, collection.name, name)
     return None
 
 
@@ -214,7 +215,7 @@ def converter(field: Field) -> Parse:
 
 
 def _seal_of(field: Field) -> Callable[[str], str] | None:
-    """Return what makes of a value what is stored in its place."""
+    """Return the function that makes what is stored of a secret; None for any other field."""
     if "digest" in field.special:
         return passwords.digest
     return field.type.seal
@@ -247,7 +248,10 @@ def column_converter(field: Field, convert: Parse) -> ColumnConverter:
     Where all values have the Python type that nearly all values of the field have, only the extreme
     ones are tried: if they fit, all do. The ValueError does not name the value that does not fit.
     """
-    fast_path = None if _seal_of(field) else field.type.fast_path
+    fast_path = field.type.fast_path
+    # What is stored of a secret is made of each value by itself.
+    if _seal_of(field):
+        fast_path = None
     convert_each = for_each(convert)
 
     def convert_column(values: Sequence[object]) -> Sequence[str | None]:

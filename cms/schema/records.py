@@ -35,12 +35,14 @@ _TO_ONE_MARKERS = frozenset({"m2o", "m2a", "file"})
 
 def collection_record(collection: Collection) -> Record:
     """Return `{collection, meta, schema}`; a folder has no schema, an unrecorded table no meta."""
-    schema = {"name": collection.name, "comment": collection.comment}
+    schema: Record | None = {"name": collection.name, "comment": collection.comment}
+    # Clients tell folders from tables by this null.
+    if collection.kind is Kind.FOLDER:
+        schema = None
     return {
         "collection": collection.name,
         "meta": _collection_meta(collection),
-        # Clients tell folders from tables by this null.
-        "schema": None if collection.kind is Kind.FOLDER else schema,
+        "schema": schema,
     }
 
 
@@ -57,15 +59,19 @@ def _collection_meta(collection: Collection) -> Record | None:
 
 
 def field_record(field: Field) -> Record:
-    """Return `{collection, field, type, meta, schema}`: an alias has no schema, a field without a
-    record no meta.
+    """Return `{collection, field, type, meta, schema}`.
+
+    An alias has no schema, a field without a record no meta.
     """
+    schema = None
+    if field.column:
+        schema = column_record(field, field.column)
     return {
         "collection": field.collection,
         "field": field.name,
         "type": field.type.name,
         "meta": _field_meta(field),
-        "schema": column_record(field, field.column) if field.column else None,
+        "schema": schema,
     }
 
 
@@ -90,7 +96,10 @@ def _field_meta(field: Field) -> Record | None:
 
 
 def _may_be_relation(field: Field) -> bool:
-    """Tell whether `searchable: true` could mean more than what holds without it."""
+    """Tell whether `searchable: true` may make searches look into the items that a field leads to.
+
+    Otherwise a field is as searchable without the setting.
+    """
     column = field.column
     if column is None or column.foreign_table is not None:
         return True
@@ -134,21 +143,26 @@ def column_record(field: Field, column: Column) -> Record:
 
 
 def relation_record(relation: Relation) -> Record:
-    """Return `{collection, field, related_collection, schema, meta}`; without a record there is no
-    meta.
-    """
+    """Return `{collection, field, related_collection, schema, meta}`; no meta without a record."""
     return {
         "collection": relation.many_collection,
         "field": relation.many_field,
         "related_collection": relation.one_collection,
         "schema": _constraint_record(relation),
-        "meta": _relation_meta(relation) if relation.id is not None else None,
+        "meta": _relation_meta(relation),
     }
 
 
-def _relation_meta(relation: Relation) -> Record:
-    allowed = relation.one_allowed_collections
+def _relation_meta(relation: Relation) -> Record | None:
+    if relation.id is None:
+        return None
+    allowed = None
+    if relation.one_allowed_collections is not None:
+        allowed = list(relation.one_allowed_collections)
+    junction = None
     # The junction of a many-to-many relation is the table that both of its relations begin in.
+    if relation.junction_field:
+        junction = relation.many_collection
     return {
         "id": relation.id,
         "many_collection": relation.many_collection,
@@ -156,8 +170,8 @@ def _relation_meta(relation: Relation) -> Record:
         "one_collection": relation.one_collection,
         "one_field": relation.one_field,
         "one_collection_field": relation.one_collection_field,
-        "one_allowed_collections": None if allowed is None else list(allowed),
-        "junction_collection": relation.many_collection if relation.junction_field else None,
+        "one_allowed_collections": allowed,
+        "junction_collection": junction,
         "junction_field": relation.junction_field,
         "sort_field": relation.sort_field,
         "one_deselect_action": relation.one_deselect_action,

@@ -19,7 +19,7 @@ _LISTS = ("_and", "_or")
 class FieldChange:
     """A field of `collection` that is renamed to `after`, or dropped where that is None.
 
-    `catalogue` is that of before the change: stored values still have its names.
+    `catalogue` is the one before the change: stored values still have its names.
     """
 
     catalogue: Catalogue
@@ -40,7 +40,9 @@ def without_hidden(template: str, shows: Callable[[str], bool]) -> str:
     """Return a template without the placeholders whose paths the caller must not see."""
 
     def shown_placeholder(match: re.Match[str]) -> str:
-        return match[0] if shows(match[1]) else ""
+        if not shows(match[1]):
+            return ""
+        return match[0]
 
     return _PLACEHOLDER.sub(shown_placeholder, template)
 
@@ -144,7 +146,9 @@ def apply_to_paths(paths: object, collection: str | None, change: FieldChange) -
         return paths
     changed: list[object] = []
     for path in paths:
-        renamed = _path(path, collection, change) if isinstance(path, str) else path
+        renamed: object = path
+        if isinstance(path, str):
+            renamed = _path(path, collection, change)
         if renamed is not None:
             changed.append(renamed)
     return changed

@@ -2,8 +2,8 @@
 
 Foreign keys belong to tables, and items of one collection may lie in several: a partitioned table
 keeps its rows in partitions, and rows of a table that inherits from another one are items of both.
-Tables that are no collection, or have no key of one column, leave no history. Rows that are deleted
-along with theirs may.
+Rows of tables that are no collection, or have no primary key of one column, leave no history. But
+their deletion may delete other rows, which do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ACTIONS_BY_CODE = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as statements name it; with `only`, without the rows of its heirs."""
+    """A table as statements name it; with `only`, without the rows of tables that inherit from it."""
 
     name: str
     # None also spares the statement the name of the schema: the service's own is first in the
@@ -85,16 +85,16 @@ class ReferentialActions:
     )
     """The tables of the items, for each collection from which a deletion has effects on other rows.
     """
-    incoming_keys: Mapping[RootTable, int] = field(default_factory=lambda: MappingProxyType({}))
-    """The number of foreign keys with an action that a table has."""
+    action_counts: Mapping[RootTable, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How many of the foreign keys with an action each table has."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedCollection:
-    """A collection with its primary key; `recorded` tells whether it has a history."""
+    """A collection with its primary key."""
 
     key: str
-    recorded: bool
+    has_history: bool
 
 
 def actions_of(
@@ -104,27 +104,37 @@ def actions_of(
 ) -> ReferentialActions:
     """Return the actions of the foreign keys; `owners` are the collections with a primary key.
 
-    Actions that leave no history are left out: those on tables that record nothing, unless rows
-    that are deleted along with theirs do.
+    Actions that leave no history are left out: those on rows without a history, unless their
+    deletion deletes other rows that have one.
     """
     inheritance = _Inheritance(parts, owners)
-    recorded = {name for name, owner in owners.items() if owner.recorded}
-    actions = _leading_to_history([_action(key, inheritance) for key in keys], recorded)
-    by_root_table: dict[RootTable, list[ReferentialAction]] = {}
-    # One order in every process: deletions at the same time then lock rows of several tables alike.
-    for action in sorted(actions, key=_order):
-        by_root_table.setdefault(action.foreign_root_table, []).append(action)
+    actions: list[ReferentialAction] = []
+    for key in keys:
+        actions.append(_action(key, inheritance))
+    actions = _leading_to_history(actions, owners)
+    by_root_table = _by_root_table(actions)
     root_tables_of: dict[str, tuple[RootTable, ...]] = {}
     for name in sorted(owners):
         root_tables = tuple(inheritance.root_tables(name))
         # Most collections have no such keys; their deletions then need no further statement.
-        if any(root_table in by_root_table for root_table in root_tables):
+        if not by_root_table.keys().isdisjoint(root_tables):
             root_tables_of[name] = root_tables
     return ReferentialActions(
-        by_root_table={root_table: tuple(group) for root_table, group in by_root_table.items()},
+        by_root_table=by_root_table,
         root_tables_of=root_tables_of,
-        incoming_keys=Counter(action.root_table for action in actions),
+        action_counts=Counter(action.root_table for action in actions),
     )
+
+
+def _by_root_table(
+    actions: Iterable[ReferentialAction],
+) -> dict[RootTable, tuple[ReferentialAction, ...]]:
+    """Return actions by the tables that their foreign keys point to."""
+    groups: dict[RootTable, list[ReferentialAction]] = {}
+    # One order in every process: deletions at the same time then lock rows of several tables alike.
+    for action in sorted(actions, key=_order):
+        groups.setdefault(action.foreign_root_table, []).append(action)
+    return {root_table: tuple(group) for root_table, group in groups.items()}
 
 
 class _Inheritance:
@@ -136,7 +146,7 @@ class _Inheritance:
         self._owners = owners
         self._partitioned: dict[TableName, TableName] = {}
         self._parents: dict[TableName, list[TableName]] = {}
-        self._heirs: dict[TableName, list[TableName]] = {}
+        self._children: dict[TableName, list[TableName]] = {}
         for part in parts:
             name = part["schema"], part["name"]
             parent = part["parent_schema"], part["parent_name"]
@@ -144,31 +154,32 @@ class _Inheritance:
                 self._partitioned[name] = parent
             else:
                 self._parents.setdefault(name, []).append(parent)
-                self._heirs.setdefault(parent, []).append(name)
+                self._children.setdefault(parent, []).append(name)
 
-    # ONLY where a table has heirs: a foreign key is about the rows of the table itself, and does
-    # not reach into its heirs.
     def table(self, name: TableName) -> Table:
+        """Return a table for foreign keys, which hold for its own rows only, not for children's."""
         schema, table_name = name
-        return Table(table_name, schema, only=name in self._heirs)
+        return Table(table_name, schema, only=name in self._children)
 
     def root_table(self, name: TableName) -> RootTable:
-        """Return the table at the root of a partition; a table that is no partition is its own
-        root.
-        """
+        """Return the table that a partition belongs to; any other table is its own root."""
         # A partition may be partitioned itself.
         while name in self._partitioned:
             name = self._partitioned[name]
-        owner = self._owner(name)
-        return RootTable(self.table(name), self._collection(name), owner.key if owner else None)
+        key = None
+        if owner := self._owner(name):
+            key = owner.key
+        return RootTable(self.table(name), self._collection(name), key)
 
     def root_tables(self, collection: str) -> Iterator[RootTable]:
         """Yield the tables that hold items of a collection."""
         names: list[TableName] = [(None, collection)]
-        # The list grows while the loop runs, by the heirs of heirs.
+        # The list grows while the loop runs, by the children of children.
         for name in names:
             yield self.root_table(name)
-            names += [heir for heir in self._heirs.get(name, ()) if heir not in names]
+            for child in self._children.get(name, ()):
+                if child not in names:
+                    names.append(child)
 
     def _owner(self, name: TableName) -> KeyedCollection | None:
         schema, table_name = name
@@ -204,9 +215,13 @@ def _action(key: CatalogueRow, inheritance: _Inheritance) -> ReferentialAction:
 
 
 def _leading_to_history(
-    actions: list[ReferentialAction], recorded: set[str]
+    actions: list[ReferentialAction], owners: Mapping[str, KeyedCollection]
 ) -> list[ReferentialAction]:
     """Return the actions on rows with a history, and those whose cascades lead to such rows."""
+    recorded: set[str] = set()
+    for name, owner in owners.items():
+        if owner.has_history:
+            recorded.add(name)
     leading_tables: set[RootTable] = set()
     # Each round goes one foreign key further from the rows with a history, until none is added.
     while True:

@@ -23,7 +23,12 @@ from cms.schema.meta_settings import (
     unknown_keys,
 )
 from cms.schema.model import Catalogue, Collection, Field, Kind
-from cms.schema.names import MAX_NAME_BYTES, invalid_collection_name_reason, invalid_name_reason
+from cms.schema.names import (
+    MAX_NAME_BYTES,
+    duplicate_name_problem,
+    invalid_collection_name_reason,
+    invalid_name_reason,
+)
 from cms.schema.system import RELATIONS
 
 
@@ -115,7 +120,7 @@ def _many_to_one(definition: RelationDefinition, catalogue: Catalogue) -> Relati
     related = definition.related
     problems: list[Problem] = []
     if field is None or field.column is None:
-        reason = f'"{owner.name}" has no column "{definition.field}"'
+        reason = _no_column(owner, definition.field)
         problems += invalid_payload(reason, field="field", value=definition.field).problems
     else:
         collect_problems(problems, lambda: check_actions(definition.schema, field))
@@ -142,7 +147,7 @@ def check_actions(schema: MetaSettings, field: Field) -> None:
 
 
 def check_field_names(meta: MetaSettings, owner: Collection) -> None:
-    """Raise `Refused` for settings that name no column, present or possible, of the many side."""
+    """Raise `Refused` for settings that can name no column of the many side, not even a new one."""
     problems: list[Problem] = []
     for key in NAMING_SETTINGS[RELATIONS]:
         name = meta.get(key)
@@ -168,14 +173,20 @@ def _invalid_column_reason(key: str, name: object, owner: Collection | None) -> 
     """
     if name is None:
         return None
-    field = owner.fields.get(str(name)) if owner else None
+    if owner is None:
+        return invalid_name_reason(name)
+    field = owner.fields.get(str(name))
     if field and field.column:
         return None
     # A field without a column cannot become one; and the column with the names of targets must
     # exist now, because reads need it.
-    if owner and (field or key == "one_collection_field"):
-        return f'"{owner.name}" has no column "{name}"'
+    if field or key == "one_collection_field":
+        return _no_column(owner, name)
     return invalid_name_reason(name)
+
+
+def _no_column(owner: Collection, name: object) -> str:
+    return f'"{owner.name}" has no column "{name}"'
 
 
 def _check_many_to_any(definition: RelationDefinition, catalogue: Catalogue) -> None:
@@ -213,9 +224,13 @@ def require_own_table(catalogue: Catalogue, name: str) -> Collection:
 def require_target(catalogue: Catalogue, name: str, path: str = "related_collection") -> Collection:
     """Return a collection that foreign keys can point to; `path` is where the body names it."""
     table = _table(catalogue, name, path)
-    if table.primary_key is None:
-        raise invalid_payload(f'{path}: "{name}" has no primary key', field=path)
+    _require_key(table, path)
     return table
+
+
+def _require_key(table: Collection, path: str) -> None:
+    if table.primary_key is None:
+        raise invalid_payload(f'{path}: "{table.name}" has no primary key', field=path)
 
 
 def _table(catalogue: Catalogue, name: str, path: str) -> Collection:
@@ -237,10 +252,9 @@ def _many_to_many(
     owner = require_own_table(catalogue, definition.collection)
     target = require_target(catalogue, related)
     name = definition.field
-    if owner.primary_key is None:
-        raise invalid_payload(f'collection: "{owner.name}" has no primary key', field="collection")
+    _require_key(owner, "collection")
     if name in owner.fields:
-        raise invalid_payload(f'There is a field "{name}" already', field="field", value=name)
+        raise Refused(duplicate_name_problem(name))
     meta = definition.meta
     near = _near_column(owner.name)
     far = _far_column(owner.name, target.name, meta)
@@ -277,9 +291,11 @@ def _far_column(owner: str, target: str, meta: MetaSettings) -> str:
     name = meta.get("junction_field")
     if name:
         return str(name)
+    column = f"{target}_id"
     # Between items of one collection both columns would have the same name.
-    prefix = "related_" if owner == target else ""
-    return f"{prefix}{target}_id"[:MAX_NAME_BYTES]
+    if owner == target:
+        column = f"related_{column}"
+    return column[:MAX_NAME_BYTES]
 
 
 def _junction_reason(junction: str, catalogue: Catalogue) -> str | None:

@@ -74,7 +74,7 @@ class SystemTable:
     is_listed: bool = True
     """Whether the table is a collection; no request ever sees any other."""
     endpoint: str = ""
-    """The path of its items, which /items never shows."""
+    """The path of its items: /items does not have them."""
     is_structure: bool = False
     """Whether the rows describe collections, fields or relations."""
     is_writable: bool = False
@@ -85,16 +85,14 @@ class SystemTable:
     aliases: Mapping[str, AliasTarget] = field(default_factory=dict)
     """The to-many fields."""
     references: Mapping[str, str] = field(default_factory=dict)
-    """Columns that point to a collection's `id` without a foreign key.
-
-    The history outlives its rows.
-    """
+    """Columns that point to a collection's `id` without a foreign key: the history stays when the
+    row that it is about is deleted."""
     internal_columns: frozenset[str] = frozenset()
     """Columns that clients can neither read nor write."""
     unrecorded_columns: frozenset[str] = frozenset()
-    """Columns that a login changes; a change of nothing else is not recorded."""
+    """Columns such as the moment of the last login: a change of nothing else leaves no history."""
     withheld_columns: frozenset[str] = frozenset()
-    """Columns that may hold secrets in any form: history and events are without their values."""
+    """Columns that may hold secrets in any form: history and events leave their values out."""
     unique_in_any_case: frozenset[str] = frozenset()
     """Columns that are unique without regard to capitals."""
     choices: Mapping[str, Choices] = field(default_factory=dict)
@@ -318,7 +316,7 @@ _ALL = (
             "date_created": ("date-created",),
             "user_created": ("user-created",),
         },
-        # What every use of a share changes; a use is no change of the share.
+        # They change with every use of a share, which is no change of the share itself.
         internal_columns=frozenset({"failed_logins", "login_after"}),
         unrecorded_columns=frozenset({"times_used"}),
     ),
@@ -337,7 +335,7 @@ _ALL = (
                 "conceal",
                 "digest",
             ),
-            # The service reads it back to compare codes, so that it is no hash.
+            # No hash: the service computes codes from the secret itself.
             "tfa_secret": ("conceal",),
             "auth_data": ("conceal",),
         },
@@ -360,9 +358,9 @@ _ALL = (
 
 SYSTEM_TABLES: Mapping[str, SystemTable] = MappingProxyType({table.name: table for table in _ALL})
 
-# An object that knows nothing, so that no caller has to ask first whether a table is the service's.
+# So that no caller has to ask first whether a table is the service's.
 NO_TABLE = SystemTable("", is_listed=False)
-"""Stands for the table of a collection that is not of the system."""
+"""Stands in for the entry of any other table; all its settings have their defaults."""
 
 SYSTEM_COLLECTIONS = frozenset(table.name for table in _ALL if table.is_listed)
 STRUCTURE_COLLECTIONS = frozenset(table.name for table in _ALL if table.is_structure)
@@ -378,7 +376,7 @@ def is_system(collection: str) -> bool:
 
 
 def system_table(collection: str) -> SystemTable:
-    """Return what is known of a collection as a system table: nothing, for most collections."""
+    """Return the entry of a system table, `NO_TABLE` for any other collection."""
     return SYSTEM_TABLES.get(collection, NO_TABLE)
 
 

@@ -25,9 +25,9 @@ from cms.store.context import RequestContext
 from cms.store.identity import ClientInfo, Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store, require_admin
+from cms.structure.record_changes import RecordKey
 from cms.structure.structure_history import (
     NamedRecord,
-    RecordKey,
     StructureChange,
     change_structure,
 )

@@ -25,7 +25,7 @@ from cms.schema.meta_settings import (
     unknown_keys,
 )
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
-from cms.schema.names import invalid_name_reason
+from cms.schema.names import duplicate_name_problem, invalid_name_reason
 from cms.schema.types import ALIAS_SPECIALS, TYPES, type_named
 from cms.schema.types.field_type import FieldType
 from cms.structure import metadata
@@ -35,9 +35,10 @@ from cms.structure.column_changes import (
     changed_settings,
     current_settings,
 )
-from cms.structure.lookup import duplicate_name_problem, require_table
+from cms.structure.lookup import require_table
 
 _FIXED_SETTINGS = ("is_primary_key", "has_auto_increment")
+_FILLED_BY_DATABASE = "the database fills this field"
 
 
 def alter(
@@ -179,7 +180,7 @@ def _with_fitting_special(alteration: Alteration) -> MetaSettings:
     field = alteration.field
     meta = alteration.meta
     # Markers that the change leaves out stay, and may not fit the new type.
-    special = meta["special"] if "special" in meta else list(field.special)
+    special = meta.get("special", list(field.special))
     marker = field.type.marker
     if alteration.changes_type and isinstance(special, list) and marker in special:
         special = [other for other in special if other != marker]
@@ -198,10 +199,12 @@ def _with_fitting_special(alteration: Alteration) -> MetaSettings:
 def _marker_inconsistencies(
     field: Field, field_type: FieldType, special: object
 ) -> list[Inconsistency]:
-    length = {"max_length": field.column.max_length if field.column else None}
+    schema: dict[str, object] = {}
+    if field.column:
+        schema["max_length"] = field.column.max_length
     return [
         *special_inconsistencies(field_type, special),
-        *hash_inconsistencies(field_type, special, length),
+        *hash_inconsistencies(field_type, special, schema),
     ]
 
 
@@ -230,7 +233,7 @@ def _problems_of_fixed(owner: Collection, alteration: Alteration) -> list[Proble
         *_fixed_settings(alteration, column, changed),
         *_fixed_type(alteration, column, changed),
     ]
-    return [_problem(inconsistency) for inconsistency in inconsistencies]
+    return list(map(_problem, inconsistencies))
 
 
 def _fixed_settings(
@@ -248,7 +251,7 @@ def _fixed_settings(
     if changed.get("is_nullable") and (column.is_primary_key or column.has_auto_increment):
         yield Inconsistency("schema.is_nullable", "a key is never null")
     if "default_value" in changed and (column.is_generated or column.has_auto_increment):
-        yield Inconsistency("schema.default_value", "the database fills this field")
+        yield Inconsistency("schema.default_value", _FILLED_BY_DATABASE)
 
 
 def _fixed_type(
@@ -259,7 +262,7 @@ def _fixed_type(
     # A sequence only fills whole numbers.
     is_countable = alteration.field_type.is_whole_number
     if column.is_generated or (column.has_auto_increment and not is_countable):
-        yield Inconsistency("type", "the database fills this field")
+        yield Inconsistency("type", _FILLED_BY_DATABASE)
     elif is_database_expression(alteration.field, column) and "default_value" not in changed:
         yield Inconsistency(
             "type", "the default is an expression of the database's; set another one as well"

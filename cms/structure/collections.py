@@ -21,6 +21,7 @@ from cms.schema.meta_settings import (
     unknown_keys,
 )
 from cms.schema.model import Catalogue, Collection, Kind
+from cms.schema.reasons import NO_SUCH_FIELD
 from cms.schema.records import Record, collection_record
 from cms.schema.system import COLLECTIONS
 from cms.store.context import RequestContext
@@ -33,10 +34,10 @@ from cms.structure.collection_indexes import update_indexes
 from cms.structure.duplication_fields import check_duplication_fields, prune_duplication_fields
 from cms.structure.fields import add_index_and_comment, insert_field_record, require_extension
 from cms.structure.lookup import RecordPatch, check_patches, require_alterable, require_table
+from cms.structure.record_changes import RecordKey
 from cms.structure.search_index_builds import with_search_states
 from cms.structure.structure_history import (
     NamedRecord,
-    RecordKey,
     StructureChange,
     change_structure,
 )
@@ -197,9 +198,8 @@ def _check_named_fields(
         field = meta.get(key)
         if not field or field in columns or field == former.get(key):
             continue
-        reason = "there is no such field"
-        message = f"Invalid payload. meta.{key}: {reason}."
-        extensions = {"reason": reason, "field": f"meta.{key}", "value": field}
+        message = f"Invalid payload. meta.{key}: {NO_SUCH_FIELD}."
+        extensions = {"reason": NO_SUCH_FIELD, "field": f"meta.{key}", "value": field}
         problems.append(Problem("INVALID_PAYLOAD", message, extensions))
     if problems:
         raise Refused(problems)

@@ -94,14 +94,16 @@ def _default_value(
     alteration: Alteration, column: Column, changed: MetaSettings, result: MetaSettings
 ) -> Fragment:
     """Return a new default as SQL."""
+    parse = None
     # A column that is an array of the database takes a list as its default.
-    is_array = column.element and not alteration.changes_type
+    if column.element and not alteration.changes_type:
+        parse = parse_list(column)
     return ddl.default_value(
         alteration.field.name,
         alteration.field_type,
         changed["default_value"],
         length=result["max_length"],
-        parse=parse_list(column) if is_array else None,
+        parse=parse,
     )
 
 
@@ -111,8 +113,7 @@ def _change_type(
     """Change type, length or precision, unless a value would be lost."""
     field = alteration.field
     field_type = alteration.field_type
-    sizes = {key: settings[key] for key in ("numeric_precision", "numeric_scale")}
-    for setting, reason in precision_inconsistencies(field_type, sizes):
+    for setting, reason in precision_inconsistencies(field_type, settings):
         raise invalid_payload(f"{setting}: {reason}", field=setting)
     data_type = ddl.column_type(field_type, settings)
     # Before the check: a value that is written after it would be cut without a word.
@@ -185,8 +186,11 @@ def _with_default(default: object, problem: Problem) -> Problem:
     """Return a problem that PostgreSQL has with a default as one of its setting."""
     if not isinstance(default, Fragment) or problem.extensions.get("field"):
         return problem
-    _, values = default.numbered()
-    setting = {"field": "schema.default_value", "value": abbreviated(values[0] if values else None)}
+    value = None
+    # A default such as `now()` is all SQL, and has no value.
+    if default.values:
+        value = default.values[0]
+    setting = {"field": "schema.default_value", "value": abbreviated(value)}
     return replace(problem, extensions={**problem.extensions, **setting})
 
 

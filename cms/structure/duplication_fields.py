@@ -21,7 +21,9 @@ def check_duplication_fields(
     catalogue: Catalogue, after: Collection, *, before: Collection | None = None
 ) -> None:
     """Refuse paths that lead to no field; paths that were wrong `before` may stay."""
-    former_paths = _duplication_fields(before) if before else []
+    former_paths: list[str] = []
+    if before:
+        former_paths = _duplication_fields(before)
     problems: list[Problem] = []
     for path in _duplication_fields(after):
         # A client sends whole records back, and cannot know what was wrong in them.
@@ -68,7 +70,9 @@ def _leads_to_field(catalogue: Catalogue, collection: Collection, path: str) -> 
         # The target is no collection to which the field may lead.
         if name.target and link is None:
             return False
-        current = catalogue.collections[link.target] if link else None
+        current = None
+        if link:
+            current = catalogue.collections[link.target]
     return True
 
 

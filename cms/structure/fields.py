@@ -13,6 +13,7 @@ from cms.schema import ddl
 from cms.schema.definitions import FieldDefinition, parse_field
 from cms.schema.meta_settings import mismatched_keys
 from cms.schema.model import Catalogue, Collection, Field, Kind
+from cms.schema.names import duplicate_name_problem
 from cms.schema.records import Record, field_record
 from cms.schema.system import FIELDS
 from cms.schema.types.field_type import FieldType
@@ -30,14 +31,13 @@ from cms.structure.indexes import add_index, is_index_pending, with_index
 from cms.structure.lookup import (
     RecordPatch,
     check_patches,
-    duplicate_name_problem,
     require_alterable,
     require_field,
     require_table,
 )
+from cms.structure.record_changes import RecordKey
 from cms.structure.structure_history import (
     NamedRecord,
-    RecordKey,
     StructureChange,
     change_structure,
 )

@@ -81,9 +81,3 @@ def require_table(collection: Collection, part: str) -> None:
     if collection.kind is not Kind.TABLE:
         reason = f'"{collection.name}" is a {collection.kind}, whose {part} cannot be changed here'
         raise invalid_payload(reason, collection=collection.name)
-
-
-def duplicate_name_problem(name: object) -> Problem:
-    """Return the problem of a name that another field of the collection has."""
-    reason = f'There is a field "{name}" already'
-    return invalid_payload(reason, field="field", value=name).problems[0]

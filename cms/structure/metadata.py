@@ -96,7 +96,9 @@ def _key_params(keys: Keys) -> dict[str, Fragment]:
 def _update(values: Mapping[str, Fragment]) -> Fragment:
     if not values:
         return text("NOTHING")
-    assignments = [fill("{0} = EXCLUDED.{0}", name(key)) for key in values]
+    assignments: list[Fragment] = []
+    for key in values:
+        assignments.append(fill("{0} = EXCLUDED.{0}", name(key)))
     return concat("UPDATE SET ", commas(assignments))
 
 

@@ -43,9 +43,9 @@ from cms.structure.duplication_fields import prune_duplication_fields
 from cms.structure.fields import add_column, insert_field_record
 from cms.structure.indexes import add_index
 from cms.structure.lookup import ManySide, many_side_of, require_alterable, require_relation
+from cms.structure.record_changes import RecordKey
 from cms.structure.structure_history import (
     NamedRecord,
-    RecordKey,
     StructureChange,
     change_structure,
 )

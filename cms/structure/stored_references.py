@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cms import jsontext
 from cms.database.connections import Transaction
-from cms.fragment import fill, name, param, text
+from cms.fragment import fill, name, param
 from cms.schema.references import (
     FieldChange,
     FollowChange,
@@ -57,13 +57,16 @@ def _apply_to(transaction: Transaction, reference: StoredReference, change: Fiel
     # Compared here and not in SQL: what a rule or template names, only its parser knows.
     select = "SELECT {1}::text, collection, {2}::text FROM {0} WHERE {2} IS NOT NULL"
     for row_key, collection, stored in transaction.run(fill(select, table, key, column)):
-        before = jsontext.loads_stored(stored) if is_json else stored
+        before = stored
+        if is_json:
+            before = jsontext.loads_stored(stored)
         # `collection` is what the row is about: from there the names in the value lead on.
         after = reference.apply_change(before, collection, change)
         if after == before:
             continue
-        value = param(jsontext.dumps(after).decode() if is_json else after)
-        cast = text(f"::{reference.cast}")
+        if is_json:
+            after = jsontext.dumps(after).decode()
         # Keys are numbers, UUIDs and names, and so are compared as text.
-        update = "UPDATE {0} SET {2} = {3}{4} WHERE {1}::text = {5}"
-        transaction.run(fill(update, table, key, column, value, cast, param(row_key, "text")))
+        update = "UPDATE {0} SET {2} = {3} WHERE {1}::text = {4}"
+        value = param(after, reference.cast)
+        transaction.run(fill(update, table, key, column, value, param(row_key, "text")))

@@ -7,27 +7,25 @@ records that the call does not name have a revision of a named record as their p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cms import jsontext
-from cms.database.connections import Transaction, single_values
+from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.fragment import Fragment, fill, param, quoted, text
 from cms.query.sql.arrays import array
 from cms.query.sql.expressions import TRUE
 from cms.query.sql.write_history import whole_row
-from cms.schema.model import Catalogue, Collection, Field, Relation
-from cms.schema.records import Record, collection_record, field_record, relation_record
+from cms.schema.model import Catalogue, Collection, Field
+from cms.schema.records import Record
 from cms.schema.system import (
     COLLECTIONS,
     FIELDS,
     PERMISSIONS,
-    PRESETS,
     RELATIONS,
-    SHARES,
     is_system,
 )
 from cms.store.context import RequestContext
@@ -37,37 +35,18 @@ from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.store.write_plan import TransactionWork
 from cms.structure.indexes import pending_indexes, with_index
+from cms.structure.record_changes import (
+    DEPENDENTS,
+    ChangeEntry,
+    RecordKey,
+    RecordSource,
+    RecordSources,
+    insert_history,
+    record_change,
+)
 from cms.text_shapes import MASK
 
-DEPENDENTS = (PRESETS, SHARES)
-"""Collections whose items belong to a collection, and are deleted with it."""
-
 T = TypeVar("T")
-
-
-class RecordKey(NamedTuple):
-    """Names a record.
-
-    `table` is its system collection, `collection` the one that it is about. `name` is the name of
-    its field or its own key; the record of a collection has none.
-    """
-
-    table: str
-    collection: str
-    name: str = ""
-
-    @property
-    def item(self) -> str:
-        """The key of the record in the history."""
-        if self.table in (PERMISSIONS, *DEPENDENTS):
-            return self.name
-        return f"{self.collection}.{self.name}" if self.name else self.collection
-
-
-RecordSource = Record | Collection | Field | Relation
-"""The source of a record; if it does not change, as most do not, no record is built."""
-
-RecordSources = dict[RecordKey, RecordSource]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,43 +55,6 @@ class NamedRecord:
 
     record_key: RecordKey
     former: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecordChange:
-    """A record before and after a change; None where it did not exist."""
-
-    record_key: RecordKey
-    before: Record | None
-    after: Record | None
-
-    @property
-    def action(self) -> str:
-        if self.before is None:
-            return "create"
-        return "delete" if self.after is None else "update"
-
-    @property
-    def data(self) -> Record | None:
-        """The record that the revision holds; None if nothing changed."""
-        if self.before == self.after:
-            return None
-        return self.before if self.after is None else self.after
-
-    @property
-    def delta(self) -> Record | None:
-        """The values that changed; of `meta` and `schema` those members that did."""
-        if self.before is None or self.after is None:
-            return self.after
-        delta: Record = {}
-        for name, value in self.after.items():
-            former = self.before[name]
-            if former == value:
-                continue
-            delta[name] = value
-            if name in ("meta", "schema"):
-                delta[name] = _changed_members(former, value)
-        return delta
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +68,6 @@ class StructureChange(Generic[T]):
     make: TransactionWork[T]
     named: Callable[[T], Iterable[NamedRecord]]
     dropped: frozenset[str] = frozenset()
-
-
-class _HistoryEntry(NamedTuple):
-    """A change to record, and the revision that is its parent, if any."""
-
-    change: RecordChange
-    parent: int | None = None
 
 
 def change_structure(
@@ -218,14 +153,18 @@ def _record_changes(
 ) -> None:
     # First the named records: their revisions are the parents of all others.
     named_keys = _keys_of(named)
-    roots = [_record_change(record_key, before, after) for record_key in named_keys]
-    revisions = _insert_history(transaction, author, [_HistoryEntry(change) for change in roots])
-    parents = {}
-    for change, revision in zip(roots, revisions, strict=True):
-        parents[change.record_key.collection] = revision
+    roots: list[ChangeEntry] = []
+    for record_key in named_keys:
+        roots.append(ChangeEntry(record_change(record_key, before, after)))
+    revisions = insert_history(transaction, author, roots)
+    parents: dict[str, int | None] = {}
     # The parent of changes in collections that the call does not name.
-    first = next((revision for revision in revisions if revision is not None), None)
-    entries: list[_HistoryEntry] = []
+    first: int | None = None
+    for record_key, revision in zip(named_keys, revisions, strict=True):
+        parents[record_key.collection] = revision
+        if first is None:
+            first = revision
+    entries: list[ChangeEntry] = []
     other_keys = (before.keys() | after.keys()).difference(named_keys)
     changed: list[RecordKey] = []
     for record_key in other_keys:
@@ -234,11 +173,11 @@ def _record_changes(
             changed.append(record_key)
     # Sorted, so that the same call always leaves the same history.
     for record_key in sorted(changed):
-        change = _record_change(record_key, before, after)
+        change = record_change(record_key, before, after)
         if change.data is not None:
             parent = parents.get(record_key.collection) or first
-            entries.append(_HistoryEntry(change, parent))
-    _insert_history(transaction, author, entries)
+            entries.append(ChangeEntry(change, parent))
+    insert_history(transaction, author, entries)
 
 
 def _keys_of(named: Iterable[NamedRecord]) -> list[RecordKey]:
@@ -324,72 +263,3 @@ def _stored(transaction: Transaction, collection: Collection, condition: Fragmen
 def _object(content: str) -> Record:
     record: Any = jsontext.loads_stored(content)
     return dict(record)
-
-
-def _record_change(
-    record_key: RecordKey, before: RecordSources, after: RecordSources
-) -> RecordChange:
-    return RecordChange(record_key, _record(before.get(record_key)), _record(after.get(record_key)))
-
-
-def _record(source: RecordSource | None) -> Record | None:
-    match source:
-        case Collection():
-            return collection_record(source)
-        case Field():
-            return _without_secret(source, field_record(source))
-        case Relation():
-            return relation_record(source)
-        case _:
-            return source
-
-
-def _without_secret(field: Field, record: Record) -> Record:
-    """Return the record with its default masked: the default of a secret is a secret."""
-    schema = record["schema"]
-    if not field.is_secret or not isinstance(schema, dict) or schema["default_value"] is None:
-        return record
-    return {**record, "schema": {**schema, "default_value": MASK}}
-
-
-def _changed_members(before: object, after: object) -> object:
-    if not isinstance(before, dict) or not isinstance(after, dict):
-        return after
-    changed: Record = {}
-    for name, value in after.items():
-        # A name that was missing is not one that held None.
-        if name not in before or before[name] != value:
-            changed[name] = value
-    return changed
-
-
-def _insert_history(
-    transaction: Transaction, author: Author, entries: Sequence[_HistoryEntry]
-) -> list[int | None]:
-    """Record changes, and return the revision of each."""
-    if not entries:
-        return []
-    lines = [_columns(entry) for entry in entries]
-    # An array for each column: one statement records all changes.
-    columns = [array(list(column)) for column in zip(*lines, strict=True)]
-    rows = transaction.execute(statement("record_structure_changes"), (*author, *columns))
-    return single_values(rows)
-
-
-def _columns(entry: _HistoryEntry) -> tuple[str | None, ...]:
-    """Return action, collection, item, data, delta and parent, as the statement takes them."""
-    change = entry.change
-    # A change without data has no revision, and so nothing that a delta could be of.
-    delta = change.delta if change.data else None
-    return (
-        change.action,
-        change.record_key.table,
-        change.record_key.item,
-        _json(change.data),
-        _json(delta),
-        None if entry.parent is None else str(entry.parent),
-    )
-
-
-def _json(record: Record | None) -> str | None:
-    return None if record is None else jsontext.dumps(record).decode()

@@ -25,7 +25,7 @@ def list_collections(store: Store, identity: Identity) -> list[Record]:
 
 def _collection_records(context: RequestContext) -> list[Record]:
     visible = _visible_structure(context).collections
-    records = [collection_record(collection) for collection in visible.values()]
+    records = list(map(collection_record, visible.values()))
     return with_search_states(records, context.snapshot.catalogue, context.fetch)
 
 
@@ -80,9 +80,9 @@ def list_relations(store: Store, identity: Identity, collection: str | None = No
 def _relation_records(context: RequestContext, *, collection: str | None) -> list[Record]:
     catalogue = _visible_structure(context)
     if collection is None:
-        return [relation_record(relation) for relation in catalogue.relations]
+        return list(map(relation_record, catalogue.relations))
     name = _visible_collection(context, collection).name
-    return [relation_record(relation) for relation in catalogue.relations_of(name)]
+    return list(map(relation_record, catalogue.relations_of(name)))
 
 
 def read_relation(store: Store, identity: Identity, collection: str, field: str) -> Record:
@@ -119,4 +119,6 @@ def _visible_field(context: RequestContext, collection: str, name: str) -> Field
 
 def _refuse_missing(context: RequestContext, kind: str) -> NoReturn:
     # Only administrators may learn that a name does not exist: to others it might be hidden.
-    raise not_found(kind) if context.actor.policy.is_admin else forbidden()
+    if context.actor.policy.is_admin:
+        raise not_found(kind)
+    raise forbidden()

@@ -9,6 +9,7 @@ from cms.items.history.mentions import CommentText
 from cms.items.write.problems import WHOLE_ITEM, PayloadPosition, Problems
 from cms.schema.model import Collection
 from cms.schema.payload import MISSING_KEY, REPEATED, invalid_item, value_problem
+from cms.schema.reasons import NO_SUCH_FIELD
 
 MAX_COMMENT = 100_000
 """Characters of one comment."""
@@ -98,7 +99,7 @@ def _texts(
     # An unknown field is refused, because it would be lost silently.
     for name in item:
         if name not in names and name != key_field:
-            problems.add(_problem(name, item, "there is no such field"), position)
+            problems.add(_problem(name, item, NO_SUCH_FIELD), position)
     texts: dict[str, str] = {}
     for name in names:
         value = _text(name, item.get(name))

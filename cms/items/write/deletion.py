@@ -153,7 +153,7 @@ class _Deletion:
         root_table = action.root_table
         # Rows that no later statement needs are counted only, and need not leave the database.
         has_actions = root_table in self.actions.by_root_table
-        count_only = not has_actions and self.actions.incoming_keys[root_table] == 1
+        count_only = not has_actions and self.actions.action_counts[root_table] == 1
         rows = self.executor.run_cached(
             ("record cascade", action),
             lambda: referential.record_deleted(
@@ -170,7 +170,7 @@ class _Deletion:
         a single foreign key leads to it once, unless the row is one of the root.
         """
         is_root = root_table in self.actions.root_tables_of[self.root.name]
-        if is_root or self.actions.incoming_keys[root_table] > 1:
+        if is_root or self.actions.action_counts[root_table] > 1:
             return list(self.recorded.get(root_table, ()))
         return []
 

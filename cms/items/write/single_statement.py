@@ -17,7 +17,6 @@ from cms.access.guard import guard, view_of
 from cms.access.write_permissions import NO_ROW_RULES, RowRules
 from cms.database.error_mapping import Conflict
 from cms.errors import Refused, forbidden, not_found
-from cms.fragment import Fragment
 from cms.items.read.reads import Item
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.conflicts import locating_conflicts
@@ -47,8 +46,8 @@ from cms.query.sql import write
 from cms.query.sql.arguments import ArgumentSlots, FlowsByVerb
 from cms.query.sql.expressions import predicate
 from cms.query.sql.select import top_outputs
+from cms.query.sql.single_writes import SingleStatement, StoredRowTests
 from cms.query.sql.statement import Statement
-from cms.query.sql.write import SingleStatement
 from cms.schema.model import Collection, Kind
 from cms.store.fetching import cached_statement, fetch_current
 
@@ -279,12 +278,15 @@ def _print_with_answer(
     )
 
 
-def _before(shape: WriteShape) -> tuple[Fragment, Fragment] | None:
+def _before(shape: WriteShape) -> StoredRowTests | None:
     """Return the tests of whether the caller knows of the stored row, and may write it."""
     rules = shape.row_rules.before
     if rules is None:
         return None
-    return predicate(rules.known.predicate, 0), predicate(rules.writable.predicate, 0)
+    return StoredRowTests(
+        seen=predicate(rules.known.predicate, 0),
+        writable=predicate(rules.writable.predicate, 0),
+    )
 
 
 def _plan_answer(call: WriteCall, collection: Collection) -> ReadPlan:

@@ -49,7 +49,9 @@ class Caller(StrEnum):
     @property
     def collection(self) -> str:
         """The collection in which the path begins."""
-        return USERS if self is Caller.USER else ROLES
+        if self is Caller.USER:
+            return USERS
+        return ROLES
 
 
 @dataclass(frozen=True, slots=True)

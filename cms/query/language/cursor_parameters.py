@@ -26,9 +26,14 @@ def parse_cursor(
         return None
     if token is None and is_grouped:
         return None
+    size_slot = None
+    token_slot = None
     size = parse_page_size(params, page)
-    size_slot = None if size is None else literals.slot(size)
-    return CursorPage(size_slot, None if token is None else literals.slot(token))
+    if size is not None:
+        size_slot = literals.slot(size)
+    if token is not None:
+        token_slot = literals.slot(token)
+    return CursorPage(size_slot, token_slot)
 
 
 def refuse_token(params: Params) -> None:

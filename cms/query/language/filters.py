@@ -146,13 +146,17 @@ class _Parser:
     def _test(self, operator: str, value: object, path: FilterPath) -> Filter:
         self._count_node(path)
         # SQL has no equality with NULL; a client that compares with null means IS NULL.
-        if value is None and operator in ("_eq", "_neq"):
-            return OperatorTest("_null" if operator == "_eq" else "_nnull")
+        if value is None and operator == "_eq":
+            return OperatorTest("_null")
+        if value is None and operator == "_neq":
+            return OperatorTest("_nnull")
         entry = self.operators[operator]
         match entry.operand_kind:
             case OperandKind.NOTHING:
                 # `_null: false` is `_nnull`, so that the tree and the statement have no flag.
-                return OperatorTest(operator if _parse_flag(value, path) else entry.opposite)
+                if not _parse_flag(value, path):
+                    return OperatorTest(entry.opposite)
+                return OperatorTest(operator)
             case OperandKind.LIST:
                 values = self._parse_list(value, path)
                 return OperatorTest(operator, (self._list_operand(values, path),))

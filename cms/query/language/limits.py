@@ -47,5 +47,9 @@ class Tally:
         """Count more of something; raises `LimitExceeded` INVALID_QUERY past `maximum`."""
         self._counted[what] += count
         if self._counted[what] > maximum:
-            refused = invalid_query(f"It asks for more than {maximum} {what}", parameter=parameter)
-            raise LimitExceeded(refused.problems)
+            raise LimitExceeded(too_many(what, maximum=maximum, parameter=parameter).problems)
+
+
+def too_many(what: str, *, maximum: int, parameter: str) -> Refused:
+    """Return the refusal of a request that asks for more of something than it may."""
+    return invalid_query(f"It asks for more than {maximum} {what}", parameter=parameter)

@@ -89,9 +89,13 @@ def parse_variable(value: object) -> object:
     start, *path = parse_path(value)
     if start.written in _CALLERS:
         caller = _CALLERS[start.written]
-        return CallerValue(caller, tuple(path)) if path else CallerKey(caller)
+        if path:
+            return CallerValue(caller, tuple(path))
+        return CallerKey(caller)
+    if value.startswith("$NOW"):
+        return _now(value)
     # Any other text with a dollar sign is a plain value: prices and passwords may begin with one.
-    return _now(value) if value.startswith("$NOW") else value
+    return value
 
 
 def _now(text: str) -> Now:

@@ -52,8 +52,10 @@ class PageSizes:
 
     def size_of(self, size: int | None) -> int | None:
         """Return a size within the maximum."""
-        if size is None or self.maximum is None:
-            return self.maximum if size is None else size
+        if size is None:
+            return self.maximum
+        if self.maximum is None:
+            return size
         return min(size, self.maximum)
 
 

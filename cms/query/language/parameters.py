@@ -44,7 +44,7 @@ def field_paths(params: Params) -> list[FieldPath]:
     """Return the paths of `fields`, all fields without any; repeated paths count once."""
     paths = list(map(parse_path, names_of(params, "fields"))) or [EVERY_FIELD]
     if len(paths) > limits.MAX_FIELDS:
-        raise invalid_query(f"It asks for more than {limits.MAX_FIELDS} fields", parameter="fields")
+        raise limits.too_many("fields", maximum=limits.MAX_FIELDS, parameter="fields")
     if max(map(len, paths)) > limits.MAX_PATH_STEPS:
         raise invalid_query(
             f"fields holds a path of more than {limits.MAX_PATH_STEPS} steps", parameter="fields"
@@ -60,7 +60,9 @@ def names_of(params: Params, parameter: str) -> list[str]:
     # `fields=` is as good as no `fields`.
     if value is None or value == "":
         return []
-    texts = [value] if isinstance(value, str) else value
+    texts = value
+    if isinstance(value, str):
+        texts = [value]
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise invalid_query(f"{parameter} is a list of names", parameter=parameter)
     names: list[str] = []

@@ -20,7 +20,9 @@ def lower_text(text: str) -> str:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value)
+    if isinstance(value, str):
+        return value
+    return str(value)
 
 
 def negated(compare: Comparison) -> Comparison:

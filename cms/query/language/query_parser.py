@@ -101,7 +101,9 @@ class QueryParser:
 
     def _filter(self, params: Params) -> Filter:
         value = params.get("filter")
-        return EVERYTHING if value is None else parse_filter(value, self.literals)
+        if value is None:
+            return EVERYTHING
+        return parse_filter(value, self.literals)
 
     def _counts(self, params: Params) -> tuple[str, ...]:
         return counts_of(params)

@@ -33,7 +33,8 @@ def _problems(part: Query, attempt: Callable[[Query], object], status: int) -> I
     try:
         attempt(part)
     except Refused as refused:
-        return refused.problems if refused.status == status else ()
+        if refused.status == status:
+            return refused.problems
     return ()
 
 

@@ -64,7 +64,9 @@ class OperandGap:
     def operand(self, operands: tuple[str, ...]) -> str:
         """Return what stood in the gap."""
         text = operands[self.index]
-        return JsonText(text) if self.is_json else text
+        if self.is_json:
+            return JsonText(text)
+        return text
 
 
 class QueryShape(NamedTuple):

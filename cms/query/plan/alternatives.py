@@ -126,7 +126,9 @@ def count_subselects(condition: Predicate) -> int:
         case AnyOf(items):
             united = united_alternatives(items)
             # PostgreSQL joins no sub-select of an OR.
-            return count_subselects(united[0]) if len(united) == 1 else 0
+            if len(united) != 1:
+                return 0
+            return count_subselects(united[0])
         case Exists(step, where):
             count = 1 + count_subselects(where)
             for rule in (step.when, step.allowed):

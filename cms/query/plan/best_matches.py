@@ -14,12 +14,13 @@ WHOLE_WORD = 1_000_000
 
 def best_matches(words: Sequence[Sequence[SearchMatch]]) -> Predicate | None:
     """Return which rows fit best, of the places of each word; None where no index finds them."""
-    best = tuple(map(_heaviest, words))
-    if not all(
-        places and all(has_search_index(match.value) for match in places) for places in best
-    ):
-        return None
-    return All(tuple(AnyOf(places) for places in best))
+    best: list[Predicate] = []
+    for places in words:
+        heaviest = _heaviest(places)
+        if not heaviest or not all(map(_has_index, heaviest)):
+            return None
+        best.append(AnyOf(heaviest))
+    return All(tuple(best))
 
 
 def best_relevance(relevance: Relevance) -> int:
@@ -28,13 +29,21 @@ def best_relevance(relevance: Relevance) -> int:
 
 
 def _heaviest(places: Sequence[SearchMatch]) -> tuple[SearchMatch, ...]:
+    """Return the places in the fields that count most, where the word stands as a whole."""
     weight = _greatest_weight(places)
-    heaviest = (match for match in places if match.value.field.search_weight == weight)
-    return tuple(replace(match, is_whole=True) for match in heaviest)
+    heaviest: list[SearchMatch] = []
+    for match in places:
+        if match.value.field.search_weight == weight:
+            heaviest.append(replace(match, is_whole=True))
+    return tuple(heaviest)
 
 
 def _greatest_weight(places: Sequence[SearchMatch]) -> int:
     return max((match.value.field.search_weight for match in places), default=0)
+
+
+def _has_index(match: SearchMatch) -> bool:
+    return has_search_index(match.value)
 
 
 def has_search_index(value: Value) -> bool:

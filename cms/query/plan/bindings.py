@@ -108,8 +108,10 @@ def _literal_value(operand: object, bindings: Bindings) -> object:
             return value
         case Now(amount, unit):
             return _moment(amount, unit)
-        case CallerKey(start):
-            return bindings.user if start is Caller.USER else bindings.role
+        case CallerKey(Caller.USER):
+            return bindings.user
+        case CallerKey():
+            return bindings.role
         case _:
             return operand
 
@@ -123,6 +125,7 @@ _DELTAS = {
     "week": timedelta(weeks=1),
 }
 _MONTHS = {"month": 1, "year": 12}
+_OUT_OF_RANGE = "the moment is out of range"
 
 
 def _moment(amount: int, unit: str) -> datetime:
@@ -132,13 +135,13 @@ def _moment(amount: int, unit: str) -> datetime:
             return now + amount * _DELTAS[unit]
         return _add_months(now, amount * _MONTHS[unit])
     except OverflowError:
-        raise ValueError("the moment is out of range") from None
+        raise ValueError(_OUT_OF_RANGE) from None
 
 
 def _add_months(moment: datetime, months: int) -> datetime:
     """Move by calendar months; a day that the month does not have becomes its last one."""
     year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
     if not 1 <= year <= 9999:
-        raise ValueError("the moment is out of range")
+        raise ValueError(_OUT_OF_RANGE)
     _, last_day = monthrange(year, month + 1)
     return moment.replace(year=year, month=month + 1, day=min(moment.day, last_day))

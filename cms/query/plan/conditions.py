@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cms.query.language.ast import And, Or
 from cms.query.plan.checks import typed_test, value_of
 from cms.query.plan.guarded import AtItems, AtValue, FieldTest, GuardedFilter, GuardedTest
@@ -31,10 +33,14 @@ def predicate_of(filter: GuardedFilter) -> Predicate:
 def _on_value(test: FieldTest, value: Value) -> Predicate:
     match test:
         case And(items):
-            return All(tuple(_on_value(item, value) for item in items))
+            return All(_all_on_value(items, value))
         case Or(items):
-            return AnyOf(tuple(_on_value(item, value) for item in items))
+            return AnyOf(_all_on_value(items, value))
         case GuardedTest() if value.at is not None:
             return json_test(test, value)
         case GuardedTest():
             return typed_test(test, value)
+
+
+def _all_on_value(tests: Iterable[FieldTest], value: Value) -> tuple[Predicate, ...]:
+    return tuple(_on_value(test, value) for test in tests)

@@ -33,7 +33,11 @@ def cursor_of(query: GuardedQuery, order: tuple[Order, ...]) -> Cursor | None:
 def _placeholders(start: CursorStart) -> tuple[Placeholder | None, ...]:
     placeholders: list[Placeholder | None] = []
     for slot in start.values:
-        placeholders.append(None if slot is None else Placeholder(slot, unchanged, AFTER))
+        # Where the last item of the page before has null, there is nothing to compare with.
+        if slot is None:
+            placeholders.append(None)
+        else:
+            placeholders.append(Placeholder(slot, unchanged, AFTER))
     return tuple(placeholders)
 
 

@@ -89,7 +89,9 @@ def _share(node: Node, child: Node, share: float) -> float:
     # The node below expects all of its rows, and is asked for those that pass the limit.
     if node["Node Type"] == "Limit":
         return share * min(1.0, _rows(node) / max(_rows(child), 1.0))
-    return 1.0 if node["Node Type"] in _READ_WHOLE else share
+    if node["Node Type"] in _READ_WHOLE:
+        return 1.0
+    return share
 
 
 def _is_in_filter(node: Node, name: str) -> bool:

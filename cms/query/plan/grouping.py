@@ -34,8 +34,8 @@ def grouping_of(query: GuardedQuery) -> Grouping | None:
     """
     if not query.aggregates and not query.groups:
         return None
-    groups = tuple(_group(group) for group in query.groups)
-    aggregates = tuple(_aggregate(aggregate) for aggregate in query.aggregates)
+    groups = tuple(map(_group, query.groups))
+    aggregates = tuple(map(_aggregate, query.aggregates))
     _refuse_duplicate_keys(groups, aggregates)
     _refuse_duplicate_values(aggregates)
     return Grouping(groups, aggregates, _order(query, groups))

@@ -54,15 +54,19 @@ def json_value(operand: object) -> object:
 def plain_text(operand: object) -> str:
     """Return the text of an operand that compares with texts only."""
     value = json_value(operand)
+    if isinstance(value, str):
+        return str(value)
     # `5` is a number of JSON, and the text that was sent.
-    return str(value) if isinstance(value, str) else parse_text(operand)
+    return parse_text(operand)
 
 
 def entries(operand: object) -> list[object]:
     """Return the entries of an array that `_contains` looks for: the text, and what it stands for."""
     text = str(parse_text(operand))
     value = json_value(operand)
-    return [text] if value == text or isinstance(value, list | dict | None) else [text, value]
+    if value == text or isinstance(value, list | dict | None):
+        return [text]
+    return [text, value]
 
 
 # Converters of operands
@@ -74,7 +78,9 @@ def _scalar(operand: object) -> str:
 
 def _scalar_or_null(operand: object) -> str:
     value = json_value(operand)
-    return "null" if value is None else parse_scalar(value)
+    if value is None:
+        return "null"
+    return parse_scalar(value)
 
 
 def _scalars(operands: object) -> list[str]:

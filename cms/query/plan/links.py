@@ -52,7 +52,9 @@ def link_of(
     # The column is on this side: `author` of articles, or `item` of a many-to-any relation.
     many = catalogue.by_many.get((collection.name, field))
     if target:
-        return _any_link(catalogue, many, target) if many else None
+        if many is None:
+            return None
+        return _any_link(catalogue, many, target)
     if many and many.one_collection:
         return _to_one_link(catalogue, many, many.one_collection)
     # The column is on the other side: `articles` of authors is an alias without a column of its
@@ -61,7 +63,9 @@ def link_of(
     # A to-many field needs a key that the rows of the other collection can point to.
     if one is None or collection.primary_key is None:
         return None
-    near = one.constraint.foreign_column if one.constraint else collection.primary_key
+    near = collection.primary_key
+    if one.constraint:
+        near = one.constraint.foreign_column
     return Link(one, one.many_collection, near, one.many_field, to_many=True)
 
 

@@ -52,15 +52,18 @@ def _grouped(items: Iterable[Predicate], combine: Combine) -> tuple[Predicate, .
     groups: dict[object, _RuleGroup] = {}
     for number, item in enumerate(items):
         masked = _masked_test(item)
-        key = ("without a rule", number) if masked.rule is None else id(masked.rule)
+        key: object = id(masked.rule)
+        if masked.rule is None:
+            key = ("without a rule", number)
         group = groups.setdefault(key, _RuleGroup(masked.rule, []))
         group.tests.append(masked.test)
     return tuple(_united(group, combine) for group in groups.values())
 
 
 def _united(group: _RuleGroup, combine: Combine) -> Predicate:
-    tests = group.tests
-    united = tests[0] if len(tests) == 1 else combine(tuple(tests))
+    united = group.tests[0]
+    if len(group.tests) > 1:
+        united = combine(tuple(group.tests))
     if group.rule is None:
         return united
     return All((group.rule, united))

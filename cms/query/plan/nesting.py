@@ -67,8 +67,12 @@ def nested_rows(level: ListLevel, literals: Sequence[object], *, top: float | No
 
 def columns_of(level: ListLevel) -> set[ColumnKey]:
     """Return the columns by which rows of lists point to the items around them."""
-    columns = {level.column} if level.column else set()
-    return columns.union(*map(columns_of, level.inner_lists))
+    columns: set[ColumnKey] = set()
+    if level.column:
+        columns.add(level.column)
+    for inner in level.inner_lists:
+        columns |= columns_of(inner)
+    return columns
 
 
 def heaviest_rows(
@@ -77,14 +81,22 @@ def heaviest_rows(
     """Return the rows in the lists of one item, each as long as the `longest` of its column."""
     total = 0.0
     for inner in level.inner_lists:
-        # The longest list that PostgreSQL's statistics know of: how many rows point to one and the
-        # same item. An unknown column counts as pointing to each item once.
-        length = longest.get(inner.column, 1.0) if inner.column else 1.0
         rows_below: float = 1
         if inner.inner_lists:
             rows_below = heaviest_rows(inner, literals, longest)
-        total += min(_size(inner, literals), length) * rows_below
+        total += min(_size(inner, literals), _longest_list(inner, longest)) * rows_below
     return total
+
+
+def _longest_list(level: ListLevel, longest: Mapping[ColumnKey, float]) -> float:
+    """Return the longest list that PostgreSQL's statistics know of.
+
+    That is how many rows point to one and the same item. An unknown column counts as pointing to
+    each item once.
+    """
+    if level.column is None:
+        return 1.0
+    return longest.get(level.column, 1.0)
 
 
 def largest_path(level: ListLevel) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cms.query.plan.resolved import AggregateValue, Grouping, ReadPlan
 
 KeyPath = tuple[str, ...]
@@ -10,13 +12,16 @@ KeyPath = tuple[str, ...]
 
 def output_paths(plan: ReadPlan) -> tuple[KeyPath, ...]:
     """Return the paths of what a level shows, in order: its outputs, or groups and aggregates."""
-    grouping = plan.grouping
-    if grouping is None:
+    if plan.grouping is None:
         return tuple((output.key,) for output in plan.outputs)
-    paths: list[KeyPath] = [(group.key,) for group in grouping.groups]
+    return tuple(_group_paths(plan.grouping))
+
+
+def _group_paths(grouping: Grouping) -> Iterator[KeyPath]:
+    for group in grouping.groups:
+        yield (group.key,)
     for aggregate in grouping.aggregates:
-        paths.append(_aggregate_path(aggregate, grouping))
-    return tuple(paths)
+        yield _aggregate_path(aggregate, grouping)
 
 
 def _aggregate_path(aggregate: AggregateValue, grouping: Grouping) -> KeyPath:

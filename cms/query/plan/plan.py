@@ -59,7 +59,9 @@ def plan(guarded: Guarded) -> ReadPlan:
     query = guarded.query
     read = _read(query)
     best = _best(query)
-    return read if best is None else replace(read, best=best)
+    if best is None:
+        return read
+    return replace(read, best=best)
 
 
 def _read(query: GuardedQuery) -> ReadPlan:
@@ -67,7 +69,7 @@ def _read(query: GuardedQuery) -> ReadPlan:
     # Groups have an order of their own, and show nothing but themselves and aggregates.
     order = () if grouping else _order(query)
     allowed = both(predicate_of(query.base_filter), query.rule) or EVERY_ROW
-    where = _where(query, _search(query) if query.search else None)
+    where = _where(query, _search(query))
     return ReadPlan(
         collection=query.collection,
         outputs=() if grouping else _outputs(query),
@@ -77,7 +79,7 @@ def _read(query: GuardedQuery) -> ReadPlan:
         page=_page(query),
         grouping=grouping,
         counts=tuple(count for count in query.counts if count in COUNTS),
-        renamed=any(_is_renamed(output) for output in query.outputs),
+        renamed=any(map(_is_renamed, query.outputs)),
         row_values=tuple(_row_value(output, query.collection) for output in query.row_outputs),
         cursor=cursor_of(query, order),
         highlights=_highlights(query),
@@ -170,18 +172,24 @@ def _where(query: GuardedQuery, search: Predicate | None) -> Predicate:
 
 def _best(query: GuardedQuery) -> Predicate | None:
     """Return the rows that come first in an order by relevance, where that is worth a look."""
-    term = query.sort[0] if query.sort else None
+    if not query.sort:
+        return None
+    term = query.sort[0]
     if not isinstance(term, RelevanceTerm) or term.descending:
         return None
     # Where all rows are read, all are ranked.
     if query.window is None or query.window.row_limit is None:
         return None
     matches = best_matches(places_of(_search_values(query), query.search))
-    return None if matches is None else with_rules_beside(_where(query, matches))
+    if matches is None:
+        return None
+    return with_rules_beside(_where(query, matches))
 
 
-def _search(query: GuardedQuery) -> Predicate:
-    """Return that each word is found in the row itself or in a related item."""
+def _search(query: GuardedQuery) -> Predicate | None:
+    """Return that each word is found in the row itself or in a related item; None for no search."""
+    if not query.search:
+        return None
     values = _search_values(query)
     own = places_of(values, query.search)
     # Without an index of its own the row is read anyway, and compared with all keys one by one.
@@ -189,15 +197,17 @@ def _search(query: GuardedQuery) -> Predicate:
     words: list[Predicate] = []
     for word, places in zip(query.search, own, strict=True):
         is_indexed = has_indexes and not word.is_short
-        related = [
-            _related_match(items, word, is_indexed=is_indexed) for items in query.search_items
-        ]
-        words.append(AnyOf((*places, *related)))
-    return words[0] if len(words) == 1 else All(tuple(words))
+        matches: list[Predicate] = [*places]
+        for items in query.search_items:
+            matches.append(_related_match(items, word, is_indexed=is_indexed))
+        words.append(AnyOf(tuple(matches)))
+    if len(words) == 1:
+        return words[0]
+    return All(tuple(words))
 
 
 def _related_match(items: RelatedSearch, word: SearchWord, *, is_indexed: bool) -> Exists:
-    values = [value_of(value) for value in items.values]
+    values = list(map(value_of, items.values))
     (places,) = places_of(values, [word])
     return Exists(items.step, AnyOf(places), keys_first=items.is_indexed and is_indexed)
 
@@ -209,7 +219,7 @@ def _highlights(query: GuardedQuery) -> Highlights | None:
 
 
 def _search_values(query: GuardedQuery) -> list[Value]:
-    return [value_of(value) for value in query.search_values]
+    return list(map(value_of, query.search_values))
 
 
 def _count_estimate(
@@ -241,7 +251,9 @@ def _window_placeholder(slot: Slot | None, parameter: str) -> Placeholder | None
 
 
 def _digits(value: object) -> object:
-    return None if value is None else str(value)
+    if value is None:
+        return None
+    return str(value)
 
 
 # In which order

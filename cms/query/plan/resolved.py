@@ -39,7 +39,9 @@ class Value:
         if self.at is not None:
             return JSON_MEMBER
         # Whatever the type of the column: a year and a number of items are counted in integers.
-        return INTEGER if self.is_computed else self.field.type
+        if self.is_computed:
+            return INTEGER
+        return self.field.type
 
     @property
     def is_computed(self) -> bool:
@@ -63,7 +65,9 @@ class Value:
     @property
     def index_cast(self) -> str:
         """The type that lists of operands are cast to: the column's own, for its indexes."""
-        return self.cast if self.is_computed else self.type.index_cast or self.cast
+        if self.is_computed:
+            return self.cast
+        return self.type.index_cast or self.cast
 
     @property
     def is_small_integer(self) -> bool:
@@ -210,11 +214,17 @@ NO_ROW = AnyOf(())
 
 def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
     """Return the condition that holds where both hold; None holds in every row."""
-    if first is None or first == EVERY_ROW:
-        return None if second == EVERY_ROW else second
-    if second is None or second == EVERY_ROW:
-        return first
-    return All((first, second))
+    conditions: list[Predicate] = []
+    for condition in (first, second):
+        if condition is not None and condition != EVERY_ROW:
+            conditions.append(condition)
+    match conditions:
+        case []:
+            return None
+        case [condition]:
+            return condition
+        case _:
+            return All(tuple(conditions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,18 @@ def on_revision_item(where: Predicate, collection: Collection) -> Predicate:
     # One part that cannot be decided makes a whole condition false; an alternative may still hold.
     match where:
         case AnyOf(items):
-            return AnyOf(tuple(on_revision_item(item, collection) for item in items))
+            return AnyOf(_all_on_revision_item(items, collection))
         # An AND of plain tests stays together, as one sub-select.
         case All(items) if any(map(_has_alternatives, items)):
-            return All(tuple(on_revision_item(item, collection) for item in items))
+            return All(_all_on_revision_item(items, collection))
         case _:
             return _undivided(where, collection)
+
+
+def _all_on_revision_item(
+    conditions: tuple[Predicate, ...], collection: Collection
+) -> tuple[Predicate, ...]:
+    return tuple(on_revision_item(condition, collection) for condition in conditions)
 
 
 def _undivided(where: Predicate, collection: Collection) -> Predicate:

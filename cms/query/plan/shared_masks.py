@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -55,7 +55,9 @@ def share_masks(plan: ReadPlan) -> ReadPlan:
         return plan
 
     def with_shared_masks(rule: Predicate) -> Predicate:
-        parts = [masks_by_id.get(id(part), part) for part in _parts(rule)]
+        parts: list[Predicate] = []
+        for part in _parts(rule):
+            parts.append(masks_by_id.get(id(part), part))
         if len(parts) == 1:
             return parts[0]
         return AnyOf(tuple(parts))
@@ -90,7 +92,9 @@ def _parts(rule: Predicate) -> tuple[Predicate, ...]:
 
 
 def _min_uses(rule: Predicate) -> int:
-    return MIN_COSTLY_USES if has_subselect(rule) else MIN_CHEAP_USES
+    if has_subselect(rule):
+        return MIN_COSTLY_USES
+    return MIN_CHEAP_USES
 
 
 def has_subselect(part: object) -> bool:
@@ -150,14 +154,16 @@ def _value(value: Value, rule_of: ReplaceRule) -> Value:
 def _grouping(grouping: Grouping, rule_of: ReplaceRule) -> Grouping:
     # The same everywhere: PostgreSQL has to recognise a group in the outputs and in the order.
     return Grouping(
-        tuple(_with_value_rules(group, rule_of) for group in grouping.groups),
-        tuple(_with_value_rules(aggregate, rule_of) for aggregate in grouping.aggregates),
-        tuple(_with_value_rules(term, rule_of) for term in grouping.order),
+        tuple(_grouping_parts(grouping.groups, rule_of)),
+        tuple(_grouping_parts(grouping.aggregates, rule_of)),
+        tuple(_grouping_parts(grouping.order, rule_of)),
     )
 
 
-def _with_value_rules(part: GroupingPart, rule_of: ReplaceRule) -> GroupingPart:
-    # An aggregate without a value counts rows.
-    if part.value is None:
-        return part
-    return replace(part, value=_value(part.value, rule_of))
+def _grouping_parts(parts: Iterable[GroupingPart], rule_of: ReplaceRule) -> Iterator[GroupingPart]:
+    for part in parts:
+        # An aggregate without a value counts rows.
+        if part.value is None:
+            yield part
+        else:
+            yield replace(part, value=_value(part.value, rule_of))

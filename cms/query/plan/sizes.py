@@ -51,8 +51,9 @@ NO_SIZE = AnswerSize(0, 0)
 def size_of(plan: ReadPlan, *, single: bool = False) -> AnswerSize:
     """Return the size of an answer; a `single` one has one item."""
     row = _row(plan)
-    rows = 1 if single else _rows(plan.page)
-    return AnswerSize(row, row * rows)
+    if single:
+        return AnswerSize(row, row)
+    return AnswerSize(row, row * _rows(plan.page))
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,10 @@ def _read_list(read: ToComparable, operand: object) -> list[Any]:
     values: list[Any] = []
     for item in operand:
         # A variable without a value stays null.
-        values.append(None if item is None else read(item))
+        if item is None:
+            values.append(None)
+        else:
+            values.append(read(item))
     return values
 
 
@@ -69,14 +72,13 @@ def guess_type(value: object, operands: Sequence[object]) -> FieldType:
     """Return the type of a value that belongs to no field, by the value and its operands."""
     if isinstance(value, list | dict):
         return JSON
-    items: list[object] = []
+    classes: set[type] = set()
     for operand in operands:
         # The operand of a list is one tuple.
         if isinstance(operand, tuple):
-            items.extend(operand)
+            classes.update(map(type, operand))
         else:
-            items.append(operand)
-    classes = {type(item) for item in items}
+            classes.add(type(operand))
     # Before numbers: to Python true and false are whole numbers.
     if isinstance(value, bool) or bool in classes:
         return BOOLEAN
@@ -90,7 +92,9 @@ def guess_type(value: object, operands: Sequence[object]) -> FieldType:
 def guess_type_of_function(name: str) -> FieldType:
     """Return the type that has a function, for a value that belongs to no field."""
     # Only lists have `count`; all other functions (year, hour …) are of moments.
-    return JSON if name == "count" else TIMESTAMP
+    if name == "count":
+        return JSON
+    return TIMESTAMP
 
 
 def function_of(field_type: FieldType, name: str) -> FieldFunction | None:
@@ -108,5 +112,7 @@ def call_function(function: FieldFunction, field_type: FieldType, value: Any) ->
     if value is None:
         return None
     # A list of related items is no value of its field.
-    read = value_reader(JSON if field_type is ALIAS else field_type)
+    if field_type is ALIAS:
+        field_type = JSON
+    read = value_reader(field_type)
     return function.call(read(value))

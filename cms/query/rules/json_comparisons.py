@@ -35,18 +35,22 @@ def fulfils_in_json(
         return isinstance(value, str) and fulfils(operator, value, comparables)
     if operator.trait is Trait.CASE:
         return isinstance(value, str) and fulfils(operator, value, [str(comparables[0])])
-    own_type = json_type(value)
     if kind is OperandKind.LIST:
-        (items,) = comparables
-        # To Python true is the number 1.
-        items_of_type = [item for item in items if json_type(item) == own_type]
-        # Between types nothing holds, while `_nin` of nothing holds for every value.
-        if items and not items_of_type:
-            return False
-        return fulfils(operator, value, [items_of_type])
+        return _fulfils_list(operator, value, comparables[0])
+    own_type = json_type(value)
     if own_type not in _SCALARS or {own_type} != set(map(json_type, comparables)):
         return False
     return fulfils(operator, value, comparables)
+
+
+def _fulfils_list(operator: Operator, value: Any, items: Sequence[Any]) -> bool:
+    own_type = json_type(value)
+    # To Python true is the number 1.
+    items_of_type = [item for item in items if json_type(item) == own_type]
+    # Between types nothing holds, while `_nin` of nothing holds for every value.
+    if items and not items_of_type:
+        return False
+    return fulfils(operator, value, [items_of_type])
 
 
 def _tests_entries(operator: Operator, values: list[Any], operand: object) -> bool:

@@ -184,15 +184,20 @@ class _Resolver:
     def resolve(self, filter: Filter, subject: Subject) -> ResolvedFilter:
         match filter:
             case And(items):
-                return And(tuple(self.resolve(item, subject) for item in items))
+                return And(self._resolve_all(items, subject))
             case Or(items):
-                return RuleOr(subject, tuple(self.resolve(item, subject) for item in items))
+                return RuleOr(subject, self._resolve_all(items, subject))
             case Some(inner, negated):
                 return RuleSome(subject, self.resolve(inner, subject), negated)
             case AtField(name, inner):
                 return self._step(name, inner, subject)
             case OperatorTest():
                 return _test(filter, subject)
+
+    def _resolve_all(
+        self, filters: tuple[Filter, ...], subject: Subject
+    ) -> tuple[ResolvedFilter, ...]:
+        return tuple(self.resolve(filter, subject) for filter in filters)
 
     def _step(self, name: FieldName, inner: Filter, subject: Subject) -> RuleStep:
         path = _path_behind_field(name, subject.collection)
@@ -259,7 +264,10 @@ class _FunctionCall:
 
 def _function(name: str, subject: Subject) -> _FunctionCall:
     value = subject.value
-    field_type = value.field.type if value else guess_type_of_function(name)
+    if value:
+        field_type = value.field.type
+    else:
+        field_type = guess_type_of_function(name)
     function = function_of(field_type, name)
     if function is None:
         raise invalid_query(
@@ -338,7 +346,10 @@ def read_operands(
     comparables: list[object] = []
     try:
         for value in values:
-            comparables.append(None if value is None else read_operand(value))
+            if value is None:
+                comparables.append(None)
+            else:
+                comparables.append(read_operand(value))
         return tuple(comparables)
     except ValueError as error:
         path = f"{subject.label} {operator.name}"

@@ -11,7 +11,7 @@ from cms.errors import Problem, Refused
 from cms.query.language.ast import And, CallerKey, CallerValue, Operand
 from cms.query.language.operators import OperandKind, Operator
 from cms.query.plan.bindings import Bindings
-from cms.query.rules.evaluate import fulfils, guess_type, value_reader
+from cms.query.rules.evaluate import ToComparable, fulfils, guess_type, value_reader
 from cms.query.rules.json_comparisons import fulfils_in_json
 from cms.query.rules.resolved_rules import (
     ResolvedFilter,
@@ -88,13 +88,17 @@ class _RuleValidation:
             problems_of_item = self.failures(item, value, was_sent=was_sent)
             is_fulfilled = is_fulfilled or not problems_of_item
             problems += problems_of_item
-        return [] if is_fulfilled else problems
+        if is_fulfilled:
+            return []
+        return problems
 
     def _step(self, step: RuleStep, item: Any, *, was_sent: bool) -> list[Problem]:
         # A field name at a list means some item of it, as it does in SQL.
         if isinstance(item, list):
             return self._some(step.subject, step, item, kind="some", was_sent=was_sent)
-        values: Mapping[str, object] = item if isinstance(item, Mapping) else {}
+        values: Mapping[str, object] = {}
+        if isinstance(item, Mapping):
+            values = item
         unsent = None
         # Values that were not sent are known of the item itself, not of items nested in it.
         if not step.subject.path:
@@ -179,7 +183,9 @@ def _items_of(value: Any) -> list[Any]:
     """Return related items as a list: a to-one field is sent as the one item."""
     if isinstance(value, list):
         return value
-    return [value] if value else []
+    if not value:
+        return []
+    return [value]
 
 
 def _passes(test: RuleTest, value: Any, operands: tuple[object, ...]) -> bool:
@@ -196,21 +202,33 @@ def _passes(test: RuleTest, value: Any, operands: tuple[object, ...]) -> bool:
         raise Refused(test.problem)
     read = test.read or value_reader(guess_type(value, operands))
     comparables = test.comparables
+    # They are known beforehand, unless variables are among them or the value belongs to no field.
     if comparables is None:
-        try:
-            comparables = read_operands(operator, operands, read, test.subject)
-        except Refused:
-            # Without a field the type of the operands is unknown.
-            if test.subject.value is None:
-                return False
-            raise
+        comparables = _comparables(test, operands, read)
+        if comparables is None:
+            return False
     if test.subject.value is not None and test.subject.value.at is not None:
         return fulfils_in_json(operator, value, operands, comparables)
+    if value is None:
+        return fulfils(operator, None, comparables)
     try:
-        comparable = None if value is None else read(value)
+        comparable = read(value)
     except ValueError:
         return False
     return fulfils(operator, comparable, comparables)
+
+
+def _comparables(
+    test: RuleTest, operands: tuple[object, ...], read: ToComparable
+) -> tuple[object, ...] | None:
+    """Return the operands as values to compare with; None where the value cannot be compared."""
+    try:
+        return read_operands(test.operator, operands, read, test.subject)
+    except Refused:
+        # The type of a field refuses the operand. Without a field the type is only a guess.
+        if test.subject.value is None:
+            return None
+        raise
 
 
 def _operand_extension(operator: Operator, operands: Sequence[object]) -> Mapping[str, object]:

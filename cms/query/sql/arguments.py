@@ -59,7 +59,9 @@ class ArgumentSlots:
 
     def column(self, index: int, element: str) -> Fragment:
         slot = _slot(self._first_column + index)
-        return param(slot, element if self.single else f"{element}[]")
+        if self.single:
+            return param(slot, element)
+        return param(slot, f"{element}[]")
 
     def column_array(self, index: int, element: str) -> Fragment:
         """Print the values of a column as an array, however many there are."""

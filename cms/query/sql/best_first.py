@@ -37,23 +37,27 @@ _IS_FREQUENT = (
 def best_first(plan: ReadPlan) -> Fragment:
     """Print rows among which are the first ones of an order by relevance, up to the page's end."""
     assert plan.best is not None
-    later = plan.order[1:]
-    terms = plan.cursor.terms if plan.cursor else ()
-    starts = plan.cursor.starts if plan.cursor else ()
+    starts: tuple[Start, ...] = ()
+    behind_best = EMPTY
+    behind_any = EMPTY
     tail = rows_up_to_limit(plan.page)
     allowed = predicate(plan.allowed, 0)
     best = predicate(plan.best, 0)
-    # Equal in relevance, they are told apart by the other terms.
-    best_behind = behind(terms[1:], starts[1:]) if starts else EMPTY
-    all_behind = behind(terms, starts) if starts else EMPTY
-    found = conditions(all_behind, allowed, predicate(plan.where, 0))
+    if plan.cursor and plan.cursor.starts:
+        terms = plan.cursor.terms
+        starts = plan.cursor.starts
+        # Rows that fit best are equal in relevance: the other terms tell them apart.
+        behind_best = behind(terms[1:], starts[1:])
+        behind_any = behind(terms, starts)
+    best_rows = conditions(behind_best, allowed, best)
+    all_rows = conditions(behind_any, allowed, predicate(plan.where, 0))
     is_filled = "(SELECT count(*) FROM system_best) = {0}"
     return fill(
         _BEST_OR_ALL,
         name(plan.collection.name),
-        concat(conditions(best_behind, allowed, best), order_by(later, 0), tail),
+        concat(best_rows, order_by(plan.order[1:], 0), tail),
         conditions(_fits_best(plan.order[0], starts), _is_frequent(plan, allowed, best)),
-        concat(found, order_by(plan.order, 0), tail),
+        concat(all_rows, order_by(plan.order, 0), tail),
         fill(is_filled, text(str(row_limit(plan.page)))),
     )
 

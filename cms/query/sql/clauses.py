@@ -18,7 +18,9 @@ def conditions(*fragments: Fragment) -> Fragment:
 
 
 def order_by(order: tuple[Order, ...], level: int) -> Fragment:
-    terms = [fill("{0}{1}", sorted_value(term, level), direction(term)) for term in order]
+    terms = []
+    for term in order:
+        terms.append(fill("{0}{1}", sorted_value(term, level), direction(term)))
     return clause(" ORDER BY ", terms)
 
 
@@ -29,7 +31,9 @@ def direction(term: Order | AggregateValue) -> Fragment:
 def rows_up_to_limit(page: Page | None) -> Fragment:
     """Print the limit that the page lies within, one of the parser's round numbers."""
     limit = row_limit(page)
-    return EMPTY if limit is None else text(f" LIMIT {limit}")
+    if limit is None:
+        return EMPTY
+    return text(f" LIMIT {limit}")
 
 
 def row_limit(page: Page | None) -> int | None:

@@ -168,7 +168,9 @@ def alternative(item: Predicate, level: int) -> Fragment:
     # runs it once, and then takes the index of "author" as it takes those of other alternatives.
     # It is NULL and not FALSE where there is no such row, which makes no difference in an OR.
     step = item.step
-    where = item.where if step.allowed is None else All((step.allowed, item.where))
+    where = item.where
+    if step.allowed is not None:
+        where = All((step.allowed, where))
     lookup = fill(
         "{0} = (SELECT {1} FROM {2} AS {3} WHERE {4} LIMIT 1)",
         text(f"{alias(level)}.{quoted(step.link.near)}"),
@@ -266,8 +268,10 @@ def and_rule(rule: Predicate | None, level: int) -> Fragment:
 
 def operand(value: Placeholder | CallerPath, kind: OperandKind, cast: str, level: int) -> Fragment:
     if isinstance(value, CallerPath):
-        shape = "ARRAY({0})" if kind is OperandKind.LIST else "({0} LIMIT 1)"
-        return fill(shape, caller_path(value, level))
+        values = caller_path(value, level)
+        if kind is OperandKind.LIST:
+            return fill("ARRAY({0})", values)
+        return fill("({0} LIMIT 1)", values)
     match kind:
         case OperandKind.LIST:
             return param(value, f"{cast}[]")
@@ -290,7 +294,7 @@ def exists(condition: Exists, level: int) -> Fragment:
     fence = optional(" OFFSET 0", when=condition.per_row)
     return fill(
         shape,
-        text("NOT " if condition.negated else ""),
+        optional("NOT ", when=condition.negated),
         table,
         link_condition(condition.step, level),
         inner,
@@ -302,7 +306,7 @@ def _keys_of_items(step: LinkStep, inner: Fragment, level: int) -> Fragment:
     """Print that a row leads to one of the items that are looked up first."""
     allowed = and_rule(step.allowed, level + 1)
     link = step.link
-    is_found = fill(
+    leads_to_key = fill(
         "{0} = ANY (ARRAY(SELECT {1} FROM {2} AS {3} WHERE {4}{5}))",
         text(f"{alias(level)}.{quoted(link.near)}"),
         text(f"{alias(level + 1)}.{quoted(link.far)}"),
@@ -312,8 +316,8 @@ def _keys_of_items(step: LinkStep, inner: Fragment, level: int) -> Fragment:
         allowed,
     )
     if step.when is None:
-        return is_found
-    return fill("({0} AND {1})", predicate(step.when, level), is_found)
+        return leads_to_key
+    return fill("({0} AND {1})", predicate(step.when, level), leads_to_key)
 
 
 def revision_item(condition: RevisionItem, level: int) -> Fragment:
@@ -346,20 +350,23 @@ def search_match(match: SearchMatch, level: int) -> Fragment:
     # Beside the rule and not within it: an index serves the bare column only.
     column = expression(replace(match.value, when=None), level)
     if match.value.type.search is Search.CONTAINED:
-        shape = _IS_WHOLE if match.is_whole else _CONTAINS
-        found = fill(shape, fill("{0}({1})", text(_fold_function(match)), column), word)
+        shape = _CONTAINS
+        if match.is_whole:
+            shape = _IS_WHOLE
+        has_word = fill(shape, fill("{0}({1})", text(_fold_function(match)), column), word)
     else:
-        found = fill("{0} = {1}", column, word)
+        has_word = fill("{0} = {1}", column, word)
     if match.value.when is None:
-        return found
-    return fill("({0} AND {1})", predicate(match.value.when, level), found)
+        return has_word
+    return fill("({0} AND {1})", predicate(match.value.when, level), has_word)
 
 
 def _fold_function(match: SearchMatch) -> str:
     """Return the function that folds a text as the index has it, or faster where none helps."""
     column = match.value.field.column
-    is_indexed = column is not None and column.is_search_indexed and not match.is_short
-    return "system_fold" if is_indexed else _FAST_FOLD
+    if column is None or not column.is_search_indexed or match.is_short:
+        return _FAST_FOLD
+    return "system_fold"
 
 
 _FAST_FOLD = "system_fold_unindexed"
@@ -367,11 +374,13 @@ _FAST_FOLD = "system_fold_unindexed"
 
 def relevance(value: Relevance, level: int) -> Fragment:
     """Print how well a row fits: for each word, the best of the places where it stands."""
-    shape = "GREATEST(0{0})"
     best = []
     for places in value.words:
-        counts = [fill(", {0}", _count_of(match, level)) for match in places]
-        best.append(fill(shape, join("", counts)))
+        # At least 0: a word that stands nowhere else may stand in a related item.
+        counts = [text("0")]
+        for match in places:
+            counts.append(_count_of(match, level))
+        best.append(fill("GREATEST({0})", join(", ", counts)))
     return fill("({0})", join(" + ", best))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from cms import jsontext
 from cms.fragment import Fragment, commas, concat, fill, join, param
@@ -42,9 +42,11 @@ def _folded_words(highlights: Highlights) -> Iterator[Fragment]:
 
 def _columns_of_field(matches: Sequence[SearchMatch]) -> list[Fragment]:
     value = expression(matches[0].value, 0)
-    # The condition of the search itself, here on single rows.
-    unindexed = (replace(match, is_short=True) for match in matches)
-    has_word = join(" OR ", (search_match(match, 0) for match in unindexed))
+    tests = []
+    for match in matches:
+        # The condition of the search itself, without an index: none helps on single rows.
+        tests.append(search_match(replace(match, is_short=True), 0))
+    has_word = join(" OR ", tests)
     shown = fill("CASE WHEN {0} THEN {1}::text END", has_word, value)
     if not _is_text(matches[0]):
         return [shown]
@@ -55,16 +57,29 @@ def _is_text(match: SearchMatch) -> bool:
     return match.value.type.search is Search.CONTAINED
 
 
+class HighlightedField(NamedTuple):
+    """A field in which words are shown; a text has a second column, with its folds."""
+
+    name: str
+    is_text: bool
+
+
 @dataclass(frozen=True, slots=True)
 class HighlightReader:
-    """Reads the columns of `highlight_columns`; `fields` says of each whether it is a text."""
+    """Reads the columns of `highlight_columns`."""
 
-    fields: tuple[tuple[str, bool], ...]
+    fields: tuple[HighlightedField, ...]
 
     @property
     def width(self) -> int:
         """The number of columns."""
-        return 1 + sum(1 + is_text for _, is_text in self.fields) if self.fields else 0
+        if not self.fields:
+            return 0
+        # The folded words come first.
+        width = 1
+        for field in self.fields:
+            width += 2 if field.is_text else 1
+        return width
 
     def read(self, columns: Sequence[Any]) -> dict[str, str]:
         """Return the fields in which a word is found, as HTML."""
@@ -73,14 +88,19 @@ class HighlightReader:
         words, *rest = columns
         values = iter(rest)
         marked: dict[str, str] = {}
-        for name, is_text in self.fields:
+        for field in self.fields:
             value = next(values)
-            folds = next(values) if is_text else None
+            folds = None
+            if field.is_text:
+                folds = next(values)
             if value is None:
                 continue
-            html = marked_words(value, words, _folds(folds)) if is_text else marked_whole(value)
+            if field.is_text:
+                html = marked_words(value, words, _folds(folds))
+            else:
+                html = marked_whole(value)
             if html is not None:
-                marked[name] = html
+                marked[field.name] = html
         return marked
 
 
@@ -88,8 +108,12 @@ def reader_of(plan: ReadPlan) -> HighlightReader | None:
     """Return the reader of a plan's highlights; None where it has none."""
     if plan.highlights is None:
         return None
-    fields = (matches[0] for matches in plan.highlights.fields)
-    return HighlightReader(tuple((match.value.field.name, _is_text(match)) for match in fields))
+    fields = []
+    for matches in plan.highlights.fields:
+        # All of them are matches of one field, each of another word.
+        match = matches[0]
+        fields.append(HighlightedField(match.value.field.name, _is_text(match)))
+    return HighlightReader(tuple(fields))
 
 
 def _folds(column: object) -> Mapping[str, str]:

@@ -37,16 +37,19 @@ def part(document: Fragment, paths: Sequence[JsonSteps]) -> Fragment:
 
 
 def _object(document: Fragment, outer: JsonSteps, paths: Sequence[JsonSteps]) -> Fragment:
+    # Paths with one first step make one member: `meta.a.b` and `meta.a.c` both begin with `a`.
+    inner_paths: dict[str, list[JsonSteps]] = {}
+    for path in paths:
+        inner_paths.setdefault(path[0], []).append(path[1:])
     members = []
-    # The keys are names of the request, and so parameters.
-    for step in dict.fromkeys(path[0] for path in paths):
-        inner = [path[1:] for path in paths if path[0] == step]
+    for step, inner in inner_paths.items():
         steps = (*outer, step)
         # A path that ends here shows all that the others would.
         if () in inner:
             value = fill("coalesce({0}::text, 'null')", member(document, steps))
         else:
             value = _object(document, steps, inner)
+        # The keys are names of the request, and so parameters.
         members.append(fill("{0} || {1}", param(f"{json.dumps(step)}:", "text"), value))
     return fill("'{' || {0} || '}'", join(" || ',' || ", members))
 

@@ -41,8 +41,9 @@ def behind(order: tuple[Order, ...], starts: tuple[Start, ...]) -> Fragment:
 
 def _is_one_range(order: tuple[Order, ...], starts: tuple[Start, ...]) -> bool:
     """Tell whether the rows behind are those with a greater (or a smaller) list of values."""
-    directions = {term.descending for term in order}
-    return len(directions) == 1 and not any(map(_may_be_null, order)) and None not in starts
+    if None in starts or any(map(_may_be_null, order)):
+        return False
+    return all(term.descending == order[0].descending for term in order)
 
 
 def _row_comparison(order: tuple[Order, ...], starts: tuple[Start, ...]) -> Fragment:
@@ -82,10 +83,16 @@ def _bound(term: Order, start: Start) -> Fragment | None:
     """Print a range of the first term that all rows behind are in; None without one."""
     value = sorted_value(term, 0)
     if term.descending:
-        return None if start is None else fill("{0} <= {1}", value, _operand(term, start))
+        # Behind nulls, which come first, are all other rows.
+        if start is None:
+            return None
+        return fill("{0} <= {1}", value, _operand(term, start))
     if start is None:
         return fill("{0} IS NULL", value)
-    return None if _may_be_null(term) else fill("{0} >= {1}", value, _operand(term, start))
+    # Nulls come last, and no range of other values has them.
+    if _may_be_null(term):
+        return None
+    return fill("{0} >= {1}", value, _operand(term, start))
 
 
 def _operand(term: Order, start: Start) -> Fragment:

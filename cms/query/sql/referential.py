@@ -96,7 +96,11 @@ def record_deleted(
 def _recorded_columns(reference: RowReference) -> Fragment:
     """Print row ids and revisions of recorded rows, and their keys in the history."""
     own = reference.own
-    columns = [text("rows.item" if own.names_items else "rows.row_id")]
+    columns = []
+    if own.names_items:
+        columns.append(text("rows.item"))
+    else:
+        columns.append(text("rows.row_id"))
     # What goes with these rows is nested in their revision; a table without revisions passes on
     # that of the row above.
     if own.has_revisions:
@@ -121,25 +125,9 @@ def clear_references(
     assert collection, "rows without a history are left to the database"
     written = [field for field in collection.columns if field.name in changed]
     changing = tracked_columns(collection, written)
-    # Old values are locked and read first: the history compares them with the new ones.
-    identity = _identity("t0", own.key)
-    old_identity = []
-    is_same_row = []
-    for number, column in enumerate(identity):
-        old_identity.append(concat(column, f" AS k{number}"))
-        is_same_row.append(concat(column, f" = old.k{number}"))
-    old_values = []
-    for number, field in enumerate(changing):
-        old_values.append(concat(", t0.", name(field.name), f" AS w{number}"))
-    old = fill(
-        "SELECT {0}, up.revision AS parent{1} FROM {2}{3} ORDER BY {4} FOR NO KEY UPDATE OF t0",
-        commas(old_identity),
-        join("", old_values),
-        _table(own.table),
-        _joined_parents(reference, arguments),
-        commas(identity),
-    )
-    value = " = DEFAULT" if to_default else " = NULL"
+    value = " = NULL"
+    if to_default:
+        value = " = DEFAULT"
     delta = EMPTY
     if own.has_revisions:
         delta = concat(", ", delta_of(changing), " AS delta")
@@ -147,14 +135,42 @@ def clear_references(
         "UPDATE {0} AS t0 SET {1} FROM old WHERE {2} RETURNING {3}, old.parent{4}",
         _table(own.table),
         commas(concat(name(column), value) for column in changed),
-        join(" AND ", is_same_row),
+        _is_old_row(own.key),
         commas(history_columns(collection)),
         delta,
     )
     history = HistoryEntry("update", "rows.delta", only_when="rows.delta IS NOT NULL", nested=True)
-    return _statement(
-        own, arguments, [Step("old", old), Step("rows", rows)], history, text("count(*)")
+    # Old values are locked and read first: the history compares them with the new ones.
+    steps = [Step("old", _rows_before(reference, arguments, changing)), Step("rows", rows)]
+    return _statement(own, arguments, steps, history, text("count(*)"))
+
+
+def _rows_before(
+    reference: RowReference, arguments: ArgumentSlots, changing: Sequence[Field]
+) -> Fragment:
+    """Print rows before their change, locked: what identifies them, and values of `changing`."""
+    own = reference.own
+    identity = _identity("t0", own.key)
+    columns = []
+    for number, column in enumerate(identity):
+        columns.append(concat(column, f" AS k{number}"))
+    columns.append(text("up.revision AS parent"))
+    for number, field in enumerate(changing):
+        columns.append(concat("t0.", name(field.name), f" AS w{number}"))
+    return fill(
+        "SELECT {0} FROM {1}{2} ORDER BY {3} FOR NO KEY UPDATE OF t0",
+        commas(columns),
+        _table(own.table),
+        _joined_parents(reference, arguments),
+        commas(identity),
     )
+
+
+def _is_old_row(key: Field | None) -> Fragment:
+    tests = []
+    for number, column in enumerate(_identity("t0", key)):
+        tests.append(concat(column, f" = old.k{number}"))
+    return join(" AND ", tests)
 
 
 def delete_recorded(collection: Collection, arguments: ArgumentSlots) -> Fragment:
@@ -169,15 +185,19 @@ def delete_recorded(collection: Collection, arguments: ArgumentSlots) -> Fragmen
 
 
 def _table(table: Table) -> Fragment:
-    only = "ONLY " if table.only else ""
-    schema = f"{quoted(table.schema)}." if table.schema else ""
-    return text(f"{only}{schema}{quoted(table.name)}")
+    sql = quoted(table.name)
+    if table.schema:
+        sql = f"{quoted(table.schema)}.{sql}"
+    if table.only:
+        sql = f"ONLY {sql}"
+    return text(sql)
 
 
 def _identity(label: str, key: Field | None) -> list[Fragment]:
     """Print the columns that identify a row."""
-    columns = ["tableoid", "ctid"] if key is None else [quoted(key.name)]
-    return [text(f"{label}.{column}") for column in columns]
+    if key is None:
+        return [text(f"{label}.tableoid"), text(f"{label}.ctid")]
+    return [text(f"{label}.{quoted(key.name)}")]
 
 
 def _row_id(key: Field | None) -> Fragment:
@@ -188,14 +208,18 @@ def _row_id(key: Field | None) -> Fragment:
 
 
 def _cast(key: Field | None) -> str:
-    return "text" if key is None else key_cast(key)
+    if key is None:
+        return "text"
+    return key_cast(key)
 
 
 def _joined_parents(reference: RowReference, arguments: ArgumentSlots) -> Fragment:
     """Print the rows above (up), the join with them, and which rows are left out."""
     own = reference.own
     parent = reference.parent
-    above_key = parent.key if parent else own.key
+    above_key = own.key
+    if parent:
+        above_key = parent.key
     # Without a parent the arguments are values of a column that need not be the primary key.
     if parent is None and own.collection:
         above_key = own.collection.fields[own.columns[0]]
@@ -224,7 +248,10 @@ def _joined_parents(reference: RowReference, arguments: ArgumentSlots) -> Fragme
 
 def _not_left_out(own: KeySide, arguments: ArgumentSlots) -> Fragment:
     """Print that a row is none of those of the third argument."""
-    row_id = _row_id(None) if own.key is None else fill("t0.{0}", name(own.key.name))
+    if own.key is None:
+        row_id = _row_id(None)
+    else:
+        row_id = fill("t0.{0}", name(own.key.name))
     # NOT IN looks values up in a hash table; `<> ALL` would compare each row with all of them,
     # which takes hours for many.
     return fill(

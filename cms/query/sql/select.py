@@ -78,9 +78,11 @@ def select(plan: ReadPlan) -> Fragment:
 
 def top_outputs(plan: ReadPlan) -> list[Fragment]:
     """Print what a read shows of each item, and behind it what the service reads of the row."""
-    columns = [output(item, 0) for item in plan.outputs]
-    for item in plan.row_values:
-        columns.append(fill("{0}::text", expression(item.value, 0)))
+    columns = []
+    for item in plan.outputs:
+        columns.append(output(item, 0))
+    for row_value in plan.row_values:
+        columns.append(fill("{0}::text", expression(row_value.value, 0)))
     if plan.cursor:
         for term in plan.cursor.terms:
             columns.append(fill("{0}::text", sorted_value(term, 0)))
@@ -103,8 +105,9 @@ def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPT
         tail = grouping_tail(plan.grouping, level) + (page or rows_up_to_limit(plan.page))
         return fill(_ROWS, shown, with_masks(plan, source, level), tail)
     ordered = concat(source, order_by(plan.order, level), rows_up_to_limit(plan.page))
-    paged = cut_page(ordered, page, level) if page else ordered
-    return fill(_ROWS, shown, with_masks(plan, paged, level), EMPTY)
+    if page:
+        ordered = cut_page(ordered, page, level)
+    return fill(_ROWS, shown, with_masks(plan, ordered, level), EMPTY)
 
 
 def with_masks(plan: ReadPlan, source: Fragment, level: int) -> Fragment:
@@ -214,12 +217,11 @@ def related_rows(item: Embed, level: int) -> Fragment:
 def _related_outputs(plan: ReadPlan, level: int) -> list[Fragment]:
     if plan.grouping:
         return numbered_outputs(group_outputs(plan.grouping, level))
-    values = [output(shown, level) for shown in plan.outputs]
     if plan.renamed:
-        return numbered_outputs(values)
+        return numbered_outputs(output(shown, level) for shown in plan.outputs)
     outputs = []
-    for shown, value in zip(plan.outputs, values, strict=True):
-        outputs.append(concat(value, " AS ", name(shown.key)))
+    for shown in plan.outputs:
+        outputs.append(concat(output(shown, level), " AS ", name(shown.key)))
     return outputs
 
 
@@ -248,7 +250,10 @@ def as_object(paths: Sequence[tuple[str, ...]]) -> Fragment:
     PostgreSQL's own function for it takes fifty keys at most, so the object is put together as
     text.
     """
-    return _object([_Member(path, f"n.c{number}") for number, path in enumerate(paths)])
+    members = []
+    for number, path in enumerate(paths):
+        members.append(_Member(path, f"n.c{number}"))
+    return _object(members)
 
 
 def _object(members: Sequence[_Member]) -> Fragment:
@@ -274,7 +279,9 @@ def _object(members: Sequence[_Member]) -> Fragment:
 
 
 def group_outputs(grouping: Grouping, level: int) -> list[Fragment]:
-    outputs = [group_value(group.value, level) for group in grouping.groups]
+    outputs = []
+    for group in grouping.groups:
+        outputs.append(group_value(group.value, level))
     for item in grouping.aggregates:
         outputs.append(aggregate_output(item, level))
     return outputs

@@ -16,7 +16,6 @@ that a statement is printed once for all writes of its shape.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from cms.fragment import (
     EMPTY,
@@ -32,7 +31,14 @@ from cms.fragment import (
     text,
 )
 from cms.query.sql.arguments import ArgumentSlots, array_type, key_cast
-from cms.query.sql.columns import numbered_outputs, output_columns
+from cms.query.sql.columns import numbered_outputs
+from cms.query.sql.single_writes import (
+    SingleStatement,
+    rule_results,
+    single_answer,
+    version_conditions,
+    write_allowed,
+)
 from cms.query.sql.write_events import event_columns, event_steps
 from cms.query.sql.write_history import (
     ACTIVITY,
@@ -44,26 +50,8 @@ from cms.query.sql.write_history import (
     tracked_columns,
     with_steps,
 )
-from cms.schema.model import Collection, Field, Version
+from cms.schema.model import Collection, Field
 from cms.schema.types.field_type import Trait
-
-
-@dataclass(frozen=True, slots=True)
-class SingleStatement:
-    """A write in one statement: counters, columns of the answer, and rules.
-
-    The statement writes only while the counters are those of `version`. Rules are conditions on a
-    row (t0); None is no rule. `before` are tried on the row as it was: does the caller see it, and
-    may the caller write it? `after` must hold for the row as it then is, or nothing is written.
-    `shown` says whether the caller may read that row. The answer has `rows.found`, and behind it
-    the results of `shown` and of the first of `before`.
-    """
-
-    version: Version
-    outputs: tuple[Fragment, ...] = ()
-    before: tuple[Fragment, Fragment] | None = None
-    after: Fragment | None = None
-    shown: Fragment | None = None
 
 
 def insert(
@@ -79,18 +67,23 @@ def insert(
     """
     # INSERT INTO "articles" AS t0 ("title") SELECT r.c0 FROM (VALUES ($1::text)) AS r (c0, n) ORDER
     # BY r.n RETURNING t0."id"::text AS item, nextval(…) AS activity, …
-    names = [name(field.name) for field in columns]
-    cells = [_cell(field, f"r.c{index}") for index, field in enumerate(columns)]
+    names = []
+    cells = []
+    for index, field in enumerate(columns):
+        names.append(name(field.name))
+        cells.append(_cell(field, f"r.c{index}"))
     sort_field = auto_sort_field(collection)
     if sort_field and sort_field not in columns:
         names.append(name(sort_field.name))
         cells.append(_next_position(sort_field))
     conditions = [
-        *_version_conditions(single_statement),
+        *version_conditions(single_statement),
         *_advance_sequences(collection, enumerate(columns), arguments),
     ]
+    column_list = EMPTY
     # Rows without values take the defaults of all columns, and name none.
-    column_list = fill(" ({0})", commas(names)) if names else EMPTY
+    if names:
+        column_list = fill(" ({0})", commas(names))
     # PostgreSQL draws keys from sequences after it has sorted: in the order of the items.
     rows = fill(
         "INSERT INTO {0} AS t0{1} SELECT {2} FROM {3}{4} ORDER BY r.n RETURNING {5}",
@@ -140,7 +133,7 @@ def update(
         name(key.name),
         _returning(collection, single_statement, event_columns(collection, arguments, others)),
         delta,
-        _allowed(single_statement),
+        write_allowed(single_statement),
         _and(_advance_sequences(collection, enumerate(others, start=1), arguments)),
     )
     history = HistoryEntry("update", "rows.delta", only_when="rows.delta IS NOT NULL")
@@ -160,10 +153,12 @@ def _old_rows(
     """Print the rows to change, locked: their new values, and the old ones of `changing`."""
     key = columns[0]
     # The new values, and the old ones beside them: only `old` still sees the row as it was.
-    old_columns = [text(f", r.c{index}") for index in range(1, len(columns))]
+    old_columns = []
+    for index in range(1, len(columns)):
+        old_columns.append(text(f", r.c{index}"))
     for index, field in enumerate(changing):
         old_columns.append(concat(", t0.", name(field.name), f" AS w{index}"))
-    old_columns.append(_rule_results(single_statement))
+    old_columns.append(rule_results(single_statement))
     # In the order of keys: two writes that lock the same rows would otherwise wait for each other.
     # NO KEY UPDATE lets other transactions insert rows that point to these.
     return fill(
@@ -174,7 +169,7 @@ def _old_rows(
         name(collection.name),
         _source(columns, arguments),
         _cell(key, "r.c0"),
-        _and(_version_conditions(single_statement)),
+        _and(version_conditions(single_statement)),
     )
 
 
@@ -200,22 +195,24 @@ def delete(
     """Print the deletion of rows by key; its rows are the keys and last revisions of rows found."""
     key = collection.key
     keys = arguments.column(0, key_cast(key))
-    is_deleted = fill("= {0}" if arguments.single else "= ANY ({0})", keys)
+    is_deleted = fill("= ANY ({0})", keys)
+    if arguments.single:
+        is_deleted = fill("= {0}", keys)
     # A DELETE alone would lock the rows in the order in which it finds them.
     old = fill(
         "SELECT t0.{0} AS k{4} FROM {1} AS t0 WHERE t0.{0} {2}{3} ORDER BY t0.{0} FOR UPDATE",
         name(key.name),
         name(collection.name),
         is_deleted,
-        _and(_version_conditions(single_statement)),
-        _rule_results(single_statement),
+        _and(version_conditions(single_statement)),
+        rule_results(single_statement),
     )
     rows = fill(
         "DELETE FROM {0} AS t0 USING old WHERE t0.{1} = old.k{3} RETURNING {2}",
         name(collection.name),
         name(key.name),
         _returning(collection, single_statement, event_columns(collection, arguments, [])),
-        _allowed(single_statement),
+        write_allowed(single_statement),
     )
     history = HistoryEntry("delete", "NULL::json")
     return _statement(
@@ -272,7 +269,7 @@ def _answer(
     collection: Collection, history: HistoryEntry, single_statement: SingleStatement | None
 ) -> Fragment:
     if single_statement:
-        return _single_answer(single_statement)
+        return single_answer(single_statement)
     if not history.delta or collection.accountability != "all":
         revision = "NULL"
     elif history.only_when:
@@ -282,17 +279,6 @@ def _answer(
         revision = "rows.revision"
     number = optional("rows.n, ", when=history.action == "update")
     return fill("SELECT {0}rows.item, {1} FROM rows", number, text(revision))
-
-
-def _single_answer(single_statement: SingleStatement) -> Fragment:
-    columns = output_columns("rows", len(single_statement.outputs))
-    shown = optional(", rows.shown", when=single_statement.shown)
-    seen = optional(", (SELECT old.seen FROM old)", when=single_statement.before)
-    # The counters come in any case, and so there is a row even where none was written.
-    shape = (
-        "SELECT {0}, v.structure, v.access, v.flows, rows.found{1}{2} FROM v LEFT JOIN rows ON TRUE"
-    )
-    return fill(shape, columns, shown, seen)
 
 
 def _returning(
@@ -311,37 +297,6 @@ def _returning(
         if single_statement.shown:
             columns.append(fill("coalesce({0}, FALSE) AS shown", single_statement.shown))
     return commas(columns)
-
-
-def _rule_results(single_statement: SingleStatement | None) -> Fragment:
-    """Print the results of the rules on a row as it was before the write."""
-    if single_statement is None or single_statement.before is None:
-        return EMPTY
-    # A rule that compares with NULL is neither true nor false, and counts as not fulfilled.
-    return fill(
-        ", coalesce({0}, FALSE) AS seen, coalesce({1}, FALSE) AS writable", *single_statement.before
-    )
-
-
-def _allowed(single_statement: SingleStatement | None) -> Fragment:
-    if single_statement is None:
-        return EMPTY
-    return optional(" AND old.writable", when=single_statement.before)
-
-
-def _version_conditions(single_statement: SingleStatement | None) -> list[Fragment]:
-    """Print the condition that the counters are still those under which the plan was made."""
-    if single_statement is None:
-        return []
-    version = single_statement.version
-    return [
-        fill(
-            "(SELECT (v.structure, v.access, v.flows) = ({0}, {1}, {2}) FROM v)",
-            param(version.structure, "bigint"),
-            param(version.access, "bigint"),
-            param(version.flows, "bigint"),
-        )
-    ]
 
 
 def _advance_sequences(

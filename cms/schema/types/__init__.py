@@ -71,7 +71,7 @@ _ALL = (
     *GEOMETRIES,
 )
 VARIANTS = (SMALL_INTEGER, REAL, NUMERIC_BOOLEAN, TEXT_JSON, LIST, INET, OPAQUE, ENUM)
-"""Types that clients know under the name of another one: their columns differ."""
+"""Types that have the name of another one for clients, and differ in their columns only."""
 
 TYPES: Mapping[str, FieldType] = MappingProxyType(
     {field_type.name: field_type for field_type in _ALL}

@@ -23,6 +23,9 @@ RangeTestOf = Callable[[int | None, int | None], RangeTest | None]
 class OutOfRange(ValueError):
     """A value of the right kind that its type cannot hold."""
 
+    def __init__(self, subject: str = "it") -> None:
+        super().__init__(f"{subject} is out of range")
+
 
 class TooLong(ValueError):
     """A text with more characters than its column takes."""
@@ -103,7 +106,7 @@ def count_entries(entries: Any) -> int | None:
 class FastPath:
     """A fast way to convert values of one Python type.
 
-    `extremes` returns the values that do not fit if any value does not.
+    `extremes` returns the values to try: if these fit, all others do. `texts` converts them all.
     """
 
     kind: type
@@ -147,7 +150,7 @@ class FieldType:
     """Parses the usual values of many rows at once."""
     range_test: RangeTestOf = any_range
     seal: Callable[[str], str] | None = None
-    """Makes of a parsed value what is stored in its place."""
+    """Makes what is stored of a parsed value, such as the hash of a password."""
     comparable: Callable[[object], Any] | None = None
     """Turns a value into one that Python compares as PostgreSQL does; without it `parse` does."""
     read_default: Callable[[str], object] = same_text
@@ -165,13 +168,13 @@ class FieldType:
     cast: str
     """The type of operands and written values."""
     rounded_cast: str = ""
-    """The type of an operand instead, where it must be rounded as the column rounds values."""
+    """The type of operands where they must be rounded as the column rounds values, else empty."""
     parse_rounded: Parse | None = None
     """Turns a value into the text of such an operand."""
     index_cast: str = ""
-    """The type of a list of operands instead, where an index of the column needs its own type."""
+    """The type of lists of operands where an index needs the column's own type, else empty."""
     array_cast: str = ""
-    """The type of written values instead, where PostgreSQL has no plain array of `cast`."""
+    """The type of written values where PostgreSQL has no plain array of `cast`, else empty."""
     # For a geometry: ST_GeomFromGeoJSON(r.c0). Most types write what the array of `cast` holds.
     write_sql: str = "{0}"
     """The column's value from what is written; `{1}` is the type of the column."""
@@ -197,13 +200,13 @@ class FieldType:
     marker: str = ""
     """The special marker that new fields of the type get."""
     marked_types: frozenset[str] = frozenset()
-    """The types whose columns have this type instead, if their field has the marker."""
+    """The types whose columns are taken for this type where their field has the marker."""
     markers: frozenset[str] = frozenset()
-    """The special markers that fit this type, and not all types."""
+    """The special markers that fit this type but not every type."""
     is_text_form: bool = False
     """Whether clients read and write the text of a type that only PostgreSQL knows."""
     has_equality: bool = True
-    """Whether PostgreSQL can tell equal values from different ones; else their texts serve."""
+    """Whether PostgreSQL can compare values for equality; otherwise their texts are compared."""
     is_kept_in_history: bool = True
     """Whether the history keeps values in a form that casts back to the same value."""
     has_list_elements: bool = True
@@ -214,7 +217,7 @@ class FieldType:
     column_sql: str = ""
     """The type of a new column."""
     size_settings: tuple[str, ...] = ()
-    """The settings of a field that its column takes sizes from, the one that is needed first."""
+    """The settings that give the column its size; without the first of them it has none."""
     sized_column_sql: str = ""
     """The type of a new column with these sizes, `{0}` and `{1}`."""
     default_length: int | None = None

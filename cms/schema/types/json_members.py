@@ -20,8 +20,10 @@ def scalar_of(value: object) -> Any:
     """Return a text, number or boolean as it is; arrays and objects are not compared."""
     if not isinstance(value, str | bool | int | Decimal):
         raise ValueError("it must be a text, a number, true or false")
-    # A text may be of a class of its own, which says where it comes from.
-    return str(parse_text(value)) if isinstance(value, str) else value
+    # A text may be a `JsonText`, which is a class of its own.
+    if isinstance(value, str):
+        return str(parse_text(value))
+    return value
 
 
 def parse_scalar(value: object) -> str:
@@ -65,7 +67,9 @@ def _entry(entries: list[object], step: str) -> object:
         return None
     index = int(step)
     # Negative indexes count from the end.
-    return entries[index] if -len(entries) <= index < len(entries) else None
+    if not -len(entries) <= index < len(entries):
+        return None
+    return entries[index]
 
 
 JSON_MEMBER = FieldType(

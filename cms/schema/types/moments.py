@@ -47,7 +47,7 @@ def _in_utc(moment: datetime) -> datetime:
     try:
         return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
     except OverflowError:
-        raise OutOfRange("it is out of range") from None
+        raise OutOfRange from None
 
 
 def _moment(value: object, reason: str, parse: Callable[[str], M]) -> M:

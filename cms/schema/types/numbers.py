@@ -36,6 +36,8 @@ _ROUNDS_TO_INFINITY = 3.4028235677973366e38
 _ROUNDS_TO_ZERO = 7.006492321624085e-46
 """The largest number that rounds to zero in single precision."""
 _MAX_SCALE = 1_000
+_NO_NUMBER = "it must be a number"
+_NO_WHOLE_NUMBER = "it must be a whole number"
 _BOOLEANS = MappingProxyType({"true": "true", "1": "true", "false": "false", "0": "false"})
 
 
@@ -45,21 +47,21 @@ def parse_integer(value: object) -> str:
         return str(value)
     if type(value) is str and _KEY.fullmatch(value):
         return value
-    number = _number(value, "it must be a whole number")
+    number = _number(value, _NO_WHOLE_NUMBER)
     # Before int(), which would write out all the digits of 1e900.
     if not -(2**63) <= number < 2**63:
-        raise OutOfRange("it is out of range")
+        raise OutOfRange
     if number != int(number):
-        raise ValueError("it must be a whole number")
+        raise ValueError(_NO_WHOLE_NUMBER)
     return str(int(number))
 
 
 def parse_float(value: object) -> str:
     """Take a number that double precision can hold, neither too large nor too near to zero."""
-    number = _number(value, "it must be a number")
+    number = _number(value, _NO_NUMBER)
     nearest = float(number)
     if math.isinf(nearest) or (nearest == 0 and number != 0):
-        raise OutOfRange("it is out of range")
+        raise OutOfRange
     return str(number)
 
 
@@ -67,19 +69,19 @@ def parse_real(value: object) -> str:
     """Take a number that single precision can hold."""
     text = parse_float(value)
     if not _fits_single_precision(text):
-        raise OutOfRange("it is out of range")
+        raise OutOfRange
     return text
 
 
 def parse_decimal(value: object) -> str:
     """Take a number that a numeric without a precision can hold, with all its digits."""
-    number = _number(value, "it must be a number")
+    number = _number(value, _NO_NUMBER)
     # Zero is written without its exponent, which may be out of PostgreSQL's range.
     if not number:
         return "0"
     decimals = -int(number.as_tuple().exponent)
     if number.adjusted() >= _NUMERIC_DIGITS_BEFORE or decimals > _NUMERIC_DIGITS_AFTER:
-        raise OutOfRange("it is out of range")
+        raise OutOfRange
     return str(number)
 
 
@@ -213,7 +215,7 @@ BIG_INTEGER = FieldType(
     cell=Cell.NUMBER,
     search=Search.EQUAL,
     cast="bigint",
-    # The smallest bigint has one more on its side; as a key it is given up.
+    # The smallest bigint, -2**63, does not match: no relation to any collection can name such a key.
     key_pattern=_integers_up_to(str(2**63 - 1)),
     base_types=("int8",),
     markers=_NUMBER_MARKERS,
@@ -302,7 +304,7 @@ BOOLEAN = FieldType(
     markers=_NUMBER_MARKERS,
     column_sql="boolean",
 )
-# Older tables keep booleans as 0 and 1; the marker tells.
+# Older tables keep booleans as 0 and 1; the marker tells them from numbers.
 NUMERIC_BOOLEAN = replace(
     BOOLEAN,
     write_sql="{0}::integer::{1}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from dataclasses import replace
 
 from cms import jsontext
@@ -30,13 +31,11 @@ def parse_json(value: object) -> str:
 
 def parse_binary(value: object) -> str:
     """Take base64 and return PostgreSQL's hexadecimal form."""
-    if not isinstance(value, str):
-        raise ValueError("it must be base64")
-    try:
-        raw = base64.b64decode(value, validate=True)
-    except ValueError:  # binascii.Error is one, and letters outside ASCII raise it too
-        raise ValueError("it must be base64") from None
-    return "\\x" + raw.hex()
+    if isinstance(value, str):
+        # binascii.Error is a ValueError, and letters outside ASCII raise one too.
+        with suppress(ValueError):
+            return "\\x" + base64.b64decode(value, validate=True).hex()
+    raise ValueError("it must be base64")
 
 
 def parse_geometry(value: object) -> str:

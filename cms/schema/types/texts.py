@@ -13,6 +13,7 @@ from cms import text_shapes
 from cms.digits import check_numbers
 from cms.hashing import passwords
 from cms.jsontext import NUL_REFUSAL
+from cms.schema.reasons import NO_STRING
 from cms.schema.types.field_type import (
     JSON_TEXT,
     Cell,
@@ -58,7 +59,7 @@ def parse_text(value: object) -> str:
     # A number in a text field is taken as its digits: forms and spreadsheets send 42 for "42".
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return str(value)
-    raise ValueError("it must be a string")
+    raise ValueError(NO_STRING)
 
 
 def parse_unknown(value: object) -> str:
@@ -70,14 +71,13 @@ def parse_unknown(value: object) -> str:
 
 
 def parse_uuid(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("it must be a UUID")
-    # Nearly all are as PostgreSQL writes them.
-    if _CANONICAL_UUID.fullmatch(value):
-        return value
-    if not _UUID.fullmatch(value):
-        raise ValueError("it must be a UUID")
-    return str(uuid.UUID(value))
+    if isinstance(value, str):
+        # Nearly all are as PostgreSQL writes them.
+        if _CANONICAL_UUID.fullmatch(value):
+            return value
+        if _UUID.fullmatch(value):
+            return str(uuid.UUID(value))
+    raise ValueError("it must be a UUID")
 
 
 def parse_csv(value: object) -> str:

@@ -1,0 +1,80 @@
+"""What a write in one statement prints beside the rows: its conditions, and its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cms.fragment import EMPTY, Fragment, fill, optional, param
+from cms.query.sql.columns import output_columns
+from cms.schema.model import Version
+
+
+class StoredRowTests(NamedTuple):
+    """Conditions on a row as it was: does the caller see it, and may the caller write it?"""
+
+    seen: Fragment
+    writable: Fragment
+
+
+@dataclass(frozen=True, slots=True)
+class SingleStatement:
+    """A write in one statement: counters, columns of the answer, and rules.
+
+    The statement writes only while the counters are those of `version`. Rules are conditions on a
+    row (t0); None is no rule. `before` are tried on the row as it was. `after` must hold for the
+    row as it then is, or nothing is written. `shown` says whether the caller may read that row. The
+    answer has `rows.found`, and behind it the results of `shown` and of `before.seen`.
+    """
+
+    version: Version
+    outputs: tuple[Fragment, ...] = ()
+    before: StoredRowTests | None = None
+    after: Fragment | None = None
+    shown: Fragment | None = None
+
+
+def single_answer(single_statement: SingleStatement) -> Fragment:
+    """Print the answer: the counters, and beside them the written row, if there is one."""
+    columns = output_columns("rows", len(single_statement.outputs))
+    shown = optional(", rows.shown", when=single_statement.shown)
+    seen = optional(", (SELECT old.seen FROM old)", when=single_statement.before)
+    # The counters come in any case, and so there is a row even where none was written.
+    shape = (
+        "SELECT {0}, v.structure, v.access, v.flows, rows.found{1}{2} FROM v LEFT JOIN rows ON TRUE"
+    )
+    return fill(shape, columns, shown, seen)
+
+
+def rule_results(single_statement: SingleStatement | None) -> Fragment:
+    """Print the results of the rules on a row as it was before the write."""
+    if single_statement is None or single_statement.before is None:
+        return EMPTY
+    # A rule that compares with NULL is neither true nor false, and counts as not fulfilled.
+    return fill(
+        ", coalesce({0}, FALSE) AS seen, coalesce({1}, FALSE) AS writable",
+        single_statement.before.seen,
+        single_statement.before.writable,
+    )
+
+
+def write_allowed(single_statement: SingleStatement | None) -> Fragment:
+    """Print, behind other conditions, that the caller may write the row."""
+    if single_statement is None:
+        return EMPTY
+    return optional(" AND old.writable", when=single_statement.before)
+
+
+def version_conditions(single_statement: SingleStatement | None) -> list[Fragment]:
+    """Print the condition that the counters are still those under which the plan was made."""
+    if single_statement is None:
+        return []
+    version = single_statement.version
+    return [
+        fill(
+            "(SELECT (v.structure, v.access, v.flows) = ({0}, {1}, {2}) FROM v)",
+            param(version.structure, "bigint"),
+            param(version.access, "bigint"),
+            param(version.flows, "bigint"),
+        )
+    ]
