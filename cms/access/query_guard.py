@@ -254,8 +254,10 @@ class QueryGuard:
         # Sorting by a value tells its order, so that the caller must be allowed to read it.
         steps, value = self.names.path(term.path, view, level)
         # Only a term without a path can mean a group, by the key of the group in the answer.
-        key = None if steps else value.key or term.path[0].key
-        return GuardedTerm(value, steps, term.descending, key)
+        group_key = None
+        if not steps:
+            group_key = value.key or term.path[0].key
+        return GuardedTerm(value, steps, term.descending, group_key)
 
     def _relevance(self, term: SortTerm, query: Query) -> RelevanceTerm:
         if not query.search:
