@@ -237,7 +237,11 @@ def role_grants(
 ) -> list[StoredGrant]:
     """Return the grants of a role that a share of an item of a collection may use."""
     related = related_collections(collection, catalogue)
-    return [grant for grant in grants if grant.action == "read" and grant.collection in related]
+    usable: list[StoredGrant] = []
+    for grant in grants:
+        if grant.action == "read" and grant.collection in related:
+            usable.append(grant)
+    return usable
 
 
 def all_grants(collection: str, catalogue: Catalogue) -> list[StoredGrant]:
