@@ -85,8 +85,9 @@ class _RowSource(NamedTuple):
             return row.owner
         owner = self.owners[row.owner.number]
         # The key of a new owner is not known yet: rules see what was sent for it.
-        is_known = self.points_to_key and not owner.is_new
-        return row.owner._replace(value=owner.key if is_known else owner.sent)
+        if owner.is_new or not self.points_to_key:
+            return row.owner._replace(value=owner.sent)
+        return row.owner._replace(value=owner.key)
 
     def changed_values(self, row: ParsedRow, number: int) -> MutableRowValues:
         """Return what a stored row is to change: neither its key nor what it already holds."""

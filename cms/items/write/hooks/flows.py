@@ -11,8 +11,8 @@ from cms.flows.definition.flow import FlowProblem, flow_definition, flow_problem
 from cms.flows.definition.graph import ENDS, NO_OPERATION
 from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.trigger_types import TRIGGER_TYPES
-from cms.items.write.hooks.hook import SystemTableHooks, failed_validation, keys_of, one_of
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.hooks.hook import SystemTableHooks, failed_validation, one_of
+from cms.items.write.resolved_rows import ResolvedRow, keys_of
 from cms.store.context import RequestContext
 
 
