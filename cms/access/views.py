@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -79,12 +79,17 @@ def unite_grants(collection: Collection, grants: tuple[GuardedGrant, ...]) -> Vi
     for name in collection.fields:
         # One grant shows `title` in all rows, another `price` in own rows: the view has all rows,
         # and `price` has the mask of the own ones.
-        covering = tuple(grant for grant in grants if grant.covers(name))
+        covering = grants_covering(grants, {name})
         if covering:
             mask = any_rule(covering)
             # A field that is in every row of the view needs no mask of its own.
             masks[name] = None if mask in (UNRESTRICTED, rule) else mask
     return View(collection, rule, masks, grants)
+
+
+def grants_covering(grants: Iterable[GuardedGrant], names: Set[str]) -> tuple[GuardedGrant, ...]:
+    """Return the grants that cover all the fields."""
+    return tuple(grant for grant in grants if grant.covers_all(names))
 
 
 def any_rule(grants: Iterable[GuardedGrant]) -> GuardedRule:

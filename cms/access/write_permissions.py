@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from cms.access.guarded_rules import (
     any_of,
 )
 from cms.access.policy import GrantKey, Policy, StoredGrant, is_covered
-from cms.access.views import any_rule, rules_of
+from cms.access.views import any_rule, grants_covering, rules_of
 from cms.errors import forbidden
 from cms.schema.model import Catalogue, Collection
 
@@ -167,11 +167,6 @@ class WritePermissions:
     def is_unrestricted(self, collection: Collection, action: str) -> bool:
         """Tell whether every permission for the action is without a rule."""
         return all(grant.rule == UNRESTRICTED for grant in self.grants(collection, action))
-
-
-def grants_covering(grants: Iterable[GuardedGrant], names: Set[str]) -> tuple[GuardedGrant, ...]:
-    """Return the grants that cover all the fields."""
-    return tuple(grant for grant in grants if grant.covers_all(names))
 
 
 def has_all_covered(grants: tuple[GuardedGrant, ...], names: Iterable[str]) -> bool:

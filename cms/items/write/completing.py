@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from cms.access.guarded_rules import GuardedGrant
 from cms.access.policy import Grant
-from cms.access.write_permissions import WritePermissions, grants_covering
+from cms.access.views import grants_covering
+from cms.access.write_permissions import WritePermissions
 from cms.errors import Problem, forbidden
 from cms.items.write.call_cache import CallCache
 from cms.items.write.field_rules import FieldRules
