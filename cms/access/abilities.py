@@ -49,18 +49,28 @@ def ability(grants: tuple[GuardedGrant, ...]) -> Ability:
     """
     if not grants:
         return {"access": "none"}
-    is_unrestricted = any(grant.rule == UNRESTRICTED for grant in grants)
     return {
-        "access": "full" if is_unrestricted else "partial",
+        "access": _extent(grants),
         "fields": fields_of(grants),
         "presets": presets_of(grants),
     }
 
 
+def _extent(grants: tuple[GuardedGrant, ...]) -> str:
+    for grant in grants:
+        if grant.rule == UNRESTRICTED:
+            return "full"
+    return "partial"
+
+
 def fields_of(grants: Iterable[Grant]) -> list[str]:
     """Return the fields that at least one of the grants covers, `*` for all."""
-    names = frozenset[str]().union(*(grant.fields for grant in grants))
-    return [ALL_FIELDS] if ALL_FIELDS in names else sorted(names)
+    names: set[str] = set()
+    for grant in grants:
+        names |= grant.fields
+    if ALL_FIELDS in names:
+        return [ALL_FIELDS]
+    return sorted(names)
 
 
 def presets_of(grants: Iterable[Grant]) -> dict[str, object]:

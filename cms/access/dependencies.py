@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from cms.access.policy import GrantKey, Policy, StoredGrant
-from cms.schema.model import Catalogue, Relation
+from cms.schema.model import Catalogue, Collection, Relation
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,20 +30,32 @@ class Names(NamedTuple):
 
 def changed_names(before: Catalogue, now: Catalogue) -> Names:
     """Return the names that mean something else than before, or are new or gone."""
-    collections = {
-        name
-        for name in before.collections.keys() | now.collections.keys()
-        # What has not changed is the same object (`build_structure`).
-        if before.collections.get(name) is not now.collections.get(name)
-    }
-    many = _changed(before.by_many, now.by_many)
-    return Names(collections, many, _changed(before.by_one, now.by_one))
+    return Names(
+        _changed_collections(before.collections, now.collections),
+        _changed_relations(before.by_many, now.by_many),
+        _changed_relations(before.by_one, now.by_one),
+    )
 
 
-def _changed(
+def _changed_collections(
+    before: Mapping[str, Collection], now: Mapping[str, Collection]
+) -> set[str]:
+    changed: set[str] = set()
+    for name in before.keys() | now.keys():
+        # A collection that has not changed is the same object (`build_structure`).
+        if before.get(name) is not now.get(name):
+            changed.add(name)
+    return changed
+
+
+def _changed_relations(
     before: Mapping[FieldKey, Relation], now: Mapping[FieldKey, Relation]
 ) -> set[FieldKey]:
-    return {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)}
+    changed: set[FieldKey] = set()
+    for key in before.keys() | now.keys():
+        if before.get(key) != now.get(key):
+            changed.add(key)
+    return changed
 
 
 @dataclass(slots=True)
@@ -85,9 +97,10 @@ class Dependencies:
             return True
         if not self.lasting or not self.grants or policy.is_admin:
             return False
-        if any(policy.grants.get(key, ()) != old for key, old in self.grants.items()):
-            return False
-        # Whichever thread comes later, what it says stays true.
+        for key, grants in self.grants.items():
+            if policy.grants.get(key, ()) != grants:
+                return False
+        # Another thread may set it too: the grants are the same under either object.
         self.rights = policy.rights
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from cms.access.name_guard import NameGuard
@@ -45,13 +46,19 @@ class FilterGuard:
         """Return a guarded filter of the view; raises `Refused` for names that are not seen."""
         match filter:
             case And(items):
-                return And(tuple(self.filter(item, view, level) for item in items))
+                return And(tuple(self._filters(items, view, level)))
             case Or(items):
-                return Or(tuple(self.filter(item, view, level) for item in items))
+                return Or(tuple(self._filters(items, view, level)))
             case AtField():
                 return self._at_field(filter, view, level)
             case Some() | OperatorTest():
                 raise invalid_query(NO_FIELD, parameter="filter")
+
+    def _filters(
+        self, filters: tuple[Filter, ...], view: View, level: int
+    ) -> Iterator[GuardedFilter]:
+        for filter in filters:
+            yield self.filter(filter, view, level)
 
     def _at_field(self, filter: AtField, view: View, level: int) -> GuardedFilter:
         name = view.resolve_name(filter.name)
@@ -103,9 +110,9 @@ class FilterGuard:
         """Return a filter that holds operators on the field itself."""
         match filter:
             case And(items):
-                return And(tuple(self._field_test(item, field) for item in items))
+                return And(tuple(self._field_tests(items, field)))
             case Or(items):
-                return Or(tuple(self._field_test(item, field) for item in items))
+                return Or(tuple(self._field_tests(items, field)))
             case OperatorTest(operator):
                 # Any comparison would let a caller find a secret by halves.
                 if field.is_secret and operator not in SECRET_OPERATORS:
@@ -113,6 +120,10 @@ class FilterGuard:
                 return self.test(filter)
             case AtField() | Some():
                 raise self.names.no_relation(field)
+
+    def _field_tests(self, filters: tuple[Filter, ...], field: Field) -> Iterator[FieldTest]:
+        for filter in filters:
+            yield self._field_test(filter, field)
 
     def test(self, test: OperatorTest) -> GuardedTest:
         """Return an operator with its operands; paths from the caller are checked like others."""

@@ -56,7 +56,7 @@ def readable_collection(collection: str, *, catalogue: Catalogue, policy: Policy
     """Return a collection that the caller may read; raises `Refused` FORBIDDEN or NOT_FOUND."""
     view = view_lookup(policy, catalogue)(collection)
     if view is None:
-        raise not_found("collection") if policy.is_admin else forbidden()
+        raise _no_collection(policy)
     return view.collection
 
 
@@ -72,11 +72,25 @@ def writable_collection(
     Raises `Refused` FORBIDDEN, or for administrators NOT_FOUND.
     """
     # First the rights, then whether the collection exists: the order keeps both refusals alike.
-    if not policy.is_admin and not any(policy.granted(collection, action) for action in actions):
+    if not _has_right(policy, collection, actions):
         raise forbidden()
     target = catalogue.collections.get(collection)
     if target is None or target.kind is Kind.FOLDER:
-        raise not_found("collection") if policy.is_admin else forbidden()
+        raise _no_collection(policy)
     if not target.is_writable:
         raise Refused(read_only(target))
     return target
+
+
+def _has_right(policy: Policy, collection: str, actions: Sequence[str]) -> bool:
+    """Tell whether the caller has a right to at least one of the actions."""
+    if policy.is_admin:
+        return True
+    return any(policy.granted(collection, action) for action in actions)
+
+
+def _no_collection(policy: Policy) -> Refused:
+    """Return the refusal of a hidden or missing collection, which only administrators tell apart."""
+    if policy.is_admin:
+        return not_found("collection")
+    return forbidden()

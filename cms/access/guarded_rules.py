@@ -80,15 +80,16 @@ def with_rule(
 
 def all_of(rules: Iterable[GuardedRule]) -> GuardedRule:
     """Return the rule of rows that fulfil all rules; without rules that is every row."""
-    # What every row fulfils adds nothing to the other rules.
-    different = _without_repetitions(rule for rule in rules if rule != UNRESTRICTED)
+    different = _without_repetitions(rules)
+    # A rule that every row fulfils adds nothing to the other rules.
+    if UNRESTRICTED in different:
+        different.remove(UNRESTRICTED)
     if not different:
         return UNRESTRICTED
     if len(different) == 1:
         return different[0]
     # The source is no filter here, but a tree of filters: it only serves to compare and hash.
-    source = And(tuple(rule.source for rule in different))
-    return GuardedRule(source, All(tuple(rule.predicate for rule in different)))
+    return GuardedRule(And(_sources(different)), All(_predicates(different)))
 
 
 def any_of(rules: Iterable[GuardedRule]) -> GuardedRule:
@@ -102,8 +103,15 @@ def any_of(rules: Iterable[GuardedRule]) -> GuardedRule:
         return NO_ROWS
     if len(different) == 1:
         return different[0]
-    source = Or(tuple(rule.source for rule in different))
-    return GuardedRule(source, AnyOf(tuple(rule.predicate for rule in different)))
+    return GuardedRule(Or(_sources(different)), AnyOf(_predicates(different)))
+
+
+def _sources(rules: Iterable[GuardedRule]) -> tuple[object, ...]:
+    return tuple(rule.source for rule in rules)
+
+
+def _predicates(rules: Iterable[GuardedRule]) -> tuple[Predicate, ...]:
+    return tuple(rule.predicate for rule in rules)
 
 
 def _without_repetitions(rules: Iterable[GuardedRule]) -> list[GuardedRule]:

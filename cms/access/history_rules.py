@@ -30,25 +30,44 @@ def narrow_to_items(view: View, item_views: Iterable[View], catalogue: Catalogue
 
     The rules must hold for the item as it is now, and for the item as the revision holds it.
     """
-    keyed: list[View] = []
-    for item_view in item_views:
-        key = item_view.collection.primary_key
-        # The history names items by their keys: it would show a key that is hidden elsewhere.
-        if key and item_view.includes(key):
-            keyed.append(item_view)
     history = view.collection
-    rules = []
+    rules: list[GuardedRule] = []
     members: list[VisibleMembers] = []
-    for item_view in keyed:
-        rules.append(_history_rule(history, item_view.collection, _rule(item_view), catalogue))
+    other_collections: list[str] = []
+    for item_view in _with_readable_keys(item_views):
+        items = item_view.collection
+        rules.append(_history_rule(history, items, _rule(item_view), catalogue))
         members += _members(history, item_view, catalogue)
+        other_collections.append(items.name)
     return replace(
         view,
         rule=all_of([view.rule, any_of(rules)]),
-        # A revision holds whole items as JSON, so that fields are hidden as members of it.
-        members={name: tuple(members) for name in _CONTENTS if name in history.fields},
-        other_collections=tuple(item_view.collection.name for item_view in keyed),
+        members=_members_by_field(history, tuple(members)),
+        other_collections=tuple(other_collections),
     )
+
+
+def _with_readable_keys(views: Iterable[View]) -> Iterator[View]:
+    """Yield the views whose callers may read the keys of items."""
+    for view in views:
+        key = view.collection.primary_key
+        # The history names items by their keys: it would show a key that is hidden elsewhere.
+        if key and view.includes(key):
+            yield view
+
+
+def _members_by_field(
+    history: Collection, members: tuple[VisibleMembers, ...]
+) -> dict[str, tuple[VisibleMembers, ...]]:
+    """Return the visible members of the fields that hold items as they were.
+
+    A revision holds whole items as JSON, so that fields are hidden as members of it.
+    """
+    members_by_field: dict[str, tuple[VisibleMembers, ...]] = {}
+    for name in _CONTENTS:
+        if name in history.fields:
+            members_by_field[name] = members
+    return members_by_field
 
 
 def _history_rule(
@@ -60,7 +79,10 @@ def _history_rule(
 
 
 def _rule(view: View) -> GuardedRule:
-    """A row of the history names the key of its item, so it is shown where the key may be read."""
+    """Return the rule of the items whose history is shown: it names their keys.
+
+    So the caller must see the item, and be allowed to read its key.
+    """
     mask = view.mask(str(view.collection.primary_key))
     return all_of([view.rule, mask or UNRESTRICTED])
 

@@ -28,8 +28,13 @@ class PickExpansion:
     def picks(self, query: Query, view: View) -> dict[PickPosition, Pick]:
         """Return the picks with `*` written out; picks of the same field are merged."""
         deep = deep_queries(query.deep)
-        named = [pick for pick in query.picks if isinstance(pick, Pick)]
-        stars = [pick for pick in query.picks if isinstance(pick, Star)]
+        named: list[Pick] = []
+        stars: list[Star] = []
+        for pick in query.picks:
+            if isinstance(pick, Star):
+                stars.append(pick)
+            else:
+                named.append(pick)
         if stars:
             named = self._with_stars(named, stars, view, deep)
         picks: dict[PickPosition, Pick] = {}

@@ -46,6 +46,11 @@ class Grant:
         return ALL_FIELDS in self.fields or names <= self.fields
 
 
+def is_covered(name: str, grants: Iterable[Grant]) -> bool:
+    """Tell whether at least one of the permissions is for a field."""
+    return any(grant.covers(name) for grant in grants)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredGrant(Grant):
     """A permission as it is stored: the names in its rule may be of no field.
@@ -153,9 +158,13 @@ def grants_of(
     """Return rows of `system_permissions` as grants; those that `former` has are not parsed again."""
     known: dict[bytes, StoredGrant] = {}
     if former:
-        for grants in former.grants.values():
-            known.update((grant.record, grant) for grant in grants)
-    return [known.get(_record_text(row)) or grant_of(row) for row in rows]
+        for former_grants in former.grants.values():
+            for grant in former_grants:
+                known[grant.record] = grant
+    grants: list[StoredGrant] = []
+    for row in rows:
+        grants.append(known.get(_record_text(row)) or grant_of(row))
+    return grants
 
 
 def grant_of(row: Mapping[str, object]) -> StoredGrant:
@@ -163,25 +172,37 @@ def grant_of(row: Mapping[str, object]) -> StoredGrant:
     problems: list[str] = []
     rule = _rule(row["permissions"], problems)
     validation = _validation(row["validation"], problems)
-    fields = row["fields"]
-    presets = row["presets"]
-    if presets is not None and not isinstance(presets, Mapping):
-        problems.append("presets is no object")
+    presets = _presets(row["presets"], problems)
     number = row["id"]
     return StoredGrant(
         collection=str(row["collection"]),
         action=str(row["action"]),
-        # No list of fields is no field: a permission gives only what it names.
-        fields=frozenset(map(str, fields)) if isinstance(fields, list) else frozenset(),
+        fields=_fields(row["fields"]),
         rule=rule,
         validation=validation,
-        presets=presets if isinstance(presets, Mapping) else {},
+        presets=presets,
         id=number if isinstance(number, int) else None,
         rule_source=row["permissions"],
         # One problem is enough: a permission that cannot be read as a whole grants nothing.
         problem=next(iter(problems), None),
         record=_record_text(row),
     )
+
+
+def _fields(value: object) -> frozenset[str]:
+    # A value that is no list names no field: a permission gives only what it names.
+    if not isinstance(value, list):
+        return frozenset()
+    return frozenset(map(str, value))
+
+
+def _presets(value: object, problems: list[str]) -> Mapping[str, object]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        problems.append("presets is no object")
+        return {}
+    return value
 
 
 def _record_text(row: Mapping[str, object]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from cms.access.policy import Policy
+from cms.access.policy import Policy, is_covered
 from cms.access.visible_structure import grants_on
 from cms.errors import Problem, Refused, forbidden
 from cms.query.rules.field_conditions import RULE_SETTINGS
@@ -74,8 +74,9 @@ def _hidden_extensions(problem: Problem, policy: Policy) -> set[str]:
         return {"collection", *_FIELD_EXTENSIONS}
     if field is None:
         return {"constraint", "rule", "fields"}  # a rule of several fields names them all
-    known = any(grant.covers(str(field)) for grant in grants)
-    return {"constraint"} if known else _FIELD_EXTENSIONS
+    if is_covered(str(field), grants):
+        return {"constraint"}
+    return _FIELD_EXTENSIONS
 
 
 def _without(problem: Problem, names: set[str]) -> Problem:

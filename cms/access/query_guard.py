@@ -12,9 +12,8 @@ from cms.access.pick_expansion import PickExpansion, PickPosition, position_of
 from cms.access.query_rewriting import (
     refuse_duplicate_keys,
     refuse_key_of_highlights,
-    search_fields,
 )
-from cms.access.related_search import related_searches
+from cms.access.related_search import related_searches, search_values
 from cms.access.views import View
 from cms.errors import invalid_query
 from cms.query.language.ast import RELEVANCE, Aggregate, Pick, Query, SortTerm, Window
@@ -75,13 +74,13 @@ class QueryGuard:
             outputs=self._outputs(query, view, level),
             filter=filters.filter(query.filter, view, level),
             sort=self._sort(query, view, level, link),
-            groups=tuple(self._group(name, view) for name in query.groups),
-            aggregates=tuple(self._aggregate(aggregate, view) for aggregate in query.aggregates),
+            groups=tuple(self._groups(query, view)),
+            aggregates=tuple(self._aggregates(query, view)),
             base_filter=filters.filter(query.base_filter, view, level),
             rule=both(view.rule.predicate, back_reference),
             key_test=filters.test(query.key_test) if query.key_test else None,
             search=query.search,
-            search_values=self._search_values(query, view),
+            search_values=search_values(self.names, view) if query.search else (),
             search_items=related_searches(self.names, view, level) if query.search else (),
             window=query.window,
             counts=query.counts,
@@ -89,11 +88,6 @@ class QueryGuard:
             cursor=query.cursor,
             highlights=query.highlights,
         )
-
-    def _search_values(self, query: Query, view: View) -> tuple[GuardedValue, ...]:
-        if not query.search:
-            return ()
-        return tuple(self.names.value(field, view) for field in search_fields(view))
 
     # What is shown
 
@@ -211,9 +205,14 @@ class QueryGuard:
 
     # Groups and aggregates
 
-    def _group(self, name: FieldName, view: View) -> GuardedGroup:
-        value = self.names.readable_value(name, view)
-        return GuardedGroup(value.key or name.key, value)
+    def _groups(self, query: Query, view: View) -> Iterator[GuardedGroup]:
+        for name in query.groups:
+            value = self.names.readable_value(name, view)
+            yield GuardedGroup(value.key or name.key, value)
+
+    def _aggregates(self, query: Query, view: View) -> Iterator[GuardedAggregate]:
+        for aggregate in query.aggregates:
+            yield self._aggregate(aggregate, view)
 
     def _aggregate(self, aggregate: Aggregate, view: View) -> GuardedAggregate:
         if aggregate.name is None:
@@ -254,8 +253,10 @@ class QueryGuard:
         # Sorting by a value tells its order, so that the caller must be allowed to read it.
         steps, value = self.names.path(term.path, view, level)
         # Only a term without a path can mean a group, by the key of the group in the answer.
-        key = None if steps else value.key or term.path[0].key
-        return GuardedTerm(value, steps, term.descending, key)
+        group_key = None
+        if not steps:
+            group_key = value.key or term.path[0].key
+        return GuardedTerm(value, steps, term.descending, group_key)
 
     def _relevance(self, term: SortTerm, query: Query) -> RelevanceTerm:
         if not query.search:

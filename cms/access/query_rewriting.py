@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from cms.access.views import View
 from cms.errors import invalid_query
 from cms.query.language.ast import HIGHLIGHTS, And, AtField, Filter, Or, Pick, Query, Star
 from cms.query.language.relation_tests import has_quantifier
 from cms.schema.field_names import FieldName
-from cms.schema.model import Field
-
-
-def search_fields(view: View) -> list[Field]:
-    """Return the fields that a search of this caller looks into."""
-    columns = view.collection.columns
-    return [field for field in columns if field.is_searchable and view.includes(field.name)]
 
 
 def with_star_fields(pick: Pick, star: Star) -> Pick:

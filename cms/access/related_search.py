@@ -1,15 +1,23 @@
-"""Related items into which a search looks: those of relations with `meta.searchable`."""
+"""What a search looks into: fields, and items of relations with `meta.searchable`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from cms.access.name_guard import NameGuard
-from cms.access.query_rewriting import search_fields
 from cms.access.views import View
-from cms.query.plan.guarded import RelatedSearch
+from cms.query.plan.guarded import GuardedValue, RelatedSearch
 from cms.query.plan.links import Link
 from cms.schema.field_names import FieldName
+
+
+def search_values(names: NameGuard, view: View) -> tuple[GuardedValue, ...]:
+    """Return the values of the fields of a view that a search of this caller looks into."""
+    values: list[GuardedValue] = []
+    for field in view.collection.columns:
+        if field.is_searchable and view.includes(field.name):
+            values.append(names.value(field, view))
+    return tuple(values)
 
 
 def related_searches(names: NameGuard, view: View, level: int) -> tuple[RelatedSearch, ...]:
@@ -22,7 +30,7 @@ def related_searches(names: NameGuard, view: View, level: int) -> tuple[RelatedS
     searches = []
     for name, link in _links(names, view):
         target = names.view(link.target)
-        values = tuple(names.value(field, target) for field in search_fields(target))
+        values = search_values(names, target)
         if values:
             step = names.step(name, link, view, target)
             searches.append(RelatedSearch(step, values, _is_indexed(link, view)))

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from cms.access.guarded_rules import GuardedGrant, GuardedRule, all_of, any_of
-from cms.access.name_guard import ViewLookup
+from cms.access.guarded_rules import UNRESTRICTED, GuardedGrant, GuardedRule, all_of, any_of
+from cms.access.name_guard import ViewLookup, back_reference_condition
 from cms.access.policy import ALL_FIELDS, CallerValues, SharedItem, StoredGrant
 from cms.access.views import View
 from cms.query.language.ast import Caller, CallerKey, Constant
@@ -68,7 +68,10 @@ class ShareRules:
             return ()
         # The rules of one share on a collection are equal, whatever predicates they are made of.
         reach = any_of(rules)
-        return tuple(replace(grant, rule=all_of([grant.rule, reach])) for grant in grants)
+        shared: list[GuardedGrant] = []
+        for grant in grants:
+            shared.append(replace(grant, rule=all_of([grant.rule, reach])))
+        return tuple(shared)
 
     def _rules(self, collection: Collection) -> Iterator[GuardedRule]:
         root = self._root()
@@ -113,36 +116,34 @@ class ShareRules:
         return not link.to_many or target.includes(link.far)
 
     def _step(self, view: View, link_field: str, link: Link) -> _ShareStep:
-        rules = [view.rule, view.mask(link_field)]
+        rules = [view.rule, view.mask(link_field) or UNRESTRICTED]
         if link.collection_field:
-            rules.append(view.mask(link.collection_field))
-        when = all_of(rule for rule in rules if rule is not None)
+            rules.append(view.mask(link.collection_field) or UNRESTRICTED)
+        when = all_of(rules)
         return _ShareStep(view.collection, link, when.predicate, self._back_reference(link))
 
     def _back_reference(self, link: Link) -> Predicate | None:
         """Return in which rows of a to-many's items the role may read the column to the item."""
         target = self.of_role(link.target)
-        mask = target.mask(link.far) if target and link.to_many else None
-        return mask.predicate if mask else None
+        if target is None:
+            return None
+        return back_reference_condition(link, target)
 
     def _root(self) -> Predicate | None:
         """Return the condition of the shared item; None where nobody could see it.
 
         The role may read it, and its creator may still read and share it.
         """
-        views = [
-            self.of_role(self.item.collection),
-            self.of_creator(self.item.collection),
-            self.shared_by_creator(self.item.collection),
-        ]
-        present = [view for view in views if view]
-        if len(present) < len(views):
+        name = self.item.collection
+        of_role = self.of_role(name)
+        of_creator = self.of_creator(name)
+        shared_by_creator = self.shared_by_creator(name)
+        if of_role is None or of_creator is None or shared_by_creator is None:
             return None
-        of_role, *of_creator = present
         key = of_role.collection.key
         is_item = typed_test(GuardedTest("_eq", (Constant(self.item.key),)), Value(key))
         rules = [of_role.rule.predicate]
-        for view in of_creator:
+        for view in (of_creator, shared_by_creator):
             # $CURRENT_USER in the creator's rules is the creator, not whoever opens the share.
             rules.append(with_caller(view.rule.predicate, self.item.creator_values))
         return All((is_item, *rules))
@@ -194,23 +195,31 @@ def _with_caller(part: Any, caller: CallerValues) -> Any:
     if not isinstance(part, _PARTS):
         return part
     # Conditions are frozen dataclasses: their fields are all that they consist of.
-    inner_parts = {inner.name: getattr(part, inner.name) for inner in fields(part)}
-    changes = {name: _with_caller(inner, caller) for name, inner in inner_parts.items()}
+    changes: dict[str, Any] = {}
+    for field in fields(part):
+        changes[field.name] = _with_caller(getattr(part, field.name), caller)
     return replace(part, **changes)
 
 
 def _placeholder(placeholder: Placeholder, caller: CallerValues) -> Placeholder:
     operand = placeholder.operand
     if isinstance(operand, Constant) and isinstance(operand.value, tuple):
-        values = [_value_of(value, caller) for value in operand.value]
-        known = tuple(value for value in values if value is not None)
-        return replace(placeholder, operand=Constant(known))
+        values = tuple(_known_values(operand.value, caller))
+        return replace(placeholder, operand=Constant(values))
     if not isinstance(operand, CallerKey):
         return placeholder
     value = _value_of(operand, caller)
     if value is None:
         return replace(placeholder, operand=Constant(None), convert=_null)
     return replace(placeholder, operand=Constant(value))
+
+
+def _known_values(values: Iterable[object], caller: CallerValues) -> Iterator[object]:
+    """Yield the values of a list, without variables that have none for this caller."""
+    for value in values:
+        known = _value_of(value, caller)
+        if known is not None:
+            yield known
 
 
 def _value_of(value: object, caller: CallerValues) -> object:
@@ -228,7 +237,11 @@ def role_grants(
 ) -> list[StoredGrant]:
     """Return the grants of a role that a share of an item of a collection may use."""
     related = related_collections(collection, catalogue)
-    return [grant for grant in grants if grant.action == "read" and grant.collection in related]
+    usable: list[StoredGrant] = []
+    for grant in grants:
+        if grant.action == "read" and grant.collection in related:
+            usable.append(grant)
+    return usable
 
 
 def all_grants(collection: str, catalogue: Catalogue) -> list[StoredGrant]:
@@ -240,14 +253,19 @@ def all_grants(collection: str, catalogue: Catalogue) -> list[StoredGrant]:
 
 def related_collections(name: str, catalogue: Catalogue) -> frozenset[str]:
     """Return the collections that an item's share may show, the item's own among them."""
-    names = {name}
+    return frozenset(filter(is_shareable, _collections_near(name, catalogue)))
+
+
+def _collections_near(name: str, catalogue: Catalogue) -> Iterator[str]:
+    """Yield a collection, and those that one or two relations lead to from it."""
+    yield name
     for link in _links_from(name, catalogue):
-        names.add(link.target)
+        yield link.target
         # The second step only from rows that belong to the item: what it points to may belong to
         # everybody, and would lead to the whole database.
         if link.to_many:
-            names |= {onward.target for onward in _links_from(link.target, catalogue)}
-    return frozenset(name for name in names if is_shareable(name))
+            for onward in _links_from(link.target, catalogue):
+                yield onward.target
 
 
 def is_shareable(collection: str) -> bool:
@@ -255,8 +273,8 @@ def is_shareable(collection: str) -> bool:
     return not is_system(collection) or collection in _SHAREABLE_SYSTEM_COLLECTIONS
 
 
-def _links_from(name: str, catalogue: Catalogue) -> list[Link]:
+def _links_from(name: str, catalogue: Catalogue) -> Iterator[Link]:
     collection = catalogue.collections.get(name)
-    if collection is None:
-        return []
-    return [link for _, link in _links(catalogue, collection)]
+    if collection is not None:
+        for _, link in _links(catalogue, collection):
+            yield link

@@ -58,20 +58,22 @@ class Redaction:
             redacted["group"] = None
         paths = meta.get("item_duplication_fields")
         if isinstance(paths, list):
-            redacted["item_duplication_fields"] = [
-                path for path in paths if self._is_known_path(name, path)
-            ]
+            redacted["item_duplication_fields"] = self._known_paths(name, paths)
         template = meta.get("display_template")
         if isinstance(template, str):
             redacted["display_template"] = without_hidden(
                 template, lambda path: self._is_known_path(name, path)
             )
         url = meta.get("preview_url")
-        if isinstance(url, str):
-            for path in placeholders(url):
-                if not self._is_known_path(name, path):
-                    redacted["preview_url"] = None
+        if isinstance(url, str) and not self._has_known_placeholders(name, url):
+            redacted["preview_url"] = None
         return redacted
+
+    def _known_paths(self, collection: str, paths: list[object]) -> list[object]:
+        return [path for path in paths if self._is_known_path(collection, path)]
+
+    def _has_known_placeholders(self, collection: str, url: str) -> bool:
+        return all(self._is_known_path(collection, path) for path in placeholders(url))
 
     # Fields
 
@@ -100,8 +102,17 @@ class Redaction:
             redacted[name] = self._options(meta.get(name), collections)
         conditions = meta.get("conditions")
         if isinstance(conditions, list):
-            known = [entry for entry in conditions if self._has_known_rule(owner, entry)]
-            redacted["conditions"] = [self._options(entry, collections) for entry in known]
+            redacted["conditions"] = self._conditions(owner, conditions, collections)
+        return redacted
+
+    def _conditions(
+        self, owner: str, conditions: list[object], collections: frozenset[str]
+    ) -> list[object]:
+        """Return the conditions of a field whose rules may be shown, with redacted options."""
+        redacted: list[object] = []
+        for condition in conditions:
+            if self._has_known_rule(owner, condition):
+                redacted.append(self._options(condition, collections))
         return redacted
 
     def _has_known_rule(self, owner: str, condition: object) -> bool:
@@ -222,12 +233,18 @@ class Redaction:
             case Mapping():
                 return self._members(value, collections)
             case list():
-                entries = [entry for entry in value if self._may_show(entry, collections)]
-                return [self._redacted(entry, collections) for entry in entries]
+                return self._entries(value, collections)
             case str() if "{{" in value:
                 return without_hidden(value, lambda path: self._is_known_in_any(collections, path))
             case _:
                 return value
+
+    def _entries(self, values: list[object], collections: frozenset[str]) -> list[object]:
+        redacted: list[object] = []
+        for value in values:
+            if self._may_show(value, collections):
+                redacted.append(self._redacted(value, collections))
+        return redacted
 
     def _members(
         self, options: Mapping[object, object], collections: frozenset[str]
@@ -238,8 +255,7 @@ class Redaction:
             if key in _VALUE_MEMBERS:
                 redacted[key] = value
             elif key in _FILTER_MEMBERS and isinstance(value, Mapping | list):
-                # Options do not say which collection a filter in them is for.
-                if any(self._may_show_rule(collection, value) for collection in collections):
+                if self._may_show_filter(value, collections):
                     redacted[key] = value
             elif isinstance(value, Mapping) and self._is_hidden(key, collections):
                 continue
@@ -247,20 +263,34 @@ class Redaction:
                 redacted[key] = self._redacted(value, collections)
         return redacted
 
+    def _may_show_filter(self, filter: object, collections: frozenset[str]) -> bool:
+        # Options do not say which collection a filter in them is for.
+        return any(self._may_show_rule(collection, filter) for collection in collections)
+
     def _is_hidden(self, text: str, collections: Iterable[str]) -> bool:
         """Tell whether a text names a collection or field that exists and may not be known."""
         # First as a collection with or without a path in it, `articles` or `articles.title`; then
         # as a path from one of the collections that the option is about.
-        head, _, rest = text.replace(":", ".").partition(".")
-        if head in self.catalogue.collections and (
-            not rest or self._resolves(self.catalogue.collections, head, rest)
-        ):
-            return head not in self.known or bool(rest and not self._is_known_path(head, rest))
+        collection, _, path = text.replace(":", ".").partition(".")
+        if self._exists(collection, path):
+            return not self._is_known(collection, path)
         if not _PATH.fullmatch(text):
             return False
         if self._is_known_in_any(collections, text):
             return False
         return any(self._resolves(self.catalogue.collections, name, text) for name in collections)
+
+    def _exists(self, collection: str, path: str) -> bool:
+        """Tell whether a collection exists, and the path in it, unless that is empty."""
+        if collection not in self.catalogue.collections:
+            return False
+        return not path or self._resolves(self.catalogue.collections, collection, path)
+
+    def _is_known(self, collection: str, path: str) -> bool:
+        """Tell whether a collection may be named, and the path in it, unless that is empty."""
+        if collection not in self.known:
+            return False
+        return not path or self._is_known_path(collection, path)
 
 
 def _targets_of(relation: Relation | None) -> tuple[str, ...]:

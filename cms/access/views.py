@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -32,11 +32,15 @@ class View:
 
     def includes(self, field: str) -> bool:
         """Tell whether the caller sees a field in any row."""
-        return field in (self.collection.fields if self.masks is None else self.masks)
+        if self.masks is None:
+            return field in self.collection.fields
+        return field in self.masks
 
     def mask(self, field: str) -> GuardedRule | None:
         """Return the rule of the rows in which the field may be read; None is all rows."""
-        return None if self.masks is None else self.masks[field]
+        if self.masks is None:
+            return None
+        return self.masks[field]
 
     def resolve_name(self, name: FieldName) -> FieldName:
         """Return a name without a target where a column of the collection has that whole name.
@@ -75,7 +79,7 @@ def unite_grants(collection: Collection, grants: tuple[GuardedGrant, ...]) -> Vi
     for name in collection.fields:
         # One grant shows `title` in all rows, another `price` in own rows: the view has all rows,
         # and `price` has the mask of the own ones.
-        covering = tuple(grant for grant in grants if grant.covers(name))
+        covering = grants_covering(grants, {name})
         if covering:
             mask = any_rule(covering)
             # A field that is in every row of the view needs no mask of its own.
@@ -83,6 +87,16 @@ def unite_grants(collection: Collection, grants: tuple[GuardedGrant, ...]) -> Vi
     return View(collection, rule, masks, grants)
 
 
-def any_rule(grants: tuple[GuardedGrant, ...]) -> GuardedRule:
+def grants_covering(grants: Iterable[GuardedGrant], names: Set[str]) -> tuple[GuardedGrant, ...]:
+    """Return the grants that cover all the fields."""
+    return tuple(grant for grant in grants if grant.covers_all(names))
+
+
+def any_rule(grants: Iterable[GuardedGrant]) -> GuardedRule:
     """Return the rule that holds where the rule of at least one grant holds."""
-    return any_of(grant.rule for grant in grants)
+    return any_of(rules_of(grants))
+
+
+def rules_of(grants: Iterable[GuardedGrant]) -> list[GuardedRule]:
+    """Return the rule of each grant, in their order."""
+    return [grant.rule for grant in grants]

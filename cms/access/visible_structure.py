@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cms.access.policy import Policy, StoredGrant
+from cms.access.policy import Policy, StoredGrant, is_covered
 from cms.access.structure_redaction import Redaction
 from cms.errors import forbidden
 from cms.schema.model import Catalogue, Collection, Field, Kind, Relation
@@ -67,16 +67,25 @@ def _permitted(policy: Policy, catalogue: Catalogue) -> Catalogue:
         if has_permission_on(policy, name):
             known[name] = _narrowed(collection, policy)
     # A folder shows nothing by itself; without it apps could not list what is in it.
-    known |= {name: catalogue.collections[name] for name in _folders(known, catalogue)}
+    for name in _folders(known, catalogue):
+        known[name] = catalogue.collections[name]
+    return _redacted(catalogue, known)
+
+
+def _redacted(catalogue: Catalogue, known: dict[str, Collection]) -> Catalogue:
+    """Return a catalogue of the known collections and of the relations between them."""
     redaction = Redaction(catalogue, known)
-    known_relations = [relation for relation in catalogue.relations if _is_known(relation, known)]
+    collections: dict[str, Collection] = {}
     # In the order of the catalogue: folders were added last.
-    names = [name for name in catalogue.collections if name in known]
+    for name in catalogue.collections:
+        if name in known:
+            collections[name] = redaction.collection(known[name])
+    relations: list[Relation] = []
+    for relation in catalogue.relations:
+        if _is_known(relation, known):
+            relations.append(redaction.relation(relation))
     return Catalogue.of(
-        catalogue.structure,
-        {name: redaction.collection(known[name]) for name in names},
-        tuple(map(redaction.relation, known_relations)),
-        extensions=catalogue.extensions,
+        catalogue.structure, collections, tuple(relations), extensions=catalogue.extensions
     )
 
 
@@ -97,7 +106,7 @@ def _narrowed(collection: Collection, policy: Policy) -> Collection:
     grants = grants_on(policy, collection.name)
     fields: dict[str, Field] = {}
     for name, field in collection.fields.items():
-        if any(grant.covers(name) for grant in grants):
+        if is_covered(name, grants):
             fields[name] = field
     return replace(collection, fields=fields)
 

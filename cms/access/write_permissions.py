@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,8 +18,8 @@ from cms.access.guarded_rules import (
     all_of,
     any_of,
 )
-from cms.access.policy import Grant, GrantKey, Policy, StoredGrant
-from cms.access.views import any_rule
+from cms.access.policy import GrantKey, Policy, StoredGrant, is_covered
+from cms.access.views import any_rule, grants_covering, rules_of
 from cms.errors import forbidden
 from cms.schema.model import Catalogue, Collection
 
@@ -103,10 +103,10 @@ class WritePermissions:
         grants: list[StoredGrant] = []
         for action in actions:
             grants += policy.granted(collection.name, action)
-        names = {name for name in collection.fields if _is_covered(name, grants)}
+        names = {name for name in collection.fields if is_covered(name, grants)}
         key = str(collection.primary_key)
         may_change = "update" in actions and policy.granted(collection.name, "update")
-        if may_change and _is_covered(key, policy.granted(collection.name, "read")):
+        if may_change and is_covered(key, policy.granted(collection.name, "read")):
             names.add(key)
         return frozenset(names)
 
@@ -143,7 +143,7 @@ class WritePermissions:
         known = self._visibility(collection)
         # A row that fulfils the rule of one of several permissions is refused for its fields only.
         if len(grants) > 1:
-            known = any_of([known, *(grant.rule for grant in grants)])
+            known = any_of([known, *rules_of(grants)])
         # Each field needs a permission of its own, before the change as after it.
         writable = self.rule_after(collection, names) or UNRESTRICTED
         return RowRules(RulesBefore(known, writable))
@@ -169,23 +169,14 @@ class WritePermissions:
         return all(grant.rule == UNRESTRICTED for grant in self.grants(collection, action))
 
 
-def grants_covering(grants: Iterable[GuardedGrant], names: Set[str]) -> tuple[GuardedGrant, ...]:
-    """Return the grants that cover all the fields."""
-    return tuple(grant for grant in grants if grant.covers_all(names))
-
-
 def has_all_covered(grants: tuple[GuardedGrant, ...], names: Iterable[str]) -> bool:
     """Tell whether each field is covered by some grant."""
-    return all(_is_covered(name, grants) for name in names)
-
-
-def _is_covered(name: str, grants: Iterable[Grant]) -> bool:
-    return any(grant.covers(name) for grant in grants)
+    return all(is_covered(name, grants) for name in names)
 
 
 def rule_of_grants(grants: Iterable[GuardedGrant]) -> GuardedRule | None:
     """Return the rule that an item must fulfil after the write; None is no rule."""
-    return _unless_unrestricted(any_of([grant.rule for grant in grants]))
+    return _unless_unrestricted(any_rule(grants))
 
 
 def _rule_after(grants: tuple[GuardedGrant, ...], names: list[str]) -> GuardedRule | None:
@@ -194,7 +185,7 @@ def _rule_after(grants: tuple[GuardedGrant, ...], names: list[str]) -> GuardedRu
     # Each changed field needs a permission of its own, and the same row must fulfil all of them.
     rules_by_field: list[GuardedRule] = []
     for name in names:
-        rules_by_field.append(any_of(grant.rule for grant in grants_covering(grants, {name})))
+        rules_by_field.append(any_rule(grants_covering(grants, {name})))
     return _unless_unrestricted(all_of(rules_by_field))
 
 

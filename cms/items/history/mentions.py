@@ -49,7 +49,8 @@ class _Mention(NamedTuple):
 
 def mentioned_users(text: str) -> list[str]:
     """Return the ids of users that a text mentions, each once."""
-    return list(dict.fromkeys(user.lower() for user in _MENTION.findall(text)))
+    users = [user.lower() for user in _MENTION.findall(text)]
+    return list(dict.fromkeys(users))
 
 
 def notify_mentioned(executor: Executor, written: Sequence[WrittenComment]) -> None:
@@ -58,13 +59,18 @@ def notify_mentioned(executor: Executor, written: Sequence[WrittenComment]) -> N
     Nobody is told of an item that they may not read, and nobody of their own comment. Raises
     `Refused` INVALID_PAYLOAD for more than `MAX_MENTIONS_OF_CALL`.
     """
-    mentions = [_mention(each, author=executor.context.actor.user) for each in written]
-    # All that the texts name counts, not who of them exists: the answer would tell that.
-    count = sum(len(mention.users) for mention in mentions)
+    mentions: list[_Mention] = []
+    # All users whom the texts name count, existing or not: the answer would tell which exist.
+    count = 0
+    for written_comment in written:
+        mention = _mention(written_comment, author=executor.context.actor.user)
+        if mention.users:
+            mentions.append(mention)
+            count += len(mention.users)
     if count > MAX_MENTIONS_OF_CALL:
         reason = f"The comments of one call mention users at most {MAX_MENTIONS_OF_CALL} times"
         raise invalid_payload(reason, field="comment", limit=MAX_MENTIONS_OF_CALL)
-    notices = _notices(executor, [mention for mention in mentions if mention.users])
+    notices = _notices(executor, mentions)
     if notices:
         notify_all(executor.transaction.execute, notices)
 
@@ -110,7 +116,7 @@ def _keys_for(executor: Executor, user: str, collection: str, keys: Sequence[str
     """Return those keys of items that a user may read."""
     context = executor.context
     try:
-        # Wherever that user calls from: `admit` would look at addresses.
+        # Not `admit`, which checks the address of a caller: this user does not call.
         actor = cached_actor(context.snapshot, Identity(user=user), executor.transaction.execute)
         reader = replace(executor, context=context._replace(actor=actor))
         return list(readable_keys(reader, collection, keys))

@@ -29,9 +29,14 @@ def readable_keys(executor: Executor, collection: str, keys: Sequence[str]) -> d
     different = list(dict.fromkeys(parsed.values()))
     # Read with the caller's rights: no answer tells whether a hidden item exists.
     readable = executor.readable_keys(collection, different)
-    stored = {key: key for key in readable}
+    stored: dict[str, str] = {}
+    others: list[str] = []
+    for key in different:
+        if key in readable:
+            stored[key] = key
+        else:
+            others.append(key)
     # PostgreSQL may write a key otherwise than its type does here.
-    others = [key for key in different if key not in readable]
     if others:
         stored |= stored_keys(executor, owner, others)
     readable_by_sent: dict[str, str] = {}

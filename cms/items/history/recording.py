@@ -60,7 +60,6 @@ def recorder(
     client: ClientInfo | None = None,
 ) -> Recorder:
     """Return the recorder of a system collection; changes on the command line have no author."""
-    # On the command line there is no client.
     if client is None:
         client = ClientInfo()
     return Recorder(transaction, catalogue.collections[name], client.author(user))

@@ -165,7 +165,7 @@ def _find_by_key(
     *,
     key: str,
 ) -> list[Item]:
-    """Return these fields of the item of a key, as the caller may read them; none if it may not."""
+    """Return the item of a key with these fields; nothing if the caller may not read it."""
     picks = tuple(Pick(name, FieldName(name)) for name in names)
     query = narrow_to_key(Query(picks=picks), Slot(0))
     statement = statement_for(store, context, collection.name, query)

@@ -12,6 +12,7 @@ from itertools import compress
 
 from cms.access.guard import view_of
 from cms.access.guarded_rules import NO_ROWS, GuardedGrant, GuardedRule, grouped_by_rule
+from cms.access.views import rules_of
 from cms.access.write_permissions import WritePermissions, has_all_covered, rule_of_grants
 from cms.database.connections import Fetch
 from cms.errors import forbidden, not_found
@@ -20,7 +21,8 @@ from cms.items.write.completing import RowCompleter
 from cms.items.write.hooks import hooks_of
 from cms.items.write.mutations import AuthorizedDelete, AuthorizedSet, RowId, RowSet
 from cms.items.write.problems import Problems
-from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet
+from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet, keys_of
+from cms.items.write.row_indexes import at_indexes
 from cms.items.write.validating import PayloadValidator
 from cms.items.write.written_rows import WrittenRows
 from cms.query.plan.shared_masks import has_subselect
@@ -69,7 +71,7 @@ class WriteAuthorizer:
         """Return a set, authorized as if all permissions of the caller applied to every row.
 
         The one statement that writes the set tests the stored row itself: it writes only if they do
-        (`WritePermissions.row_rules`). Raises `Refused` FORBIDDEN.
+        (`WritePermissions.update_rules`). Raises `Refused` FORBIDDEN.
         """
         if self.permissions.policy.is_admin:
             return AuthorizedSet(resolved, resolved.rows)
@@ -94,14 +96,11 @@ class WriteAuthorizer:
         if self.permissions.policy.is_admin:
             authorized = AuthorizedSet(resolved, resolved.rows)
         elif numbers:
-            grants = self.permissions.grants(collection, "update")
-            keys = [str(resolved.rows[number].key) for number in numbers]
-            grants_by_key = self._grants_by_key(collection, keys, grants, fetch)
-            grants_of_rows = [grants_by_key[key] for key in keys]
+            grants_of_rows = self._grants_of_rows(resolved, numbers, fetch)
             authorized = self._authorized_changes(resolved, numbers, grants_of_rows, problems)
         else:
             authorized = AuthorizedSet(resolved, resolved.rows, _creation_rules(resolved))
-        changed = [authorized.rows[number] for number in numbers]
+        changed = at_indexes(authorized.rows, numbers)
         # After the permissions: what hooks refuse would tell of rows that the caller cannot see.
         if hooks_of(collection.name).before:
             # Hooks get new rows as well, which have no stored row to authorize.
@@ -155,6 +154,15 @@ class WriteAuthorizer:
         for row_grants in grants_by_key.values():
             if not has_all_covered(row_grants, [column]):
                 raise forbidden()
+
+    def _grants_of_rows(
+        self, resolved: ResolvedSet, numbers: Sequence[int], fetch: Fetch
+    ) -> list[tuple[GuardedGrant, ...]]:
+        """Return for each changed row the grants whose rule it fulfils, and lock the rows."""
+        grants = self.permissions.grants(resolved.collection, "update")
+        keys = keys_of(at_indexes(resolved.rows, numbers))
+        grants_by_key = self._grants_by_key(resolved.collection, keys, grants, fetch)
+        return [grants_by_key[key] for key in keys]
 
     def _authorized_changes(
         self,
@@ -231,7 +239,7 @@ class WriteAuthorizer:
         view = view_of(collection.name, catalogue=catalogue, policy=self._context.actor.policy)
         # The first rule tells whether the caller sees the row: a hidden one is NOT_FOUND.
         visibility = view.rule if view else NO_ROWS
-        rules = [visibility, *(grant.rule for grant in grants)]
+        rules = [visibility, *rules_of(grants)]
         visible: set[str] = set()
         grants_by_key: dict[str, tuple[GuardedGrant, ...]] = {}
         for key, is_visible, *answers in self._test_rows(collection, keys, rules, fetch, lock=True):
@@ -270,8 +278,11 @@ class WriteAuthorizer:
         for rule, keys in grouped_by_rule(keys_to_test):
             answers = self._test_rows(collection, keys, [rule], fetch)
             # A row that gives no answer is gone: a trigger may have removed it.
-            if len(answers) < len(keys) or not all(holds for _, holds in answers):
+            if len(answers) < len(keys):
                 raise forbidden()
+            for _, holds in answers:
+                if not holds:
+                    raise forbidden()
 
     def run_after_hook(
         self, collection: Collection, fetch: Fetch, rows: Sequence[ResolvedRow] = ()
@@ -310,7 +321,9 @@ def _creation_rules(resolved: ResolvedSet) -> dict[int, GuardedRule]:
     """
     rules: dict[int, GuardedRule] = {}
     for number, row in enumerate(resolved.rows):
-        rule = None if row.grants is None else rule_of_grants(row.grants)
+        if row.grants is None:
+            continue
+        rule = rule_of_grants(row.grants)
         if rule is not None:
             rules[number] = rule
     return rules

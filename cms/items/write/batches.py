@@ -146,7 +146,8 @@ def _lock_rows_by_key(batch: _BatchRun, operations: Sequence[BatchOperation]) ->
     Collections are locked in the order of their names, rows in the order of their keys. Two batches
     that name the same rows in different orders would deadlock without it.
     """
-    for name in sorted({operation.collection for operation in operations}):
+    collections = {operation.collection for operation in operations}
+    for name in sorted(collections):
         try:
             call = _call(batch, name, _LOCK_ROWS)
             keys = _keys_in(operations, call.collection)

@@ -30,7 +30,10 @@ def caller_values(
     # Administrators write the rules, which may look at what the caller cannot read.
     actor = replace(context.actor, policy=ADMIN)
     unrestricted = context._replace(actor=actor)
-    return {path: tuple(_values(store, unrestricted, path)) for path in paths}
+    values_by_path: dict[CallerValue, tuple[object, ...]] = {}
+    for path in paths:
+        values_by_path[path] = tuple(_values(store, unrestricted, path))
+    return values_by_path
 
 
 def _values(store: Store, context: RequestContext, path: CallerValue) -> Iterator[object]:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from cms.access.guarded_rules import GuardedGrant
 from cms.access.policy import Grant
-from cms.access.write_permissions import WritePermissions, grants_covering
+from cms.access.views import grants_covering
+from cms.access.write_permissions import WritePermissions
 from cms.errors import Problem, forbidden
 from cms.items.write.call_cache import CallCache
 from cms.items.write.field_rules import FieldRules
@@ -85,8 +86,9 @@ class _RowSource(NamedTuple):
             return row.owner
         owner = self.owners[row.owner.number]
         # The key of a new owner is not known yet: rules see what was sent for it.
-        is_known = self.points_to_key and not owner.is_new
-        return row.owner._replace(value=owner.key if is_known else owner.sent)
+        if owner.is_new or not self.points_to_key:
+            return row.owner._replace(value=owner.sent)
+        return row.owner._replace(value=owner.key)
 
     def changed_values(self, row: ParsedRow, number: int) -> MutableRowValues:
         """Return what a stored row is to change: neither its key nor what it already holds."""

@@ -109,17 +109,30 @@ def _find_in_field(
     conflict: Conflict, name: str, collection: Collection, rows: Sequence[ResolvedRow]
 ) -> _ValueSource | None:
     """Return the last row that holds the refused value in a field, as far as can be told."""
+    candidates: list[ResolvedRow] = []
     # From the end: of rows with the same unique value PostgreSQL takes the first.
-    candidates = [row for row in reversed(rows) if row.values.get(name) is not None]
-    if conflict.value is not None:
-        candidates = [row for row in candidates if conflict.value in _spellings(row, name)]
-    # PostgreSQL names no value here, but prints the row that failed.
-    elif len({row.values[name] for row in candidates}) > 1:
+    for row in reversed(rows):
+        if _may_hold(row, name, conflict.value):
+            candidates.append(row)
+    if conflict.value is None and _hold_different_values(candidates, name):
+        # PostgreSQL names no value here, but prints the row that failed.
         failing = _failing_value(conflict.server_text, name, collection)
         candidates = _rows_with_value(candidates, name, failing)
     if not candidates:
         return None
     return _ValueSource(candidates[0], name)
+
+
+def _may_hold(row: ResolvedRow, name: str, value: str | None) -> bool:
+    """Tell whether a row may hold a value in a field; None is a value that is not known."""
+    if row.values.get(name) is None:
+        return False
+    return value is None or value in _spellings(row, name)
+
+
+def _hold_different_values(rows: Iterable[ResolvedRow], name: str) -> bool:
+    values = {row.values[name] for row in rows}
+    return len(values) > 1
 
 
 def _rows_with_value(
@@ -168,16 +181,18 @@ def _find_quoted(
     Only fields of types that the service does not know are looked at: it checks all others itself.
     """
     names = [column.name for column in collection.columns if not column.type.is_known]
-    sources: list[_ValueSource] = []
+    last_source: _ValueSource | None = None
+    different: set[tuple[str, object]] = set()
     for row in rows:
         for name in names:
-            if _is_quoted(row.values.get(name), conflict.server_text):
-                sources.append(_ValueSource(row, name))
-    different = {(source.field, source.row.values[source.field]) for source in sources}
+            value = row.values.get(name)
+            if _is_quoted(value, conflict.server_text):
+                last_source = _ValueSource(row, name)
+                different.add((name, value))
     # Two different values in one message: there is no telling which is meant.
-    if len(different) != 1:
+    if len(different) > 1:
         return None
-    return sources[-1]
+    return last_source
 
 
 def _is_quoted(value: str | None, server_text: str) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cms.items.write.mutations import DeferredUpdate, RowId
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.resolved_rows import ResolvedRow, values_of
+from cms.items.write.row_indexes import at_indexes
 from cms.items.write.rows import group_by_columns
 from cms.query.plan.links import links_from
 from cms.schema.model import Catalogue, Collection
@@ -54,7 +55,7 @@ class DeferredKeys:
         deferred_rows = list(rows)
         for numbers in _statements(rows):
             # Rows of one statement may refer to each other: PostgreSQL checks keys at its end.
-            self._note_written(collection, [rows[number] for number in numbers])
+            self._note_written(collection, at_indexes(rows, numbers))
             for number in numbers:
                 names = self._deferred_names(collection, rows[number], references)
                 if names:
@@ -117,7 +118,9 @@ def new_keys_of(collection: Collection, rows: Iterable[ResolvedRow]) -> frozense
     key_field = str(collection.primary_key)
     keys: set[str] = set()
     for row in rows:
-        key = row.values.get(key_field) if row.is_new else None
+        if not row.is_new:
+            continue
+        key = row.values.get(key_field)
         if key:
             keys.add(key)
     return frozenset(keys)
@@ -133,7 +136,7 @@ def _statements(rows: Sequence[ResolvedRow]) -> Iterator[list[int]]:
     for number, row in enumerate(rows):
         numbers = new if row.is_new else changed
         numbers.append(number)
-    groups = group_by_columns([rows[number].values for number in new])
+    groups = group_by_columns(values_of(at_indexes(rows, new)))
     for indexes in groups.values():
-        yield [new[index] for index in indexes]
+        yield at_indexes(new, indexes)
     yield changed

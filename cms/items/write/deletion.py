@@ -19,13 +19,12 @@ from cms.errors import not_found
 from cms.fragment import Fragment
 from cms.items.write.event_runs import json_keys, queue_event_runs
 from cms.items.write.executor import Executor
-from cms.items.write.rows import WrittenRow, run_action
+from cms.items.write.rows import WrittenRow, run_action_by_key
 from cms.query.sql import referential
 from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
 from cms.query.sql.referential import KeySide, RowReference
 from cms.schema.model import Catalogue, Collection, Field
-from cms.schema.payload import RowValues
 from cms.schema.referential_actions import ReferentialAction, ReferentialActions, RootTable
 
 RevisionsByRow = dict[str, int | None]
@@ -58,9 +57,7 @@ def delete_rows(
         parents = {key: enclosing.get(key) for key in keys}
         written = _Deletion(executor, collection).delete(parents)
     else:
-        key_field = str(collection.primary_key)
-        rows: list[RowValues] = [{key_field: key} for key in keys]
-        written = run_action(executor, "delete", collection, (key_field,), rows)
+        written = run_action_by_key(executor, "delete", collection, keys)
     if len(written) < len(keys):
         raise not_found()
     return written
@@ -112,7 +109,7 @@ class _Deletion:
         # A trigger may have kept rows that were recorded as deleted.
         if single_value(rows) < len(parents):
             return []
-        deleted = json_keys(root, [key for key, _ in written])
+        deleted = json_keys(root, list(recorded))
         event_data = {"payload": deleted, "keys": deleted}
         queue_event_runs(self.executor, root, verb="delete", data=event_data)
         return written
@@ -130,8 +127,13 @@ class _Deletion:
         )
         # By row ids: from these, foreign keys lead on. The caller of the deletion knows rows by
         # keys.
-        self.recorded[root_table] = {row_id: revision for row_id, revision, _ in rows}
-        return {key: revision for _, revision, key in rows}
+        by_row_id: RevisionsByRow = {}
+        by_key: RevisionsByRow = {}
+        for row_id, revision, key in rows:
+            by_row_id[row_id] = revision
+            by_key[key] = revision
+        self.recorded[root_table] = by_row_id
+        return by_key
 
     def _record_cascades(self) -> None:
         """Record the rows that are deleted along, one foreign key further from the root each time.
@@ -235,5 +237,7 @@ def _table_name(root_table: RootTable) -> tuple[str, str]:
 
 def _arguments(above: RevisionsByRow, recorded: list[str]) -> list[object]:
     """Return arguments: row ids and revisions of rows above, and row ids recorded before."""
-    revisions = [None if revision is None else str(revision) for revision in above.values()]
+    revisions: list[str | None] = []
+    for revision in above.values():
+        revisions.append(None if revision is None else str(revision))
     return [array(list(above)), array(revisions), array(recorded)]

@@ -11,6 +11,7 @@ from cms.query.sql.arguments import FlowsByVerb
 from cms.schema.model import Collection
 from cms.schema.system import FILES, event_name
 from cms.store.context import RequestContext
+from cms.store.event_flows import CollectionEvents
 from cms.store.identity import ClientInfo
 
 Accountability = Mapping[str, str | None]
@@ -38,6 +39,11 @@ def event_verbs(collection: Collection, verb: str) -> tuple[str, ...]:
     if collection.name == FILES and verb == "create":
         return (verb, "upload")
     return (verb,)
+
+
+def has_filter(events: CollectionEvents, collection: Collection, verb: str) -> bool:
+    """Tell whether any filter flow waits for what a write is."""
+    return any(events.filters(event_verb) for event_verb in event_verbs(collection, verb))
 
 
 def cause_literals(context: RequestContext, client: ClientInfo) -> tuple[object, ...]:

@@ -73,7 +73,8 @@ def field_rules(collection: Collection, catalogue: Catalogue) -> FieldRules:
     conditions = tuple(_conditions_of_fields(collection, catalogue))
     rules = list(validations)
     for conditional in conditions:
-        rules += [condition.rule for condition in conditional.conditions]
+        for condition in conditional.conditions:
+            rules.append(condition.rule)
     caller_paths: set[CallerValue] = set()
     for rule in rules:
         caller_paths |= rule.caller_paths

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from cms.database.connections import Transaction
 from cms.errors import Refused
 from cms.items.write.calls import WriteCall
-from cms.items.write.event_runs import event_verbs
+from cms.items.write.event_runs import has_filter
 from cms.items.write.item_filters import ItemFilter
 from cms.items.write.named_keys import named_keys
 from cms.items.write.problems import (
@@ -33,7 +33,7 @@ def has_filters(call: WriteCall, verb: str) -> bool:
     # Nearly all collections have none, and a call passes them once.
     if not events or call.is_filtered or call.client.depth is None:
         return False
-    return any(events.filters(event_verb) for event_verb in event_verbs(call.collection, verb))
+    return has_filter(events, call.collection, verb)
 
 
 class FlowFilter(NamedTuple):

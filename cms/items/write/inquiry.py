@@ -20,6 +20,7 @@ from cms.items.write.conflicts import describe_check, with_field
 from cms.items.write.parsed import PendingKey
 from cms.items.write.problems import Problems, with_position
 from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.row_indexes import at_indexes
 from cms.query.sql import questions
 from cms.schema.model import Catalogue, CheckConstraint, Collection, Field, ForeignKey
 from cms.schema.system import system_table
@@ -113,7 +114,9 @@ class _InquiryRun:
     def check_set(self, row_set: InquirySet) -> None:
         """Ask about the rows of a set, first whether the types of columns take their values."""
         collection = row_set.collection
-        columns = {column.name: _values_of(row_set, column) for column in collection.columns}
+        columns: dict[str, _Values] = {}
+        for column in collection.columns:
+            columns[column.name] = _values_of(row_set, column)
         for column in collection.columns:
             if _has_own_rules(column):
                 self._check_type(row_set, column, columns[column.name])
@@ -169,13 +172,10 @@ class _InquiryRun:
         """Add problems for rows that break a check, where they hold a value in all its columns."""
         collection = row_set.collection
         checked = [columns[column] for column in check.columns]
-        numbers: list[int] = []
-        for number in checked[0]:
-            if all(number in column for column in checked):
-                numbers.append(number)
+        numbers = _numbers_in_all(checked)
         values: list[list[str]] = []
         for column in checked:
-            values.append([column[number] for number in numbers])
+            values.append(at_indexes(column, numbers))
         extensions = {"collection": collection.name, "constraint": name}
         problem = describe_check(database_problem("INVALID_PAYLOAD", extensions), collection)
         question = questions.rows_breaking(collection, check, values)
@@ -206,36 +206,39 @@ class _InquiryRun:
         """Add problems for references to rows that neither exist nor are part of the call."""
         # The rows of the call do not exist yet, or not any more: its transaction was undone.
         written = self._written_values(constraint.foreign_table, constraint.foreign_column)
-        numbers = [number for number, value in values.items() if value not in written]
-        references = [values[number] for number in numbers]
-        question = questions.rows_dangling(column, constraint, references)
+        references: _Values = {}
+        for number, value in values.items():
+            if value not in written:
+                references[number] = value
+        question = questions.rows_dangling(column, constraint, list(references.values()))
         extensions = {
             "collection": row_set.collection.name,
             "field": column.name,
             "constraint": constraint.name,
         }
         problem = database_problem("INVALID_FOREIGN_KEY", extensions)
-        self._add_field_problems(problem, row_set, self._matching(numbers, question), column.name)
+        dangling = self._matching(list(references), question)
+        self._add_field_problems(problem, row_set, dangling, column.name)
 
     def _check_unique(self, row_set: InquirySet, column: Field, values: _Values) -> None:
         """Add problems for values that another row holds, unless the call changes that row too."""
         collection = row_set.collection
         row_numbers = list(values)
         texts = list(values.values())
-        changed_keys: set[str | None] = set()
-        for other in self._sets_of(collection.name):
-            # A row of the call may give its value away in the same call.
-            changed_keys.update(row.key for row in other.rows if not row.is_new)
-        owners = self._answers(questions.rows_holding(collection, column, texts))
-        # PostgreSQL counts the values from 1.
-        taken = {index for index, key in owners if key not in changed_keys}
+        # A row of the call may give its value away in the same call.
+        changed_keys = self._changed_keys(collection.name)
+        # Positions in `texts`, which PostgreSQL counts from 1.
+        taken: set[int] = set()
+        for position, key in self._answers(questions.rows_holding(collection, column, texts)):
+            if key not in changed_keys:
+                taken.add(position)
         # A row may repeat the value of a row before it in the call.
         repeated = self._answers(questions.rows_repeating(column, texts))
         taken.update(single_values(repeated))
         extensions = {"collection": collection.name, "field": column.name}
         problem = database_problem("RECORD_NOT_UNIQUE", extensions)
         first_taken = sorted(taken)[:MAX_PROBLEMS]
-        numbers = [row_numbers[index - 1] for index in first_taken]
+        numbers = _at_positions(row_numbers, first_taken)
         self._add_field_problems(problem, row_set, numbers, column.name)
 
     def _written_values(self, collection: str, column: str) -> set[str | None]:
@@ -247,6 +250,15 @@ class _InquiryRun:
                 # A changed row has its key beside its values.
                 values.add(row.key)
         return values
+
+    def _changed_keys(self, collection: str) -> set[str | None]:
+        """Return the keys of the stored rows that the call changes."""
+        keys: set[str | None] = set()
+        for row_set in self._sets_of(collection):
+            for row in row_set.rows:
+                if not row.is_new:
+                    keys.add(row.key)
+        return keys
 
     def _sets_of(self, collection: str) -> list[InquirySet]:
         return [row_set for row_set in self.sets if row_set.collection.name == collection]
@@ -266,7 +278,7 @@ class _InquiryRun:
         if not numbers:
             return []
         positions = single_values(self._answers(question)[:MAX_PROBLEMS])
-        return [numbers[position - 1] for position in positions]
+        return _at_positions(numbers, positions)
 
     def _answers(self, question: Fragment) -> list[Row]:
         """Return the answers to a question; none where the database cannot answer it."""
@@ -302,6 +314,21 @@ def _values_of(row_set: InquirySet, column: Field) -> _Values:
         if value is not None and not isinstance(value, PendingKey):
             values[number] = value
     return values
+
+
+def _numbers_in_all(columns: Sequence[_Values]) -> list[int]:
+    """Return the numbers of the rows that hold a value in all columns."""
+    first, *others = columns
+    numbers: list[int] = []
+    for number in first:
+        if all(number in column for column in others):
+            numbers.append(number)
+    return numbers
+
+
+def _at_positions(numbers: Sequence[int], positions: Iterable[int]) -> list[int]:
+    """Return the numbers at positions, which PostgreSQL counts from 1."""
+    return [numbers[position - 1] for position in positions]
 
 
 def _is_unique(column: Field) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from cms.errors import Refused
 from cms.items.write.authorizing import WriteAuthorizer
-from cms.items.write.event_runs import event_verbs, json_keys
+from cms.items.write.event_runs import event_verbs, has_filter, json_keys
 from cms.items.write.executor import Executor
 from cms.items.write.parsed import ParsedRow, ParsedSet
 from cms.items.write.payload_parser import PayloadParser
@@ -44,8 +44,7 @@ class ItemFilter(NamedTuple):
 
     def waits_for(self, verb: str) -> bool:
         """Tell whether any flow waits for create, update or delete."""
-        event_verbs_of_write = event_verbs(self.collection, verb)
-        return any(self.events.filters(event_verb) for event_verb in event_verbs_of_write)
+        return has_filter(self.events, self.collection, verb)
 
     def item(
         self,

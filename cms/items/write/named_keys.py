@@ -49,8 +49,9 @@ def _parse_keys(collection: Collection, value: object) -> list[str]:
         raise invalid_payload(
             "keys must be an array of primary keys", field="keys", value=abbreviated(value)
         )
+    keys = [parse_key(collection, key) for key in value]
     # In their order, which is that of the answer.
-    return list(dict.fromkeys(parse_key(collection, key) for key in value))
+    return list(dict.fromkeys(keys))
 
 
 def _may_be_key(value: object) -> bool:
@@ -86,15 +87,14 @@ def _keys_of_query(
 
 def _refuse_unknown_parameters(params: Mapping[str, object]) -> None:
     """Refuse unknown parameters: without its misspelt filter a query would select every item."""
-    unknown = [name for name in params if name not in PARAMETERS]
-    if not unknown:
-        return
-    known = ", ".join(sorted(PARAMETERS))
     problems: list[Problem] = []
-    for name in unknown:
-        reason = f'query does not take "{name}"; there are {known}'
-        problems += invalid_payload(reason, field="query").problems
-    raise combined(problems)
+    for name in params:
+        if name not in PARAMETERS:
+            known = ", ".join(sorted(PARAMETERS))
+            reason = f'query does not take "{name}"; there are {known}'
+            problems += invalid_payload(reason, field="query").problems
+    if problems:
+        raise combined(problems)
 
 
 def _select_keys(executor: Executor, collection: Collection, parsed: ParsedQuery) -> list[str]:

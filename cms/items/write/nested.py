@@ -103,12 +103,20 @@ def _locating_refusals(sets: Sequence[RowSet], written: WrittenRows) -> Iterator
         # Most refusals, as FORBIDDEN, are of no row in particular.
         if not any("key" in problem.extensions for problem in refused.problems):
             raise
-        rows: dict[tuple[object, object], ResolvedRow] = {}
-        for row_set in sets:
-            for row in written.rows(row_set):
-                rows.setdefault((row_set.collection.name, row.key), row)
+        rows = _rows_by_key(sets, written)
         problems = [_located(problem, rows) for problem in refused.problems]
         raise Refused(problems, total=refused.total, inquiry=refused.inquiry) from refused
+
+
+def _rows_by_key(
+    sets: Sequence[RowSet], written: WrittenRows
+) -> dict[tuple[object, object], ResolvedRow]:
+    """Return the first row of each collection and key."""
+    rows: dict[tuple[object, object], ResolvedRow] = {}
+    for row_set in sets:
+        for row in written.rows(row_set):
+            rows.setdefault((row_set.collection.name, row.key), row)
+    return rows
 
 
 def _located(problem: Problem, rows: Mapping[tuple[object, object], ResolvedRow]) -> Problem:

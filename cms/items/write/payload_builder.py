@@ -89,13 +89,19 @@ class SetBuilder:
         return builder
 
     def build(self) -> ParsedSet:
+        to_one: list[ParsedToOne] = []
+        for objects in self.to_one.values():
+            to_one.append(objects.build())
+        to_many: list[ParsedToMany] = []
+        for elements in self.to_many.values():
+            to_many.append(elements.build())
         return ParsedSet(
             self.collection,
             self.level,
             [row.build() for row in self.rows],
             self.numbers_by_key,
-            tuple(to_one.build() for to_one in self.to_one.values()),
-            tuple(to_many.build() for to_many in self.to_many.values()),
+            tuple(to_one),
+            tuple(to_many),
             tuple(self.unresolved),
         )
 

@@ -26,6 +26,7 @@ from cms.items.write.resolved_rows import (
     ResolvedToMany,
     ResolvedToOne,
 )
+from cms.items.write.row_indexes import at_indexes
 from cms.schema.model import Catalogue
 
 
@@ -38,7 +39,7 @@ def plan_mutations(catalogue: Catalogue, authorized: Sequence[AuthorizedSet]) ->
     # statement must not be those that rows of a later one have already.
     is_flat = len(authorized) == 1
     return MutationPlan(
-        tuple(planner.sets[number] for number in sorted(planner.sets)),
+        tuple(at_indexes(planner.sets, sorted(planner.sets))),
         tuple(planner.mutations),
         planner.deferred_keys.updates(),
         {} if is_flat else new_keys,

@@ -79,9 +79,11 @@ class PresetBinder:
 
     def _bind(self, grant: Grant) -> dict[str, object]:
         # Presets are values by fields, as in {"status": "draft", "author": "$CURRENT_USER"}.
-        operands = {name: _operand(value) for name, value in grant.presets.items()}
+        operands: dict[str, Operand] = {}
         paths: list[CallerValue] = []
-        for operand in operands.values():
+        for name, value in grant.presets.items():
+            operand = _operand(value)
+            operands[name] = operand
             if isinstance(operand, CallerValue):
                 paths.append(operand)
         values_by_path = self._validator.values_of(paths)

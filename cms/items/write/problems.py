@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import NamedTuple
 
 from cms.errors import MAX_PROBLEMS, Inquiry, PayloadPath, Problem, Refused
@@ -27,30 +28,37 @@ WHOLE_ITEM = PayloadPosition()
 """The position of the only item of a call."""
 
 
+class ItemProblem(NamedTuple):
+    """A problem, and the number of its item."""
+
+    number: int
+    problem: Problem
+
+
 @dataclass(slots=True)
 class Problems:
     """What is wrong with a payload, to be answered together.
 
-    `entries` are the first problems, each with the number of its item; `total` counts all.
+    `entries` are the first problems; `total` counts all.
     """
 
-    entries: list[tuple[int, Problem]] = field(default_factory=list)
+    entries: list[ItemProblem] = field(default_factory=list)
     total: int = 0
 
     def add(self, problem: Problem, position: PayloadPosition) -> None:
         """Add a problem with its position, which for a problem of a field includes the field."""
         self.total += 1
-        # Those beyond the limit are counted only.
+        # Problems beyond the limit are counted only.
         if self.total > MAX_PROBLEMS:
             return
-        self.entries.append((position.number or 0, with_position(problem, position)))
+        self.entries.append(ItemProblem(position.number or 0, with_position(problem, position)))
 
     def refuse(self, inquiry: Inquiry | None = None) -> None:
         """Raise `Refused` with the problems in the order of their items, if there are any."""
         if self.entries:
             # Parsing, completing and resolving each add theirs, so that items alternate.
-            entries = sorted(self.entries, key=lambda entry: entry[0])
-            problems = [problem for _, problem in entries]
+            entries = sorted(self.entries, key=attrgetter("number"))
+            problems = [entry.problem for entry in entries]
             raise Refused(problems, total=self.total, inquiry=inquiry)
 
 

@@ -7,7 +7,7 @@ keys and revisions stand beside it (cms/items/write/written_rows.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -82,6 +82,16 @@ class ResolvedRow(NamedTuple):
         names = {str(name) for name in self.sent}
         names.update(self.owner_reference)
         return names
+
+
+def keys_of(rows: Iterable[ResolvedRow]) -> list[str]:
+    """Return the keys of rows that are stored or written."""
+    return [str(row.key) for row in rows]
+
+
+def values_of(rows: Iterable[ResolvedRow]) -> list[RowValues]:
+    """Return the values of rows."""
+    return [row.values for row in rows]
 
 
 class ResolvedSet(NamedTuple):

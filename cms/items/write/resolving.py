@@ -75,8 +75,12 @@ class Resolver:
         """Return `resolved`, whose own rows are complete, with the sets below it resolved too."""
         # First, as it turns objects at many-to-any fields into objects at to-one fields.
         parsed = self._with_targets(parsed, resolved)
-        to_one = [self._resolve_to_one(field, resolved) for field in parsed.to_one]
-        to_many = [self._resolve_list(field, resolved) for field in parsed.to_many]
+        to_one: list[ResolvedToOne] = []
+        for objects in parsed.to_one:
+            to_one.append(self._resolve_to_one(objects, resolved))
+        to_many: list[ResolvedToMany] = []
+        for elements in parsed.to_many:
+            to_many.append(self._resolve_list(elements, resolved))
         return resolved._replace(to_one=tuple(to_one), to_many=tuple(to_many))
 
     def _complete(
@@ -169,7 +173,10 @@ class Resolver:
         removed_keys = [removal.key for removal in field.removals]
         keys = list(dict.fromkeys([*elements.numbers_by_key, *removed_keys]))
         near_values = self._near_values(field, parent)
-        replaced = [near_values[owner] for owner in field.replaced_lists if owner in near_values]
+        replaced: list[str] = []
+        for owner in field.replaced_lists:
+            if owner in near_values:
+                replaced.append(near_values[owner])
         # The lock comes before the reads, so that what they show stays true until the end.
         self._lock(field, keys, replaced)
         fields = (field.link.far, *self._visible_order_field(field))

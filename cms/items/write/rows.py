@@ -15,6 +15,7 @@ from cms.errors import invalid_payload, not_found
 from cms.fragment import Fragment
 from cms.items.write.event_runs import cause_literals, flows_after
 from cms.items.write.executor import Executor
+from cms.items.write.row_indexes import at_indexes
 from cms.query.sql import locks, write
 from cms.query.sql.arguments import ArgumentSlots, FlowsByVerb
 from cms.query.sql.arrays import array
@@ -48,9 +49,9 @@ def insert_rows(
     rows = _with_sort_values(executor, collection, rows)
     written: dict[int, WrittenRow] = {}
     for indexes in groups.values():  # cms/items/write/deferred_keys.py relies on this order
-        group = _insert_group(executor, collection, [rows[index] for index in indexes])
+        group = _insert_group(executor, collection, at_indexes(rows, indexes))
         written.update(zip(indexes, group, strict=True))
-    return [written[index] for index in range(len(rows))]
+    return at_indexes(written, range(len(rows)))
 
 
 def _insert_group(
@@ -78,14 +79,14 @@ def update_rows(
         lock_rows(executor, collection, keys)
     written: dict[int, WrittenRow] = {}
     for columns, indexes in groups.items():
-        group_keys = [keys[index] for index in indexes]
-        group = [rows[index] for index in indexes]
+        group_keys = at_indexes(keys, indexes)
+        group = at_indexes(rows, indexes)
         returned = _update_group(executor, collection, columns, group_keys, group)
         if len(returned) < len(indexes):
             raise not_found()
         for number, key, revision in returned:  # PostgreSQL counts the rows from 1
             written[indexes[number - 1]] = (key, revision)
-    return [written[index] for index in range(len(rows))]
+    return at_indexes(written, range(len(rows)))
 
 
 def _update_group(
@@ -135,9 +136,7 @@ def group_by_columns(rows: Sequence[RowValues]) -> Mapping[ColumnNames, Sequence
 
 def lock_rows(executor: Executor, collection: Collection, keys: Sequence[str]) -> None:
     """Lock rows until the transaction ends, in the order of their keys as every write does."""
-    key_field = str(collection.primary_key)
-    rows: list[RowValues] = [{key_field: key} for key in keys]
-    run_action(executor, "lock", collection, (key_field,), rows)
+    run_action_by_key(executor, "lock", collection, keys)
 
 
 def lock_list(
@@ -214,7 +213,10 @@ def column_values(columns: ColumnNames, rows: Sequence[RowValues], *, single: bo
     # Rows of defaults only: without any array the statement needs to be told how many they are.
     if not columns:
         return [str(len(rows))]
-    return [array([row[name] for row in rows]) for name in columns]
+    arrays: list[object] = []
+    for name in columns:
+        arrays.append(array([row[name] for row in rows]))
+    return arrays
 
 
 _PRINTERS = {"insert": write.insert, "update": write.update}
@@ -235,6 +237,15 @@ def run_action(
     single = len(rows) == 1 and action != "lock"
     values = column_values(columns, rows, single=single)
     return _run_values(executor, action, collection, columns, values, single=single)
+
+
+def run_action_by_key(
+    executor: Executor, action: str, collection: Collection, keys: Sequence[str]
+) -> list[Row]:
+    """Run the statement of an action that takes nothing but the keys of rows."""
+    key_field = str(collection.primary_key)
+    rows: list[RowValues] = [{key_field: key} for key in keys]
+    return run_action(executor, action, collection, (key_field,), rows)
 
 
 def _run_values(
@@ -284,8 +295,14 @@ def _with_keys(
     key = collection.key
     if not key.column or not key.column.has_auto_increment or key.column.is_generated:
         return rows
-    sent_keys = {row.get(key.name) for row in rows}
-    keyless = [index for index, row in enumerate(rows) if row.get(key.name) is None]
+    sent_keys: set[str] = set()
+    keyless: list[int] = []
+    for index, row in enumerate(rows):
+        sent_key = row.get(key.name)
+        if sent_key is None:
+            keyless.append(index)
+        else:
+            sent_keys.add(sent_key)
     new_keys = _next_keys(executor, collection, sent_keys, count=len(keyless))
     completed = list(rows)
     # There are no new keys where no sequence makes them.
@@ -295,7 +312,7 @@ def _with_keys(
 
 
 def _next_keys(
-    executor: Executor, collection: Collection, sent_keys: set[str | None], *, count: int
+    executor: Executor, collection: Collection, sent_keys: set[str], *, count: int
 ) -> list[str]:
     """Return the next automatic keys, without those that rows of the call have already."""
     keys: list[str] = []
@@ -318,8 +335,9 @@ def _with_sort_values(
     sort_field = write.auto_sort_field(collection)
     if sort_field is None:
         return rows
-    # A row that names the sort field keeps its own value, even null.
     last = single_value(executor.transaction.run(write.last_position(sort_field)))
-    return [
-        {sort_field.name: str(last + number), **row} for number, row in enumerate(rows, start=1)
-    ]
+    completed: list[RowValues] = []
+    for number, row in enumerate(rows, start=1):
+        # A row that names the sort field keeps its own value, even null.
+        completed.append({sort_field.name: str(last + number), **row})
+    return completed

@@ -23,6 +23,8 @@ from cms.items.write.mutations import (
     RowSet,
     Update,
 )
+from cms.items.write.resolved_rows import keys_of
+from cms.items.write.row_indexes import at_indexes
 from cms.items.write.rows import (
     advance_keys,
     column_by_key,
@@ -105,7 +107,7 @@ class _PlanRun:
     def _update(self, update: Update) -> None:
         target = update.target
         values = self._values(target, update.numbers)
-        keys = [str(target.rows[number].key) for number in update.numbers]
+        keys = keys_of(at_indexes(target.rows, update.numbers))
         with locating_conflicts(target.collection, self.written.rows(target, update.numbers)):
             rows = update_rows(self._executor, target.collection, keys, values)
         self.written.add(target, update.numbers, rows)
@@ -132,7 +134,7 @@ class _PlanRun:
         # All rows of a set, which may be thousands, need no list of their own.
         if len(numbers) == len(values):
             return values
-        return [values[number] for number in numbers]
+        return at_indexes(values, numbers)
 
     def _with_references(self, target: RowSet) -> list[RowValues]:
         filled: list[RowValues] = [row.values for row in target.rows]
@@ -151,10 +153,11 @@ class _PlanRun:
     def _column(self, reference: Reference) -> dict[int, str | None]:
         """Return what written rows hold in the column that others refer to, by their numbers."""
         collection = self._plan.sets[reference.target].collection
-        numbers = dict.fromkeys(target_number for _, target_number in reference.pairs)
         keys: dict[int, str | None] = {}
-        for number in numbers:
-            keys[number] = self.written.key(RowId(reference.target, number))
+        for _, number in reference.pairs:
+            # Several rows may refer to the same one.
+            if number not in keys:
+                keys[number] = self.written.key(RowId(reference.target, number))
         if reference.column == collection.primary_key or not keys:
             return keys
         # Another unique column may be filled by the database, and is read from the written rows.

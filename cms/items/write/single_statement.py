@@ -17,6 +17,7 @@ from cms.access.guard import guard, view_of
 from cms.access.write_permissions import NO_ROW_RULES, RowRules
 from cms.database.error_mapping import Conflict
 from cms.errors import Refused, forbidden, not_found
+from cms.fragment import Fragment
 from cms.items.read.reads import Item
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.conflicts import locating_conflicts
@@ -25,7 +26,7 @@ from cms.items.write.executor import number_parameters
 from cms.items.write.inquiry import InquirySet, inquire_on_conflict
 from cms.items.write.mutations import AuthorizedSet, Delete, Insert, Update
 from cms.items.write.problems import Problems
-from cms.items.write.resolved_rows import ResolvedSet
+from cms.items.write.resolved_rows import ResolvedSet, values_of
 from cms.items.write.rows import ColumnNames, column_values, group_by_columns
 from cms.query.language.ast import Query
 from cms.query.plan.inner_parts import inner_parts
@@ -77,7 +78,7 @@ class WriteShape(NamedTuple):
 
 def plan_insert(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
     """Return what inserts rows, and answers them in their order; None for a transaction."""
-    groups = group_by_columns([row.values for row in root.rows])
+    groups = group_by_columns(values_of(root.rows))
     # A statement has one list of columns.
     if len(groups) != 1:
         return None
@@ -91,8 +92,8 @@ def plan_insert(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
     if authorized.rules:
         row_rules = RowRules(after=authorized.rules[0])
     shape = WriteShape(Insert, root.collection, columns, row_rules, single)
-    rows = [row.values for row in authorized.rows]
-    return _plan(call, shape, column_values(columns, rows, single=single), authorized)
+    values = column_values(columns, values_of(authorized.rows), single=single)
+    return _plan(call, shape, values, authorized)
 
 
 def plan_update(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
@@ -119,8 +120,10 @@ def plan_update(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
         return None
     if authorized.rules:
         row_rules = RowRules(row_rules.before, after=authorized.rules[0])
-    names = [name for name in sorted(row.values) if name != root.key_field]
-    values = [row.key, *(row.values[name] for name in names)]
+    names = sorted(row.values.keys() - {root.key_field})
+    values: list[object] = [row.key]
+    for name in names:
+        values.append(row.values[name])
     shape = WriteShape(Update, root.collection, (root.key_field, *names), row_rules)
     return _plan(call, shape, values, authorized)
 
@@ -251,31 +254,35 @@ def _print_with_answer(
         return _NEEDS_TRANSACTION
     answer = _plan_answer(call, collection)
     rule_after = shape.row_rules.after
-    after = None if rule_after is None else rule_after.predicate
+    after = rule_after.predicate if rule_after else None
     if not _is_independent(call, shape, answer, after):
         return _NEEDS_TRANSACTION
-    # Where the caller may not read every item, the statement marks those that it may.
-    is_partly_hidden = answer.allowed != EVERY_ROW
     single_statement = replace(
-        single_statement,
-        outputs=tuple(top_outputs(answer)),
-        after=None if after is None else predicate(after, 0),
-        shown=predicate(answer.allowed, 0) if is_partly_hidden else None,
+        single_statement, outputs=tuple(top_outputs(answer)), after=_printed(after)
     )
+    extra_columns: tuple[str, ...] = ()
+    # Where the caller may not read every item, a column beside the items marks those that it may.
+    if answer.allowed != EVERY_ROW:
+        single_statement = replace(single_statement, shown=predicate(answer.allowed, 0))
+        extra_columns = ("shown",)
     print_mutation = write.insert if shape.mutation is Insert else write.update
     columns = [collection.fields[name] for name in shape.columns]
     fragment = print_mutation(collection, columns, arguments, single_statement=single_statement)
     text, values = fragment.numbered()
-    # A column beside the items says which of them the caller may read.
-    counts = ("shown",) if is_partly_hidden else ()
     return Statement(
         text,
         values,
         tuple((output.key,) for output in answer.outputs),
-        counts,
+        extra_columns,
         nesting=list_levels(answer, single=True),
         written_size=written_size(answer),
     )
+
+
+def _printed(condition: Predicate | None) -> Fragment | None:
+    if condition is None:
+        return None
+    return predicate(condition, 0)
 
 
 def _before(shape: WriteShape) -> StoredRowTests | None:
@@ -327,10 +334,13 @@ def _is_independent(
     if shape.mutation is Update and any(_links(tested)):
         return False
     collections = call.context.snapshot.catalogue.collections
-    targets = {link.target for link in _links((answer.outputs, answer.allowed, after))}
-    # A view may show any table, and so the written one.
-    reads_views = any(collections[name].kind is Kind.VIEW for name in targets)
-    return shape.collection.name not in targets and not reads_views
+    for link in _links((answer.outputs, answer.allowed, after)):
+        if link.target == shape.collection.name:
+            return False
+        # A view may show any table, and so the written one.
+        if collections[link.target].kind is Kind.VIEW:
+            return False
+    return True
 
 
 def _rules_before(shape: WriteShape) -> tuple[Predicate, ...]:

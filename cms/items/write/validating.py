@@ -14,7 +14,7 @@ from cms.items.write.call_cache import CallCache
 from cms.items.write.caller_values import caller_values
 from cms.items.write.field_rules import FieldRules, field_rules, filled_values
 from cms.items.write.problems import Problems
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.resolved_rows import ResolvedRow, keys_of
 from cms.query.language.ast import CallerValue
 from cms.query.rules.validation import RuleContext, failures
 from cms.query.sql.row_checks import item_contents
@@ -81,11 +81,11 @@ class PayloadValidator:
         rules = self.rules_of(collection)
         if not rules.conditions or not rows:
             return
-        keys = [str(row.key) for row in rows]
+        keys = keys_of(rows)
         contents = fetch_fragment(fetch, item_contents(collection, keys), self._context.bindings())
-        stored: dict[object, Any] = {
-            key: jsontext.loads_stored(content) for key, content in contents
-        }
+        stored: dict[object, Any] = {}
+        for key, content in contents:
+            stored[key] = jsontext.loads_stored(content)
         # The whole item is known here: a field that it lacks is an empty one.
         rule_context = self._rule_context(rules.caller_paths, is_creation=True)
         for row in rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cms.items.write.mutations import RowId, RowSet
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.resolved_rows import ResolvedRow, keys_of, values_of
 from cms.items.write.rows import WrittenRow
 from cms.schema.model import Collection
 from cms.schema.payload import RowValues
@@ -49,7 +49,7 @@ class WrittenRows:
 
     def add_values(self, row_id: RowId, values: RowValues) -> None:
         """Add values of a row that are set by a second statement, after all rows are written."""
-        planned = [row.values for row in self._sets[row_id.set].rows]
+        planned = values_of(self._sets[row_id.set].rows)
         set_values = self._values.setdefault(row_id.set, planned)
         set_values[row_id.row] = {**set_values[row_id.row], **values}
 
@@ -74,7 +74,7 @@ class WrittenRows:
         """Return the keys of all rows of a set, which may be thousands."""
         written = self._written.get(target.number, ())
         if not written:
-            return [str(row.key) for row in target.rows]
+            return keys_of(target.rows)
         keys: list[str] = []
         # Not by `key`, which would make a `RowId` for each row.
         for written_row, row in zip(written, target.rows, strict=True):
@@ -93,7 +93,9 @@ class WrittenRows:
 
     def rows(self, target: RowSet, numbers: Sequence[int] | None = None) -> Iterator[ResolvedRow]:
         """Yield rows of a set as `row` returns them; all of them without `numbers`."""
-        for number in range(len(target.rows)) if numbers is None else numbers:
+        if numbers is None:
+            numbers = range(len(target.rows))
+        for number in numbers:
             yield self.row(RowId(target.number, number))
 
     # Revisions

@@ -10,8 +10,8 @@ from cms.errors import Problem, Refused
 from cms.flows.definition.flow import FlowProblem, flow_definition, flow_problems
 from cms.flows.definition.graph import ENDS, NO_OPERATION
 from cms.flows.definition.operation_types import OPERATION_TYPES
-from cms.items.write.hooks.hook import SystemTableHooks, failed_validation, keys_of, one_of
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.hooks.hook import SystemTableHooks, failed_validation, one_of
+from cms.items.write.resolved_rows import ResolvedRow, keys_of
 from cms.schema.system import FLOWS, choices_of
 from cms.store.context import RequestContext
 

@@ -225,8 +225,3 @@ def text_check(max_length: int) -> ValueCheck:
             raise ValueError(f"it has 1 to {max_length} characters")
 
     return check
-
-
-def keys_of(rows: Sequence[ResolvedRow]) -> list[str]:
-    """Return the keys of written rows."""
-    return [str(row.key) for row in rows]

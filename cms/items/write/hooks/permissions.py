@@ -14,13 +14,12 @@ from cms.errors import Problem, Refused
 from cms.items.write.hooks.hook import (
     SystemTableHooks,
     errors_of,
-    keys_of,
     one_of,
     refusals_as_errors,
     unprocessable,
 )
 from cms.items.write.hooks.users import USER_HOOKS
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.resolved_rows import ResolvedRow, keys_of
 from cms.query.rules.payload_rules import parse_rule
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter

@@ -1,4 +1,4 @@
-"""What belongs to people: nobody but an administrator gives it to somebody else."""
+"""Hooks of presets, notifications and translations: only administrators change their owners."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import forbidden
-from cms.items.write.hooks.hook import SystemTableHooks, keys_of, text_check
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.hooks.hook import SystemTableHooks, text_check
+from cms.items.write.resolved_rows import ResolvedRow, keys_of
 from cms.mail.notifications import mail_notifications
 from cms.store.context import RequestContext
 
@@ -19,7 +19,10 @@ BeforeHook = Callable[[Fetch, RequestContext, Sequence[ResolvedRow], Sequence[st
 
 
 def _keeping_owners(statement_name: str, *fields: str) -> BeforeHook:
-    """Return the hook that refuses to change owners, which a statement finds by the keys."""
+    """Return a hook that refuses to change the owners of rows.
+
+    `fields` hold the owners; the statement finds the stored ones by the keys of the rows.
+    """
 
     def before(
         fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow], keys: Sequence[str]

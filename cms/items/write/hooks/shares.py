@@ -1,4 +1,4 @@
-"""Hooks of shares: nobody shares more than the own rights (docs/shares.md)."""
+"""Hooks of shares: a share gives no more than the rights of its creator (docs/shares.md)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from cms.database.connections import Fetch, single_values
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden
 from cms.hashing.passwords import check_password
-from cms.items.write.hooks.hook import SystemTableHooks, check_limit, keys_of, unprocessable
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.hooks.hook import SystemTableHooks, check_limit, unprocessable
+from cms.items.write.resolved_rows import ResolvedRow, keys_of
 from cms.query.sql.row_checks import check_rows
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter
@@ -92,7 +92,7 @@ def _key(row: ResolvedRow, collection: Collection) -> str:
 
 
 def _require_same_item(fetch: Fetch, rows: Sequence[ResolvedRow]) -> None:
-    """Refuse to make a share one of another item or user, and to change the count of its uses."""
+    """Refuse to change the item, the creator or the count of uses of a share."""
     stored = _stored_shares(fetch, rows)
     for row in rows:
         share = stored[str(row.key)]
