@@ -80,6 +80,16 @@ READS: list[tuple[str, str, list[object]]] = [
         page(" LIMIT 100", "LIMIT $1::bigint OFFSET $2::bigint"),
         ["20", "40"],
     ),
+    (
+        "fields=id&limit=20&page=11",
+        fresh(
+            1,
+            f'{ID} FROM (SELECT t0.* FROM (SELECT t0.* FROM (SELECT t0.* FROM "books" AS t0 '
+            'ORDER BY t0."id" LIMIT 250) AS t0 LIMIT $1::bigint OFFSET $2::bigint) AS t0 LIMIT 20) '
+            "AS t0",
+        ),
+        ["20", "200"],
+    ),
     ("fields=year(out)", fresh(1, f'{YEAR} AS c0 FROM "books" AS t0 {ORDER}'), []),
     ("fields=id&filter[id]=5", where('t0."id" = $1::bigint'), ["5"]),
     ("fields=id&filter[id][_neq]=5", where('t0."id" <> $1::bigint'), ["5"]),

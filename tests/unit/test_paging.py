@@ -26,7 +26,7 @@ def rows_of(window: Window | None, literals: Literals) -> list[int]:
         rows = rows[number_of(window.offset, literals) :]
     if window.limit is not None:
         rows = rows[: number_of(window.limit, literals)]
-    return rows
+    return rows[: window.page_limit]
 
 
 def number_of(slot: Slot, literals: Literals) -> int | None:
@@ -69,6 +69,24 @@ def test_near_pages_share_the_text_of_their_statement() -> None:
         for limit in range(100, 199)
     ]
     assert len(set(windows)) == 1
+
+
+def test_a_page_that_is_small_beside_what_it_skips_has_a_limit_of_its_own() -> None:
+    def page_limit(page: int) -> int | None:
+        window = parse_window({"limit": 23, "page": page}, PageSizes(), Literals())
+        assert window
+        return window.page_limit
+
+    assert page_limit(2) is None
+    assert page_limit(40) == 25
+
+
+@pytest.mark.parametrize("size", range(1, 100))
+def test_the_limit_of_a_page_cuts_nothing_off_it(size: int) -> None:
+    window = parse_window({"limit": size, "offset": 10_000}, PageSizes(), Literals())
+    assert window
+    assert window.page_limit
+    assert window.page_limit >= size
 
 
 @pytest.mark.parametrize(

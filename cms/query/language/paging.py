@@ -28,6 +28,9 @@ _ROW_LIMITS = tuple(_round_numbers())
 A limit of 37 is printed as LIMIT 50, and cut to 37 by a parameter.
 """
 
+_GUESSED_PART = 10
+"""PostgreSQL takes a page whose limit it does not know for a tenth of the rows that it is cut from."""
+
 WINDOW_MINIMUMS = {"limit": -1, "offset": 0, "page": 1}
 """The parameters of a page, each with the least value that it takes."""
 
@@ -80,7 +83,8 @@ def parse_window(params: Params, page: PageSizes, literals: Literals) -> Window 
     else:
         row_limit = _row_limit(size, offset)
     if row_limit != size or start is not None:
-        return Window(row_limit, literals.slot(size), start)
+        page_limit = _page_limit(size, row_limit)
+        return Window(row_limit, literals.slot(size), start, page_limit=page_limit)
     # Such a page needs no parameter: the statement itself ends with it.
     if not row_limit:
         return None
@@ -106,6 +110,17 @@ def _row_limit(size: int | None, offset: int) -> int | None:
         if row_limit >= end:
             return row_limit
     # Past the largest number a page has no limit in the text, only the parameter.
+    return None
+
+
+def _page_limit(size: int | None, row_limit: int | None) -> int | None:
+    """Return a round number for the page alone, None where PostgreSQL's guess is not above it.
+
+    With a guess far above it a plan for any page seems to cost more than planning each anew.
+    """
+    page_limit = _row_limit(size, 0)
+    if page_limit and row_limit and page_limit * _GUESSED_PART < row_limit:
+        return page_limit
     return None
 
 

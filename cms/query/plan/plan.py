@@ -241,7 +241,13 @@ def _page(query: GuardedQuery) -> Page | None:
     # LIMIT NULL is no limit.
     limit = _window_placeholder(window.limit, "limit")
     offset = _window_placeholder(window.offset, "offset")
-    return Page(window.row_limit, limit, offset, has_next_row=query.cursor is not None)
+    return Page(
+        window.row_limit,
+        limit,
+        offset,
+        page_limit=window.page_limit,
+        has_next_row=query.cursor is not None,
+    )
 
 
 def _window_placeholder(slot: Slot | None, parameter: str) -> Placeholder | None:

@@ -302,6 +302,7 @@ class Page:
     row_limit: int | None
     limit: Placeholder | None = None
     offset: Placeholder | None = None
+    page_limit: int | None = None
     has_next_row: bool = False
 
 

@@ -105,8 +105,8 @@ def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPT
         tail = grouping_tail(plan.grouping, level) + (page or rows_up_to_limit(plan.page))
         return fill(_ROWS, shown, with_masks(plan, source, level), tail)
     ordered = concat(source, order_by(plan.order, level), rows_up_to_limit(plan.page))
-    if page:
-        ordered = cut_page(ordered, page, level)
+    if plan.page and page:
+        ordered = cut_page(ordered, plan.page, level)
     return fill(_ROWS, shown, with_masks(plan, ordered, level), EMPTY)
 
 
@@ -128,13 +128,19 @@ def with_masks(plan: ReadPlan, source: Fragment, level: int) -> Fragment:
     return fill("(SELECT {0} FROM {1} OFFSET 0) AS {2}", commas(columns), source, text(row))
 
 
-def cut_page(ordered: Fragment, page: Fragment, level: int) -> Fragment:
+def cut_page(ordered: Fragment, page: Page, level: int) -> Fragment:
     """Print a page that is cut out before its outputs are computed.
 
     PostgreSQL computes the outputs beside an OFFSET for skipped rows, too.
     """
     shape = "(SELECT {0}.* FROM (SELECT {0}.* FROM {1}) AS {0}{2}) AS {0}"
-    return fill(shape, text(alias(level)), ordered, page)
+    row = text(alias(level))
+    paged = fill(shape, row, ordered, window(page))
+    if page.page_limit is None:
+        return paged
+    # It cuts nothing off: it tells PostgreSQL for how few rows the outputs are computed.
+    limit = text(str(page.page_limit + page.has_next_row))
+    return fill("(SELECT {0}.* FROM {1} LIMIT {2}) AS {0}", row, paged, limit)
 
 
 def window(page: Page | None) -> Fragment:
