@@ -25,6 +25,7 @@ from bench import (
     importing,
     limiting,
     logins,
+    relevance,
     searching,
     structures,
     uploading,
@@ -154,6 +155,11 @@ def main() -> None:
             with prepared(folder) as stage, _running(stage, length, quick=arguments.quick) as bench:
                 lasting = endurance.measure(stage, tokens=bench.tokens, quick=arguments.quick)
             print(lasting, *promise_table(endurance.endurance_promises(lasting)), sep="\n")
+            return
+        if arguments.relevance:
+            rows = relevance.QUICK_ROWS if arguments.quick else relevance.ROWS
+            with prepared(folder) as stage:
+                print(relevance.relevance_table(relevance.measure(stage, rows=rows)))
             return
         if arguments.structures:
             with prepared(folder) as stage:
@@ -301,6 +307,9 @@ def _parse_arguments() -> Namespace:
     )
     parser.add_argument(
         "--structures", action="store_true", help="measure only structures, and keep no results"
+    )
+    parser.add_argument(
+        "--relevance", action="store_true", help="measure only pages by relevance, keep no results"
     )
     parser.add_argument(
         "--memory", action="store_true", help="measure only memory, and keep no results"
