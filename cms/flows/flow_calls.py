@@ -58,8 +58,9 @@ class FlowRequest(NamedTuple):
         }
         # `{{$trigger.title}}` is short for `{{$trigger.body.title}}`; the names of the request
         # itself win.
-        own = self.body if isinstance(self.body, Mapping) else {}
-        return {**own, **request}
+        if isinstance(self.body, Mapping):
+            return {**self.body, **request}
+        return request
 
 
 class _CallableFlow(NamedTuple):

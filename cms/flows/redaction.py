@@ -214,7 +214,10 @@ class Secrets:
         # The members of `query` are names of a URL: `key` and `sig` are secrets there, and ordinary
         # words elsewhere.
         is_secret = is_query_secret if own_name == "query" else is_secret_name
-        names = {str(name) for name in value if name in self._names or is_secret(str(name))}
+        names: set[str] = set()
+        for name in value:
+            if name in self._names or is_secret(str(name)):
+                names.add(str(name))
         # {"header": "Authorization", "value": "…"}: the name of the secret is a value itself.
         if "value" in value and _has_secret_header(value):
             names.add("value")
@@ -269,8 +272,11 @@ def _is_encodable(text: str) -> bool:
 
 def _has_secret_header(pair: Mapping[Any, object]) -> bool:
     """Tell whether an object with a `value` says that this is a header that holds a secret."""
-    names = [pair.get(member) for member in _HEADER_NAMES]
-    return any(isinstance(name, str) and is_secret_name(name) for name in names)
+    for member in _HEADER_NAMES:
+        name = pair.get(member)
+        if isinstance(name, str) and is_secret_name(name):
+            return True
+    return False
 
 
 def _parsed(text: str) -> object:

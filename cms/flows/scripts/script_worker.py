@@ -83,8 +83,9 @@ def _limit_process(heap_bytes: int) -> None:
 
 def _data_bytes() -> int:
     status = (_PROCESS / "status").read_text("ascii")
-    (line,) = (line for line in status.splitlines() if line.startswith("VmData:"))
-    return int(line.split()[1]) * 1024
+    # `VmData:   424 kB` is one of its lines.
+    _, _, size = status.partition("\nVmData:")
+    return int(size.split()[0]) * 1024
 
 
 def _run(job: ScriptJob, heap_bytes: int) -> tuple[str, bool]:
