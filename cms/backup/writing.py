@@ -202,22 +202,26 @@ def _require_service(transaction: Transaction) -> None:
 
 
 def _table_names(transaction: Transaction) -> list[str]:
-    return [name for name, _size, _columns in transaction.execute(statement("list_backup_tables"))]
+    return [name for name, *_ in transaction.execute(statement("list_backup_tables"))]
 
 
 def _head(transaction: Transaction) -> Head:
     ((schema, server, _has_service),) = transaction.execute(statement("describe_database"))
-    migrations = transaction.execute(statement("list_migrations"))
-    tables = transaction.execute(statement("list_backup_tables"))
+    migrations: dict[str, str] = {}
+    for _number, name, sha256 in transaction.execute(statement("list_migrations")):
+        migrations[name] = sha256
+    tables: list[Table] = []
+    for name, size, columns in transaction.execute(statement("list_backup_tables")):
+        tables.append(Table(name, tuple(columns), size))
     return Head(
         format=FORMAT,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         schema=schema,
         server=server,
-        migrations={name: sha256 for _number, name, sha256 in migrations},
+        migrations=migrations,
         extensions=dict(transaction.execute(statement("list_extensions"))),
         storages=tuple(single_values(transaction.execute(statement("list_storages_of_files")))),
-        tables=tuple(Table(name, tuple(columns), size) for name, size, columns in tables),
+        tables=tuple(tables),
         filled_views=tuple(single_values(transaction.execute(statement("list_filled_views")))),
     )
 
