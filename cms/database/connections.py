@@ -139,7 +139,9 @@ class Transaction:
 
     def _limit_time(self) -> None:
         """Lower the statement timeout to what is left of the batch's time."""
-        timeout = self.allowance.next_timeout() if self.allowance else None
+        if self.allowance is None:
+            return
+        timeout = self.allowance.next_timeout()
         if timeout:
             self.connection.wire.run(statement("limit_time"), (timeout,), prepare=self.prepare)
 

@@ -60,12 +60,13 @@ def unmatched(transaction: Transaction, table: str, key: ForeignKey) -> Unmatche
     conditions = [_has_no_target(key, sql.Identifier(key.target_schema, key.target))]
     if key.target == table:
         conditions.append(_has_no_target(key, sql.Identifier(STAGED)))
+    columns = [sql.Identifier("staged", name) for name in key.columns]
     query = sql.SQL(
         "SELECT concat_ws(', ', {columns}), count(*) OVER () FROM {staged} AS staged "
         "WHERE num_nulls({columns}) = 0 AND {conditions} "
         "GROUP BY {columns} ORDER BY 1 LIMIT {limit}"
     ).format(
-        columns=sql.SQL(", ").join(sql.Identifier("staged", name) for name in key.columns),
+        columns=sql.SQL(", ").join(columns),
         staged=sql.Identifier(STAGED),
         conditions=sql.SQL(" AND ").join(conditions),
         limit=sql.Literal(_MAX_EXAMPLES),
@@ -73,7 +74,8 @@ def unmatched(transaction: Transaction, table: str, key: ForeignKey) -> Unmatche
     rows = _fetch(transaction, query)
     if not rows:
         return Unmatched(0, ())
-    return Unmatched(rows[0][1], tuple(row[0] for row in rows))
+    count = rows[0][1]
+    return Unmatched(count, tuple(example for example, _ in rows))
 
 
 def merge(
@@ -120,12 +122,14 @@ def largest_staged(transaction: Transaction, column: str) -> int | None:
 
 def _has_no_target(key: ForeignKey, target: sql.Identifier) -> sql.Composed:
     """Return the condition that no row of `target` has the values of a staged foreign key."""
-    pairs = [
-        sql.SQL("target.{} = staged.{}").format(sql.Identifier(theirs), sql.Identifier(ours))
-        for theirs, ours in zip(key.target_columns, key.columns, strict=True)
-    ]
+    conditions: list[sql.Composed] = []
+    for target_column, column in zip(key.target_columns, key.columns, strict=True):
+        condition = sql.SQL("target.{} = staged.{}").format(
+            sql.Identifier(target_column), sql.Identifier(column)
+        )
+        conditions.append(condition)
     return sql.SQL("NOT EXISTS (SELECT FROM {} AS target WHERE {})").format(
-        target, sql.SQL(" AND ").join(pairs)
+        target, sql.SQL(" AND ").join(conditions)
     )
 
 

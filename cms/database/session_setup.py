@@ -98,7 +98,11 @@ def session_settings(statement_timeout: timedelta, *, read_only: bool) -> dict[s
 
 def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:
     """Return libpq's `options` for the settings of a session."""
-    settings = session_settings(statement_timeout, read_only=read_only)
+    return options_of(session_settings(statement_timeout, read_only=read_only))
+
+
+def options_of(settings: Mapping[str, str]) -> str:
+    """Return libpq's `options` for some settings of PostgreSQL."""
     return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
 

@@ -185,7 +185,8 @@ class Wire:
 
         Each statement is a transaction of its own: an error leaves the others as they are.
         """
-        with self._meter.measured(*(call.text for call in calls)):
+        texts = [call.text for call in calls]
+        with self._meter.measured(*texts):
             return self._run_pipeline(calls, prepare=prepare)
 
     def _run_pipeline(
@@ -293,8 +294,10 @@ class Wire:
 
     def _row_bytes(self, result: PGresult) -> int:
         """Return the bytes of one row without making all of its values at once."""
-        columns = range(result.nfields) if result.ntuples else ()
-        width = sum(len(result.get_value(0, column) or b"") for column in columns)
+        width = 0
+        if result.ntuples:
+            for column in range(result.nfields):
+                width += len(result.get_value(0, column) or b"")
         self.is_oversized |= width > LARGE_ROW_BYTES
         return width
 
@@ -327,9 +330,11 @@ class Wire:
         poll = select.poll()
         poll.register(pgconn.socket, events)
         while is_waiting():
-            # Room to write is libpq's to use; anything else is for reading, errors included.
-            if any(event & ~select.POLLOUT for _, event in poll.poll()):
-                pgconn.consume_input()
+            # If the socket takes more, libpq writes; all else is to be read, errors included.
+            # There is one event at most, that of the one socket.
+            for _, event in poll.poll():
+                if event & ~select.POLLOUT:
+                    pgconn.consume_input()
 
     def _name(self, text: str) -> bytes:
         """Return the name of a prepared statement; prepares it at its first use."""
@@ -357,8 +362,10 @@ class Wire:
         if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
             return  # a failed transaction takes no statement
         epoch = self._epochs.present
-        # Of an epoch that this connection has passed over nobody knows here what it kept.
-        kept = epoch.kept if self._prepared_in == epoch.number - 1 else frozenset()
+        kept: Set[str] = frozenset()
+        # If this connection has missed an epoch, what that one kept is not known here.
+        if self._prepared_in == epoch.number - 1:
+            kept = epoch.kept
         self._prepared_in = epoch.number
         dropped = [text for text in self._names if text not in kept]
         # The count goes on, so that a name never stands for two statements.
@@ -370,8 +377,11 @@ class Wire:
 
     def _deallocate_oldest(self) -> None:
         """Deallocate a sixteenth of the statements at once: each time takes a round trip."""
-        count = max(MAX_PREPARED_STATEMENTS // 16, 1)
-        self._deallocate([self._names.popitem(last=False)[1] for _ in range(count)])
+        oldest: list[bytes] = []
+        for _ in range(max(MAX_PREPARED_STATEMENTS // 16, 1)):
+            _, name = self._names.popitem(last=False)
+            oldest.append(name)
+        self._deallocate(oldest)
 
     def _deallocate(self, names: Sequence[bytes]) -> None:
         self._connection.pgconn.exec_(b";".join(b"DEALLOCATE " + name for name in names))
