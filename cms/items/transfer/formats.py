@@ -48,7 +48,11 @@ def write_json(batches: Batches, keys: list[str]) -> Iterator[bytes]:
 def write_jsonl(batches: Batches, keys: list[str]) -> Iterator[bytes]:
     """Write one object a line."""
     for items in batches:
-        yield b"".join(_one_line(jsontext.dumps(item)) + b"\n" for item in items)
+        yield b"".join(map(_jsonl_line, items))
+
+
+def _jsonl_line(item: Item) -> bytes:
+    return _one_line(jsontext.dumps(item)) + b"\n"
 
 
 def write_csv(batches: Batches, keys: list[str]) -> Iterator[bytes]:
@@ -56,11 +60,11 @@ def write_csv(batches: Batches, keys: list[str]) -> Iterator[bytes]:
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     # Even a file without items tells what its columns are.
-    writer.writerow(_cell(key) for key in keys)
+    writer.writerow(map(_cell, keys))
     for items in batches:
         for item in items:
             # All items have the same keys in the same order: they are rows of one statement.
-            writer.writerow([_cell(value) for value in item.values()])
+            writer.writerow(map(_cell, item.values()))
         yield buffer.getvalue().encode()
         # Emptied for the next batch: the file may be larger than memory.
         buffer.seek(0)
@@ -131,7 +135,7 @@ def write_xml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
     """
     yield b'<?xml version="1.0" encoding="UTF-8"?>\n<data>\n'
     for items in batches:
-        yield b"".join(_element(item) for item in items)
+        yield b"".join(map(_element, items))
     yield b"</data>\n"
 
 
@@ -144,7 +148,9 @@ def _field(key: str, value: object) -> str:
     name = quoteattr(_valid_xml(key))
     if value is None:
         return f'    <field name={name} null="true"/>\n'
-    text = value if isinstance(value, str) else jsontext.dumps(value).decode()
+    text = value
+    if not isinstance(text, str):
+        text = jsontext.dumps(value).decode()
     return f"    <field name={name}>{escape(_valid_xml(text), _XML_ESCAPES)}</field>\n"
 
 

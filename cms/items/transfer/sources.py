@@ -346,7 +346,9 @@ def _reason(error: ValueError) -> str:
 
 
 def _problem(reason: str, name: str | None = None) -> Problem:
-    extensions: Mapping[str, object] = {"field": name} if name else {}
+    extensions: dict[str, object] = {}
+    if name:
+        extensions["field"] = name
     return invalid_payload(reason[0].upper() + reason[1:], **extensions).problems[0]
 
 
