@@ -145,9 +145,13 @@ def _flows(reader: _Reader) -> list[Record]:
     flows = reader.names(FLOWS)
     operations: dict[str, list[Record]] = {}
     for row in sorted(reader.rows(OPERATIONS), key=lambda row: str(row["key"])):
-        ends = {end: keys[row[end]] for end in ("resolve", "reject")}
-        options = with_flow(row["type"], row["options"], flows)
-        record = reader.record(OPERATIONS, row, **ends, options=options)
+        record = reader.record(
+            OPERATIONS,
+            row,
+            resolve=keys[row["resolve"]],
+            reject=keys[row["reject"]],
+            options=with_flow(row["type"], row["options"], flows),
+        )
         operations.setdefault(row["flow"], []).append(record)
     records = []
     for row in reader.rows(FLOWS):

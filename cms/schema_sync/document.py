@@ -205,7 +205,9 @@ def _lists_filled_twice(relations: Records) -> list[Problem]:
     lists: set[tuple[object, object]] = set()
     for record in relations.values():
         meta = record.get("meta")
-        one_field = meta.get("one_field") if isinstance(meta, Mapping) else None
+        one_field = None
+        if isinstance(meta, Mapping):
+            one_field = meta.get("one_field")
         side = (record.get("related_collection"), one_field)
         if one_field is not None and side in lists:
             reason = f'"{side[0]}.{one_field}" lists others already'
