@@ -101,8 +101,11 @@ class Snapshot:
 
     def statement_texts(self) -> Set[str]:
         """Return the texts of all cached statements of reads."""
-        caches = (self.prepared_reads.copy(), self.statements.copy())
-        return {kept.statement.text for cache in caches for kept in cache.values()}
+        texts: set[str] = set()
+        # Copies, because other threads change the caches meanwhile.
+        for cache in (self.prepared_reads.copy(), self.statements.copy()):
+            texts.update(kept.statement.text for kept in cache.values())
+        return texts
 
 
 class Snapshots:
@@ -263,7 +266,9 @@ def snapshot_at(transaction: Transaction, version: Version, *, before: Snapshot 
 
 def _marks(before: Snapshot | None) -> str:
     """Return the marks of what need not be loaded, as JSON."""
-    return jsontext.dumps(before.structure.marks).decode() if before else "{}"
+    if before is None:
+        return "{}"
+    return jsontext.dumps(before.structure.marks).decode()
 
 
 def _snapshot(row: Row, before: Snapshot | None) -> Snapshot:
@@ -281,4 +286,6 @@ def _snapshot(row: Row, before: Snapshot | None) -> Snapshot:
 
 
 def _event_flows(raw: str | None) -> EventFlows:
-    return NO_EVENT_FLOWS if raw is None else event_flows(jsontext.loads_stored(raw))
+    if raw is None:
+        return NO_EVENT_FLOWS
+    return event_flows(jsontext.loads_stored(raw))

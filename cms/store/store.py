@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 from cms.access.policy import Actor
 from cms.access.problem_redaction import redaction_for
 from cms.config import Config
-from cms.database.connections import Database, Fetch, Transaction
+from cms.database.connections import Database, Fetch, Transaction, single_values
 from cms.database.error_mapping import Deadlock, Stale, UnexpectedError
 from cms.database.reader import Reader
 from cms.database.statements import statement
@@ -396,4 +396,4 @@ def _lock_structure(
 
 def _other_prefixes(database: Database, own_prefix: str) -> list[str]:
     rows = database.fetch_primary(statement("find_other_hash_prefixes"), (own_prefix + "$",))
-    return [prefix for (prefix,) in rows]
+    return single_values(rows)
