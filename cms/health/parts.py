@@ -60,7 +60,7 @@ def other_parts(config: Config, store: Store, storages: Storages) -> Iterator[Pa
 
 
 def _check_database(database: Database) -> CheckResult:
-    # The smallest statement that needs the tables of the service, and so a migrated database.
+    # The smallest statement that needs the tables of the service: it fails without migrations.
     database.fetch(statement("find_version"))
     if database.has_replica:
         # That was the replica, and each read needs the primary as well.
@@ -78,7 +78,9 @@ def _check_queue(database: Database) -> CheckResult:
         "failed": state.failed,
         "workers": state.workers,
     }
-    warning = None if state.workers or not depth.jobs else "Jobs wait and no worker runs"
+    warning = None
+    if depth.jobs and not state.workers:
+        warning = "Jobs wait and no worker runs"
     return CheckResult(facts, warning)
 
 
@@ -90,9 +92,9 @@ def check_storage(storage: Storage) -> CheckResult:
         content = b"".join(storage.get(path))
     finally:
         storage.delete([path])
-    return CheckResult(
-        warning=None if content == _PROBE else "It returns other bytes than it was sent"
-    )
+    if content != _PROBE:
+        return CheckResult(warning="It returns other bytes than it was sent")
+    return CheckResult()
 
 
 def _check_mail(config: Config) -> CheckResult:
