@@ -106,7 +106,9 @@ class _RecentFailures:
     def reason_of(self, name: str) -> str | None:
         """Return why a transform failed within the last minute, None if it did not."""
         end, reason = self._failures.get(name, (0.0, ""))
-        return reason if time.monotonic() < end else None
+        if time.monotonic() >= end:
+            return None
+        return reason
 
     def add(self, name: str, reason: str) -> None:
         # Reading needs no lock: a lookup of a dict is one step under the lock of the interpreter.

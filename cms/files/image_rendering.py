@@ -113,8 +113,11 @@ def _draft(image: Image.Image, full_size: Size, steps: tuple[ImageStep, ...]) ->
     exact_width, exact_height = scaled_size(full_size, steps[0])
     width = math.ceil(exact_width * REDUCING_GAP)
     height = math.ceil(exact_height * REDUCING_GAP)
-    is_upright = full_size == image.size
-    image.draft(None, (width, height) if is_upright else (height, width))
+    # The size of an upright image; this one may lie on its side in the file.
+    if full_size == image.size:
+        image.draft(None, (width, height))
+    else:
+        image.draft(None, (height, width))
 
 
 def _upright(image: Image.Image) -> Image.Image:
@@ -146,4 +149,6 @@ def _save(image: Image.Image, target: Path, transform: Transform) -> str:
 def _format_of(image: Image.Image, transform: Transform) -> str:
     if transform.format != FALLBACK_FORMAT:
         return transform.format or "png"
-    return "png" if has_transparency(image) else "jpg"
+    if has_transparency(image):
+        return "png"
+    return "jpg"

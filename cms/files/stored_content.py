@@ -51,8 +51,10 @@ def _find_in_folder(storage: Storage, folder: Path, path: str) -> StoredContent:
     descriptor = os.open(file_path(folder, path), os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
+        data = None
         # A small content is read while its file is open anyway.
-        data = os.read(descriptor, size) if size <= CHUNK_BYTES else None
+        if size <= CHUNK_BYTES:
+            data = os.read(descriptor, size)
         return StoredContent(storage, path, size, data)
     finally:
         os.close(descriptor)
