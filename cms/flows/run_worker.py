@@ -58,7 +58,7 @@ class RunWorker:
         # The statement counts the attempt. All later statements name that number, and find no row
         # once another worker has counted on.
         rows = database.fetch_primary(statement("take_run"), (identifier, job.id))
-        # It has ended, or was deleted with its flow.
+        # The run has ended, or was deleted with its flow.
         if not rows:
             return
         taken = _TakenRun(*rows[0])
@@ -102,7 +102,7 @@ class _RunAttempt:
         cause = self.taken.cause
         store = self.services.store
         snapshot = store.primary_snapshot(self.taken.flows)
-        # As it is now, and not as it was when the run was queued.
+        # The flow runs as it is now, and not as it was when the run was queued.
         program = program_of(snapshot, self.taken.flow, store.database.fetch_primary)
         if program is None:
             return "The flow does not exist any more."
@@ -110,7 +110,7 @@ class _RunAttempt:
             return "The flow is inactive."
         if cause.depth > MAX_DEPTH:
             return LOOP
-        # Without a deadline: nobody waits for the run.
+        # There is no deadline, because nobody waits for the run.
         context = RunContext(snapshot, RunLimits())
         attempt = RunAttempt(run_inner_flow, context, self.taken.attempt, self.id)
         return execute(self.services, program, cause, attempt=attempt)

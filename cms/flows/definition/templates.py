@@ -129,10 +129,11 @@ def parse_template(value: object, path: tuple[str | int, ...] = ()) -> Template:
     return FixedValue(value)
 
 
-# A large object or list without a lookup is handed on, and not made anew by each run.
-
-
 def _parse_object(value: Mapping[str, object], path: tuple[str | int, ...]) -> Template:
+    """Return the template of an object.
+
+    An object without lookups is a fixed value, however large: no run makes it anew.
+    """
     entries = []
     has_lookups = False
     for name, inner in value.items():
@@ -147,6 +148,7 @@ def _parse_object(value: Mapping[str, object], path: tuple[str | int, ...]) -> T
 
 
 def _parse_list(value: Sequence[object], path: tuple[str | int, ...]) -> Template:
+    """Return the template of a list, which is a fixed value as an object may be."""
     elements = [parse_template(inner, (*path, index)) for index, inner in enumerate(value)]
     if all(isinstance(element, FixedValue) for element in elements):
         return FixedValue(value)
