@@ -65,7 +65,7 @@ class Restoration:
         head = head_of(self._archive)
         with bulk.bulk_transaction(self._dsn, reads_only=True) as transaction:
             self._check(transaction, head, replaces=replaces)
-        # All of it before anything is changed, and again while it is put back.
+        # The whole archive is checked before anything is changed, and again while it is put back.
         missing = verified(self._archive, self._watcher)
         with bulk.bulk_transaction(self._dsn, reads_only=False) as transaction:
             transaction.execute(statement("lock_migrations"))
@@ -173,9 +173,10 @@ class _Pass:
             self._compare_with(read_summary(content_bytes(member)))
 
     def _table(self, number: str) -> Table:
-        if not number.isdecimal() or not 0 < int(number) <= len(self._head.tables):
+        tables = self._head.tables
+        if not number.isdecimal() or not 1 <= int(number) <= len(tables):
             raise DamagedArchive("it holds rows of a table that it does not name")
-        return self._head.tables[int(number) - 1]
+        return tables[int(number) - 1]
 
     def _copy(self, table: Table, members: Iterable[Member]) -> None:
         pieces = chain.from_iterable(member.pieces for member in members)
