@@ -228,7 +228,8 @@ def _table(table: str, columns: Sequence[str]) -> sql.Composed:
     name = sql.Identifier(table)
     if not columns:
         return sql.Composed([name])
-    return sql.SQL("{} ({})").format(name, sql.SQL(", ").join(map(sql.Identifier, columns)))
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    return sql.SQL("{} ({})").format(name, names)
 
 
 @contextmanager

@@ -265,7 +265,8 @@ class Database:
     @contextmanager
     def autocommit_connection(self) -> Iterator[Transaction]:
         """Open a connection for statements outside any transaction, without a statement timeout."""
-        # Not from a pool: building an index may take hours. A pooler would leave the option out.
+        # The connection comes from no pool, because building an index may take hours. It is direct,
+        # because a pooler would leave the option out.
         with (
             mapped_errors(),
             Connection.connect(
@@ -280,7 +281,7 @@ class Database:
 
     def discard_prepared(self, kept: Set[str] = frozenset()) -> None:
         """Have every connection discard its prepared statements at its next use, but for `kept`."""
-        # They do so themselves: another thread may be using a connection.
+        # Each connection does so itself: another thread may be using it now.
         self._epochs.begin(kept)
 
     def close(self) -> None:

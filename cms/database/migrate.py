@@ -128,12 +128,13 @@ def _read(path: Path) -> Migration:
     # Without a number in its name a file has no position in the order.
     if match is None:
         raise MigrationError(f"{path.name} is not named like a migration: 0001_words.sql.")
-    # Whoever reads a failed migration reads first what it was for.
+    # A reader of a failed migration should first read what it is for.
     if not text.startswith("-- "):
         raise MigrationError(
             f"The first line of {path.name} must be a comment that says why it is there."
         )
-    return Migration(int(match[1]), path.stem, hashlib.sha256(text.encode()).hexdigest(), text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Migration(int(match[1]), path.stem, digest, text)
 
 
 @contextmanager

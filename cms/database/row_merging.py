@@ -82,33 +82,36 @@ def merge(
     transaction: Transaction, table: str, columns: Sequence[str], keys: Sequence[str]
 ) -> Merged:
     """Write the staged rows: new ones are added, those with the key of a row replace its values."""
-    replaced = _fetch(
-        transaction,
-        sql.SQL("SELECT count(*) FROM {} JOIN {} USING ({})").format(
-            sql.Identifier(STAGED), sql.Identifier(table), _names(keys)
-        ),
-    )[0][0]
-    values: list[sql.Composable] = []
-    for name in columns:
-        if name not in keys:
-            values.append(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)))
-    outcome: sql.Composable = sql.SQL("NOTHING")
-    if values:
-        outcome = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(values))
+    replaced_rows = sql.SQL("SELECT count(*) FROM {} JOIN {} USING ({})").format(
+        sql.Identifier(STAGED), sql.Identifier(table), _names(keys)
+    )
+    staged_rows = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(STAGED))
+    replaced = _count(transaction, replaced_rows)
+    staged = _count(transaction, staged_rows)
     command = sql.SQL(
         "INSERT INTO {table} ({columns}) OVERRIDING SYSTEM VALUE "
-        "SELECT {columns} FROM {staged} ON CONFLICT ({keys}) DO {outcome}"
+        "SELECT {columns} FROM {staged} ON CONFLICT ({keys}) DO {action}"
     ).format(
         table=sql.Identifier(table),
         columns=_names(columns),
         staged=sql.Identifier(STAGED),
         keys=_names(keys),
-        outcome=outcome,
+        action=_conflict_action(columns, keys),
     )
-    staged = _fetch(transaction, sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(STAGED)))
     with plain_errors(f"The rows of {table} cannot be written"):
         transaction.connection.execute(command)
-    return Merged(staged[0][0] - replaced, replaced)
+    return Merged(staged - replaced, replaced)
+
+
+def _conflict_action(columns: Sequence[str], keys: Sequence[str]) -> sql.Composable:
+    """Return what happens to a stored row with the key of a staged one: it gets all other values."""
+    values: list[sql.Composable] = []
+    for name in columns:
+        if name not in keys:
+            values.append(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)))
+    if not values:
+        return sql.SQL("NOTHING")
+    return sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(values))
 
 
 def largest_staged(transaction: Transaction, column: str) -> int | None:
@@ -135,6 +138,11 @@ def _has_no_target(key: ForeignKey, target: sql.Identifier) -> sql.Composed:
 
 def _names(columns: Sequence[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, columns))
+
+
+def _count(transaction: Transaction, query: sql.Composed) -> int:
+    count: int = _fetch(transaction, query)[0][0]
+    return count
 
 
 def _fetch(transaction: Transaction, query: sql.Composed) -> list[Row]:

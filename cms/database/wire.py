@@ -185,8 +185,7 @@ class Wire:
 
         Each statement is a transaction of its own: an error leaves the others as they are.
         """
-        texts = [call.text for call in calls]
-        with self._meter.measured(*texts):
+        with self._meter.measured(*(call.text for call in calls)):
             return self._run_pipeline(calls, prepare=prepare)
 
     def _run_pipeline(
@@ -294,10 +293,8 @@ class Wire:
 
     def _row_bytes(self, result: PGresult) -> int:
         """Return the bytes of one row without making all of its values at once."""
-        width = 0
-        if result.ntuples:
-            for column in range(result.nfields):
-                width += len(result.get_value(0, column) or b"")
+        columns = range(result.nfields) if result.ntuples else ()
+        width = sum(len(result.get_value(0, column) or b"") for column in columns)
         self.is_oversized |= width > LARGE_ROW_BYTES
         return width
 
@@ -307,7 +304,7 @@ class Wire:
         try:
             while_waiting()
         finally:
-            # Whatever happened: libpq takes no other statement before all results are fetched.
+            # After an error as well: libpq takes no other statement before all results are fetched.
             results = list(self._results())
         # Without a pipeline, a statement that was sent by itself has exactly one result.
         return results[0]
@@ -330,8 +327,7 @@ class Wire:
         poll = select.poll()
         poll.register(pgconn.socket, events)
         while is_waiting():
-            # If the socket takes more, libpq writes; all else is to be read, errors included.
-            # There is one event at most, that of the one socket.
+            # One event at most. If the socket takes more, libpq writes; all else is to be read.
             for _, event in poll.poll():
                 if event & ~select.POLLOUT:
                     pgconn.consume_input()
@@ -362,10 +358,8 @@ class Wire:
         if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
             return  # a failed transaction takes no statement
         epoch = self._epochs.present
-        kept: Set[str] = frozenset()
         # If this connection has missed an epoch, what that one kept is not known here.
-        if self._prepared_in == epoch.number - 1:
-            kept = epoch.kept
+        kept = epoch.kept if self._prepared_in == epoch.number - 1 else frozenset()
         self._prepared_in = epoch.number
         dropped = [text for text in self._names if text not in kept]
         # The count goes on, so that a name never stands for two statements.
@@ -377,11 +371,8 @@ class Wire:
 
     def _deallocate_oldest(self) -> None:
         """Deallocate a sixteenth of the statements at once: each time takes a round trip."""
-        oldest: list[bytes] = []
-        for _ in range(max(MAX_PREPARED_STATEMENTS // 16, 1)):
-            _, name = self._names.popitem(last=False)
-            oldest.append(name)
-        self._deallocate(oldest)
+        count = max(MAX_PREPARED_STATEMENTS // 16, 1)
+        self._deallocate([self._names.popitem(last=False)[1] for _ in range(count)])
 
     def _deallocate(self, names: Sequence[bytes]) -> None:
         self._connection.pgconn.exec_(b";".join(b"DEALLOCATE " + name for name in names))
