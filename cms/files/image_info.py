@@ -89,7 +89,7 @@ def _read(image: Image.Image) -> ImageInfo:
         "icc": _icc(image),
     }
     metadata = {name: values for name, values in groups.items() if values}
-    # Every list of files holds it.
+    # Every list of files would include it.
     if len(jsontext.dumps(metadata)) > MAX_METADATA_BYTES:
         metadata = {}
     return ImageInfo(width, height, metadata)

@@ -66,7 +66,7 @@ _EXTRA_EXTENSIONS = {
     ".odp": "application/vnd.oasis.opendocument.presentation",
     ".epub": "application/epub+zip",
 }
-# Without what the machine's own files add, which differ.
+# Without the types that files of the machine add: they differ from machine to machine.
 _EXTENSIONS = mimetypes.MimeTypes().types_map[True]
 _SNIFFABLE = ("image/", "audio/", "video/", "font/", "text/")
 _WITH_SIGNATURE = {media_type for _, media_type in SIGNATURES} | MARKUP

@@ -69,7 +69,7 @@ def file_path(folder: Path, path: str) -> str:
 
 
 def _read(file_path: str, start: int, length: int) -> Iterator[bytes]:
-    # Without a buffer: the pieces are larger than one would be.
+    # The pieces are larger than a buffer would be, so there is none.
     with open(file_path, "rb", buffering=0) as file:
         file.seek(start)
         while length > 0 and (piece := file.read(min(CHUNK_BYTES, length))):
