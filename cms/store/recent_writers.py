@@ -30,7 +30,7 @@ class SharedKeys(Protocol):
     """Keys that other machines see, each for a time."""
 
     def add(self, keys: Sequence[bytes], seconds: float) -> None:
-        """Keep keys for so long; raises `KeysLost`."""
+        """Keep keys for some seconds; raises `KeysLost`."""
 
     def has_any(self, keys: Sequence[bytes]) -> bool:
         """Tell whether one of the keys is kept; raises `KeysLost`."""

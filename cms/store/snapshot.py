@@ -58,7 +58,7 @@ PreparedRead = tuple[Statement, tuple[object, ...]]
 
 
 def _document_cache() -> LRUCache[Hashable, bytes]:
-    # One that is longer than the cache weighs as much as all of it, or it would not be taken.
+    # A document longer than the cache counts as long as the cache, which would refuse it otherwise.
     return LRUCache(
         MAX_DOCUMENT_BYTES, getsizeof=lambda _, document: min(len(document), MAX_DOCUMENT_BYTES)
     )
@@ -137,7 +137,7 @@ class Snapshots:
 
         Every answer comes with the counters, which are compared with the snapshot's version.
         """
-        # Without the lock: to read one attribute is atomic, and every request comes here.
+        # No lock is taken: reading one attribute is atomic, and every request comes here.
         return self._current or self.refresh(None)
 
     def refresh(self, stale: Snapshot | None) -> Snapshot:
