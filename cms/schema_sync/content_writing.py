@@ -151,7 +151,8 @@ def _stored_permissions(
     for row in read_rows(writer.transaction.execute, PERMISSIONS):
         record = {**row, "role": role_names.get(row["role"])}
         del record["id"]
-        stored.setdefault(name_of("permissions", record), []).append(str(row["id"]))
+        keys = stored.setdefault(name_of("permissions", record), [])
+        keys.append(str(row["id"]))
     return stored
 
 

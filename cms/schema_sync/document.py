@@ -146,7 +146,7 @@ def path_of(record: Record, section: str, index: int) -> str:
         name = record.get(key)
         if isinstance(name, str):
             texts.append(name)
-    # Of permissions many have the same names.
+    # Many permissions have the same names, so their index tells them apart.
     if len(texts) < len(KEYS[section]) or section in NAMELESS:
         return f"{section}[{index}]"
     return f"{section}[{abbreviated('.'.join(texts))}]"

@@ -21,7 +21,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 # Characters that JSON does not escape, and that readers of YAML refuse or take for line breaks.
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
-# All that is no Char (XML 1.0, section 2.2), surrogates excepted: no text here has any.
+# The characters that are no Char (XML 1.0, section 2.2), without surrogates: no text here has any.
 _INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
@@ -48,11 +48,7 @@ def write_json(batches: Batches, keys: list[str]) -> Iterator[bytes]:
 def write_jsonl(batches: Batches, keys: list[str]) -> Iterator[bytes]:
     """Write one object a line."""
     for items in batches:
-        yield b"".join(map(_jsonl_line, items))
-
-
-def _jsonl_line(item: Item) -> bytes:
-    return _one_line(jsontext.dumps(item)) + b"\n"
+        yield b"".join(_one_line(jsontext.dumps(item)) + b"\n" for item in items)
 
 
 def write_csv(batches: Batches, keys: list[str]) -> Iterator[bytes]:
@@ -110,7 +106,8 @@ def write_yaml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
 def _yaml_mapping(item: Item) -> str:
     lines: list[bytes] = []
     for key, value in item.items():
-        lines.append(jsontext.dumps(key) + b": " + _one_line(jsontext.dumps(value)))
+        value_json = _one_line(jsontext.dumps(value))
+        lines.append(jsontext.dumps(key) + b": " + value_json)
     # Two blanks put the other lines below the first, behind its dash.
     return (b"- " + b"\n  ".join(lines) + b"\n").decode()
 
