@@ -163,7 +163,7 @@ def _add_table(
     """Add rows of cells below each other, the first one at the line `top`."""
     column_count = max(map(len, table), default=0)
     column_width = (picture.width - 2 * _MARGIN) / max(column_count, 1)
-    # Of a column one character stays free, so that texts beside each other do not touch.
+    # One character of a column stays free, so that texts beside each other do not touch.
     characters = max(int(column_width / TEXT_SIZE / _CHARACTER_WIDTH) - 1, 1)
     y = _MARGIN + top * _LINE_HEIGHT
     for number, cells in enumerate(table):

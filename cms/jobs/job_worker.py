@@ -212,7 +212,8 @@ class Worker:
             for fetcher in self._fetchers
         ]
         if wait:
-            # One that ends has lost its connection, or was stopped: all of them begin again.
+            # A fetcher that ends has lost its connection, or was stopped: then all of them begin
+            # again.
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             self._stop_fetchers()
         await asyncio.wait(running)

@@ -21,7 +21,7 @@ from cms.tracing import job_span
 
 log = logging.getLogger(__name__)
 
-# One that listens for notifications, and two for fetching and finishing jobs.
+# One connection listens for notifications, two are for fetching and finishing jobs.
 _CONNECTIONS = 3
 
 
