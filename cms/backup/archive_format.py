@@ -120,7 +120,7 @@ def unpacked(chunks: Iterable[bytes]) -> Iterator[Member]:
         for _unread in pieces:
             continue
         stream.read(-info.size % BLOCK)
-    # Of another size it is another one, and may be larger than the memory.
+    # A checksum of another size is wrong in any case, and may be larger than the memory.
     end = stream.read(min(info.size, BLOCK))
     if end != json.dumps(seal.document()).encode():
         raise DamagedArchive("its checksum is another one")

@@ -80,7 +80,7 @@ class ArchiveFile:
     def _fill(self, descriptor: int, chunks: Iterable[bytes]) -> None:
         with open(descriptor, "wb", buffering=0) as file:
             for chunk in chunks:
-                # Only here: errors of what makes the chunks are not those of this file.
+                # Not around the loop: errors of what makes the chunks are no errors of this file.
                 with self._expected("written"):
                     _write_all(file, chunk)
             with self._expected("written"):
@@ -130,7 +130,7 @@ class ArchiveObject:
         self._name = name
 
     def write(self, chunks: Iterable[bytes]) -> None:
-        # Also tells a wrong account before anything is read.
+        # This also finds a wrong account before anything is read.
         with self._expected():
             is_there = self._storage.exists(self._key)
         if is_there:

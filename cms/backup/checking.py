@@ -5,7 +5,7 @@ from __future__ import annotations
 from cms.backup.error import BackupError
 from cms.backup.manifest import Head
 from cms.database.bulk import count_rows, has_rows
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_values
 from cms.database.migrate import read_migrations
 from cms.database.statements import sql_folder, statement
 from cms.files.storage import Storages
@@ -52,10 +52,9 @@ def check_archive(head: Head, transaction: Transaction, storages: Storages) -> N
 
 def check_migrations(head: Head) -> None:
     """Raise `BackupError` for an archive of a version that this one does not know."""
-    known = {
-        migration.name: migration.sha256
-        for migration in read_migrations(sql_folder() / "migrations")
-    }
+    known: dict[str, str] = {}
+    for migration in read_migrations(sql_folder() / "migrations"):
+        known[migration.name] = migration.sha256
     for name, sha256 in head.migrations.items():
         if known.get(name) != sha256:
             raise BackupError(
@@ -66,7 +65,7 @@ def check_migrations(head: Head) -> None:
 
 def missing_extensions(head: Head, transaction: Transaction) -> list[str]:
     """Return the extensions of the archive that this server does not have."""
-    available = {name for (name,) in transaction.execute(statement("list_available_extensions"))}
+    available = single_values(transaction.execute(statement("list_available_extensions")))
     return [name for name in head.extensions if name not in available]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cms.backup.error import BackupError, DamagedArchive
 
@@ -54,7 +54,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is known in the end: the rows of each table, and the files with and without a content."""
+    """What is known in the end: the rows of each table, and the files with and without content."""
 
     rows: Mapping[str, int]
     files: int
@@ -92,26 +92,37 @@ def _table(table: Any) -> Table:
 def read_summary(content: bytes) -> Summary:
     document = _document(content)
     try:
-        rows = {name: _number(count) for name, count in _mapping(document["rows"]).items()}
-        return Summary(rows, _number(document["files"]), _number(document["missing"]))
+        return Summary(
+            rows=_numbers_by_name(document["rows"]),
+            files=_number(document["files"]),
+            missing=_number(document["missing"]),
+        )
     except (LookupError, TypeError):
         raise DamagedArchive(f"{SUMMARY} lacks something") from None
 
 
-def read_sequences(content: bytes) -> list[tuple[str, int, bool]]:
-    """Return the positions of sequences: names, values, whether they have been given out."""
+class SequencePosition(NamedTuple):
+    """The position of a sequence; `is_used` tells whether the value has been given out."""
+
+    name: str
+    value: int
+    is_used: bool
+
+
+def read_sequences(content: bytes) -> list[SequencePosition]:
+    """Return the positions of sequences; raises `DamagedArchive`."""
+    positions: list[SequencePosition] = []
     try:
-        return [
-            (_text(name), _number(value), bool(is_used))
-            for name, value, is_used in _list(read_json(content))
-        ]
+        for name, value, is_used in _list(read_json(content)):
+            positions.append(SequencePosition(_text(name), _number(value), bool(is_used)))
     except (TypeError, ValueError):
         raise DamagedArchive(f"{SEQUENCES} is not readable") from None
+    return positions
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file in a list: what it is called, and its content; without `sha256` that is missing."""
+    """A file in a list; without `sha256` its content is missing."""
 
     key: str
     name: str
@@ -122,7 +133,7 @@ class Entry:
 def read_entries(content: bytes) -> list[Entry]:
     """Return a list of files; raises `DamagedArchive`."""
     try:
-        return [_entry(entry) for entry in _list(read_json(content))]
+        return list(map(_entry, _list(read_json(content))))
     except (LookupError, TypeError):
         raise DamagedArchive("a list of files in it is not readable") from None
 
@@ -154,7 +165,7 @@ def _unreadable() -> DamagedArchive:
     return DamagedArchive("a description in it is not readable")
 
 
-# They raise TypeError for values of other types.
+# The functions below raise TypeError for values of other types.
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -183,6 +194,10 @@ def _number(value: Any) -> int:
 
 def _texts(value: Any) -> tuple[str, ...]:
     return tuple(map(_text, _list(value)))
+
+
+def _numbers_by_name(value: Any) -> dict[str, int]:
+    return {name: _number(number) for name, number in _mapping(value).items()}
 
 
 def _texts_by_name(value: Any) -> dict[str, str]:

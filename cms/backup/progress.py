@@ -9,10 +9,10 @@ class Watcher(Protocol):
     """Receives the progress of the work, in bytes, and sentences for the person who waits."""
 
     def begin(self, stage: str, total: int | None) -> None:
-        """A stage begins; it is about `total` bytes long, if that is known."""
+        """Begin a stage of about `total` bytes; None if that is not known."""
 
     def advance(self, count: int) -> None:
-        """So many more bytes of the stage are done."""
+        """Count further bytes of the stage as done."""
 
     def tell(self, sentence: str) -> None:
-        """Something that a person should read."""
+        """Show a sentence to the person who waits."""

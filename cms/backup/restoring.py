@@ -6,7 +6,7 @@ import json
 import tempfile
 from collections.abc import Iterable
 from datetime import timedelta
-from itertools import groupby
+from itertools import chain, groupby
 
 from cms.backup.archive_format import Member, unpacked
 from cms.backup.archives import Archive
@@ -22,6 +22,7 @@ from cms.backup.manifest import (
     TABLES,
     Entry,
     Head,
+    SequencePosition,
     Summary,
     Table,
     read_entries,
@@ -65,7 +66,7 @@ class Restoration:
         head = head_of(self._archive)
         with bulk.bulk_transaction(self._dsn, reads_only=True) as transaction:
             self._check(transaction, head, replaces=replaces)
-        # All of it before anything is changed, and again while it is put back.
+        # The whole archive is checked before anything is changed, and again while it is put back.
         missing = verified(self._archive, self._watcher)
         with bulk.bulk_transaction(self._dsn, reads_only=False) as transaction:
             transaction.execute(statement("lock_migrations"))
@@ -92,11 +93,13 @@ class Restoration:
         """
         locked: list[str] = []
         for attempt in range(_ATTEMPTS):
-            patience = _PATIENCE if attempt < _GENTLE_ATTEMPTS else None
+            patience = None
+            if attempt < _GENTLE_ATTEMPTS:
+                patience = _PATIENCE
             try:
-                # It gives the locks back, for which others may wait.
+                # If it fails, the savepoint gives the locks back, for which others may wait.
                 with transaction.savepoint():
-                    # All and before they are read: a running service would come in between.
+                    # All are locked before one is read: a running service would come in between.
                     tables = _tables(transaction, first=locked)
                     bulk.lock_alone(transaction, tables, patience=patience)
                     self._check(transaction, head, replaces=replaces)
@@ -105,8 +108,10 @@ class Restoration:
                 bulk.limit_waiting(transaction, None)
                 return counters
             except bulk.TableLocked as error:
-                # Next time before those that its holders wait for.
-                locked = [error.table, *(name for name in locked if name != error.table)]
+                # Next time it is locked first: before the tables that its holders wait for.
+                if error.table in locked:
+                    locked.remove(error.table)
+                locked.insert(0, error.table)
             except Deadlock:
                 continue
         raise BackupError(
@@ -169,21 +174,22 @@ class _Pass:
             self._compare_with(read_summary(content_bytes(member)))
 
     def _table(self, number: str) -> Table:
-        if not number.isdecimal() or not 0 < int(number) <= len(self._head.tables):
+        tables = self._head.tables
+        if not number.isdecimal() or not 1 <= int(number) <= len(tables):
             raise DamagedArchive("it holds rows of a table that it does not name")
-        return self._head.tables[int(number) - 1]
+        return tables[int(number) - 1]
 
     def _copy(self, table: Table, members: Iterable[Member]) -> None:
-        pieces = (piece for member in members for piece in member.pieces)
+        pieces = chain.from_iterable(member.pieces for member in members)
         self._rows[table.name] += bulk.copy_in(self._transaction, table.name, table.columns, pieces)
 
-    def _finish_tables(self, sequences: list[tuple[str, int, bool]]) -> None:
+    def _finish_tables(self, sequences: list[SequencePosition]) -> None:
         if not self._after:
             raise DamagedArchive(f"{AFTER} is missing")
         self._has_tables = True
         self._run(self._after, "The keys, indexes and triggers cannot be made")
-        for name, value, is_used in sequences:
-            values = (name, str(value), str(is_used).lower())
+        for sequence in sequences:
+            values = (sequence.name, str(sequence.value), str(sequence.is_used).lower())
             self._transaction.execute(statement("set_sequence"), values)
         bulk.refresh_views(self._transaction, self._head.filled_views)
         bulk.analyze(self._transaction, [table.name for table in self._head.tables])
@@ -218,7 +224,7 @@ class _Contents:
         self._new = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
         self._stored: dict[str, tuple[int, str | None]] = {}
         self.compared = 0
-        """How many contents have been stored and are those of the lists."""
+        """How many stored contents have been found equal to those of the lists."""
 
     def __enter__(self) -> _Contents:
         return self
@@ -245,7 +251,10 @@ class _Contents:
 
     def compare(self, entries: list[Entry]) -> None:
         """Compare what has been stored with a list of the archive."""
-        expected = {entry.key: (entry.size, entry.sha256) for entry in entries if entry.sha256}
+        expected = {}
+        for entry in entries:
+            if entry.sha256:
+                expected[entry.key] = (entry.size, entry.sha256)
         if expected != self._stored:
             raise DamagedArchive("a file has another content than it says")
         self.compared += len(expected)
@@ -281,6 +290,7 @@ def _counters(transaction: Transaction) -> tuple[str, ...]:
 
 
 def _tables(transaction: Transaction, *, first: list[str]) -> list[str]:
+    """Return the names of all tables: those of `first` in that order, then the others."""
     names = [name for name, *_ in transaction.execute(statement("list_backup_tables"))]
     positions = {name: position for position, name in enumerate(first)}
     return sorted(names, key=lambda name: positions.get(name, len(first)))

@@ -24,7 +24,7 @@ def head_of(archive: Archive) -> Head:
 def verified(archive: Archive, watcher: Watcher) -> int:
     """Read an archive to its end, and return how many files have no content in it.
 
-    Raises `DamagedArchive` if a byte is missing or another one.
+    Raises `DamagedArchive` if a byte is missing or has changed.
     """
     missing = 0
     watcher.begin("checking", archive.size())

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, NamedTuple, Protocol, TextIO
 
 from cms.backup.archive_format import Member, json_member, member_of
 from cms.backup.error import BackupError
@@ -54,6 +54,14 @@ class Digest(Protocol):
     def update(self, data: bytes, /) -> None: ...
 
 
+class _Moment(NamedTuple):
+    """The head and the structure of a moment, and the transaction that sees the rows of it."""
+
+    transaction: Transaction
+    head: Head
+    structure: list[Member]
+
+
 class Backup:
     """One backup of a database and the files that its rows name."""
 
@@ -78,21 +86,21 @@ class Backup:
     def members(self) -> Generator[Member]:
         """Yield the members of the archive; raises `BackupError`, `BulkError` and `Refused`.
 
-        Who takes not all of them closes it, which ends its transaction.
+        A caller that does not take all of them closes the generator, which ends its transaction.
         """
         with tempfile.TemporaryFile("w+", encoding="utf-8") as files:
-            with self._reading() as (transaction, head, structure):
-                size = _list_files(transaction, files)
-                yield json_member(HEAD, asdict(head))
-                yield from structure
-                yield from self._rows_members(transaction, head)
+            with self._one_moment() as moment:
+                size = _list_files(moment.transaction, files)
+                yield json_member(HEAD, asdict(moment.head))
+                yield from moment.structure
+                yield from self._rows_members(moment.transaction, moment.head)
             files.seek(0)
             self._watcher.begin("files", size)
             yield from self._file_members(files)
         yield json_member(SUMMARY, asdict(Summary(self._rows, self._files, self.missing)))
 
     @contextmanager
-    def _reading(self) -> Iterator[tuple[Transaction, Head, list[Member]]]:
+    def _one_moment(self) -> Iterator[_Moment]:
         """Open a transaction that sees one moment, in which no structure changes while it lasts."""
         for _attempt in range(_ATTEMPTS):
             names = _names_of_now(self._dsn)
@@ -104,7 +112,7 @@ class Backup:
                     structure = self._structure(transaction, head)
                 except StructureChanges:
                     continue  # which happens as soon as this transaction has ended
-                yield transaction, head, structure
+                yield _Moment(transaction, head, structure)
                 return
         raise BackupError("The structure changes all the time. Back up when it rests.")
 
@@ -202,22 +210,26 @@ def _require_service(transaction: Transaction) -> None:
 
 
 def _table_names(transaction: Transaction) -> list[str]:
-    return [name for name, _size, _columns in transaction.execute(statement("list_backup_tables"))]
+    return [name for name, *_ in transaction.execute(statement("list_backup_tables"))]
 
 
 def _head(transaction: Transaction) -> Head:
     ((schema, server, _has_service),) = transaction.execute(statement("describe_database"))
-    migrations = transaction.execute(statement("list_migrations"))
-    tables = transaction.execute(statement("list_backup_tables"))
+    migrations: dict[str, str] = {}
+    for _number, name, sha256 in transaction.execute(statement("list_migrations")):
+        migrations[name] = sha256
+    tables: list[Table] = []
+    for name, size, columns in transaction.execute(statement("list_backup_tables")):
+        tables.append(Table(name, tuple(columns), size))
     return Head(
         format=FORMAT,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         schema=schema,
         server=server,
-        migrations={name: sha256 for _number, name, sha256 in migrations},
+        migrations=migrations,
         extensions=dict(transaction.execute(statement("list_extensions"))),
         storages=tuple(single_values(transaction.execute(statement("list_storages_of_files")))),
-        tables=tuple(Table(name, tuple(columns), size) for name, size, columns in tables),
+        tables=tuple(tables),
         filled_views=tuple(single_values(transaction.execute(statement("list_filled_views")))),
     )
 

@@ -73,7 +73,7 @@ def _may_lead_nowhere(visible: VisibleCollections, field: Field, targets: tuple[
     # Without a constraint the row may be missing, whatever the caller may see.
     if relation.constraint is None:
         return bool(targets)
-    return not all(visible.shows_every_row(name) for name in targets)
+    return not all(map(visible.shows_every_row, targets))
 
 
 def _is_readable(visible: VisibleCollections, name: str) -> bool:
@@ -83,7 +83,7 @@ def _is_readable(visible: VisibleCollections, name: str) -> bool:
 
 def _key_schema(catalogue: Catalogue, name: str) -> JsonSchema:
     collection = catalogue.collections[name]
-    # Without a key of one column rows are listed by nothing that is known here.
+    # Rows without a key of one column are listed by other values, whose type is not known here.
     if not collection.primary_key:
         return {}
     return value_schema(collection.key)
@@ -98,22 +98,23 @@ def type_names(
     """
     names: dict[str, str] = {}
     taken = set(reserved)
-    for collection in sorted((item.name for item in collections), key=_naming_order):
-        name = _unused(_type_name(collection), taken)
-        names[collection] = name
+    for collection in sorted(collections, key=_naming_order):
+        name = _unused(_type_name(collection.name), taken)
+        names[collection.name] = name
         taken.add(name)
     return names
 
 
-def _naming_order(collection: str) -> tuple[bool, bool, str]:
+def _naming_order(collection: ClientCollection) -> tuple[bool, bool, str]:
     # `blog_posts` is `BlogPosts`, also where there are tables `BlogPosts` and `blog-posts`.
-    return NAME.fullmatch(collection) is None, not collection.islower(), collection
+    name = collection.name
+    return NAME.fullmatch(name) is None, not name.islower(), name
 
 
 def _type_name(collection: str) -> str:
-    words = "".join(_or_blank(character) for character in collection).split()
-    joined = "".join(word[0].upper() + word[1:] for word in words)
-    # Python takes letters for equal that are written in different ways, such as those of full width.
+    words = "".join(map(_or_blank, collection)).split()
+    joined = "".join(map(_capitalized, words))
+    # To Python, letters that are written in different ways, such as those of full width, are equal.
     name = normalize("NFKC", joined)
     if name.isidentifier():
         return name
@@ -125,6 +126,11 @@ def _or_blank(character: str) -> str:
     if f"a{character}".isidentifier() and character != "_":
         return character
     return " "
+
+
+def _capitalized(word: str) -> str:
+    # Other than str.capitalize(), which would make the other letters small.
+    return word[0].upper() + word[1:]
 
 
 def _unused(name: str, taken: set[str]) -> str:

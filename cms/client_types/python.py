@@ -33,7 +33,10 @@ _TYPES: Mapping[object, str] = {
 def print_python(collections: list[ClientCollection]) -> str:
     """Return a module with a TypedDict for each collection."""
     names = type_names(collections, _RESERVED)
-    return "\n\n".join([_HEAD, *(_typed_dict(collection, names) for collection in collections)])
+    parts = [_HEAD]
+    for collection in collections:
+        parts.append(_typed_dict(collection, names))
+    return "\n\n".join(parts)
 
 
 def _typed_dict(collection: ClientCollection, names: Mapping[str, str]) -> str:
@@ -45,8 +48,8 @@ def _typed_dict(collection: ClientCollection, names: Mapping[str, str]) -> str:
 def _can_be_attribute(name: str, names: Mapping[str, str]) -> bool:
     """Tell whether a class can have an annotation of a name.
 
-    Python replaces names with two underscores before them by others. A field of the name of a type
-    would hide that type from the annotations behind it.
+    Python changes names that begin with two underscores. A field with the name of a type would hide
+    that type from the annotations behind it.
     """
     hides_type = name in names.values() or name in ("Any", "Literal", *_builtin_types())
     is_usable = name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
@@ -67,7 +70,10 @@ def _class(collection: ClientCollection, names: Mapping[str, str]) -> str:
 
 
 def _call(collection: ClientCollection, names: Mapping[str, str]) -> str:
-    """Return the form that takes names of any kind; its types are texts, as they may come later."""
+    """Return the form that takes names of any kind.
+
+    Its types are texts, because the classes that they name may be defined further down.
+    """
     name = names[collection.name]
     lines = [f"{name} = TypedDict(", f"    {name!r},", "    {"]
     for field in collection.fields:
@@ -77,14 +83,16 @@ def _call(collection: ClientCollection, names: Mapping[str, str]) -> str:
 
 def _field_type(field: ClientField, names: Mapping[str, str]) -> str:
     own = _value_type(field.schema)
-    types = [own, *(names[name] for name in field.targets)]
+    # What may be anything needs no other type beside it.
+    if own == "Any" and not field.is_list:
+        return own
+    types = [own]
+    for target in field.targets:
+        types.append(names[target])
     if field.is_list:
         types = [f"list[{name}]" for name in types]
     if field.is_nullable:
         types.append("None")
-    # What may be anything needs no other type beside it.
-    if types[0] == "Any":
-        return own
     return " | ".join(types)
 
 

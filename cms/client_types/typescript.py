@@ -34,9 +34,11 @@ def print_typescript(collections: list[ClientCollection]) -> str:
 def _schema(collections: list[ClientCollection], names: Mapping[str, str]) -> str:
     lines = ["export interface Schema {"]
     for collection in collections:
-        # The SDK tells a singleton by a type that is no array.
-        brackets = "" if collection.is_singleton else "[]"
-        lines.append(f"  {_member(collection.name)}: {names[collection.name]}{brackets};")
+        row_type = names[collection.name]
+        # The SDK recognises a singleton by a type that is no array.
+        if not collection.is_singleton:
+            row_type = f"{row_type}[]"
+        lines.append(f"  {_member(collection.name)}: {row_type};")
     return "\n".join([*lines, "}\n"])
 
 
@@ -50,10 +52,12 @@ def _interface(collection: ClientCollection, names: Mapping[str, str]) -> str:
 def _field_type(field: ClientField, names: Mapping[str, str]) -> str:
     brackets = "[]" if field.is_list else ""
     own = _value_type(field.schema)
-    # Anything that is unknown already may be a row, and null as well.
+    # What is unknown may also be a row or null: these need no type beside it.
     if own == "unknown":
         return f"unknown{brackets}"
-    types = [f"{own}{brackets}", *(f"{names[name]}{brackets}" for name in field.targets)]
+    types = [f"{own}{brackets}"]
+    for target in field.targets:
+        types.append(f"{names[target]}{brackets}")
     if field.is_nullable:
         types.append("null")
     return " | ".join(types)

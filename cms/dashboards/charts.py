@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -15,6 +15,7 @@ from cms.dashboards.pictures import (
     NO_DATA,
     TITLE_SIZE,
     Picture,
+    Theme,
     cut,
     number_of,
     title_of,
@@ -31,45 +32,53 @@ _MAX_LABEL_CHARACTERS = 60
 
 
 def draw_chart(panel: Panel, data: Data, picture: Picture) -> bytes:
-    # Data of a time series: {"date": "2024-01-01T00:00:00Z", "value": 3}; of other charts: {"x": …,
-    # "y": …}.
-    points: Any = data["points"]
-    if panel.type == "time-series":
-        labels = [_date_text(point["date"], panel) for point in points]
-        values = [point["value"] for point in points]
-    else:
-        labels = [value_text(point["x"]) for point in points]
-        values = [point["y"] for point in points]
+    labels: list[str] = []
+    numbers: list[float | None] = []
+    for label, value in _labelled_values(panel, data):
+        labels.append(label)
+        numbers.append(number_of(value))
     settings = _chart_settings(panel, picture, labels)
     if panel.type == "bar-chart":
         chart = _pygal().Bar(**settings)
     else:
         chart = _pygal().Line(**settings)
-    # Its own id is another one in each picture.
+    # pygal would give each picture another id.
     chart.uuid = panel.id
     chart.x_labels = [cut(label) for label in labels]
-    chart.add(_axis_name(panel), [number_of(value) for value in values])
+    chart.add(_axis_name(panel), numbers)
     svg: bytes = chart.render()
     return _COMMENT_OR_SCRIPT.sub(b"", svg)
+
+
+def _labelled_values(panel: Panel, data: Data) -> Iterator[tuple[str, object]]:
+    """Yield the label and the value of each point of a chart."""
+    points: Any = data["points"]
+    if panel.type == "time-series":
+        # {"date": "2024-01-01T00:00:00Z", "value": 3}
+        for point in points:
+            yield _date_text(point["date"], panel), point["value"]
+    else:
+        # {"x": "red", "y": 3}
+        for point in points:
+            yield value_text(point["x"]), point["y"]
 
 
 @cache
 def _pygal() -> Any:
     """Import pygal with the first chart, since that takes longer than everything else at start.
 
-    It puts a finder for its maps before all further imports of the process, in a form that Python
-    warns of; nothing here needs it.
+    It also adds a finder for its maps to `sys.meta_path`, of a kind that Python warns of at each
+    further import. Nothing here needs the maps, so the finder is removed.
     """
     import pygal.style
 
-    sys.meta_path[:] = [
-        finder for finder in sys.meta_path if type(finder).__name__ != "PluginImportFixer"
-    ]
+    for finder in list(sys.meta_path):
+        if type(finder).__name__ == "PluginImportFixer":
+            sys.meta_path.remove(finder)
     return pygal
 
 
 def _chart_settings(panel: Panel, picture: Picture, labels: Sequence[str]) -> dict[str, object]:
-    theme = picture.theme
     return {
         "width": picture.width,
         "height": picture.height,
@@ -80,10 +89,9 @@ def _chart_settings(panel: Panel, picture: Picture, labels: Sequence[str]) -> di
         "show_legend": False,
         # Without a script: the picture is for pages that allow none.
         "js": (),
-        # Degrees: long labels would overlap beside each other.
-        "x_label_rotation": 30 if sum(map(len, labels)) > _MAX_LABEL_CHARACTERS else 0,
+        "x_label_rotation": _label_rotation(labels),
         "show_minor_x_labels": len(labels) <= _MAX_LABELS,
-        # Of many labels so many are shown, at even distances.
+        # Of many labels, this many are shown, at even distances.
         "x_labels_major_count": min(len(labels), _MAX_LABELS) or None,
         "truncate_label": 16,
         # Ten significant digits, with commas between the thousands.
@@ -91,25 +99,36 @@ def _chart_settings(panel: Panel, picture: Picture, labels: Sequence[str]) -> di
         # The axis begins at 0: cut off, small differences would look large.
         "include_x_axis": True,
         "show_dots": len(labels) <= _MAX_DOTS,
-        "style": _pygal().style.Style(
-            background=theme.background,
-            plot_background=theme.background,
-            foreground=theme.text,
-            foreground_strong=theme.text,
-            foreground_subtle=theme.faint,
-            guide_stroke_color=theme.faint,
-            guide_stroke_dasharray="1,5",
-            major_guide_stroke_color=theme.faint,
-            major_guide_stroke_dasharray="1,5",
-            opacity="1",
-            colors=(theme.accent,),
-            font_family=FONT,
-            title_font_size=TITLE_SIZE,
-            label_font_size=12,
-            major_label_font_size=12,
-            no_data_font_size=TITLE_SIZE,
-        ),
+        "style": _chart_style(picture.theme),
     }
+
+
+def _label_rotation(labels: Sequence[str]) -> int:
+    """Return by how many degrees labels are turned: long ones would overlap beside each other."""
+    if sum(map(len, labels)) > _MAX_LABEL_CHARACTERS:
+        return 30
+    return 0
+
+
+def _chart_style(theme: Theme) -> object:
+    return _pygal().style.Style(
+        background=theme.background,
+        plot_background=theme.background,
+        foreground=theme.text,
+        foreground_strong=theme.text,
+        foreground_subtle=theme.faint,
+        guide_stroke_color=theme.faint,
+        guide_stroke_dasharray="1,5",
+        major_guide_stroke_color=theme.faint,
+        major_guide_stroke_dasharray="1,5",
+        opacity="1",
+        colors=(theme.accent,),
+        font_family=FONT,
+        title_font_size=TITLE_SIZE,
+        label_font_size=12,
+        major_label_font_size=12,
+        no_data_font_size=TITLE_SIZE,
+    )
 
 
 def _axis_name(panel: Panel) -> str:

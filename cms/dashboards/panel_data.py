@@ -90,7 +90,8 @@ def answer_dashboard(store: Store, identity: Identity, key: str) -> bytes:
 def _read_dashboard(store: Store, key: str, context: RequestContext) -> list[PanelData]:
     request = ReadRequest(DASHBOARDS, "fields=id,panels.id,panels.type,panels.options")
     dashboard = fetch_item(store, context, request, key=key, nested_page=_ALL_PANELS)
-    return _read_all(store, context, [_panel(item) for item in _decoded(dashboard)["panels"]])
+    panels = [_panel(item) for item in _decoded(dashboard)["panels"]]
+    return _read_all(store, context, panels)
 
 
 def _decoded(item: Mapping[str, Any]) -> Any:
@@ -112,21 +113,27 @@ def _entry(panel_data: PanelData) -> Data:
 def _read_all(store: Store, context: RequestContext, panels: Sequence[Panel]) -> list[PanelData]:
     """Return what panels show, in their order; their statements run in one round trip.
 
-    Raises `Stale` where one of them has met other counters than those of the snapshot.
+    Raises `Stale` where a statement has met other counters than those of the snapshot.
     """
     prepared = [_prepare(store, context, panel) for panel in panels]
-    calls = [read.call for read in prepared if isinstance(read, _Read)]
-    results: Iterator[list[Row] | Exception] = iter(())
-    if calls:
-        # They come in the order of the calls; panels without a statement take none.
-        results = iter(context.reads.fetch_all(calls))
+    results = _fetch_results(context, prepared)
     all_data = []
-    for each in prepared:
-        if isinstance(each, _Read):
-            all_data.append(_panel_data(context, each, next(results)))
+    for entry in prepared:
+        if isinstance(entry, _Read):
+            all_data.append(_panel_data(context, entry, next(results)))
         else:
-            all_data.append(each)
+            all_data.append(entry)
     return all_data
+
+
+def _fetch_results(
+    context: RequestContext, prepared: Sequence[_Read | PanelData]
+) -> Iterator[list[Row] | Exception]:
+    """Return the results of the reads in their order; panels that have their data take none."""
+    calls = [read.call for read in prepared if isinstance(read, _Read)]
+    if not calls:
+        return iter(())
+    return iter(context.reads.fetch_all(calls))
 
 
 def _prepare(store: Store, context: RequestContext, panel: Panel) -> _Read | PanelData:
@@ -137,7 +144,7 @@ def _prepare(store: Store, context: RequestContext, panel: Panel) -> _Read | Pan
             return PanelData(panel, _text_data(panel))
         request = ReadRequest(query.collection, params=query.params)
         statement, literals = prepare_read(store, context, request)
-        # Its rows are taken in portions, which a pipeline has not.
+        # Its rows are fetched in portions, which is impossible in a pipeline.
         if may_be_large(store, statement):
             return PanelData(panel, query.data_of(fetch_items(store, context, request)))
         values = bind_values(statement.values, context.bindings(literals))
@@ -172,7 +179,7 @@ def _panel_data(context: RequestContext, read: _Read, result: list[Row] | Except
     # Anything but a refusal concerns the connection, and with it every panel.
     if isinstance(result, Exception):
         raise result
-    # The names were resolved and the rules chosen under the counters of the snapshot; under others
+    # Names were resolved and rules chosen for the counters of the snapshot; if these have changed,
     # the read starts again.
     check_version(context.snapshot, read.statement.version(result))
     return PanelData(read.panel, read.query.data_of(read.statement.items(result)))

@@ -47,7 +47,7 @@ class Picture(NamedTuple):
 def number_of(value: object) -> float | None:
     """Return the number of a value, None for what cannot be drawn.
 
-    An axis needs differences and quotients of numbers that are finite and not 0, too.
+    An axis is made of differences and quotients, which must be finite and not 0 either.
     """
     try:
         # By its text, which becomes infinity beyond the range of floats; an int would raise
@@ -57,7 +57,9 @@ def number_of(value: object) -> float | None:
         return None
     if abs(number) < 1 / _MAX_NUMBER:
         return 0.0
-    return number if abs(number) < _MAX_NUMBER else None
+    if abs(number) < _MAX_NUMBER:
+        return number
+    return None
 
 
 def title_of(panel: Panel) -> str:
@@ -74,13 +76,17 @@ def cut(text: str, characters: int = MAX_CHARACTERS) -> str:
 
 
 def _printable(character: str) -> str:
-    return character if character.isprintable() else " "
+    if character.isprintable():
+        return character
+    return " "
 
 
 def value_text(value: object) -> str:
     """Return how a value is written in a picture."""
     if value is None:
         return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if value is True:
+        return "yes"
+    if value is False:
+        return "no"
     return str(value)

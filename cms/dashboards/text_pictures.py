@@ -26,7 +26,7 @@ MAX_TABLE_COLUMNS = 12
 _MARGIN = 16
 _LINE_HEIGHT = 24
 _CHARACTER_WIDTH = 0.55
-"""Of the size of a font: a guess, since only who shows the picture knows the font."""
+"""Of the size of a font: a guess, since only the program that shows the picture knows the font."""
 _MAX_METRIC_SIZE = 72.0
 
 
@@ -145,7 +145,10 @@ def _draw_rows(
         table.append(names)
     for row in rows[: _row_count(picture)]:
         table.append([value_text(value_at(row, name)) for name in names])
-    _add_table(svg, table, picture, top=2 if title_of(panel) else 1, has_head=has_head)
+    top = 1
+    if title_of(panel):
+        top = 2
+    _add_table(svg, table, picture, top=top, has_head=has_head)
     return _bytes(svg)
 
 
@@ -160,12 +163,13 @@ def _add_table(
     """Add rows of cells below each other, the first one at the line `top`."""
     column_count = max(map(len, table), default=0)
     column_width = (picture.width - 2 * _MARGIN) / max(column_count, 1)
-    # Of a column one character stays free, so that texts beside each other do not touch.
+    # One character of a column stays free, so that texts beside each other do not touch.
     characters = max(int(column_width / TEXT_SIZE / _CHARACTER_WIDTH) - 1, 1)
     y = _MARGIN + top * _LINE_HEIGHT
     for number, cells in enumerate(table):
-        is_head = has_head and number == 0
-        color = picture.theme.faint if is_head else picture.theme.text
+        color = picture.theme.text
+        if has_head and number == 0:
+            color = picture.theme.faint
         for column, cell in enumerate(cells):
             x = _MARGIN + column * column_width
             _add_text(svg, cut(cell, characters), _TextStyle(TEXT_SIZE, color), x=x, y=y)

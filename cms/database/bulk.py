@@ -15,7 +15,12 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from cms.database.connections import Transaction
 from cms.database.error_mapping import Deadlock, mapped_errors
 from cms.database.own_schema import check_schema, schema_of
-from cms.database.session_setup import CONNECTION_ARGUMENTS, address_arguments, configure
+from cms.database.session_setup import (
+    CONNECTION_ARGUMENTS,
+    address_arguments,
+    configure,
+    options_of,
+)
 from cms.database.statement_meter import StatementMeter
 from cms.database.statements import statement
 from cms.database.wire import Connection, Epochs
@@ -54,7 +59,7 @@ def bulk_transaction(dsn: str, *, reads_only: bool) -> Iterator[Transaction]:
 
     One that only reads is REPEATABLE READ: all of its statements see the same rows.
     """
-    options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+    options = options_of(_SETTINGS)
     with (
         mapped_errors(),
         Connection.connect(
@@ -126,7 +131,9 @@ def lock_alone(
 
     Raises `TableLocked` when that takes longer than `patience`; None is without an end.
     """
-    deadline = None if patience is None else time.monotonic() + patience.total_seconds()
+    deadline = None
+    if patience is not None:
+        deadline = time.monotonic() + patience.total_seconds()
     for table in tables:
         try:
             limit_waiting(transaction, deadline)
@@ -141,10 +148,12 @@ def lock_alone(
 
 
 def limit_waiting(transaction: Transaction, deadline: float | None) -> None:
-    """Have the transaction wait for a lock until then, by the monotonic clock; None is no limit."""
-    # The least that is a limit for PostgreSQL: 0 would be none.
-    rest = 0 if deadline is None else max(1, round((deadline - time.monotonic()) * 1000))
-    transaction.execute(statement("limit_waiting_for_locks"), (str(rest),))
+    """Have the transaction wait for a lock until a time of the monotonic clock; None is no limit."""
+    # To PostgreSQL, 0 is no limit.
+    milliseconds = 0
+    if deadline is not None:
+        milliseconds = max(1, round((deadline - time.monotonic()) * 1000))
+    transaction.execute(statement("limit_waiting_for_locks"), (str(milliseconds),))
 
 
 def create_extension(transaction: Transaction, name: str, *, schema: str) -> None:
@@ -201,7 +210,9 @@ def address_without_password(dsn: str) -> tuple[str, str | None]:
     """Return the address for a command line, which everybody can read, and its password."""
     parameters = conninfo_to_dict(dsn)
     password = parameters.pop("password", None)
-    return make_conninfo("", **parameters), password if password is None else str(password)
+    if password is not None:
+        password = str(password)
+    return make_conninfo("", **parameters), password
 
 
 def _run(
@@ -217,7 +228,8 @@ def _table(table: str, columns: Sequence[str]) -> sql.Composed:
     name = sql.Identifier(table)
     if not columns:
         return sql.Composed([name])
-    return sql.SQL("{} ({})").format(name, sql.SQL(", ").join(map(sql.Identifier, columns)))
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    return sql.SQL("{} ({})").format(name, names)
 
 
 @contextmanager

@@ -139,7 +139,9 @@ class Transaction:
 
     def _limit_time(self) -> None:
         """Lower the statement timeout to what is left of the batch's time."""
-        timeout = self.allowance.next_timeout() if self.allowance else None
+        if self.allowance is None:
+            return
+        timeout = self.allowance.next_timeout()
         if timeout:
             self.connection.wire.run(statement("limit_time"), (timeout,), prepare=self.prepare)
 
@@ -263,7 +265,8 @@ class Database:
     @contextmanager
     def autocommit_connection(self) -> Iterator[Transaction]:
         """Open a connection for statements outside any transaction, without a statement timeout."""
-        # Not from a pool: building an index may take hours. A pooler would leave the option out.
+        # The connection comes from no pool, because building an index may take hours. It is direct,
+        # because a pooler would leave the option out.
         with (
             mapped_errors(),
             Connection.connect(
@@ -278,7 +281,7 @@ class Database:
 
     def discard_prepared(self, kept: Set[str] = frozenset()) -> None:
         """Have every connection discard its prepared statements at its next use, but for `kept`."""
-        # They do so themselves: another thread may be using a connection.
+        # Each connection does so itself: another thread may be using it now.
         self._epochs.begin(kept)
 
     def close(self) -> None:

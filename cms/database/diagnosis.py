@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psycopg
 
 from cms.database.error_mapping import mapped_errors
-from cms.database.session_setup import CONNECT_SECONDS, address_arguments
+from cms.database.session_setup import CONNECT_SECONDS, address_arguments, options_of
 from cms.database.statements import statement
 from cms.errors import unavailable
 
@@ -56,7 +56,7 @@ def examine_server(dsn: str) -> ServerInfo:
 
 def different_settings(dsn: str, settings: Mapping[str, str]) -> list[str]:
     """Return those settings that a session asks for and does not get; raises `Refused`."""
-    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    options = options_of(settings)
     with (
         mapped_errors(),
         psycopg.connect(

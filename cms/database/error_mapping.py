@@ -157,7 +157,9 @@ class mapped_errors:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
         if isinstance(error, psycopg.Error):
-            cause = error if isinstance(error, _CONNECTION_ERRORS) else None
+            cause: psycopg.Error | None = None
+            if isinstance(error, _CONNECTION_ERRORS):
+                cause = error
             raise map_error(error, with_values=self._with_values) from cause
 
 
@@ -241,7 +243,7 @@ def _all_messages(error: psycopg.Error) -> str:
 
 def _is_changed_plan(error: psycopg.Error) -> bool:
     """Tell whether a prepared statement failed because a column changed its type."""
-    # The code alone does not tell: whatever PostgreSQL does not support has it.
+    # The code alone does not tell: all errors about what PostgreSQL does not support have it.
     return isinstance(error, pg.FeatureNotSupported) and "cached plan" in str(error)
 
 
@@ -260,7 +262,9 @@ def _key_column(error: psycopg.Error) -> str | None:
     """Return the column of a violated key of one column: "Key (title)=(…)" in any language."""
     detail = _key_detail(error)
     match = _KEY.search(detail) or _FOLDED_KEY.search(detail)
-    return _unquote(match[1]) if match else None
+    if match is None:
+        return None
+    return _unquote(match[1])
 
 
 def _key_columns(error: psycopg.Error) -> list[str]:
@@ -268,7 +272,7 @@ def _key_columns(error: psycopg.Error) -> list[str]:
     match = _KEYS.search(_key_detail(error))
     if match is None:
         return []
-    return [_unquote(name) for name in re.findall(_NAME, match[1])]
+    return list(map(_unquote, re.findall(_NAME, match[1])))
 
 
 def _key_detail(error: psycopg.Error) -> str:
@@ -277,16 +281,20 @@ def _key_detail(error: psycopg.Error) -> str:
     For a row that others still point to, PostgreSQL quotes the row's own key, whose columns belong
     to another table.
     """
+    if not error.diag.constraint_name:
+        return ""
     detail = error.diag.message_detail or ""
     # Only the text tells the two cases apart. If the server's messages are in another language, the
     # answer lacks the field of either.
     if isinstance(error, pg.ForeignKeyViolation) and "is not present" not in detail:
         return ""
-    return detail if error.diag.constraint_name else ""
+    return detail
 
 
 def _unquote(name: str) -> str:
-    return name[1:-1].replace('""', '"') if name.startswith('"') else name
+    if name.startswith('"'):
+        return name[1:-1].replace('""', '"')
+    return name
 
 
 def _key_value(error: psycopg.Error) -> str | None:

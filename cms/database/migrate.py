@@ -90,23 +90,27 @@ def pending(dsn: str, *, folder: Path | None = None) -> list[str]:
         schema = schema_of(dsn)
         if schema is not None and not has_schema(connection, schema):
             # Tables of the next schema on the search path are those of another installation.
-            names = [migration.name for migration in migrations]
+            names = _names(migrations)
             if folder is None:
-                names += [migration.name for migration in missing_migrations(())]
+                names += _names(missing_migrations(()))
             return names
         if schema is not None:
             _check_schema(connection, schema)
-        names = [migration.name for migration in _missing(migrations, _applied(connection))]
+        names = _names(_missing(migrations, _applied(connection)))
         if folder is None:
-            names += [migration.name for migration in _missing_of_queue(connection)]
+            names += _names(_missing_of_queue(connection))
         return names
+
+
+def _names(migrations: Sequence[Migration | QueueMigration]) -> list[str]:
+    return [migration.name for migration in migrations]
 
 
 def read_migrations(folder: Path) -> tuple[Migration, ...]:
     """Return the migrations of a folder, numbered 1, 2, 3 … without a gap."""
-    migrations = tuple(_read(path) for path in sorted(folder.glob("*.sql")))
+    migrations = tuple(map(_read, sorted(folder.glob("*.sql"))))
     if not migrations:
-        # To go on would take a database of any version for one that is up to date.
+        # Without this error a database of any version would seem up to date.
         reason = f"There are no migrations in {folder}: the installation is not complete."
         raise MigrationError(reason)
     for number, migration in enumerate(migrations, start=1):
@@ -122,12 +126,13 @@ def _read(path: Path) -> Migration:
     # Without a number in its name a file has no position in the order.
     if match is None:
         raise MigrationError(f"{path.name} is not named like a migration: 0001_words.sql.")
-    # Whoever reads a failed migration reads first what it was for.
+    # A reader of a failed migration should first read what it is for.
     if not text.startswith("-- "):
         raise MigrationError(
             f"The first line of {path.name} must be a comment that says why it is there."
         )
-    return Migration(int(match[1]), path.stem, hashlib.sha256(text.encode()).hexdigest(), text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Migration(int(match[1]), path.stem, digest, text)
 
 
 @contextmanager

@@ -18,10 +18,13 @@ _OPTIONS = re.compile(r"-csearch_path=([a-z_][a-z0-9_]*),public")
 def schema_of(dsn: str) -> str | None:
     """Return the schema that DATABASE_SCHEMA has put into an address (`in_schema`).
 
-    None for all other options: a search path by hand may have other schemas before the service's.
+    None for all other options: in a search path that somebody has written, other schemas may come
+    before the service's.
     """
     match = _OPTIONS.fullmatch(str(conninfo_to_dict(dsn).get("options") or ""))
-    return match[1] if match else None
+    if match is None:
+        return None
+    return match[1]
 
 
 def has_schema(connection: psycopg.Connection[Any], schema: str) -> bool:

@@ -30,11 +30,13 @@ def missing_migrations(applied: Collection[str]) -> tuple[QueueMigration, ...]:
 
     Raises ValueError when the tables are of a newer version of the package.
     """
-    # Their names begin with the version that brought them: sorted, they are in their order.
+    # Their names begin with the version that they came with: sorted, they are in their order.
     files = _files(_folder() / "migrations")
     # The name of a change says after which migration it was made.
     last = list(files)[-1]
-    changes = {f"{last} {name}": path for name, path in _files(sql_folder() / "queue").items()}
+    changes: dict[str, Path] = {}
+    for name, path in _files(sql_folder() / "queue").items():
+        changes[f"{last} {name}"] = path
     if not applied:
         # The schema of a version holds all of its migrations.
         name = f"procrastinate {version('procrastinate')}"

@@ -60,12 +60,13 @@ def unmatched(transaction: Transaction, table: str, key: ForeignKey) -> Unmatche
     conditions = [_has_no_target(key, sql.Identifier(key.target_schema, key.target))]
     if key.target == table:
         conditions.append(_has_no_target(key, sql.Identifier(STAGED)))
+    columns = [sql.Identifier("staged", name) for name in key.columns]
     query = sql.SQL(
         "SELECT concat_ws(', ', {columns}), count(*) OVER () FROM {staged} AS staged "
         "WHERE num_nulls({columns}) = 0 AND {conditions} "
         "GROUP BY {columns} ORDER BY 1 LIMIT {limit}"
     ).format(
-        columns=sql.SQL(", ").join(sql.Identifier("staged", name) for name in key.columns),
+        columns=sql.SQL(", ").join(columns),
         staged=sql.Identifier(STAGED),
         conditions=sql.SQL(" AND ").join(conditions),
         limit=sql.Literal(_MAX_EXAMPLES),
@@ -73,40 +74,44 @@ def unmatched(transaction: Transaction, table: str, key: ForeignKey) -> Unmatche
     rows = _fetch(transaction, query)
     if not rows:
         return Unmatched(0, ())
-    return Unmatched(rows[0][1], tuple(row[0] for row in rows))
+    count = rows[0][1]
+    return Unmatched(count, tuple(example for example, _ in rows))
 
 
 def merge(
     transaction: Transaction, table: str, columns: Sequence[str], keys: Sequence[str]
 ) -> Merged:
     """Write the staged rows: new ones are added, those with the key of a row replace its values."""
-    replaced = _fetch(
-        transaction,
-        sql.SQL("SELECT count(*) FROM {} JOIN {} USING ({})").format(
-            sql.Identifier(STAGED), sql.Identifier(table), _names(keys)
-        ),
-    )[0][0]
-    values: list[sql.Composable] = []
-    for name in columns:
-        if name not in keys:
-            values.append(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)))
-    outcome: sql.Composable = sql.SQL("NOTHING")
-    if values:
-        outcome = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(values))
+    replaced_rows = sql.SQL("SELECT count(*) FROM {} JOIN {} USING ({})").format(
+        sql.Identifier(STAGED), sql.Identifier(table), _names(keys)
+    )
+    staged_rows = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(STAGED))
+    replaced = _count(transaction, replaced_rows)
+    staged = _count(transaction, staged_rows)
     command = sql.SQL(
         "INSERT INTO {table} ({columns}) OVERRIDING SYSTEM VALUE "
-        "SELECT {columns} FROM {staged} ON CONFLICT ({keys}) DO {outcome}"
+        "SELECT {columns} FROM {staged} ON CONFLICT ({keys}) DO {action}"
     ).format(
         table=sql.Identifier(table),
         columns=_names(columns),
         staged=sql.Identifier(STAGED),
         keys=_names(keys),
-        outcome=outcome,
+        action=_conflict_action(columns, keys),
     )
-    staged = _fetch(transaction, sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(STAGED)))
     with plain_errors(f"The rows of {table} cannot be written"):
         transaction.connection.execute(command)
-    return Merged(staged[0][0] - replaced, replaced)
+    return Merged(staged - replaced, replaced)
+
+
+def _conflict_action(columns: Sequence[str], keys: Sequence[str]) -> sql.Composable:
+    """Return what happens to a stored row with the key of a staged one: it gets all other values."""
+    values: list[sql.Composable] = []
+    for name in columns:
+        if name not in keys:
+            values.append(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)))
+    if not values:
+        return sql.SQL("NOTHING")
+    return sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(values))
 
 
 def largest_staged(transaction: Transaction, column: str) -> int | None:
@@ -120,17 +125,24 @@ def largest_staged(transaction: Transaction, column: str) -> int | None:
 
 def _has_no_target(key: ForeignKey, target: sql.Identifier) -> sql.Composed:
     """Return the condition that no row of `target` has the values of a staged foreign key."""
-    pairs = [
-        sql.SQL("target.{} = staged.{}").format(sql.Identifier(theirs), sql.Identifier(ours))
-        for theirs, ours in zip(key.target_columns, key.columns, strict=True)
-    ]
+    conditions: list[sql.Composed] = []
+    for target_column, column in zip(key.target_columns, key.columns, strict=True):
+        condition = sql.SQL("target.{} = staged.{}").format(
+            sql.Identifier(target_column), sql.Identifier(column)
+        )
+        conditions.append(condition)
     return sql.SQL("NOT EXISTS (SELECT FROM {} AS target WHERE {})").format(
-        target, sql.SQL(" AND ").join(pairs)
+        target, sql.SQL(" AND ").join(conditions)
     )
 
 
 def _names(columns: Sequence[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, columns))
+
+
+def _count(transaction: Transaction, query: sql.Composed) -> int:
+    count: int = _fetch(transaction, query)[0][0]
+    return count
 
 
 def _fetch(transaction: Transaction, query: sql.Composed) -> list[Row]:

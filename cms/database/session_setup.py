@@ -98,7 +98,11 @@ def session_settings(statement_timeout: timedelta, *, read_only: bool) -> dict[s
 
 def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:
     """Return libpq's `options` for the settings of a session."""
-    settings = session_settings(statement_timeout, read_only=read_only)
+    return options_of(session_settings(statement_timeout, read_only=read_only))
+
+
+def options_of(settings: Mapping[str, str]) -> str:
+    """Return libpq's `options` for some settings of PostgreSQL."""
     return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
 
@@ -116,7 +120,8 @@ def address_arguments(
         raise unavailable("database", "Its address is not well-formed") from None
     defaults = {"connect_timeout": CONNECT_SECONDS, **_KEEPALIVES}
     if in_pool:
-        # Not for whole tables: it would also end what waits for a server that reads slowly.
+        # Connections for whole tables have no such limit: it would also end a copy to a server that
+        # reads slowly.
         defaults["tcp_user_timeout"] = _UNANSWERED_MILLISECONDS
     arguments = {name: value for name, value in defaults.items() if name not in address}
     # Of two values for one setting the last one counts, so the service's own come last.

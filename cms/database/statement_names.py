@@ -20,13 +20,15 @@ def name_of(text: str) -> str:
     fixed_name = _fixed_names().get(text)
     if fixed_name is not None:
         return fixed_name
-    # A write reads as well, but for its own sake: a read writes nothing.
+    # First, because a write may read other tables as well.
     if write := _WRITE.search(text):
         return f"{write[1].partition(' ')[0]} {_plain(write[2])}"
     verb = text.split(maxsplit=1)[0].upper()
     # The common frame of reads names its one table without quotes.
     table = _READ.search(text)
-    return f"{verb} {_plain(table[1])}" if table else verb
+    if table is None:
+        return verb
+    return f"{verb} {_plain(table[1])}"
 
 
 def _plain(table: str) -> str:

@@ -23,7 +23,9 @@ def sql_folder() -> Path:
     """Return the folder of the SQL files: in the installed package, or beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent
     inside = package / "sql"
-    return inside if inside.is_dir() else package.parent / "sql"
+    if inside.is_dir():
+        return inside
+    return package.parent / "sql"
 
 
 def statement(name: str) -> str:
@@ -57,8 +59,9 @@ def _split(source: str, file: str) -> Iterator[_NamedStatement]:
     # Not the names: the pattern has checked their form.
     for piece in (before, *pieces[1::3], *pieces[2::3]):
         _refuse_stray(piece, file)
-    if any(line.strip() and not line.startswith("--") for line in before.splitlines()):
-        raise ValueError(f"{file}: there is text above the first '-- name: word'")
+    for line in before.splitlines():
+        if line.strip() and not line.startswith("--"):
+            raise ValueError(f"{file}: there is text above the first '-- name: word'")
     for name, text in zip(pieces[0::3], pieces[2::3], strict=True):
         if not text.strip():
             raise ValueError(f"{file}: the statement {name!r} is empty")

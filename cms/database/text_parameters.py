@@ -10,7 +10,7 @@ from cms.query.sql.arrays import array
 
 def parameter_texts(values: Sequence[object]) -> list[Any]:
     """Return the parameters of a statement as PostgreSQL's input functions read them."""
-    # Nearly all are texts: these without a call for each.
+    # Nearly all are texts: they are encoded here, without a call for each.
     return [value.encode() if type(value) is str else _text(value) for value in values]
 
 
@@ -21,8 +21,11 @@ def _text(value: object) -> bytes | None:
             return None
         case str():
             return value.encode()
-        case bool():  # before int, of which it is a kind
-            return b"true" if value else b"false"
+        # Before int: to Python they are numbers, too.
+        case True:
+            return b"true"
+        case False:
+            return b"false"
         case int():
             return b"%d" % value
         case bytes():

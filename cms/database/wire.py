@@ -304,7 +304,7 @@ class Wire:
         try:
             while_waiting()
         finally:
-            # Whatever happened: libpq takes no other statement before all results are fetched.
+            # After an error as well: libpq takes no other statement before all results are fetched.
             results = list(self._results())
         # Without a pipeline, a statement that was sent by itself has exactly one result.
         return results[0]
@@ -327,9 +327,10 @@ class Wire:
         poll = select.poll()
         poll.register(pgconn.socket, events)
         while is_waiting():
-            # Room to write is libpq's to use; anything else is for reading, errors included.
-            if any(event & ~select.POLLOUT for _, event in poll.poll()):
-                pgconn.consume_input()
+            # One event at most. If the socket takes more, libpq writes; all else is to be read.
+            for _, event in poll.poll():
+                if event & ~select.POLLOUT:
+                    pgconn.consume_input()
 
     def _name(self, text: str) -> bytes:
         """Return the name of a prepared statement; prepares it at its first use."""
@@ -357,7 +358,7 @@ class Wire:
         if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
             return  # a failed transaction takes no statement
         epoch = self._epochs.present
-        # Of an epoch that this connection has passed over nobody knows here what it kept.
+        # If this connection has missed an epoch, what that one kept is not known here.
         kept = epoch.kept if self._prepared_in == epoch.number - 1 else frozenset()
         self._prepared_in = epoch.number
         dropped = [text for text in self._names if text not in kept]

@@ -125,10 +125,13 @@ class Assets:
     ) -> _RequestedFile:
         settings = self._asset_settings(context)
         actor = context.actor
-        # Files that the settings show, such as the project's logo, are public.
-        # UUIDs in either case name the same row.
+        # Files that the settings show, such as the project's logo, are public. UUIDs in either case
+        # name the same row.
         is_public = key.lower() in settings.public
-        policy = ADMIN if is_public else _content_policy(context)
+        if is_public:
+            policy = ADMIN
+        else:
+            policy = _content_policy(context)
         if policy is not actor.policy:
             context = context._replace(actor=Actor(policy, actor.user, actor.role))
         row = fetch_item(self._store, context, _READ_REQUEST, key=key)
@@ -245,15 +248,21 @@ def _widened(policy: Policy, name: str) -> Policy:
 def _focal_point(row: Mapping[str, Any]) -> Focus | None:
     x = _coordinate(row["focal_point_x"], center=CENTER[0])
     y = _coordinate(row["focal_point_y"], center=CENTER[1])
-    # The center is no focus: both make the same image, and so must have the same key.
-    return None if (x, y) == CENTER else (x, y)
+    # With the center as its focus an image is the same as without any, and so must be the key.
+    if (x, y) == CENTER:
+        return None
+    return x, y
 
 
 def _coordinate(value: object, *, center: float) -> float:
     """Return a coordinate of a row, where numbers are pieces of JSON text."""
-    return center if value is None else float(jsontext.dumps(value))
+    if value is None:
+        return center
+    return float(jsontext.dumps(value))
 
 
 def _hashable(value: object) -> Hashable:
+    if isinstance(value, str):
+        return value
     # A parameter that is sent twice is a list.
-    return value if isinstance(value, str) else repr(value)
+    return repr(value)

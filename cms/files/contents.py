@@ -102,7 +102,7 @@ class Contents:
 
         Raises `Refused` INVALID_PAYLOAD for a media type that is not allowed.
         """
-        # By the name that the file gets, which may differ from the one that was sent.
+        # The name is that which the file gets, which may differ from the one that was sent.
         media_type = media_type_of(content.head, name=name, declared=content.declared_type)
         if not is_allowed(media_type, self._allowed):
             raise invalid_payload(f"Files of the type {media_type} are not allowed", field="type")
@@ -145,7 +145,7 @@ class Contents:
             yield stored
         except Refused as refused:
             problem = refused.problems[0]
-            # Without the database nobody knows whether the rows are there: `sweep` decides later.
+            # If the database fails, the rows may or may not be there: `sweep` finds out later.
             if problem.is_undone or problem.extensions.get("service") != "database":
                 self.remove(stored)
             raise

@@ -39,7 +39,7 @@ def derivative_of(
     Others who ask for it at the same time, on any machine, wait and get the same one.
     Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION, and FileNotFoundError without the original.
     """
-    # Without a lock first: nearly all requests are for an image that exists.
+    # The first look takes no lock: nearly all requests are for an image that exists.
     return _find(original, resolved) or _make(store, image_pool, original, resolved)
 
 
@@ -82,7 +82,7 @@ def _make(
     name = f"{original.storage.name}/{_path(original, resolved, '')}"
     with store.database.transaction() as transaction:
         transaction.execute(statement("lock_derivative"), (name,))
-        # Whoever held the lock before may have made it.
+        # A process that held the lock before may have made it.
         derivative = _find(original, resolved)
         if derivative is not None:
             return derivative

@@ -56,7 +56,9 @@ def extension_on_disk(name: str) -> str:
     """Return the extension that the content gets in its storage."""
     extension = split_extension(name).extension.lower()
     # ASCII only: some locations take no other characters in a path.
-    return extension if re.fullmatch(r"\.[a-z0-9]+", extension) else ".bin"
+    if re.fullmatch(r"\.[a-z0-9]+", extension):
+        return extension
+    return ".bin"
 
 
 def title_of(name: str) -> str:

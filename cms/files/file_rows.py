@@ -94,16 +94,19 @@ def _plan_write(
     target = _authorized_collection(context, collection, action)
     parsed = parse_query_string(request.query_string, store.page)
     authorizer = WriteAuthorizer(store, context)
-    # In the history of a file its creation is an upload.
-    history_action = "upload" if collection == FILES and action == "create" else None
-    client = request.identity.client
-    call = WriteCall(store, context, client, target, parsed, authorizer, history_action)
-    # What flows make of a row is checked as a client's values are: flows cannot set the service's
-    # fields either.
+    call = WriteCall(store, context, request.identity.client, target, parsed, authorizer)
     if collection == FILES:
-        check = checked_fields if action == "create" else checked_changes
-        call = call._replace(check_filtered=check)
+        call = _call_of_files(call, action)
     return plan(call)
+
+
+def _call_of_files(call: WriteCall, action: str) -> WriteCall:
+    # Rows that flows have changed are checked like a client's values: flows cannot set the
+    # service's fields either.
+    if action != "create":
+        return call._replace(check_filtered=checked_changes)
+    # In the history of a file its creation is an upload.
+    return call._replace(history_action="upload", check_filtered=checked_fields)
 
 
 def plan_create(call: WriteCall, rows: Sequence[NewRow]) -> WritePlan[WrittenItems]:
@@ -128,7 +131,8 @@ def plan_create(call: WriteCall, rows: Sequence[NewRow]) -> WritePlan[WrittenIte
 
 
 def _plan_filtered_create(flow: FlowFilter, *, rows: Sequence[NewRow]) -> WritePlan[WrittenItems]:
-    return plan_create(flow.call, [_filtered_row(flow, row) for row in rows])
+    filtered_rows = [_filtered_row(flow, row) for row in rows]
+    return plan_create(flow.call, filtered_rows)
 
 
 def _filtered_row(flow: FlowFilter, row: NewRow) -> NewRow:
@@ -136,7 +140,7 @@ def _filtered_row(flow: FlowFilter, row: NewRow) -> NewRow:
     payload = {**row.defaults, **row.values, **row.owned}
     shown = without(payload, _INTERNAL)
     item = flow.filters.item(shown, verb="create")
-    # What flows leave as it was has not been sent by the client.
+    # Values of the service that flows have left as they were do not count as sent.
     changes: FieldValues = {}
     for name, value in item.items():
         if name in row.values or shown.get(name) != value:
@@ -173,7 +177,9 @@ def _plan_change(
     parser, items = plans.parse_payload(call, [changes], Expects.PRESENT)
     owned_values = _values(call.collection, owned)
     # The service's own values come last, and so replace whatever a client sends.
-    rows = [row._replace(values={**row.values, **owned_values}) for row in items.rows]
+    rows = []
+    for row in items.rows:
+        rows.append(row._replace(values={**row.values, **owned_values}))
     parsed = plans.ParsedPayload(parser, items._replace(rows=rows))
     return plans.payload_plan(call, plans.complete_update(call, parsed, [key]))
 
@@ -244,8 +250,9 @@ def response_body(items: WrittenItems, *, single: bool) -> bytes | None:
     """Return rows as the body of an answer; None for a caller that may write but not read them."""
     if items is None:
         return None
-    data = items[0] if single else items
-    return jsontext.dumps({"data": data})
+    if single:
+        return jsontext.dumps({"data": items[0]})
+    return jsontext.dumps({"data": items})
 
 
 def _authorized_collection(context: RequestContext, name: str, action: str) -> Collection:
@@ -260,6 +267,8 @@ def _values(collection: Collection, fields: FieldValues) -> MutableRowValues:
     values: MutableRowValues = {}
     for name, value in fields.items():
         convert = converter(collection.fields[name])
+        values[name] = None
         # Converters are for values: null is the same in every column.
-        values[name] = None if value is None else convert(value)
+        if value is not None:
+            values[name] = convert(value)
     return values

@@ -89,7 +89,8 @@ def _plan_create(
     call: WriteCall, *, rows: Sequence[NewRow], is_committed: Event
 ) -> WritePlan[bytes | None]:
     folder = single_value(call.context.fetch(statement("find_default_folder"), ()))
-    creation = file_rows.plan_create(call, [_in_folder(row, folder) for row in rows])
+    rows_in_folder = [_in_folder(row, folder) for row in rows]
+    creation = file_rows.plan_create(call, rows_in_folder)
     return WritePlan(partial(_create_committed, creation, is_committed, single=len(rows) == 1))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -33,7 +33,9 @@ class _FileInFolder(NamedTuple):
 def create(library: Library, request: WriteRequest, payload: object) -> bytes | None:
     """Create a folder, or those of an array."""
     single = not isinstance(payload, list)
-    payloads = payload if isinstance(payload, list) else [payload]
+    payloads: Sequence[object] = [payload]
+    if isinstance(payload, list):
+        payloads = payload
     # Folders have neither defaults nor fields that the service sets.
     rows = [NewRow(_checked(item), {}, {}) for item in payloads]
     plan = partial(file_rows.plan_create, rows=rows)
@@ -44,7 +46,7 @@ def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) ->
     """Delete folders with everything below them, and return the contents of the deleted files."""
     call, executor = call.in_transaction(transaction)
     keys = file_rows.keys_of(executor, call.collection, payload)
-    # First the right to the folders: a refusal for what is in them would tell that they exist.
+    # The right to the folders comes first: a refusal for their contents would tell that they exist.
     call.authorizer.authorize_delete(call.collection, keys, transaction.execute)
     # All folders below, with the folder around each; the statement goes down the tree, and locks
     # it.
@@ -52,7 +54,8 @@ def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) ->
     below = [key for key in parents if key not in keys]
     rows = transaction.execute(statement("lock_files_in_folders"), ([*keys, *below],))
     files = [_FileInFolder(*row) for row in rows]
-    file_revisions = file_rows.delete_below(call, executor, FILES, [file.key for file in files])
+    file_keys = [file.key for file in files]
+    file_revisions = file_rows.delete_below(call, executor, FILES, file_keys)
     folder_revisions = file_rows.delete_below(call, executor, FOLDERS, below)
     folder_revisions |= file_rows.delete(call, executor, call.collection, keys)
     # The revision of everything that went with a folder is linked to the revision of that folder.

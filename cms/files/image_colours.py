@@ -31,8 +31,10 @@ def in_editable_mode(image: Image.Image) -> Image.Image:
             return image.convert("L")
         case "I" | "F" | "I;16" | "I;16B" | "I;16L" | "I;16N":
             return _in_eight_bits(image)
+        case _ if image.has_transparency_data:
+            return image.convert("RGBA")
         case _:
-            return image.convert("RGBA" if image.has_transparency_data else "RGB")
+            return image.convert("RGB")
 
 
 def _in_eight_bits(image: Image.Image) -> Image.Image:
@@ -73,7 +75,9 @@ def on_colours(image: Image.Image, change: Callable[[Image.Image], Image.Image])
 
 def in_srgb(image: Image.Image) -> Image.Image:
     """Convert colours to sRGB, by their profile where there is one that can be read."""
-    mode = "RGB" if image.mode == "CMYK" else image.mode
+    mode = image.mode
+    if mode == "CMYK":
+        mode = "RGB"
     try:
         profile = ImageCms.ImageCmsProfile(io.BytesIO(image.info["icc_profile"]))
         result = ImageCms.profileToProfile(image, profile, SRGB, outputMode=mode)
@@ -105,9 +109,12 @@ def profile_for(image: Image.Image, image_format: str) -> bytes | None:
     profile: bytes | None = image.info.get("icc_profile")
     if not profile:
         return None
-    writes_grey = image.mode in ("L", "LA") and image_format in _GREY_FORMATS
-    written_space = "GRAY" if writes_grey else "RGB"
-    return profile if _colour_space(profile) == written_space else None
+    written_space = "RGB"
+    if image.mode in ("L", "LA") and image_format in _GREY_FORMATS:
+        written_space = "GRAY"
+    if _colour_space(profile) != written_space:
+        return None
+    return profile
 
 
 def _colour_space(profile: bytes) -> str | None:

@@ -89,7 +89,7 @@ def _read(image: Image.Image) -> ImageInfo:
         "icc": _icc(image),
     }
     metadata = {name: values for name, values in groups.items() if values}
-    # Every list of files would carry it.
+    # Every list of files would include it.
     if len(jsontext.dumps(metadata)) > MAX_METADATA_BYTES:
         metadata = {}
     return ImageInfo(width, height, metadata)
@@ -139,7 +139,9 @@ def _json_value(value: Any) -> Any:
         number = float(value)
     except (TypeError, ValueError, ZeroDivisionError):
         return None
-    return number if math.isfinite(number) else None
+    if math.isfinite(number):
+        return number
+    return None
 
 
 def _decoded(raw: bytes) -> str | None:
@@ -148,7 +150,9 @@ def _decoded(raw: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     # Binary values may decode by accident.
-    return text if text.isprintable() else None
+    if not text.isprintable():
+        return None
+    return text
 
 
 def _iptc(image: Image.Image) -> dict[str, Any]:

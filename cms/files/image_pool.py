@@ -8,6 +8,7 @@ import pickle
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from cms.config import Config
 from cms.errors import insufficient_storage, unavailable
@@ -96,24 +97,33 @@ class ImagePool:
         return RenderAnswer(**json.loads(answer))
 
 
+class _Failure(NamedTuple):
+    """Why a transform failed, and until when it is not tried again, by the monotonic clock."""
+
+    reason: str
+    end: float
+
+
 class _RecentFailures:
-    """The transforms that failed within the last minute, each with its end and its reason."""
+    """The transforms that failed within the last minute."""
 
     def __init__(self) -> None:
-        self._failures: dict[str, tuple[float, str]] = {}
+        self._failures: dict[str, _Failure] = {}
         self._lock = threading.Lock()
 
     def reason_of(self, name: str) -> str | None:
         """Return why a transform failed within the last minute, None if it did not."""
-        end, reason = self._failures.get(name, (0.0, ""))
-        return reason if time.monotonic() < end else None
+        failure = self._failures.get(name)
+        if failure is None or time.monotonic() >= failure.end:
+            return None
+        return failure.reason
 
     def add(self, name: str, reason: str) -> None:
         # Reading needs no lock: a lookup of a dict is one step under the lock of the interpreter.
         with self._lock:
-            # Out and in again, so that the order of the dict stays that of the ends.
+            # Removed and added again, so that the dict stays in the order of the ends.
             self._failures.pop(name, None)
             # The first one ends first, because all last equally long.
             while len(self._failures) >= MAX_FAILURES:
                 del self._failures[next(iter(self._failures))]
-            self._failures[name] = (time.monotonic() + FAILURE_SECONDS, reason)
+            self._failures[name] = _Failure(reason, time.monotonic() + FAILURE_SECONDS)

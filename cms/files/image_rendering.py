@@ -38,7 +38,7 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "png": {"compress_level": 6},
     "webp": {"method": 4},
     "tiff": {"compression": "tiff_adobe_deflate"},
-    # One thread: the limit of processes at a time stands for processors as well.
+    # One thread, because the limit of processes is meant to limit the use of processors as well.
     "avif": {"speed": 8, "max_threads": 1},
     "gif": {"optimize": False},
 }
@@ -100,9 +100,12 @@ def _check_pixels(image: Image.Image, limits: ImageLimits) -> None:
 
 def _upright_size(image: Image.Image) -> Size:
     # Pillow turns a TIFF itself.
-    if image.format == "TIFF" or image.getexif().get(ExifTags.Base.Orientation) not in SIDEWAYS:
+    if image.format == "TIFF":
         return image.size
-    return image.height, image.width
+    orientation = image.getexif().get(ExifTags.Base.Orientation)
+    if orientation in SIDEWAYS:
+        return image.height, image.width
+    return image.size
 
 
 def _draft(image: Image.Image, full_size: Size, steps: tuple[ImageStep, ...]) -> None:
@@ -113,8 +116,11 @@ def _draft(image: Image.Image, full_size: Size, steps: tuple[ImageStep, ...]) ->
     exact_width, exact_height = scaled_size(full_size, steps[0])
     width = math.ceil(exact_width * REDUCING_GAP)
     height = math.ceil(exact_height * REDUCING_GAP)
-    is_upright = full_size == image.size
-    image.draft(None, (width, height) if is_upright else (height, width))
+    # The size is that of the upright image, which may lie on its side in the file.
+    if full_size == image.size:
+        image.draft(None, (width, height))
+    else:
+        image.draft(None, (height, width))
 
 
 def _upright(image: Image.Image) -> Image.Image:
@@ -146,4 +152,6 @@ def _save(image: Image.Image, target: Path, transform: Transform) -> str:
 def _format_of(image: Image.Image, transform: Transform) -> str:
     if transform.format != FALLBACK_FORMAT:
         return transform.format or "png"
-    return "png" if has_transparency(image) else "jpg"
+    if has_transparency(image):
+        return "png"
+    return "jpg"

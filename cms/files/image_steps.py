@@ -118,7 +118,9 @@ def _resized(
             return _resampled(image, visible_size, box)
         case "contain":
             result = _scaled(image, size, limits)
-            return result if size == frame else _padded(result, frame)
+            if size == frame:
+                return result
+            return _padded(result, frame)
         case _:
             return _scaled(image, size, limits)
 
@@ -198,7 +200,9 @@ def _trimmed(image: Image.Image, threshold: float) -> Image.Image:
         difference = ImageChops.lighter(difference, band)
     # The smallest box around all pixels that differ; none for an image of one colour.
     box = difference.point(lambda shade: 255 if shade > threshold else 0).getbbox()
-    return image.crop(box) if box else image
+    if box is None:
+        return image
+    return image.crop(box)
 
 
 def _tinted(colours: Image.Image, tint: Tint) -> Image.Image:

@@ -88,7 +88,7 @@ def _filename_of(answer: OutgoingResponse) -> str:
     for name in _disposition_names(answer.headers.get("content-disposition", "")):
         if name:
             return name
-    # Of the last address: a link for downloads often redirects to one with the file's name.
+    # The last address counts: a link for downloads often redirects to one with the file's name.
     address = urlsplit(answer.url)
     last_part = unquote(address.path.rstrip("/").rpartition("/")[2])
     return last_part or address.hostname or "file"

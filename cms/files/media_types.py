@@ -66,7 +66,7 @@ _EXTRA_EXTENSIONS = {
     ".odp": "application/vnd.oasis.opendocument.presentation",
     ".epub": "application/epub+zip",
 }
-# Without what the machine's own files add, which differ.
+# Without the types that files of the machine add: they differ from machine to machine.
 _EXTENSIONS = mimetypes.MimeTypes().types_map[True]
 _SNIFFABLE = ("image/", "audio/", "video/", "font/", "text/")
 _WITH_SIGNATURE = {media_type for _, media_type in SIGNATURES} | MARKUP
@@ -199,7 +199,9 @@ def _iso_media_type(head: bytes) -> str:
     # A still image may name another brand first, and its own only among the compatible ones.
     if b"avif" in brands:
         return "image/avif"
-    return "image/heic" if b"heic" in brands else "video/mp4"
+    if b"heic" in brands:
+        return "image/heic"
+    return "video/mp4"
 
 
 def _text(head: bytes) -> str | None:
@@ -213,20 +215,28 @@ def _text(head: bytes) -> str | None:
 
 def _markup_type(text: str) -> str | None:
     """Return the type of a text that a browser would take for markup."""
-    begins_with_comment = text.lstrip().startswith("<!--")
     start = _without_leading_comments(text)
-    is_xml = start.startswith("<?xml")
-    if is_xml:
-        start = _without_leading_comments(start.partition("?>")[2])
+    if start.startswith("<?xml"):
+        _, _, content = start.partition("?>")
+        return _xml_type(_without_leading_comments(content))
     if _SVG.match(start):
         return "image/svg+xml"
-    if _HTML.match(start):
-        return "application/xhtml+xml" if is_xml else "text/html"
-    if is_xml:
-        # Behind instructions or a document type of its own, an image is still one.
-        return "image/svg+xml" if _SVG_INSIDE.search(start) else "application/xml"
     # HTML may begin with a comment, and what follows it may lie beyond the head.
-    return "text/html" if begins_with_comment else None
+    if _HTML.match(start) or text.lstrip().startswith("<!--"):
+        return "text/html"
+    return None
+
+
+def _xml_type(content: str) -> str:
+    """Return the type of XML whose content behind `<?xml … ?>` begins like this."""
+    if _SVG.match(content):
+        return "image/svg+xml"
+    if _HTML.match(content):
+        return "application/xhtml+xml"
+    # Behind instructions or a document type of its own, an image is still one.
+    if _SVG_INSIDE.search(content):
+        return "image/svg+xml"
+    return "application/xml"
 
 
 def _without_leading_comments(text: str) -> str:

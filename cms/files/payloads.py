@@ -80,9 +80,14 @@ def require_text(value: object, *, field: str) -> str:
 
 
 def pop_location(fields: FieldValues) -> str | None:
-    """Take the storage location out of a client's values; raises `Refused` INVALID_PAYLOAD."""
+    """Remove the storage location from a client's values, and return it.
+
+    Raises `Refused` INVALID_PAYLOAD.
+    """
     location = fields.pop("storage", None)
-    return None if location is None else require_text(location, field="storage")
+    if location is None:
+        return None
+    return require_text(location, field="storage")
 
 
 def decode_base64(data: object) -> bytes:
@@ -103,7 +108,9 @@ def _not_base64() -> Refused:
 
 
 def _id_of(element: object) -> str:
-    key = element.get("id") if isinstance(element, Mapping) else None
+    key = None
+    if isinstance(element, Mapping):
+        key = element.get("id")
     if not isinstance(key, str):
         raise invalid_payload('Each element must be an object with its "id"', field="id")
     return key
@@ -131,7 +138,7 @@ def _with_clean_name(fields: Mapping[str, object]) -> FieldValues:
 def _refuse_owned(fields: Mapping[str, object], owned: frozenset[str]) -> None:
     """Refuse fields that clients cannot set, all of them in one answer."""
     # Sorted, because the order of a set differs from process to process.
-    problems = [_owned_problem(name) for name in sorted(owned & fields.keys())]
+    problems = list(map(_owned_problem, sorted(owned & fields.keys())))
     if problems:
         raise Refused(problems)
 

@@ -370,10 +370,14 @@ def _system_error(fault: BaseError | OSError) -> int | None:
     if isinstance(fault, OSError) and fault.errno is not None:
         return fault.errno
     match = _SYSTEM_ERROR.search(str(fault))
-    return int(match[1]) if match else None
+    if match is None:
+        return None
+    return int(match[1])
 
 
 def _range(start: int, length: int | None) -> Any:
     if length is not None:
         return {"range": (start, start + length)}
-    return {"range": {"offset": start}} if start else {}
+    if start:
+        return {"range": {"offset": start}}
+    return {}

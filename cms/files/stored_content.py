@@ -51,8 +51,10 @@ def _find_in_folder(storage: Storage, folder: Path, path: str) -> StoredContent:
     descriptor = os.open(file_path(folder, path), os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
+        data = None
         # A small content is read while its file is open anyway.
-        data = os.read(descriptor, size) if size <= CHUNK_BYTES else None
+        if size <= CHUNK_BYTES:
+            data = os.read(descriptor, size)
         return StoredContent(storage, path, size, data)
     finally:
         os.close(descriptor)
@@ -67,7 +69,7 @@ def file_path(folder: Path, path: str) -> str:
 
 
 def _read(file_path: str, start: int, length: int) -> Iterator[bytes]:
-    # Without a buffer: the pieces are larger than one would be.
+    # The pieces are larger than a buffer would be, so there is none.
     with open(file_path, "rb", buffering=0) as file:
         file.seek(start)
         while length > 0 and (piece := file.read(min(CHUNK_BYTES, length))):

@@ -1,4 +1,4 @@
-"""Stray contents without a file, and files without a content.
+"""Stray contents, which belong to no file, and files without a content.
 
 No care in a request can prevent them: a process may be killed between content and row, a disk may
 be restored from an older copy. `cms maintain` looks for them.
@@ -64,10 +64,14 @@ def _record_contents(transaction: Transaction, storage: Storage, *, before: date
     # A generator: a location may hold millions of contents.
     contents = (content for content in storage.list() if _is_ours(content.path))
     while batch := list(islice(contents, BATCH)):
-        paths = [content.path for content in batch]
-        stems = [_content_stem(path) for path in paths]
-        # As PostgreSQL writes booleans: the elements of an array are sent as texts.
-        are_old = [str(content.modified < before).lower() for content in batch]
+        paths: list[str] = []
+        stems: list[str | None] = []
+        are_old: list[str] = []
+        for content in batch:
+            paths.append(content.path)
+            stems.append(_content_stem(content.path))
+            # As PostgreSQL writes booleans: the elements of an array are sent as texts.
+            are_old.append(str(content.modified < before).lower())
         transaction.execute(statement("add_seen_contents"), (paths, stems, are_old))
 
 
@@ -79,4 +83,6 @@ def _is_ours(path: str) -> bool:
 def _content_stem(path: str) -> str | None:
     """Return the stem of the content from which a path was derived; None for a content itself."""
     match = _DERIVED.fullmatch(path)
-    return match[1] if match else None
+    if match is None:
+        return None
+    return match[1]

@@ -59,7 +59,9 @@ def receive(
         else:
             raw = _read_field(part, bytes_left)
             bytes_left -= len(raw)
-            fields = uploads[-1].fields if begins_with_file else next_fields
+            fields = next_fields
+            if begins_with_file:
+                fields = uploads[-1].fields
             fields[part.name] = _field_value(part.name, raw)
     if not uploads:
         raise invalid_payload("The form holds no file", field="file")
@@ -102,7 +104,9 @@ def _field_value(name: str, raw: bytearray) -> object:
         text = raw.decode()
     except UnicodeDecodeError:
         raise invalid_payload("A field of the form is no UTF-8 text", field=name) from None
-    value = _parse_tags(text) if name in JSON_FIELDS else text
+    value: object = text
+    if name in JSON_FIELDS:
+        value = _parse_tags(text)
     return value or None
 
 

@@ -1,4 +1,4 @@
-"""The log of signed requests, and the end of those that nobody has taken for days."""
+"""The log of signed requests; flows whose requests have failed for days are switched off."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from cms.database.connections import single_values
 from cms.database.statements import statement
 from cms.flows.run import Run, Services
 from cms.items.write import writes
@@ -36,7 +37,7 @@ class Delivery(NamedTuple):
 
 
 def record_delivery(run: Run, delivery: Delivery, *, has_failed: bool) -> None:
-    """Log a delivery; switch the flow off after so many days without a success."""
+    """Log a delivery; switch the flow off once its deliveries have failed for `flows_max_outage`."""
     if run.operation is None:
         return
     if delivery.reason is not None:
@@ -81,7 +82,7 @@ def switch_off(services: Services, flow: str, delivery: Delivery) -> None:
         rows = transaction.execute(statement("end_outages"), (flow,))
         if not rows:
             return
-        administrators = [row[0] for row in transaction.execute(statement("find_administrators"))]
+        administrators = single_values(transaction.execute(statement("find_administrators")))
         days = services.config.flows_max_outage / timedelta(days=1)
         message = (
             f"Its signed requests to {_host(delivery.url)} have failed for {days:g} "

@@ -75,7 +75,7 @@ def run_inner_flow(run: Run, flow: str, payload: object) -> object:
     snapshot = _current_snapshot(run)
     program = _inner_program(run, snapshot, flow)
     accountability: Any = run.values["$accountability"]
-    # One level deeper, which bounds flows that trigger each other.
+    # One level deeper: the number of levels has a limit, for flows that trigger each other.
     cause = Cause("operation", payload, accountability, run.depth + 1)
     context = RunContext(snapshot, run.limits, run.transaction, run.secrets)
     execution = run_now(run.services, program, cause, context=context, identity=run.identity)
@@ -143,7 +143,7 @@ def _insert(
         ended.log.result,
         ended.reason,
         ended.began,
-        # What came in is kept only where an administrator may want to try again.
+        # The data of the trigger is kept only where an administrator may want to try again.
         None if ended.state == "done" else as_json(cause.data),
         is_quick,
     )

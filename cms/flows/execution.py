@@ -40,7 +40,7 @@ class Cause(NamedTuple):
         client = ClientInfo(self.accountability.get("ip"))
         user = self.accountability.get("user")
         role = self.accountability.get("role")
-        # By the id only: the role is that which the user has when the run begins.
+        # Without the stored role: the user has the role of the moment in which the run begins.
         if user:
             return Identity(user=user, client=client)
         # A role without a user: of a share, or of an operation with the `permissions` of a role.
@@ -155,7 +155,7 @@ def _concealed_names(snapshot: Snapshot) -> frozenset[str]:
 def _values(services: Services, program: Program, cause: Cause, *, attempt: int) -> dict[str, Any]:
     return {
         "$trigger": cause.data,
-        # To the first operation the trigger is what came before it.
+        # For the first operation, the trigger is what came before it.
         "$last": cause.data,
         "$accountability": cause.accountability,
         # The number of the attempt lets a flow find out that it is tried again.

@@ -58,8 +58,9 @@ class FlowRequest(NamedTuple):
         }
         # `{{$trigger.title}}` is short for `{{$trigger.body.title}}`; the names of the request
         # itself win.
-        own = self.body if isinstance(self.body, Mapping) else {}
-        return {**own, **request}
+        if isinstance(self.body, Mapping):
+            return {**self.body, **request}
+        return request
 
 
 class _CallableFlow(NamedTuple):
@@ -151,15 +152,15 @@ class FlowCalls:
         self, context: RequestContext, identity: Identity, key: str, request: FlowRequest
     ) -> _CallableFlow:
         # This read compares the counters, so that the program in the snapshot is the current one.
-        # As any other item: whoever may not read the flow gets the same refusal as for one that
-        # does not exist.
+        # A caller that may not read the flow gets the same refusal as for a flow that does not
+        # exist.
         item = fetch_item(self.services.store, context, ReadRequest(FLOWS, "fields=id"), key=key)
         flow = str(item["id"])
         program = program_of(context.snapshot, flow, context.fetch)
         if program is None or not program.definition.is_active:
             raise not_found()
         trigger = program.definition.trigger
-        # As if there were none: other triggers are no address that anybody calls.
+        # Flows with other triggers have no address: they are refused like flows that do not exist.
         if trigger not in ("webhook", "manual"):
             raise not_found()
         _require_method(program, request.method)

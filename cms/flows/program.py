@@ -73,14 +73,17 @@ def compile_flow(flow: FlowDefinition) -> Program:
 def _sees_client(flow: FlowDefinition, steps: Iterable[FlowStep], returns: str | Template) -> bool:
     """Tell whether headers or address of the caller can get into a run's results.
 
-    Results of operations need no look: they are made of what these look up themselves.
+    Results of operations need no check: they are made of what their options look up.
     """
     # `$all` returns the trigger too, with its headers.
-    if isinstance(returns, str) or any(step.type in _TYPES_THAT_SEE_ALL for step in steps):
+    if isinstance(returns, str):
         return True
     first = flow.graph.first
-    if any(_leads_to_client(step.options, is_first=step.id == first) for step in steps):
-        return True
+    for step in steps:
+        if step.type in _TYPES_THAT_SEE_ALL:
+            return True
+        if _leads_to_client(step.options, is_first=step.id == first):
+            return True
     return _leads_to_client(returns, is_first=first is None)
 
 
@@ -103,17 +106,16 @@ def _returns(flow: FlowDefinition) -> str | Template:
     value = flow.options.get("return")
     if value is None:
         return _path("$last")
-    operations = flow.graph.operations.values()
-    keys = {operation.key for operation in operations}
-    by_id = {operation.id: operation.key for operation in operations}
     if value == "$all":
         return value
+    key_by_id = {operation.id: operation.key for operation in flow.graph.operations.values()}
     # A path may stand without braces where it begins with something of the run.
     if isinstance(value, str) and not value.isspace():
-        path = by_id.get(value, value)
+        path = key_by_id.get(value, value)
+        beginning = path.partition(".")[0]
         # `$last.id`, or `read_user.name` with the key of an operation; any other text is itself
         # what is returned.
-        if path.startswith("$") or path.partition(".")[0] in keys:
+        if path.startswith("$") or beginning in key_by_id.values():
             return _path(path)
     return parse_template(value)
 
@@ -128,6 +130,7 @@ def _path(path: str) -> Template:
 
 def _step(operation: FlowOperation) -> FlowStep:
     entries = []
+    is_constant = True
     for name, value in (operation.options or {}).items():
         option = OPERATION_TYPES[operation.type].options[name]
         # Null counts as not given, so that null in a run can only be a template that leads
@@ -138,8 +141,8 @@ def _step(operation: FlowOperation) -> FlowStep:
         if option.takes_templates:
             template = parse_template(value)
         entries.append((FixedValue(name), template))
+        is_constant = is_constant and isinstance(template, FixedValue)
     options = Object(tuple(entries))
-    is_constant = all(isinstance(template, FixedValue) for _, template in entries)
     return FlowStep(
         operation.id,
         operation.key,

@@ -56,7 +56,8 @@ class Secrets:
         self._length = 0
         self._has_too_many = False
         self._pattern: Any = None
-        # By identity. The values are kept here, so that no later value gets the same identity.
+        # The key is the identity of a value. The value is kept too, so that no later one gets the
+        # same identity.
         self._searched: dict[tuple[int, bool], object] = {}
         self._values_searched = 0
         self._values_too_deep = 0
@@ -214,7 +215,10 @@ class Secrets:
         # The members of `query` are names of a URL: `key` and `sig` are secrets there, and ordinary
         # words elsewhere.
         is_secret = is_query_secret if own_name == "query" else is_secret_name
-        names = {str(name) for name in value if name in self._names or is_secret(str(name))}
+        names: set[str] = set()
+        for name in value:
+            if name in self._names or is_secret(str(name)):
+                names.add(str(name))
         # {"header": "Authorization", "value": "…"}: the name of the secret is a value itself.
         if "value" in value and _has_secret_header(value):
             names.add("value")
@@ -251,7 +255,11 @@ def _is_kept_whole(value: object) -> bool:
     text = jsontext.dumps(value)
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
         return False
-    return len(text) <= MAX_TEXT_LENGTH or max(map(len, text.split(b'"'))) <= MAX_TEXT_LENGTH
+    if len(text) <= MAX_TEXT_LENGTH:
+        return True
+    # No text is longer than the longest piece between two quotes.
+    pieces = text.split(b'"')
+    return max(map(len, pieces)) <= MAX_TEXT_LENGTH
 
 
 def _is_plain(name: object) -> bool:
@@ -269,8 +277,11 @@ def _is_encodable(text: str) -> bool:
 
 def _has_secret_header(pair: Mapping[Any, object]) -> bool:
     """Tell whether an object with a `value` says that this is a header that holds a secret."""
-    names = [pair.get(member) for member in _HEADER_NAMES]
-    return any(isinstance(name, str) and is_secret_name(name) for name in names)
+    for member in _HEADER_NAMES:
+        name = pair.get(member)
+        if isinstance(name, str) and is_secret_name(name):
+            return True
+    return False
 
 
 def _parsed(text: str) -> object:
@@ -286,7 +297,8 @@ def _parsed(text: str) -> object:
 def _pattern_of(texts: set[str]) -> Any:
     options = re2.Options()
     options.log_errors = False
-    # Of a secret and its beginning the longer one is masked, or its end would be left.
+    # If one secret is the beginning of another, the longer one is masked; its end would be left
+    # otherwise.
     options.longest_match = True
     options.never_capture = True
     options.max_mem = _MAX_PATTERN_BYTES

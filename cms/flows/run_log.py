@@ -41,8 +41,11 @@ class _RemainingSpace:
         limit = max(self._left, _SMALL)
         length = _length(value)
         is_cut = length is None or length > limit
-        # To look for secrets takes longer than all else: only what is kept is looked at.
-        masked = secrets.masked(first_part(value, limit).value if is_cut else value)
+        # Looking for secrets takes longer than all else: only what is kept is searched.
+        kept = value
+        if is_cut:
+            kept = first_part(value, limit).value
+        masked = secrets.masked(kept)
         # Measured anew: masks are shorter or longer than what they stand for.
         size = len(jsontext.dumps(masked))
         if masked != MASK and (is_cut or size > limit):
@@ -87,7 +90,9 @@ def _entry(step: StepLog, room: _RemainingSpace, secrets: Secrets) -> dict[str, 
 
 
 def _cut(value: object, size: int, length: int) -> str:
-    text = value if isinstance(value, str) else as_json(value)
+    text = value
+    if not isinstance(text, str):
+        text = as_json(value)
     # As a text in JSON, its quotes and backslashes take twice their size.
     return f"{text[: size // 2]} … cut: {length} bytes"
 

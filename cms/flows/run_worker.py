@@ -1,4 +1,4 @@
-"""Runs from the queue, as a worker does them."""
+"""Queued runs of flows, which a worker executes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,11 @@ class _TakenRun(NamedTuple):
 
     @property
     def cause(self) -> Cause:
+        data = jsontext.loads_optional(self.data)
         accountability = jsontext.loads_optional(self.accountability)
-        who = accountability if isinstance(accountability, dict) else None
-        return Cause(self.trigger, jsontext.loads_optional(self.data), who, self.depth)
+        if not isinstance(accountability, dict):
+            accountability = None
+        return Cause(self.trigger, data, accountability, self.depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class RunWorker:
         # The statement counts the attempt. All later statements name that number, and find no row
         # once another worker has counted on.
         rows = database.fetch_primary(statement("take_run"), (identifier, job.id))
-        # It has ended, or was deleted with its flow.
+        # The run has ended, or was deleted with its flow.
         if not rows:
             return
         taken = _TakenRun(*rows[0])
@@ -100,7 +102,7 @@ class _RunAttempt:
         cause = self.taken.cause
         store = self.services.store
         snapshot = store.primary_snapshot(self.taken.flows)
-        # As it is now, and not as it was when the run was queued.
+        # The flow runs as it is now, and not as it was when the run was queued.
         program = program_of(snapshot, self.taken.flow, store.database.fetch_primary)
         if program is None:
             return "The flow does not exist any more."
@@ -108,7 +110,7 @@ class _RunAttempt:
             return "The flow is inactive."
         if cause.depth > MAX_DEPTH:
             return LOOP
-        # Without a deadline: nobody waits for the run.
+        # There is no deadline, because nobody waits for the run.
         context = RunContext(snapshot, RunLimits())
         attempt = RunAttempt(run_inner_flow, context, self.taken.attempt, self.id)
         return execute(self.services, program, cause, attempt=attempt)
@@ -126,8 +128,10 @@ class _RunAttempt:
         if not is_kept and not rejected:
             self._write("delete_run", (self.id, self.taken.attempt))
             return
-        # The last attempt: what might have passed has not.
-        state = "failed" if rejected and rejected.is_transient else execution.state
+        state = execution.state
+        # No attempt is left: what might have been a passing failure is final.
+        if rejected and rejected.is_transient:
+            state = "failed"
         self._finish(state, execution.log(), execution.reason, is_activity=is_kept)
 
     def _finish(
@@ -137,6 +141,6 @@ class _RunAttempt:
         self._write("finish_run", values)
 
     def _write(self, name: str, values: Sequence[object]) -> None:
-        """Write what has become of the attempt; raises `_TakenOver` if it is no longer the last."""
+        """Write how the attempt ended; raises `_TakenOver` if another one has begun since."""
         if not self.services.store.database.fetch_primary(statement(name), values):
             raise _TakenOver

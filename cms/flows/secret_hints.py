@@ -1,4 +1,4 @@
-"""A first look at a value: nearly all hold nothing that looks like a secret, and are soon through.
+"""A quick test for secrets: nearly all values hold nothing that looks like one.
 
 One automaton reads the value as JSON. That is many times as fast as a walk through names and texts,
 which a run would make over every option and every result.
@@ -45,11 +45,15 @@ def _pattern(names: frozenset[str]) -> Any:
     options.case_sensitive = False
     options.never_capture = True
     options.log_errors = False
-    hints = [_spaced(word) for word in (*SECRET_WORDS, *sorted(SECRET_NAMES))]
+    hints = [_URL_CREDENTIALS, _SCHEME]
+    for word in (*SECRET_WORDS, *sorted(SECRET_NAMES)):
+        hints.append(_spaced(word))
     # In the query of a URL, or as names in an object that is one.
-    hints += [f'{_spaced(name)}{_BETWEEN}["=]' for name in sorted(QUERY_NAMES)]
-    hints += [f'"{re.escape(name)}"' for name in sorted(names) if name.isascii()]
-    hints += [_URL_CREDENTIALS, _SCHEME]
+    for name in sorted(QUERY_NAMES):
+        hints.append(f'{_spaced(name)}{_BETWEEN}["=]')
+    # Values with letters beyond ASCII are searched in any case.
+    for name in sorted(filter(str.isascii, names)):
+        hints.append(f'"{re.escape(name)}"')
     return re2.compile("|".join(hints).encode(), options)
 
 

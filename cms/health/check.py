@@ -54,8 +54,10 @@ def report_of(check: Check) -> Report:
     except Exception as error:
         reason: str | None = _reason(error)
     else:
-        status = WARN if result.warning else OK
+        status = OK
         reason = result.warning
+        if reason:
+            status = WARN
     milliseconds = round((time.perf_counter() - began) * 1000, 1)
     if status == OK and milliseconds > check.threshold_ms:
         status = WARN

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from functools import partial
+from typing import NamedTuple
 
 from cms.cached_value import CachedValue
 from cms.health.check import ERROR, OK, WARN, Check, Report, report_of
@@ -15,22 +16,33 @@ MAX_SECONDS = 3.0
 """How long an answer waits for all parts together."""
 
 
+class _CachedPart(NamedTuple):
+    """A part as `Part` names it, with its last report."""
+
+    name: str
+    which: str | None
+    report: CachedValue[Report]
+
+
 class Health:
     """Checks the database at each call, and the other parts at most every `CACHE_SECONDS`."""
 
     def __init__(self, database: Check, others: Iterable[Part]) -> None:
         self._database = database
-        reports: list[tuple[str, str | None, CachedValue[Report]]] = []
+        parts: list[_CachedPart] = []
         for part in others:
             report = CachedValue(partial(report_of, part.check), seconds=CACHE_SECONDS)
-            reports.append((part.name, part.which, report))
-        self._others = tuple(reports)
+            parts.append(_CachedPart(part.name, part.which, report))
+        self._others = tuple(parts)
 
     def database(self) -> Report:
         """Return `status` and the report of the database, which decides about it."""
         database = report_of(self._database)
-        # Slowly, but requests are served.
-        return {"status": ERROR if database["status"] == ERROR else OK, "database": database}
+        status = ERROR
+        # A slow database, whose status is `warn`, still serves requests.
+        if database["status"] != ERROR:
+            status = OK
+        return {"status": status, "database": database}
 
     def all_parts(self, state: Report) -> Report:
         """Return the reports of all parts; `state` is what `database` has returned.
@@ -38,19 +50,19 @@ class Health:
         The status is `warn` where a part is not well: without it most requests can be served.
         """
         # All at once, each in a thread of its own.
-        for _, _, cached in self._others:
-            cached.begin()
+        for part in self._others:
+            part.report.begin()
         deadline = time.monotonic() + MAX_SECONDS
         answer = dict(state)
         reports = [state["database"]]
-        for name, which, cached in self._others:
-            report = _report_in_time(cached, deadline)
+        for part in self._others:
+            report = _report_in_time(part.report, deadline)
             reports.append(report)
-            if which is None:
-                answer[name] = report
+            if part.which is None:
+                answer[part.name] = report
             else:
-                named: Report = answer.setdefault(name, {})  # type: ignore[assignment]
-                named[which] = report
+                named: Report = answer.setdefault(part.name, {})  # type: ignore[assignment]
+                named[part.which] = report
         if any(report["status"] != OK for report in reports):  # type: ignore[index]
             answer["status"] = WARN
         return answer

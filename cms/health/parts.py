@@ -49,7 +49,7 @@ def other_parts(config: Config, store: Store, storages: Storages) -> Iterator[Pa
         yield Part("storage", storage.name, Check(partial(check_storage, storage), STORAGE_MS))
     if config.email_transport == "smtp":
         yield Part("mail", None, Check(partial(_check_mail, config), MAIL_MS))
-    # It counts requests, and knows who has written where there is a replica.
+    # Redis counts requests, and with a replica it knows who has written.
     if config.redis and (config.rate_limiter_enabled or config.database_read_url):
         yield Part("redis", None, Check(partial(_check_redis, config.redis), REDIS_MS))
     for provider in config.providers:
@@ -60,10 +60,10 @@ def other_parts(config: Config, store: Store, storages: Storages) -> Iterator[Pa
 
 
 def _check_database(database: Database) -> CheckResult:
-    # The smallest statement that needs the tables of the service, and so a migrated database.
+    # The smallest statement that needs the tables of the service: it fails without migrations.
     database.fetch(statement("find_version"))
     if database.has_replica:
-        # That was the replica, and each read needs the primary as well.
+        # The statement before asked the replica, and each read needs the primary as well.
         database.fetch_primary(statement("find_version"))
     return CheckResult()
 
@@ -78,7 +78,9 @@ def _check_queue(database: Database) -> CheckResult:
         "failed": state.failed,
         "workers": state.workers,
     }
-    warning = None if state.workers or not depth.jobs else "Jobs wait and no worker runs"
+    warning = None
+    if depth.jobs and not state.workers:
+        warning = "Jobs wait and no worker runs"
     return CheckResult(facts, warning)
 
 
@@ -90,9 +92,9 @@ def check_storage(storage: Storage) -> CheckResult:
         content = b"".join(storage.get(path))
     finally:
         storage.delete([path])
-    return CheckResult(
-        warning=None if content == _PROBE else "It returns other bytes than it was sent"
-    )
+    if content != _PROBE:
+        return CheckResult(warning="It returns other bytes than it was sent")
+    return CheckResult()
 
 
 def _check_mail(config: Config) -> CheckResult:

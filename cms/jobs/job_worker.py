@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from procrastinate import App
@@ -103,7 +104,9 @@ def _groups_of(tasks: Iterable[Task], max_jobs: int) -> list[_Group]:
         if task.max_concurrent is None:
             others.append(task.name)
         else:
-            poll_seconds = task.poll.total_seconds() if task.poll else None
+            poll_seconds = None
+            if task.poll:
+                poll_seconds = task.poll.total_seconds()
             groups.append(_Group((task.name,), task.max_concurrent, poll_seconds))
     if others:
         groups.insert(0, _Group(tuple(others), max_jobs))
@@ -129,7 +132,9 @@ class Worker:
         self._groups = _groups_of(self._tasks, config.worker_concurrency)
         # A pooler that allows no prepared statements does not pass on notifications either.
         self._is_listening = has_session(config)
-        self._poll_seconds = POLL_SECONDS if self._is_listening else POLL_SECONDS_WITHOUT_NOTIFY
+        self._poll_seconds = POLL_SECONDS
+        if not self._is_listening:
+            self._poll_seconds = POLL_SECONDS_WITHOUT_NOTIFY
         self._database = database
         self._fetchers: tuple[Fetcher, ...] = ()
         self._stop_requested = asyncio.Event()
@@ -151,7 +156,8 @@ class Worker:
         threads = max_jobs + 2 + len(self._tickers)
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads))
         maintenance = [asyncio.create_task(self._requeue_stalled())]
-        maintenance += [asyncio.create_task(_call_again(ticker)) for ticker in self._tickers]
+        for ticker in self._tickers:
+            maintenance.append(asyncio.create_task(_call_again(ticker)))
         jobs = asyncio.create_task(self._run_jobs())
         stop_now = asyncio.create_task(self._stop_now.wait())
         await asyncio.wait({jobs, stop_now}, return_when=asyncio.FIRST_COMPLETED)
@@ -193,11 +199,11 @@ class Worker:
         await asyncio.to_thread(requeue_stalled, self._database)
         with mapped_errors():
             async with queue_of(self._config, self._tasks).open_async() as queue:
-                if not self._stop_requested.is_set():
-                    self._fetchers = tuple(
-                        self._make_fetcher(queue, group, wait=wait) for group in self._groups
-                    )
-                    await self._fetch(wait=wait)
+                if self._stop_requested.is_set():
+                    return
+                make_fetcher = partial(self._make_fetcher, queue, wait=wait)
+                self._fetchers = tuple(map(make_fetcher, self._groups))
+                await self._fetch(wait=wait)
 
     async def _fetch(self, *, wait: bool) -> None:
         """Let all fetchers run until they have no more to do, or one of them has to stop."""
@@ -206,7 +212,8 @@ class Worker:
             for fetcher in self._fetchers
         ]
         if wait:
-            # One that ends has lost its connection, or was stopped: all of them begin again.
+            # A fetcher that ends has lost its connection, or was stopped: then all of them begin
+            # again.
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             self._stop_fetchers()
         await asyncio.wait(running)

@@ -21,7 +21,7 @@ from cms.tracing import job_span
 
 log = logging.getLogger(__name__)
 
-# One that listens for notifications, and two for fetching and finishing jobs.
+# One connection listens for notifications, two are for fetching and finishing jobs.
 _CONNECTIONS = 3
 
 
@@ -60,7 +60,9 @@ def _register(app: App, task: Task) -> None:
         context: JobContext, payload: SecretPayload | None = None, timestamp: int | None = None
     ) -> None:
         assert context.job.id is not None
-        values = payload.payload if payload else {}
+        values = {}
+        if payload:
+            values = payload.payload
         # The library counts the attempts before this one.
         _run(task, Job(context.job.id, values, context.job.attempts + 1))
 
@@ -95,7 +97,9 @@ def _log_failure(task: Task, job: Job, error: Exception) -> None:
         level = logging.WARNING
         outcome = f"it runs again in {pause}"
     is_expected = isinstance(error, JobError)
-    reason = str(error) if is_expected else repr(error)
+    reason = repr(error)
+    if is_expected:
+        reason = str(error)
     text = "job %d of %s failed at attempt %d, %s: %s"
     values = (job.id, task.name, job.attempt, outcome, reason)
     log.log(level, text, *values, exc_info=not is_expected)

@@ -52,19 +52,23 @@ def notify_all(fetch: Fetch, notices: Sequence[Notice]) -> list[str]:
     )
     rows = fetch(statement("insert_notifications"), (*columns, recipients, numbers))
     mails: list[Mail] = []
-    for number, _, address in rows:
+    # A dict instead of a set keeps the order.
+    users: dict[str, None] = {}
+    for number, user, address in rows:
+        users[user] = None
         # The statement gives no address for users who want no mails.
         if address:
-            subject, message = notifications[number - 1][:2]
-            mails.append(Mail([address], subject=subject, body=message or ""))
+            notification = notifications[number - 1]
+            body = notification.message or ""
+            mails.append(Mail([address], subject=notification.subject, body=body))
     post_all(fetch, mails)
-    return list(dict.fromkeys(user for _, user, _ in rows))
+    return list(users)
 
 
 def mail_notifications(fetch: Fetch, keys: Sequence[str]) -> None:
     """Post mails of notifications that have been written to those recipients who want them."""
     rows = fetch(statement("find_notification_mails"), (list(keys),))
-    post_all(
-        fetch,
-        [Mail([address], subject=subject, body=message) for address, subject, message in rows],
-    )
+    mails = []
+    for address, subject, message in rows:
+        mails.append(Mail([address], subject=subject, body=message))
+    post_all(fetch, mails)

@@ -16,9 +16,14 @@ def plain(html: str) -> str:
     reader = _TextExtractor()
     reader.feed(html)
     reader.close()
-    lines = (" ".join(line.split()) for line in "".join(reader.pieces).splitlines())
+    lines = "".join(reader.pieces).splitlines()
+    text = "\n".join(map(_single_spaced, lines))
     # Every block begins and ends a line, so that nested ones leave many empty lines.
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def _single_spaced(line: str) -> str:
+    return " ".join(line.split())
 
 
 class _TextExtractor(HTMLParser):
@@ -45,7 +50,8 @@ class _TextExtractor(HTMLParser):
             self._hidden_depth = max(0, self._hidden_depth - 1)
         elif tag == "a" and self._links:
             address = self._links.pop()
-            self.pieces.append(f" ({address})" if address else "")
+            if address:
+                self.pieces.append(f" ({address})")
         elif tag in _BLOCKS:
             self.pieces.append("\n")
 

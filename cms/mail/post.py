@@ -49,7 +49,7 @@ class Mail:
 
 
 class QueuedMail(NamedTuple):
-    """A mail as its job holds it; `id` is the same at every attempt."""
+    """A mail of a job in the queue; `id` is the same at every attempt."""
 
     id: str
     mail: Mail
@@ -117,8 +117,11 @@ def _check(mail: Mail) -> None:
 
 
 def _check_address(address: object, field: str) -> None:
+    text = ""
+    if isinstance(address, str):
+        text = address
     try:
-        parse_address(address if isinstance(address, str) else "")
+        parse_address(text)
     except ValueError as error:
         reason = f"An address of the mail cannot be used: {error}"
         raise invalid_payload(reason, field=field) from None

@@ -36,7 +36,7 @@ def send(job: Job, config: Config, database: Database) -> None:
     try:
         author = sender(config.email_from, default_name=name)
         message = compose(mail, texts, author=author, mail_id=mail_id)
-        recipients = [address_spec(parse_address(address)) for address in mail.recipients]
+        recipients = [address_spec(address) for address in _parse_all(mail.recipients)]
     except ValueError as error:
         raise PermanentError(f"The mail has an address that cannot be used: {error}") from None
     deliver(message, config, sender=address_spec(author), recipients=recipients)
@@ -44,7 +44,11 @@ def send(job: Job, config: Config, database: Database) -> None:
 
 def _write_to_log(mail: Mail, texts: RenderedMail) -> None:
     """Log a mail on one line, with spaces around its links, so that a developer can open them."""
-    lines = [one_line(texts.subject), *filter(None, map(str.strip, texts.text.splitlines()))]
+    lines = [one_line(texts.subject)]
+    for line in texts.text.splitlines():
+        text = line.strip()
+        if text:
+            lines.append(text)
     log.info("mail to %s: %s", ", ".join(mail.recipients), " | ".join(lines))
 
 
@@ -56,14 +60,15 @@ def compose(mail: Mail, texts: RenderedMail, *, author: Address, mail_id: str) -
     message = EmailMessage(SMTP)
     message["From"] = author
     # No header for `bcc`: these recipients are named to the mail server alone.
-    for header, addresses in (("To", mail.to), ("Cc", mail.cc), ("Reply-To", mail.reply_to)):
+    addresses_by_header = {"To": mail.to, "Cc": mail.cc, "Reply-To": mail.reply_to}
+    for header, addresses in addresses_by_header.items():
         if addresses:
             message[header] = _parse_all(addresses)
     message["Subject"] = one_line(texts.subject)
     message["Date"] = datetime.now(UTC)
     # The same at each attempt, so that mail programs recognise a duplicate.
     message["Message-ID"] = f"<{mail_id}@{author.domain}>"
-    # RFC 3834: automatic replies such as notes of absence are not sent to this.
+    # RFC 3834: other programs send no automatic replies to this, such as notes of absence.
     message["Auto-Submitted"] = "auto-generated"
     # Quoted-printable passes servers that take 7 bits only.
     message.set_content(texts.text, cte="quoted-printable")

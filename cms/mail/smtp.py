@@ -118,7 +118,7 @@ def _mapped_errors() -> Iterator[None]:
     try:
         yield
     except smtplib.SMTPRecipientsRefused as error:
-        # One recipient who may be taken later is reason enough to try again.
+        # If one recipient may be accepted later, the mail is tried again.
         code = min(code for code, _ in error.recipients.values())
         raise _refusal(code, _reasons(error.recipients)) from None
     except smtplib.SMTPAuthenticationError as error:

@@ -45,9 +45,11 @@ class AddressFilter:
 
     def allows_host(self, host: str) -> bool:
         """Tell whether a host may be asked, by its name."""
-        # A dot at the end says only that nothing is to be put behind it.
+        # A dot at the end says only that the name is complete.
         name = host.lower().removesuffix(".")
-        return not self.hosts or any(_is_host(name, pattern) for pattern in self.hosts)
+        if not self.hosts:
+            return True
+        return any(_is_host(name, pattern) for pattern in self.hosts)
 
     def allows(self, address: Address) -> bool:
         """Tell whether an address may be requested."""
@@ -114,7 +116,10 @@ def resolve_host(host: str, port: int) -> Sequence[Address]:
         records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return []
-    addresses = [ipaddress.ip_address(str(socket_address[0])) for *_, socket_address in records]
+    addresses: list[Address] = []
+    for *_, socket_address in records:
+        addresses.append(ipaddress.ip_address(str(socket_address[0])))
+    # Each once, in the order of the resolver.
     return list(dict.fromkeys(addresses))
 
 
@@ -127,8 +132,9 @@ def _is_host(name: str, pattern: str) -> bool:
 
 def _with_mapped(address: Address) -> tuple[Address, ...]:
     """Return an address, and the IPv4 address that it maps to, if any."""
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (address, mapped) if mapped else (address,)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        return address, address.ipv4_mapped
+    return (address,)
 
 
 def _is_in(forms: Sequence[Address], networks: Sequence[Network]) -> bool:
@@ -138,7 +144,9 @@ def _is_in(forms: Sequence[Address], networks: Sequence[Network]) -> bool:
 
 def _is_local(address: Address) -> bool:
     """Tell whether an address belongs to this machine: only such an address can be bound."""
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    family = socket.AF_INET
+    if address.version == 6:
+        family = socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         # Port 0 is any free one, and nothing is sent.
         probe.bind((str(address), 0))

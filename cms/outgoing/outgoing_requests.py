@@ -134,7 +134,9 @@ def fetch(
             _connection(target, addresses, deadline, ssl_context) as connection,
             _send_request(connection, request, target) as response,
         ):
-            location = _location_of(response) if request.follows_redirects else None
+            location = None
+            if request.follows_redirects:
+                location = _location_of(response)
             if location is None:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 chunks = _body(response, deadline, limits.size)
@@ -204,7 +206,7 @@ def _connection(
 
 
 def _connect(addresses: Sequence[Address], port: int, deadline: float) -> socket.socket:
-    # Hosts with IPv6 addresses are asked from machines without IPv6: the next address may do.
+    # A machine without IPv6 cannot reach the IPv6 addresses of a host: the next one may work.
     for address in addresses:
         seconds_left = deadline - time.monotonic()
         if seconds_left <= 0:

@@ -61,10 +61,13 @@ _SPECIAL: dict[int, tuple[Network, ...]] = {
     4: tuple(map(ipaddress.ip_network, IPV4)),
     6: tuple(map(ipaddress.ip_network, IPV6)),
 }
-_ENDS_IN_IPV4 = tuple(
-    ipaddress.IPv6Network(text)
-    for text in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")
+_ENDS_IN_IPV4 = (
+    ipaddress.IPv6Network("::/96"),
+    ipaddress.IPv6Network("::ffff:0:0/96"),
+    ipaddress.IPv6Network("::ffff:0:0:0/96"),
+    ipaddress.IPv6Network("64:ff9b::/96"),
 )
+"""Networks whose addresses have an IPv4 address as their last 32 bits."""
 
 
 def is_special(address: Address) -> bool:

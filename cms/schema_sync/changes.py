@@ -86,7 +86,8 @@ def _rename(structure: StructureTransaction, rename: Rename) -> None:
 
 
 def _delete(structure: StructureTransaction, deletions: Deletions) -> None:
-    # All by the structure as it was: what is gone with something else is deleted without effect.
+    # Every deletion sees the structure as it was before them all: deleting what has gone with
+    # something else has no effect.
     context = structure.context
     for collection, field in deletions.relations:
         relation = relations.remove(
@@ -210,7 +211,7 @@ def _save_relations(structure: StructureTransaction, diffs: Iterable[RecordDiff]
 
 
 def _change_collections(structure: StructureTransaction, diffs: Iterable[RecordDiff]) -> None:
-    # All in one step: two groups may change places.
+    # All collections in one step: two groups may change places.
     patches = []
     for diff in diffs:
         if diff.before is not None and diff.after is not None:

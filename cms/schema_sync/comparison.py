@@ -33,8 +33,8 @@ class RecordDiff:
 
     def as_entry(self, former: str | None = None) -> Record:
         """Return the names of the record with its `diff`; a renamed field has its `former` name."""
-        # The name of a permission ends with all that it says, which is in its diff; that of the
-        # Public role is empty.
+        # The last part of a permission's name is the permission itself, which is in its diff. The
+        # name of the Public role is empty.
         entry: Record = {}
         for key, name in zip(KEYS[self.section], self.name, strict=False):
             entry[key] = name or None
@@ -59,8 +59,8 @@ class RecordDiff:
 def compare(before: SchemaSnapshot, after: SchemaSnapshot) -> list[RecordDiff]:
     """Return the records in which two snapshots differ, in the order of sections and names.
 
-    What a record of `after` leaves out counts as unchanged, and so does the primary key of a
-    collection without one there: it has come with the table.
+    What a record of `after` leaves out counts as unchanged. So does the primary key of a collection
+    that has none in `after`: it was created with the table.
     """
     diffs = []
     if FIELDS in after.sections:
@@ -76,10 +76,14 @@ def compare(before: SchemaSnapshot, after: SchemaSnapshot) -> list[RecordDiff]:
 
 def _with_automatic_keys(before: SchemaSnapshot, after: SchemaSnapshot) -> SchemaSnapshot:
     fields = dict(after.sections[FIELDS])
-    with_key = {name[0] for name, record in fields.items() if _is_key(record)}
+    collections_with_key: set[str] = set()
+    for (collection, _), record in fields.items():
+        if _is_key(record):
+            collections_with_key.add(collection)
     for name, record in before.sections[FIELDS].items():
-        has_table = _has_table(after.sections[COLLECTIONS].get(name[:1]))
-        if _is_key(record) and has_table and name[0] not in with_key:
+        collection, _ = name
+        has_table = _has_table(after.sections[COLLECTIONS].get((collection,)))
+        if _is_key(record) and has_table and collection not in collections_with_key:
             fields.setdefault(name, record)
     return SchemaSnapshot({**after.sections, FIELDS: fields})
 

@@ -126,7 +126,7 @@ def _permissions(reader: _Reader) -> list[Record]:
     records = []
     for row in reader.rows(PERMISSIONS):
         record = reader.record(PERMISSIONS, row)
-        # First what names it, for those who read the document.
+        # The role comes first, because it names the permission to a reader of the document.
         records.append({"role": roles[row["role"]], **record})
     return records
 
@@ -145,9 +145,13 @@ def _flows(reader: _Reader) -> list[Record]:
     flows = reader.names(FLOWS)
     operations: dict[str, list[Record]] = {}
     for row in sorted(reader.rows(OPERATIONS), key=lambda row: str(row["key"])):
-        ends = {end: keys[row[end]] for end in ("resolve", "reject")}
-        options = with_flow(row["type"], row["options"], flows)
-        record = reader.record(OPERATIONS, row, **ends, options=options)
+        record = reader.record(
+            OPERATIONS,
+            row,
+            resolve=keys[row["resolve"]],
+            reject=keys[row["reject"]],
+            options=with_flow(row["type"], row["options"], flows),
+        )
         operations.setdefault(row["flow"], []).append(record)
     records = []
     for row in reader.rows(FLOWS):
@@ -171,10 +175,12 @@ def with_flow(operation_type: object, options: object, names: Mapping[Any, objec
 def _dashboards(reader: _Reader) -> list[Record]:
     panels: dict[str, list[Record]] = {}
     for row in sorted(reader.rows(PANELS), key=_panel_order):
-        panels.setdefault(row["dashboard"], []).append(reader.record(PANELS, row))
+        siblings = panels.setdefault(row["dashboard"], [])
+        siblings.append(reader.record(PANELS, row))
     records = []
     for row in reader.rows(DASHBOARDS):
-        records.append(reader.record(DASHBOARDS, row, panels=panels.get(row["id"], [])))
+        own_panels = panels.get(row["id"], [])
+        records.append(reader.record(DASHBOARDS, row, panels=own_panels))
     return records
 
 

@@ -19,7 +19,7 @@ from cms.schema.records import Record
 from cms.schema.system import DASHBOARDS, FLOWS, OPERATIONS, PERMISSIONS, ROLES, SETTINGS
 from cms.schema_sync.comparison import RecordDiff, of_section
 from cms.schema_sync.content import REGISTRATION_ROLE, TABLES, read_rows, with_flow
-from cms.schema_sync.sections import name_of
+from cms.schema_sync.sections import RecordName, name_of
 from cms.store.context import RequestContext
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
@@ -34,12 +34,19 @@ class ContentWriter:
     context: RequestContext
     client: ClientInfo
 
-    def keys(self, collection: str, **conditions: object) -> dict[str, str]:
-        """Return the ids of rows by their names, of those with these values."""
+    def keys(self, collection: str) -> dict[str, str]:
+        """Return the ids of rows by their names."""
         keys = {}
         for row in read_rows(self.transaction.execute, collection):
-            if all(row[name] == value for name, value in conditions.items()):
-                keys[str(row.get("key") or row["name"])] = str(row["id"])
+            keys[str(row["name"])] = str(row["id"])
+        return keys
+
+    def operation_keys(self, flow: str) -> dict[str, str]:
+        """Return the ids of the operations of a flow by their keys."""
+        keys = {}
+        for row in read_rows(self.transaction.execute, OPERATIONS):
+            if row["flow"] == flow:
+                keys[str(row["key"])] = str(row["id"])
         return keys
 
     def create(self, collection: str, item: Record) -> None:
@@ -121,15 +128,10 @@ def _save_roles(writer: ContentWriter, diffs: Sequence[RecordDiff]) -> None:
 def _save_permissions(writer: ContentWriter, diffs: Sequence[RecordDiff]) -> None:
     if not diffs:
         return
-    # A permission is named by all that it says. So none is changed: one is deleted, and another one
+    # All values of a permission are its name. So none is changed: one is deleted, and another one
     # created.
     roles = writer.keys(ROLES)
-    stored: dict[object, list[str]] = {}
-    names = {key: name for name, key in roles.items()}
-    for row in read_rows(writer.transaction.execute, PERMISSIONS):
-        record = {**row, "role": names.get(row["role"])}
-        del record["id"]
-        stored.setdefault(name_of("permissions", record), []).append(str(row["id"]))
+    stored = _stored_permissions(writer, roles)
     for diff in diffs:
         if diff.after is None:
             # Those of a role that was deleted are gone with it.
@@ -138,6 +140,20 @@ def _save_permissions(writer: ContentWriter, diffs: Sequence[RecordDiff]) -> Non
         elif diff.before is None:
             role = _key_of(roles, diff.after.get("role"), "role")
             writer.create(PERMISSIONS, {**diff.after, "role": role})
+
+
+def _stored_permissions(
+    writer: ContentWriter, roles: Mapping[str, str]
+) -> dict[RecordName, list[str]]:
+    """Return the ids of permissions by their names; several may be equal."""
+    role_names = {key: name for name, key in roles.items()}
+    stored: dict[RecordName, list[str]] = {}
+    for row in read_rows(writer.transaction.execute, PERMISSIONS):
+        record = {**row, "role": role_names.get(row["role"])}
+        del record["id"]
+        keys = stored.setdefault(name_of("permissions", record), [])
+        keys.append(str(row["id"]))
+    return stored
 
 
 def _save_settings(writer: ContentWriter, record: Record) -> None:
@@ -152,7 +168,7 @@ def _save_dashboards(writer: ContentWriter, diffs: Sequence[RecordDiff]) -> None
     records = _saved(writer, DASHBOARDS, diffs, "panels")
     keys = writer.keys(DASHBOARDS)
     for record in records:
-        # Nothing names a panel: they are made anew.
+        # Nothing refers to panels, so all of them are replaced.
         panels = record.get("panels", [])
         key = keys[str(record["name"])]
         writer.update(DASHBOARDS, key, {"panels": panels})
@@ -164,11 +180,11 @@ def _save_flows(writer: ContentWriter, diffs: Sequence[RecordDiff]) -> None:
     for record in records:
         key = flows[str(record["name"])]
         operations = objects(record.get("operations", []), "operations")
-        present = writer.keys(OPERATIONS, flow=key)
+        present = writer.operation_keys(key)
         items = [_operation_item(operation, present, flows) for operation in operations]
         writer.update(FLOWS, key, {"operations": items})
         # The operations are linked when all of them exist: any of them may name any other.
-        made = writer.keys(OPERATIONS, flow=key)
+        made = writer.operation_keys(key)
         links: list[Record] = []
         for operation in operations:
             link: Record = {"id": made[str(operation["key"])]}

@@ -154,9 +154,10 @@ def _named_record(record: Record, section: str) -> Record:
     if section not in NAMELESS or not isinstance(changes, list) or len(changes) != 1:
         return record
     (change,) = changes
-    # Of a deleted record only what it was is there.
-    side = "lhs" if change["kind"] == ChangeKind.DELETED else "rhs"
-    value = change.get(side)
+    if change["kind"] == ChangeKind.DELETED:
+        value = change.get("lhs")
+    else:
+        value = change.get("rhs")
     if not isinstance(value, dict):
         return record
     names = {key: record[key] for key in KEYS[section]}
@@ -184,9 +185,9 @@ def _parse_edit(change: object, where: str, problems: list[Problem]) -> Edit | N
 
 
 def _renames_of(record: object, entry: DiffEntry, problems: list[Problem]) -> list[Rename]:
-    former = record.get(RENAMED_FROM) if isinstance(record, Mapping) else None
-    if former is None:
+    if not isinstance(record, Mapping) or record.get(RENAMED_FROM) is None:
         return []
+    former = record[RENAMED_FROM]
     if not isinstance(former, str) or entry.section != FIELDS:
         reason = "it must be the former name of a field"
         problems.append(setting_problem(f"{entry.where}.{RENAMED_FROM}", reason))
@@ -201,9 +202,12 @@ def edited(snapshot: SchemaSnapshot, diff: Diff) -> SchemaSnapshot:
     """Return a snapshot with the edits of a diff; raises `Refused` INVALID_PAYLOAD where one does
     not fit.
     """
-    sections = {section: dict(records) for section, records in snapshot.sections.items()}
+    sections: dict[str, dict[RecordName, Record]] = {}
+    written: dict[str, dict[RecordName, Record]] = {}
+    for section, present in snapshot.sections.items():
+        sections[section] = dict(present)
+        written[section] = {}
     problems: list[Problem] = []
-    written: dict[str, dict[RecordName, Record]] = {section: {} for section in sections}
     for entry in diff.entries:
         records = sections[entry.section]
         record = _edited_record(records.get(entry.name), entry)

@@ -65,6 +65,8 @@ def _is_same(one: object, other: object) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_is_same, one, other))
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
+        if one.keys() != other.keys():
+            return False
+        return all(_is_same(one[key], other[key]) for key in one)
     # In Python `1` and `true` are equal.
     return isinstance(one, bool) == isinstance(other, bool) and one == other

@@ -147,7 +147,7 @@ def path_of(record: Record, section: str, index: int) -> str:
         name = record.get(key)
         if isinstance(name, str):
             texts.append(name)
-    # Of permissions many have the same names.
+    # Many permissions have the same names, so their index tells them apart.
     if len(texts) < len(KEYS[section]) or section in NAMELESS:
         return f"{section}[{index}]"
     return f"{section}[{abbreviated('.'.join(texts))}]"
@@ -206,7 +206,9 @@ def _lists_filled_twice(relations: Records) -> list[Problem]:
     lists: set[tuple[object, object]] = set()
     for record in relations.values():
         meta = record.get("meta")
-        one_field = meta.get("one_field") if isinstance(meta, Mapping) else None
+        one_field = None
+        if isinstance(meta, Mapping):
+            one_field = meta.get("one_field")
         side = (record.get("related_collection"), one_field)
         if one_field is not None and side in lists:
             reason = f'"{side[0]}.{one_field}" lists others already'

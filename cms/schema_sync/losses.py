@@ -40,7 +40,7 @@ def deletions_of(diffs: Sequence[RecordDiff], catalogue: Catalogue) -> Deletions
     fields = [name for name in removed_fields if name[:1] not in collections]
     relations = []
     for diff in of_section(diffs, RELATIONS):
-        # That of a table is deleted with the table.
+        # The relation of a deleted table is deleted with the table.
         if _is_other_relation(diff) and diff.name[:1] not in collections:
             relations.append(diff.name)
     return Deletions(collections, tuple(fields), tuple(relations))

@@ -80,15 +80,17 @@ def snapshot_of(
 
     `pending_indexes` names the columns whose indexes count as present, by table and name.
     """
-    own = [item for item in catalogue.collections.values() if _is_own(item)]
-    names = {collection.name for collection in own}
+    names: set[str] = set()
+    collections: list[Record] = []
     fields: list[Record] = []
-    for collection in own:
+    for collection in filter(_is_own, catalogue.collections.values()):
+        names.add(collection.name)
+        collections.append(collection_record(collection))
         fields += _field_records(collection, pending_indexes)
     relations = _relation_records(catalogue.relations, names=names, catalogue=catalogue)
     return SchemaSnapshot(
         {
-            COLLECTIONS: by_name(COLLECTIONS, list(map(collection_record, own))),
+            COLLECTIONS: by_name(COLLECTIONS, collections),
             FIELDS: by_name(FIELDS, fields),
             RELATIONS: by_name(RELATIONS, list(relations)),
         }

@@ -55,7 +55,7 @@ def _diff(context: RequestContext, *, document: Document) -> Record | None:
     if not any(sections.values()):
         return None
     answer: Record = {"hash": present.hash, "diff": sections}
-    # Deeper than the document by some levels.
+    # The diff is some levels deeper than the document.
     require_writable({"data": answer})
     return answer
 

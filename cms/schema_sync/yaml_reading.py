@@ -88,7 +88,9 @@ class _Builder:
 
     @property
     def expects_key(self) -> bool:
-        return bool(self._open) and isinstance(self._open[-1], dict) and self._keys[-1] is None
+        if not self._open or not isinstance(self._open[-1], dict):
+            return False
+        return self._keys[-1] is None
 
     def add_key(self, key: str) -> None:
         container = self._open[-1]

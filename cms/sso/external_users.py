@@ -43,7 +43,9 @@ class ExternalAccount(NamedTuple):
 def pending_account(store: Store, provider: Provider, user: str) -> ExternalAccount | None:
     """Return the user of a login that waits for its second factor."""
     rows = store.database.fetch_primary(statement("find_pending_account"), (user, provider.name))
-    return ExternalAccount(*rows[0]) if rows else None
+    if not rows:
+        return None
+    return ExternalAccount(*rows[0])
 
 
 def end_sessions_of(store: Store, provider: Provider, identifier: str, client: ClientInfo) -> None:
@@ -90,14 +92,16 @@ class ExternalAccounts:
         rows = self.store.database.fetch_primary(
             statement("find_external_account"), (self.provider.name, identifier)
         )
-        return ExternalAccount(*rows[0]) if rows else None
+        if not rows:
+            return None
+        return ExternalAccount(*rows[0])
 
     def _require_own_address(self, profile: Profile) -> None:
         """Raise `Refused` for an address that identifies the user, and is not verified."""
         provider = self.provider
         if not provider.require_verified_email or provider.identifier_key != provider.email_key:
             return
-        # Whoever writes another's address into a profile would be that user, at each login.
+        # Somebody who enters another's address into a profile would otherwise log in as that user.
         if not profile.is_email_verified:
             raise login_refused(provider, "the address identifies the user, and is not verified")
 
@@ -120,7 +124,8 @@ class ExternalAccounts:
             raise login_refused(self.provider, reason)
         # If another request of the same user was faster by now, the address is that user's own.
         if self._is_taken(profile.email, None) and self.find(profile.identifier) is None:
-            # Who has not proven to own the address does not learn that there is an account.
+            # Somebody who has not proven to own the address does not learn that there is an
+            # account.
             if is_verified:
                 raise invalid_provider(f"{capitalized(_OTHER_LOGIN)}.")
             raise login_refused(self.provider, _OTHER_LOGIN)
@@ -228,7 +233,9 @@ class ExternalAccounts:
     def _require_role(self, role: str | None) -> None:
         if role is None:
             return
-        if not self.store.database.fetch_primary(statement("role_exists"), (role,))[0][0]:
+        rows = self.store.database.fetch_primary(statement("role_exists"), (role,))
+        exists = rows[0][0]
+        if not exists:
             raise ProviderError(f"its settings name the role {role}, which does not exist")
 
 

@@ -20,7 +20,7 @@ ALGORITHMS = [
 CLOCK_SKEW_SECONDS = 60
 
 
-# What the libraries raise for a token that a stranger has written; the last for JSON that is deep.
+# The errors of the libraries for a malformed token; RecursionError comes from deeply nested JSON.
 _WRONG = (JoseError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 

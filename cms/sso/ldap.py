@@ -62,7 +62,11 @@ class DirectoryEntry(NamedTuple):
         # OpenLDAP stores this attribute, but does not refuse the password because of it.
         if _is_past_day(self.text(_EXPIRY)):
             return True
-        return any((self.text(name) or "").lower() == "true" for name in _LOCKS)
+        for name in _LOCKS:
+            lock = self.text(name)
+            if lock is not None and lock.lower() == "true":
+                return True
+        return False
 
 
 class DirectoryAnswer(NamedTuple):
@@ -191,8 +195,10 @@ class DirectoryClient:
             *_LOCKS,
         )
         entries = self._search(connection, provider.user_dn, provider.user_scope, condition, names)
-        # Of two entries nobody knows whose password it is.
-        return entries[0] if len(entries) == 1 else None
+        # With two entries it would be unknown whose password it is.
+        if len(entries) != 1:
+            return None
+        return entries[0]
 
     def _groups(self, connection: Any, user: DirectoryEntry) -> tuple[str, ...]:
         """Return the names of a user's groups, and of the groups that these are in."""
@@ -216,9 +222,9 @@ class DirectoryClient:
 
     def _groups_of(self, connection: Any, members: Sequence[str]) -> Sequence[DirectoryEntry]:
         provider = self._provider
-        conditions = [
-            f"({provider.group_attribute}={escape_filter_chars(member)})" for member in members
-        ]
+        conditions: list[str] = []
+        for member in members:
+            conditions.append(f"({provider.group_attribute}={escape_filter_chars(member)})")
         condition = f"(|{''.join(conditions)})"
         return self._search(connection, provider.group_dn, provider.group_scope, condition, ["cn"])
 
@@ -257,9 +263,11 @@ class DirectoryClient:
     def _profile(self, entry: DirectoryEntry, groups: tuple[str, ...]) -> Profile:
         provider = self._provider
         email = entry.text(provider.mail_attribute)
+        if email is not None and not is_email(email):
+            email = None
         return Profile(
             identifier=entry.dn,
-            email=email if email and is_email(email) else None,
+            email=email,
             # The organisation vouches for what its own directory says.
             is_email_verified=True,
             first_name=_name(entry, provider.first_name_attribute),
@@ -288,4 +296,6 @@ def _is_past_day(day: str | None) -> bool:
 
 def _name(entry: DirectoryEntry, attribute: str) -> str | None:
     text = entry.text(attribute)
-    return text[:MAX_NAME_LENGTH] if text else None
+    if not text:
+        return None
+    return text[:MAX_NAME_LENGTH]

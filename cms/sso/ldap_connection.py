@@ -99,9 +99,12 @@ def connect(provider: Provider, deadline: Deadline, *, user: str, password: str)
     """
     url = urlsplit(provider.client_url)
     is_encrypted = url.scheme == "ldaps"
+    default_port = 389
+    if is_encrypted:
+        default_port = 636
     server = Server(
         url.hostname,
-        port=url.port or (636 if is_encrypted else 389),
+        port=url.port or default_port,
         use_ssl=is_encrypted,
         # Referrals lead to servers that nobody here has named.
         allowed_referral_hosts=[],
@@ -112,8 +115,8 @@ def connect(provider: Provider, deadline: Deadline, *, user: str, password: str)
     connection = Connection(
         server,
         user=user or None,
-        # As bytes: of text ldap3 leaves characters out, by SASLprep. A password of nothing else
-        # would become an empty one, which servers take for a bind without a user.
+        # As bytes: ldap3 leaves some characters of a text out, by SASLprep. A password that has
+        # only such characters would become empty, which servers take for a bind without a user.
         password=password.encode() or None,
         authentication=SIMPLE if user else ANONYMOUS,
         client_strategy=SYNC,
@@ -138,6 +141,6 @@ def close(connection: Any) -> None:
     """Close a connection, without a word to a server that may be gone."""
     with suppress(LDAPException, OSError):
         connection.strategy.close()
-    # Of a connection that did not come up, ldap3 leaves the socket open.
+    # ldap3 leaves the socket of a connection open that could not be established.
     if connection.socket is not None:
         connection.socket.close()

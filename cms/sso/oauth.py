@@ -217,7 +217,9 @@ class OAuthClient:
         # The details come later and so are newer.
         profile = profile_from_claims(self._provider, {**claims, **details})
         # `email_verified` speaks of the `email` beside it, and of no other address.
-        source = details if "email_verified" in details else claims
+        source = claims
+        if "email_verified" in details:
+            source = details
         is_same = str(source.get("email")).strip() == profile.email
         return replace(profile, is_email_verified=profile.is_email_verified and is_same)
 

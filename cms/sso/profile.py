@@ -36,10 +36,12 @@ def profile_from_claims(provider: Provider, claims: Mapping[str, object]) -> Pro
     if identifier is None or len(identifier) > MAX_IDENTIFIER_LENGTH:
         raise ProviderError(f'there is no identifier at "{provider.identifier_key}" of the profile')
     email = _text(_value_at(claims, provider.email_key))
+    if email is not None and not is_email(email):
+        email = None
     is_verified = claims.get("email_verified")
     return Profile(
         identifier=identifier,
-        email=email if email and is_email(email) else None,
+        email=email,
         # Some providers write it as text.
         is_email_verified=is_verified is True or is_verified == "true",
         first_name=_name(claims, provider.first_name_key),

@@ -75,6 +75,13 @@ class ServiceAddresses(NamedTuple):
         return cls(f"{base}/metadata", f"{base}/acs", f"{base}/callback", f"{base}/slo")
 
 
+class EndedSession(NamedTuple):
+    """Whom a provider logs out, and where the browser goes next; None for an answer to a logout."""
+
+    name_id: str | None
+    url: str | None
+
+
 class _Subject(NamedTuple):
     """Whom an assertion is about, and until when it counts."""
 
@@ -176,12 +183,8 @@ class SamlClient:
         )
         return str(url)
 
-    def ended_session(self, parameters: Mapping[str, str]) -> tuple[str | None, str | None]:
-        """Return whose sessions a provider's message ends, and where the browser goes next.
-
-        Of an answer to this service's own request both are None. Raises `Refused`
-        INVALID_CREDENTIALS.
-        """
+    def ended_session(self, parameters: Mapping[str, str]) -> EndedSession:
+        """Return what a provider's message of logout ends; raises `Refused` INVALID_CREDENTIALS."""
         # The toolkit takes messages that nobody has signed.
         if "Signature" not in parameters or not _is_small(parameters):
             raise login_refused(self._provider, "a message of logout is not signed, or too long")
@@ -195,7 +198,7 @@ class SamlClient:
             raise login_refused(self._provider, str(error)[:200]) from None
         if exchange.get_errors():
             raise login_refused(self._provider, ", ".join(exchange.get_errors())[:200])
-        return name, url
+        return EndedSession(name, url)
 
     def _logged_out_name(self, message: str) -> str:
         """Return the NameID of a request of logout whose signature has been checked.
@@ -230,7 +233,7 @@ class SamlClient:
     def _checked_answer(self, message: str) -> OneLogin_Saml2_Response:
         if len(message) > MAX_MESSAGE_BYTES:
             raise ValueError("the answer is too long")
-        # First of all: the constructor decrypts.
+        # This comes first, because the constructor decrypts.
         check_security(OneLogin_Saml2_XML.to_etree(base64.b64decode(message)))
         answer = OneLogin_Saml2_Response(self._settings, message)
         if answer.decrypted_document is not None:
@@ -338,7 +341,7 @@ def _subject_of(answer: OneLogin_Saml2_Response, addresses: ServiceAddresses) ->
     if not answer.get_audiences():
         raise ValueError("the assertion names no audience")
     path = "/saml:Subject/saml:SubjectConfirmation/saml:SubjectConfirmationData"
-    # Only here an answer whose assertion alone is signed says what it answers.
+    # If only the assertion is signed, nothing else says which request the answer belongs to.
     for data in _nodes(answer, path):
         end = data.get("NotOnOrAfter")
         is_for_this = data.get("InResponseTo") == request

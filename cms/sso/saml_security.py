@@ -105,7 +105,9 @@ def _check_signature(signature: Any) -> None:
     """Raise ValueError unless a signature is over the whole element that it stands in."""
     parent = signature.getparent()
     references = list(signature.iter(f"{{{_DS}}}Reference"))
-    identifier = None if parent is None else parent.get("ID")
+    identifier = None
+    if parent is not None:
+        identifier = parent.get("ID")
     if len(references) != 1 or not identifier or references[0].get("URI") != f"#{identifier}":
         raise ValueError("a signature is not that of the element around it")
     if len(list(signature.iter(f"{{{_DS}}}Transform"))) > _MAX_TRANSFORMS:

@@ -47,11 +47,13 @@ class ProviderTransport(BaseAdapter):
         if not self._provider.allows_address(url):
             raise ProviderError("an address of it does not begin with https")
         body = request.body
+        if isinstance(body, str):
+            body = body.encode()
         outgoing = OutgoingRequest(
             url,
             method=request.method or "GET",
             headers=_sent_headers(request.headers),
-            body=body.encode() if isinstance(body, str) else body,
+            body=body,
             follows_redirects=False,
         )
         seconds = max(self._deadline - time.monotonic(), 0.001)
@@ -84,7 +86,7 @@ def fetch_answer(session: OAuth2Session, url: str, *, token: str | None = None) 
             url, headers=headers, withhold_token=True, allow_redirects=False
         )
     except (RequestException, ValueError) as error:
-        # Of the error only its kind: the text may have the token in it.
+        # Only the kind of the error is told, because its text may hold the token.
         raise ProviderError(f"a request cannot be sent ({type(error).__name__})") from None
     return response
 

@@ -112,12 +112,16 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
 
 
 def _policy(name: str, row: _ActorRow, former: Policy | None) -> Policy:
-    """Return the policy of a caller; of `former`, that of older rights, it has what is the same."""
+    """Return the policy of a caller, with all parts of the `former` one that are still the same."""
     records = jsontext.loads_stored(row.permissions)
-    grants = grants_of(records if isinstance(records, list) else [], former)
+    if not isinstance(records, list):
+        records = []
+    grants = grants_of(records, former)
     if row.has_app_access:
         grants += app_grants(grants)
     # Everybody may read the public part of the settings.
     grants.append(PUBLIC_SETTINGS_GRANT)
     policy = policy_of(name, grants, has_app_access=row.has_app_access)
-    return with_views(policy, former) if former else policy
+    if former is None:
+        return policy
+    return with_views(policy, former)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def carry_over(before: Snapshot, current: Snapshot) -> None:
     """Fill the caches of a new snapshot with what still holds of the one before."""
-    # With the same counters the snapshot before was doubted for another reason.
+    # If the counters are the same, the snapshot before was found stale for another reason.
     if current.version == before.version:
         return
     changed = None
@@ -39,7 +39,8 @@ def carry_over(before: Snapshot, current: Snapshot) -> None:
 
 
 def _carry_statements(old: StatementCache, new: StatementCache, changed: Names) -> None:
-    # Those that were used longest ago come first, and so are still the first to go.
+    # The statements that were used longest ago come first, so they are still the first to be
+    # dropped.
     for key, kept in old.copy().items():
         if kept.dependencies.outlive(changed):
             new.setdefault(key, kept)
@@ -51,7 +52,7 @@ def _keep_former_policies(before: Snapshot, current: Snapshot, changed: Names | 
     Only those of the snapshot before: rights of roles that are gone must not stay.
     """
     for name, policy in before.policies.copy().items():
-        # What a share shows depends on an item as well.
+        # Policies of shares are left out: what a share shows depends on an item as well.
         if policy.shared is None:
             current.former_policies[name] = _outliving(policy, changed)
 
@@ -71,7 +72,7 @@ def _carry_callers(before: Snapshot, current: Snapshot, changed: Names | None) -
             if id(policy) not in outliving:
                 outliving[id(policy)] = _outliving(policy, changed)
             policy = outliving[id(policy)]
-            # Whoever comes later with the same roles has them too.
+            # Other callers with the same roles find the policy here.
             current.policies.setdefault(policy.name, policy)
         current.actors.setdefault(caller, replace(actor, policy=policy))
 

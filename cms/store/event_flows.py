@@ -54,7 +54,7 @@ class EventFlows(NamedTuple):
         events = self.by_collection.get(collection)
         if events is not None:
             return events
-        # The name is looked at only where flows wait for all collections.
+        # The name is examined only where flows wait for all collections.
         if self.of_others and is_system(collection):
             return NO_EVENTS
         return self.of_others

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Sequence
 from time import monotonic
+from typing import NamedTuple
 
 from cms.database.connections import Database, Fetch
 from cms.database.error_mapping import Stale, UnexpectedError
@@ -22,6 +23,13 @@ RETRY_SECONDS = 1.0
 """Seconds until the next comparison if the counter could not be moved."""
 
 
+class SnapshotSource(NamedTuple):
+    """The snapshots of a server, and the function that reads from it."""
+
+    snapshots: Snapshots
+    fetch: Fetch
+
+
 class ForeignChangeMonitor:
     """Compares the structure with that of the snapshot, at the first request after a minute.
 
@@ -30,7 +38,7 @@ class ForeignChangeMonitor:
     snapshot has their fingerprint.
     """
 
-    def __init__(self, database: Database, sources: Sequence[tuple[Snapshots, Fetch]]) -> None:
+    def __init__(self, database: Database, sources: Sequence[SnapshotSource]) -> None:
         self._database = database
         self._sources = sources
         self._lock = threading.Lock()
@@ -42,7 +50,8 @@ class ForeignChangeMonitor:
         if monotonic() < self._next_check or not self._lock.acquire(blocking=False):
             return
         try:
-            # First, so that a comparison that fails is not repeated by the next request at once.
+            # The time is set first, so that the next request does not repeat a comparison that
+            # fails.
             self._next_check = monotonic() + CHECK_SECONDS
             self._compare()
         except (Refused, Stale, UnexpectedError) as error:
@@ -52,13 +61,13 @@ class ForeignChangeMonitor:
             self._lock.release()
 
     def _compare(self) -> None:
-        for snapshots, fetch in self._sources:
-            snapshot = snapshots.loaded
+        for source in self._sources:
+            snapshot = source.snapshots.loaded
             if snapshot is None:  # nobody has used this source yet
                 continue
             # One source is enough: a replica has the structure of its primary.
-            ((structure, fingerprint),) = fetch(statement("find_fingerprint"), ())
-            # With another counter the next request loads the structure again in any case.
+            ((structure, fingerprint),) = source.fetch(statement("find_fingerprint"), ())
+            # If the counter differs, the next request loads the structure again in any case.
             if structure == snapshot.version.structure and fingerprint != snapshot.fingerprint:
                 self._advance_counter(structure)
             return

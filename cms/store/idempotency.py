@@ -46,7 +46,9 @@ def run_idempotently(
     answer = work()
     # A body is stored as the bytes that were sent; a record becomes JSON here and a body later.
     is_record = not isinstance(answer, bytes | None)
-    raw = jsontext.dumps(answer) if is_record else answer
+    raw: object = answer
+    if is_record:
+        raw = jsontext.dumps(answer)
     values = (caller, idempotency.key, idempotency.request, raw, is_record)
     transaction.execute(statement("store_idempotent_answer"), values)
     return answer
@@ -54,7 +56,7 @@ def run_idempotently(
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """The answer of a call that was done before: a wrapper, because the answer may be None."""
+    """The answer of a call that was done before; a class, because the answer may be None."""
 
     answer: object
 
@@ -71,4 +73,6 @@ def find_stored_answer(
     if request != idempotency.request:
         reason = "The Idempotency-Key came with another request before"
         raise Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason}))
-    return StoredAnswer(jsontext.raw_json(raw) if is_record else raw)
+    if is_record:
+        return StoredAnswer(jsontext.raw_json(raw))
+    return StoredAnswer(raw)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from threading import Lock
+from typing import NamedTuple
 
 from cms.database.connections import Database
 from cms.database.error_mapping import Stale
@@ -20,6 +21,14 @@ log = logging.getLogger("cms.store")
 MAX_PATHS = 100
 """How many paths of one collection a process counts, and how many the table keeps."""
 MAX_PATH_LENGTH = 200
+
+
+class _DueUse(NamedTuple):
+    """A path that is to be recorded, and its uses of today."""
+
+    collection: str
+    path: str
+    use_count: int
 
 
 class JsonPathRecord:
@@ -40,10 +49,13 @@ class JsonPathRecord:
 
     def add(self, paths: Iterable[IndexableJsonPath]) -> None:
         """Count a use of each path of a read; a failure costs the record only."""
+        due: list[_DueUse] = []
         with self._lock:
             self._begin_day()
-            counted = [(*path, self._count(*path)) for path in paths]
-        due = [use for use in counted if use[2]]
+            for collection, path in paths:
+                count = self._count(collection, path)
+                if count:
+                    due.append(_DueUse(collection, path, count))
         if due:
             self._record(due)
 
@@ -60,26 +72,32 @@ class JsonPathRecord:
             return 0
         uses = self._uses.setdefault(collection, {})
         if path not in uses and len(uses) >= MAX_PATHS:
-            # One off all others (Misra and Gries): a path stays if more than one in MAX_PATHS of
-            # the uses is its own, however many others there are.
-            self._uses[collection] = {
-                other: count - 1 for other, count in uses.items() if count > 1
-            }
+            self._uses[collection] = _decremented(uses)
             return 0
-        uses[path] = count = uses.get(path, 0) + 1
+        count = uses.get(path, 0) + 1
+        uses[path] = count
         is_due = count.bit_count() == 1 and self._recorded[collection, count] < MAX_PATHS
         if not is_due:
             return 0
         self._recorded[collection, count] += 1
         return count
 
-    def _record(self, uses: list[tuple[str, str, int]]) -> None:
-        collections = array([collection for collection, _, _ in uses])
-        paths = array([path for _, path, _ in uses])
-        counts = array([str(count) for _, _, count in uses])
+    def _record(self, uses: Sequence[_DueUse]) -> None:
+        collections = array([use.collection for use in uses])
+        paths = array([use.path for use in uses])
+        counts = array([str(use.use_count) for use in uses])
         try:
             with self._database.transaction() as transaction:
                 transaction.execute(statement("record_json_paths"), (collections, paths, counts))
                 transaction.execute(statement("trim_json_paths"), (collections, MAX_PATHS))
         except (Refused, Stale) as error:
             log.warning("paths into JSON could not be recorded: %s", error)
+
+
+def _decremented(uses: Mapping[str, int]) -> dict[str, int]:
+    """Return the uses of paths less one, without those that had no other.
+
+    By this algorithm of Misra and Gries a path stays if more than one in MAX_PATHS of all uses is its
+    own, however many other paths there are.
+    """
+    return {path: count - 1 for path, count in uses.items() if count > 1}

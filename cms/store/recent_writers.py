@@ -30,7 +30,7 @@ class SharedKeys(Protocol):
     """Keys that other machines see, each for a time."""
 
     def add(self, keys: Sequence[bytes], seconds: float) -> None:
-        """Keep keys for so long; raises `KeysLost`."""
+        """Keep keys for some seconds; raises `KeysLost`."""
 
     def has_any(self, keys: Sequence[bytes]) -> bool:
         """Tell whether one of the keys is kept; raises `KeysLost`."""
@@ -78,8 +78,8 @@ class RecentWriters:
 
     def includes(self, identity: Identity) -> bool:
         """Tell whether a caller, or somebody without credentials at its address, has written."""
-        keys = [self._key(name) for name in _names(identity)]
-        if any(self._is_kept(key) for key in keys):
+        keys = list(map(self._key, _names(identity)))
+        if any(map(self._is_kept, keys)):
             return True
         if not (self._shared and self._may_ask()):
             return False

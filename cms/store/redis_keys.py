@@ -21,7 +21,7 @@ class RedisKeys:
         self._client: Any = storage.get_connection()
 
     def add(self, keys: Sequence[bytes], seconds: float) -> None:
-        """Keep keys for so long; raises `KeysLost`."""
+        """Keep keys for some seconds; raises `KeysLost`."""
         try:
             for key in keys:
                 self._client.set(_name(key), 1, px=max(1, round(seconds * 1000)))

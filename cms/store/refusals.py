@@ -26,11 +26,9 @@ _POSITION_KEYS = ("operation", "index", "path", "field", "fields")
 
 def with_inquiry(refused: Refused, run_question: RunQuestion) -> Refused:
     """Return a refusal with the problems that its inquiry finds, in the order of the items."""
-    if (
-        refused.inquiry is None
-        or len(refused.problems) >= MAX_PROBLEMS
-        or not _is_about_values(refused)
-    ):
+    if refused.inquiry is None or len(refused.problems) >= MAX_PROBLEMS:
+        return refused
+    if not _is_about_values(refused):
         return refused
     discovered = refused.inquiry(run_question)
     # The inquiry finds the first problem again, and then with the position of its value.
@@ -54,8 +52,9 @@ def _is_about_values(refused: Refused) -> bool:
 
 def _is_same_value(problem: Problem, known: Problem) -> bool:
     """Tell whether two problems are of one value, or of one check of several values."""
-    if any(known.extensions.get(key) != problem.extensions.get(key) for key in _POSITION_KEYS):
-        return False
+    for key in _POSITION_KEYS:
+        if known.extensions.get(key) != problem.extensions.get(key):
+            return False
     # A value has one problem at a time. Without a field both are of a check of several values, and
     # an item may break several checks.
     return "field" in known.extensions or _is_same_fault(problem, known)
@@ -81,7 +80,9 @@ def index_of(problem: Problem) -> int:
     """Return the index of the item that a problem is about, 0 where it names none."""
     # A body with a single item has no indexes.
     index = problem.extensions.get("index")
-    return index if isinstance(index, int) else 0
+    if isinstance(index, int):
+        return index
+    return 0
 
 
 def refusal_of_stale(stale: Stale) -> Refused:

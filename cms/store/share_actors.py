@@ -71,7 +71,9 @@ def find_share_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Ac
 def find_share(fetch: Fetch, identity: Identity) -> ShareRow | None:
     """Return the share of a session; None for one that must not be used."""
     rows = fetch(statement("find_share_actor"), (identity.session, identity.cookie))
-    return ShareRow(*rows[0]) if rows else None
+    if not rows:
+        return None
+    return ShareRow(*rows[0])
 
 
 def _policy(row: ShareRow, catalogue: Catalogue) -> Policy:
@@ -95,4 +97,4 @@ def _grants(permissions: str) -> list[StoredGrant]:
     records = jsontext.loads_stored(permissions)
     if not isinstance(records, list):
         return []
-    return [grant_of(record) for record in records]
+    return list(map(grant_of, records))

@@ -59,7 +59,7 @@ PreparedRead = tuple[Statement, tuple[object, ...]]
 
 
 def _document_cache() -> LRUCache[Hashable, bytes]:
-    # One that is longer than the cache weighs as much as all of it, or it would not be taken.
+    # A document longer than the cache counts as long as the cache, which would refuse it otherwise.
     return LRUCache(
         MAX_DOCUMENT_BYTES, getsizeof=lambda _, document: min(len(document), MAX_DOCUMENT_BYTES)
     )
@@ -102,8 +102,11 @@ class Snapshot:
 
     def statement_texts(self) -> Set[str]:
         """Return the texts of all cached statements of reads."""
-        caches = (self.prepared_reads.copy(), self.statements.copy())
-        return {kept.statement.text for cache in caches for kept in cache.values()}
+        texts: set[str] = set()
+        # Copies, because other threads change the caches meanwhile.
+        for cache in (self.prepared_reads.copy(), self.statements.copy()):
+            texts.update(kept.statement.text for kept in cache.values())
+        return texts
 
 
 class Snapshots:
@@ -135,7 +138,7 @@ class Snapshots:
 
         Every answer comes with the counters, which are compared with the snapshot's version.
         """
-        # Without the lock: to read one attribute is atomic, and every request comes here.
+        # No lock is taken: reading one attribute is atomic, and every request comes here.
         return self._current or self.refresh(None)
 
     def refresh(self, stale: Snapshot | None) -> Snapshot:
@@ -264,7 +267,9 @@ def snapshot_at(transaction: Transaction, version: Version, *, before: Snapshot 
 
 def _marks(before: Snapshot | None) -> str:
     """Return the marks of what need not be loaded, as JSON."""
-    return jsontext.dumps(before.structure.marks).decode() if before else "{}"
+    if before is None:
+        return "{}"
+    return jsontext.dumps(before.structure.marks).decode()
 
 
 def _snapshot(row: Row, before: Snapshot | None) -> Snapshot:
@@ -282,4 +287,6 @@ def _snapshot(row: Row, before: Snapshot | None) -> Snapshot:
 
 
 def _event_flows(raw: str | None) -> EventFlows:
-    return NO_EVENT_FLOWS if raw is None else event_flows(jsontext.loads_stored(raw))
+    if raw is None:
+        return NO_EVENT_FLOWS
+    return event_flows(jsontext.loads_stored(raw))

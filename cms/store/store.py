@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 from cms.access.policy import Actor
 from cms.access.problem_redaction import redaction_for
 from cms.config import Config
-from cms.database.connections import Database, Fetch, Transaction
+from cms.database.connections import Database, Fetch, Transaction, single_values
 from cms.database.error_mapping import Deadlock, Stale, UnexpectedError
 from cms.database.reader import Reader
 from cms.database.statements import statement
@@ -31,7 +31,7 @@ from cms.store.attempts import (
 from cms.store.context import RequestContext
 from cms.store.counters import check_version, lock_version
 from cms.store.current_version import current_version
-from cms.store.foreign_changes import ForeignChangeMonitor
+from cms.store.foreign_changes import ForeignChangeMonitor, SnapshotSource
 from cms.store.idempotency import (
     Idempotency,
     StoredAnswer,
@@ -89,10 +89,10 @@ class Store:
             self._reader = self.database.primary
             self._replica = Replica(self.database, writers, on_structure_change=on_structure_change)
         self.snapshots = Snapshots(self._reader.fetch, on_structure_change=on_structure_change)
-        sources: list[tuple[Snapshots, Fetch]] = [(self.snapshots, self._reader.fetch)]
+        sources = [SnapshotSource(self.snapshots, self._reader.fetch)]
         if self._replica:
             # Last: the counter can be moved on the primary only, and a replica may lag.
-            sources.append((self._replica.snapshots, self.database.fetch))
+            sources.append(SnapshotSource(self._replica.snapshots, self.database.fetch))
         self._monitor = ForeignChangeMonitor(self.database, sources)
 
     def primary_snapshot(self, flows: int) -> Snapshot:
@@ -236,7 +236,7 @@ class Store:
         self, identity: Identity, plan: Callable[[RequestContext], WritePlan[T]], snapshot: Snapshot
     ) -> T:
         context = _context(snapshot, identity, self.database.fetch_primary)
-        # What goes wrong tells nothing of what is hidden from the caller.
+        # Errors tell nothing of what is hidden from the caller.
         with redaction_for(context.actor.policy):
             write = plan(context)
             if write.run_alone is not None:
@@ -385,7 +385,7 @@ def _lock_structure(
 ) -> RequestContext:
     """Take the lock that orders changes of structure, and return the context of one."""
     version = Version(*transaction.execute(statement("advance_structure"))[0])
-    # Not from the cache of a snapshot, whose rights may be older than the lock.
+    # The actor is read anew: the rights in the cache of a snapshot may be older than the lock.
     rows = transaction.execute(statement("find_actor"), identity.caller)
     # At READ COMMITTED, statements after the lock see what the change before has committed.
     snapshot = snapshot_at(transaction, version, before=before)
@@ -397,4 +397,4 @@ def _lock_structure(
 
 def _other_prefixes(database: Database, own_prefix: str) -> list[str]:
     rows = database.fetch_primary(statement("find_other_hash_prefixes"), (own_prefix + "$",))
-    return [prefix for (prefix,) in rows]
+    return single_values(rows)

@@ -315,11 +315,15 @@ def _tint(arguments: Arguments, path: str) -> ImageStep:
         return Tint(*bytes.fromhex(digits))
     in_decimal = _DECIMAL_COLOUR.fullmatch(colour)
     if in_decimal:
-        shades = in_decimal.groups()
-        return Tint(*(require_integer(shade, path, minimum=0, maximum=255) for shade in shades))
+        red, green, blue = in_decimal.groups()
+        return Tint(_shade(red, path), _shade(green, path), _shade(blue, path))
     raise illegal_transform(
         f"{path} takes a colour such as #ff8800 or rgb(255, 136, 0)", parameter="transforms"
     )
+
+
+def _shade(digits: str, path: str) -> int:
+    return require_integer(digits, path, minimum=0, maximum=255)
 
 
 STEP_PARSERS: Mapping[str, Callable[[Arguments, str], ImageStep]] = MappingProxyType(

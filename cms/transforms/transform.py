@@ -227,7 +227,12 @@ def _crops_to_focus(resize: Resize) -> bool:
 
 def _without_idle(steps: Iterable[ImageStep]) -> tuple[ImageStep, ...]:
     """Return the steps without rotations by 0 degrees, so that they give no key of their own."""
-    return tuple(step for step in steps if not isinstance(step, Rotate) or step.angle)
+    changing = []
+    for step in steps:
+        if isinstance(step, Rotate) and step.angle == 0:
+            continue
+        changing.append(step)
+    return tuple(changing)
 
 
 def resolve_transform(
@@ -244,8 +249,10 @@ def resolve_transform(
     else:
         format = transform.format or own_format
     steps = tuple(_with_focus(step, focus) for step in transform.steps)
+    quality = transform.quality
     # Formats without a quality must not get different keys for different qualities.
-    quality = transform.quality if format in DEFAULT_QUALITY else None
+    if format not in DEFAULT_QUALITY:
+        quality = None
     if not steps and quality is None and format == own_format:
         # Nothing would change: the image is sent as it is.
         return ResolvedTransform(varies_by_client=varies_by_client)
@@ -263,8 +270,10 @@ def _with_focus(step: ImageStep, focus: Focus | None) -> ImageStep:
     if not isinstance(step, Resize) or not _crops_to_focus(step):
         return step
     chosen = step.focus or focus
-    # The center is no focus: both make the same image, and so must have the same key.
-    return replace(step, focus=None if chosen == CENTER else chosen)
+    # With the center as its focus an image is the same as without any, and so must be the key.
+    if chosen == CENTER:
+        chosen = None
+    return replace(step, focus=chosen)
 
 
 def _best_format(accept: str, own_format: str) -> str:
@@ -272,18 +281,24 @@ def _best_format(accept: str, own_format: str) -> str:
 
     A client that accepts all images (`image/*`) may not know the newer formats.
     """
-    # The smaller files first.
+    # The format with the smaller files first.
     for format in ("avif", "webp"):
         if _accepts(accept, MEDIA_TYPE_BY_FORMAT[format]):
             return format
-    # A JPEG has nothing transparent, so that nobody has to decode it to find out.
-    return own_format if own_format == "jpg" else FALLBACK_FORMAT
+    # A JPEG has nothing transparent, so that it need not be decoded to find out.
+    if own_format == "jpg":
+        return own_format
+    return FALLBACK_FORMAT
 
 
 def _accepts(accept: str, media_type: str) -> bool:
     for entry in accept.lower().split(","):
-        name, *parameters = (part.strip() for part in entry.split(";"))
-        if name == media_type:
-            # `q=0` refuses the type.
-            return not any(part.replace(" ", "").rstrip("0.") == "q=" for part in parameters)
+        name, *parameters = entry.split(";")
+        if name.strip() == media_type:
+            return not any(map(_is_refusal, parameters))
     return False
+
+
+def _is_refusal(parameter: str) -> bool:
+    """Tell whether a parameter of a media type is a quality of zero, such as `q=0.00`."""
+    return parameter.strip().replace(" ", "").rstrip("0.") == "q="

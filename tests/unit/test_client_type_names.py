@@ -27,6 +27,7 @@ def test_python_has_one_type_for_each_collection(names: list[str]) -> None:
         (["e\u0301", "\u00e9"], {"\u00c9", "\u00c92"}),
         (["a", "\uff41"], {"A", "A2"}),  # of the width of a Chinese letter
         (["\u2167"], {"VIII"}),
+        (["blog_postTags"], {"BlogPostTags"}),
         (["*/", "'", "\u2028"], {"Type", "Type2", "Type3"}),
     ],
 )

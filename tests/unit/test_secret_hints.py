@@ -47,6 +47,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 @example({"query": {"key": "abcd"}})
+@example({"pass-word": "hunter22"})
 @example([{"name": "api_token", "value": "abcd"}])
 @example("https://example.com/?a&sig =abcd")
 def test_a_value_that_passes_holds_no_secret_for_the_walk_either(value: object) -> None:

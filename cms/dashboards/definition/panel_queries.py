@@ -127,9 +127,10 @@ def _chart(options: Options) -> PanelQuery:
     }
 
     def data_of(items: Items) -> dict[str, object]:
-        points = [
-            {"x": _grouped_value(item, x_name), "y": aggregate.value_in(item)} for item in items
-        ]
+        points = []
+        for item in items:
+            x = _grouped_value(item, x_name)
+            points.append({"x": x, "y": aggregate.value_in(item)})
         return {"points": points}
 
     return _query(options, params, data_of)
@@ -149,17 +150,18 @@ def _time_series(options: Options) -> PanelQuery:
         "sort": [f"-{group}" for group in groups],
         "limit": MAX_POINTS,
     }
-    keys = [parse_name(group).key for group in groups]
+    # `year(date)` is answered under `date_year`.
+    key_by_part = {part: parse_name(f"{part}({field})").key for part in parts}
 
     def data_of(items: Items) -> dict[str, object]:
         points = []
         # Charts run from the oldest to the newest.
         for item in reversed(items):
-            moment = _moment(dict(zip(parts, (item[key] for key in keys), strict=True)))
-            points.append({"date": moment, "value": aggregate.value_in(item)})
+            values = {part: item[key] for part, key in key_by_part.items()}
+            points.append({"date": _moment(values), "value": aggregate.value_in(item)})
         return {"points": points}
 
-    # A calendar has no other dates, PostgreSQL has.
+    # PostgreSQL has dates before and after these, which Python's calendar has not.
     has_date = {field: {"_between": ["0001-01-01", "9999-12-31"]}}
     return _query(options, params, data_of, has_date, *_in_range(options))
 
@@ -211,7 +213,9 @@ class _Aggregate(NamedTuple):
 
 def _grouped_value(values: Mapping[str, Any], name: str) -> object:
     """Return the value of a group or an aggregate; `meta.kind` is answered under `meta_kind`."""
-    return values[name] if name in values else values[name.replace(".", "_")]
+    if name in values:
+        return values[name]
+    return values[name.replace(".", "_")]
 
 
 def value_at(item: Mapping[str, Any], path: str) -> object:
@@ -231,9 +235,11 @@ def _query(
     *filters: Mapping[str, object],
 ) -> PanelQuery:
     """Return a query with the filter of the panel beside those that its type needs."""
-    # The panel's own filter comes beside the others in one `_and`, so that none can replace
-    # another.
-    conditions = [condition for condition in (options.get("filter"), *filters) if condition]
+    conditions = list(filters)
+    own_filter = options.get("filter")
+    if own_filter:
+        conditions.insert(0, own_filter)
+    # All in one `_and`, so that none can replace another.
     if conditions:
         params["filter"] = {"_and": conditions}
     return PanelQuery(options["collection"], params, data_of)

@@ -1,4 +1,4 @@
-"""A flow as its rows say, and what is wrong with it."""
+"""A flow as its rows define it, and its problems."""
 
 from __future__ import annotations
 
@@ -54,8 +54,11 @@ def flow_problems(flow: FlowDefinition) -> Iterator[FlowProblem]:
     for operation in flow.graph.operations.values():
         yield from _operation_problems(operation)
     for problem in graph_problems(flow.graph):
-        collection = FLOWS if problem.operation is None else OPERATIONS
-        key = problem.operation or flow.id
+        collection = FLOWS
+        key = flow.id
+        if problem.operation is not None:
+            collection = OPERATIONS
+            key = problem.operation
         yield FlowProblem(collection, key, (problem.field,), problem.reason)
 
 
@@ -81,16 +84,25 @@ def _operation_problems(operation: FlowOperation) -> Iterator[FlowProblem]:
 
 
 def _only_beginning(operations: Mapping[str, FlowOperation]) -> str | None:
-    """Return where a flow begins that does not say so.
+    """Return the first operation of a flow that names none.
 
     That is the oldest operation to which no other one leads.
     """
-    targets = {operation.resolve for operation in operations.values()}
-    targets |= {operation.reject for operation in operations.values()}
+    targets: set[str | None] = set()
+    for operation in operations.values():
+        targets.add(operation.resolve)
+        targets.add(operation.reject)
     # Operations come in the order of their creation, so that the first match is the oldest.
-    return next((identifier for identifier in operations if identifier not in targets), None)
+    for identifier in operations:
+        if identifier not in targets:
+            return identifier
+    return None
 
 
 def _loads(text: str | None) -> Mapping[str, object]:
-    value = None if text is None else jsontext.loads_stored(text)
-    return value if isinstance(value, dict) else {}
+    if text is None:
+        return {}
+    value = jsontext.loads_stored(text)
+    if isinstance(value, dict):
+        return value
+    return {}

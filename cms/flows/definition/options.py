@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import NamedTuple
 
 from cms.emails import NO_ADDRESS, is_email
 from cms.errors import Refused
@@ -243,21 +244,33 @@ def headers(value: object) -> None:
     for path, name, content in _header_entries(value):
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
             raise OptionError("it is not the name of a header", *path)
-        if not isinstance(content, str | int) or (
-            # A line break would begin another header.
-            isinstance(content, str) and ("\r" in content or "\n" in content)
-        ):
+        if not _is_header_value(content):
             raise OptionError("the value of a header is a text of one line", *path)
 
 
-def _header_entries(value: object) -> Iterator[tuple[OptionPath, object, object]]:
+def _is_header_value(content: object) -> bool:
+    if isinstance(content, str):
+        # A line break would begin another header.
+        return "\r" not in content and "\n" not in content
+    return isinstance(content, int)
+
+
+class _HeaderEntry(NamedTuple):
+    """A header as it was sent, and the path to it inside the option."""
+
+    path: OptionPath
+    name: object
+    content: object
+
+
+def _header_entries(value: object) -> Iterator[_HeaderEntry]:
     if isinstance(value, Mapping):
         for name, content in value.items():
-            yield (str(name),), name, content
+            yield _HeaderEntry((str(name),), name, content)
     elif isinstance(value, list):
         for index, entry in enumerate(value):
             if not isinstance(entry, Mapping):
                 raise OptionError("it is an object with header and value", index)
-            yield (index,), entry.get("header"), entry.get("value")
+            yield _HeaderEntry((index,), entry.get("header"), entry.get("value"))
     else:
         raise OptionError("they are an object, or a list of objects with header and value")

@@ -7,7 +7,7 @@ a flow, or fill in what it reads, can run code with it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cms import jsontext
@@ -71,7 +71,10 @@ class Text:
         texts = []
         room = MAX_RENDERED_SIZE
         for part in self.parts:
-            text = part if isinstance(part, str) else _written(part.render(scope))
+            if isinstance(part, Lookup):
+                text = _written(part.render(scope))
+            else:
+                text = part
             room -= len(text)
             if room < 0:
                 raise RenderedTooLarge
@@ -117,27 +120,39 @@ def parse_template(value: object, path: tuple[str | int, ...] = ()) -> Template:
 
     Raises `TemplateError`, whose `path` leads from the value to the text.
     """
-    template: Template
     if isinstance(value, str):
         return _parse_text(value, path)
     if isinstance(value, Mapping):
-        entries = []
-        is_constant = True
-        for name, inner in value.items():
-            entry = (_parse_text(name, path), parse_template(inner, (*path, name)))
-            entries.append(entry)
-            is_constant = is_constant and all(isinstance(part, FixedValue) for part in entry)
-        template = Object(tuple(entries))
-    elif isinstance(value, list):
-        elements = [parse_template(inner, (*path, index)) for index, inner in enumerate(value)]
-        template = List(tuple(elements))
-        is_constant = all(isinstance(element, FixedValue) for element in elements)
-    else:
+        return _parse_object(value, path)
+    if isinstance(value, list):
+        return _parse_list(value, path)
+    return FixedValue(value)
+
+
+def _parse_object(value: Mapping[str, object], path: tuple[str | int, ...]) -> Template:
+    """Return the template of an object.
+
+    An object without lookups is a fixed value, however large: no run makes it anew.
+    """
+    entries = []
+    has_lookups = False
+    for name, inner in value.items():
+        name_template = _parse_text(name, path)
+        template = parse_template(inner, (*path, name))
+        entries.append((name_template, template))
+        if not isinstance(name_template, FixedValue) or not isinstance(template, FixedValue):
+            has_lookups = True
+    if not has_lookups:
         return FixedValue(value)
-    # A large value without a lookup is handed on, and not made anew by each run.
-    if is_constant:
+    return Object(tuple(entries))
+
+
+def _parse_list(value: Sequence[object], path: tuple[str | int, ...]) -> Template:
+    """Return the template of a list, which is a fixed value as an object may be."""
+    elements = [parse_template(inner, (*path, index)) for index, inner in enumerate(value)]
+    if all(isinstance(element, FixedValue) for element in elements):
         return FixedValue(value)
-    return template
+    return List(tuple(elements))
 
 
 def require_size(rendered: object) -> None:
@@ -168,7 +183,9 @@ def lookups(template: Template) -> Iterator[Lookup]:
         case Lookup():
             yield template
         case Text(parts):
-            yield from (part for part in parts if isinstance(part, Lookup))
+            for part in parts:
+                if isinstance(part, Lookup):
+                    yield part
         case Object(entries):
             for name, inner in entries:
                 yield from lookups(name)

@@ -18,17 +18,17 @@ from cms.schema.system import FILES, FOLDERS, SYSTEM_PREFIX, SYSTEM_TABLES
 
 WRITABLE_TABLES = tuple(table.name for table in SYSTEM_TABLES.values() if table.is_writable)
 _WRITTEN = ("create", "update", "delete")
-_SYSTEM_SCOPES = tuple(
-    name.removeprefix(SYSTEM_PREFIX) for name in (*WRITABLE_TABLES, FILES, FOLDERS)
-)
+
 # Events without a payload that a flow could change.
 _ACTION_SCOPES = frozenset({"items.sort", "auth.login"})
 
 
 def _filter_scopes() -> frozenset[str]:
     scopes = {"files.upload"}
-    for name in ("items", *_SYSTEM_SCOPES):
-        scopes.update(f"{name}.{action}" for action in _WRITTEN)
+    for table in ("items", *WRITABLE_TABLES, FILES, FOLDERS):
+        name = table.removeprefix(SYSTEM_PREFIX)
+        for action in _WRITTEN:
+            scopes.add(f"{name}.{action}")
     return frozenset(scopes)
 
 

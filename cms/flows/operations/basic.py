@@ -41,7 +41,7 @@ def condition(options: RenderedOptions, run: Run) -> object:
 def _rule(value: object) -> ResolvedRule:
     """Return the rule of a filter, which is nearly always that of the run before."""
     text = jsontext.dumps(value)
-    # What callers send may stand in a filter, and is not to fill the memory.
+    # A filter may hold what callers have sent, which must not fill the memory.
     if len(text) > MAX_CACHED_FILTER_BYTES:
         return resolve_rule(parse_rule(value))
     return _RULES.setdefault_with(text, lambda: resolve_rule(parse_rule(value)))

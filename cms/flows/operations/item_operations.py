@@ -145,12 +145,12 @@ def _run(options: RenderedOptions, run: Run, plan: Callable[[RequestContext], Wr
     if run.transaction is None:
         return run.services.store.run_write(identity, plan)
     with run.open_transaction() as transaction:
-        # Not that of the write: an operation before this one may have changed rights, which then
-        # hold already.
+        # Not the snapshot of the write: an operation before this one may have changed rights, and
+        # the new ones apply already.
         snapshot = run.transaction.current_snapshot()
         fetch = transaction.execute
         context = RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch)
-        # As the store does around a write of its own: a flow must not see more of a refusal than
+        # The store does the same around other writes: a flow must not see more of a refusal than
         # its caller.
         with redacted_problems(context.actor.policy):
             return plan(context).run(transaction)

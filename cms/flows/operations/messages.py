@@ -45,17 +45,19 @@ def send_notification(options: RenderedOptions, run: Run) -> object:
     Reject where one of them does not exist.
     """
     # In PostgreSQL's form of a UUID, so that what comes back can be compared.
-    recipients = list(dict.fromkeys(str(UUID(text)) for text in texts_of(options["recipient"])))
+    recipients = [str(UUID(text)) for text in texts_of(options["recipient"])]
     item = options.get("item")
+    if item is not None:
+        item = str(item)
     notification = Notification(
         options["subject"],
         options.get("message"),
         options.get("collection"),
-        None if item is None else str(item),
+        item,
         sender=run.user,
     )
     with run.open_transaction() as transaction:
-        return _notify_all(transaction, recipients, notification)
+        return _notify_all(transaction, list(dict.fromkeys(recipients)), notification)
 
 
 def _notify_all(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -56,7 +56,7 @@ _TRANSIENT_STATUSES = frozenset({408, 425, 429, *range(500, 600)})
 
 
 class RequestOutcome(NamedTuple):
-    """The outcome of a request; without a status, `reason` says why there is no answer."""
+    """The outcome of a request; `status` is None without an answer, and `reason` says why."""
 
     status: int | None
     reason: str
@@ -86,7 +86,7 @@ def send_request(options: RenderedOptions, run: Run) -> object:
     message = None
     if options.get("sign"):
         message = _message(run)
-        keys = [parse_secret(text) for text in texts_of(options["secret"])]
+        keys = list(map(parse_secret, texts_of(options["secret"])))
         seconds = int(time.time())
         headers |= signature_headers(keys, message=message, seconds=seconds, body=body or b"")
     method = str(options.get("method") or "GET").upper()
@@ -98,7 +98,9 @@ def send_request(options: RenderedOptions, run: Run) -> object:
     outcome = _exchange(outgoing, _address_filter(run), _limits(run))
     milliseconds = round((time.perf_counter() - start) * 1000, 3)
     if message is not None:
-        reason = outcome.reason if outcome.has_failed else None
+        reason = None
+        if outcome.has_failed:
+            reason = outcome.reason
         delivery = Delivery(message, outgoing.url, outcome.status, reason, milliseconds)
         record_delivery(run, delivery, has_failed=outcome.has_failed)
     if outcome.has_failed:
@@ -133,13 +135,14 @@ def _exchange(
     if not outgoing.follows_redirects:
         # A redirect of a signed request has come to nothing.
         first_error = _FIRST_REDIRECT_STATUS
+    headers = {name: _storable(value) for name, value in response.headers.items()}
     return RequestOutcome(
         response.status,
         _storable(response.reason),
-        {name: _storable(value) for name, value in response.headers.items()},
+        headers,
         _data(response, content),
-        response.status in _TRANSIENT_STATUSES,
-        first_error,
+        is_transient=response.status in _TRANSIENT_STATUSES,
+        first_error_status=first_error,
     )
 
 
@@ -152,7 +155,7 @@ def _data(response: OutgoingResponse, content: bytes) -> object:
     if media_type == _JSON or media_type.endswith("+json"):
         try:
             return jsontext.loads(content)
-        # A server that answers with something else than it says.
+        # The server answers with something else than the type that it names.
         except ValueError:
             return _text(content, "utf-8")
     _, _, charset = parameters.lower().partition("charset=")
@@ -160,8 +163,10 @@ def _data(response: OutgoingResponse, content: bytes) -> object:
 
 
 def _text(content: bytes, charset: str) -> str:
-    # Python knows codecs that are none of texts, and some that take quadratic time.
-    name = charset if _CHARSET.fullmatch(charset) else "utf-8"
+    name = charset
+    # Some codecs of Python are not for texts, and some take quadratic time.
+    if not _CHARSET.fullmatch(charset):
+        name = "utf-8"
     try:
         return _storable(content.decode(name, errors="replace"))
     except LookupError:
@@ -178,29 +183,36 @@ def headers_of(value: object) -> dict[str, str]:
 
     Those that say how a message is sent are left out: the service sends it in its own way.
     """
+    headers: dict[str, str] = {}
+    for name, content in _named_headers(value):
+        if name.lower() not in _OWN_HEADERS:
+            headers[name] = str(content)
+    return headers
+
+
+def _named_headers(value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, list):
-        headers = {str(entry["header"]): str(entry["value"]) for entry in value}
-    else:
-        named: Mapping[str, object] = value if isinstance(value, Mapping) else {}
-        headers = {name: str(content) for name, content in named.items()}
-    return {name: text for name, text in headers.items() if name.lower() not in _OWN_HEADERS}
+        for entry in value:
+            yield str(entry["header"]), entry["value"]
+    elif isinstance(value, Mapping):
+        yield from value.items()
 
 
 def _body(value: object, headers: dict[str, str]) -> bytes | None:
     """Return the bytes of a body, and add its media type to the headers if they have none."""
     if value is None:
         return None
-    has_type = any(name.lower() == "content-type" for name in headers)
-    if not isinstance(value, str):
-        content = jsontext.dumps(value)
-        is_json = True
-    else:
-        content = value.encode()
-        # A template may have made JSON as a text.
-        is_json = _is_json(value)
-    if not has_type:
-        headers["Content-Type"] = _JSON if is_json else "text/plain; charset=utf-8"
+    content = value.encode() if isinstance(value, str) else jsontext.dumps(value)
+    if "content-type" not in map(str.lower, headers):
+        headers["Content-Type"] = _media_type(value)
     return content
+
+
+def _media_type(body: object) -> str:
+    # A text may be JSON as well: a template may have made it.
+    if not isinstance(body, str) or _is_json(body):
+        return _JSON
+    return "text/plain; charset=utf-8"
 
 
 def _is_json(text: str) -> bool:

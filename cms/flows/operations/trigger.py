@@ -24,7 +24,9 @@ def trigger(options: RenderedOptions, run: Run) -> object:
     payloads = payload
     if mode == "batch":
         size = int(options.get("batchSize") or DEFAULT_BATCH_SIZE)
-        payloads = [payload[start : start + size] for start in range(0, len(payload), size)]
+        payloads = []
+        for start in range(0, len(payload), size):
+            payloads.append(payload[start : start + size])
     _require_room(run, len(payloads))
     return [run.run_flow(run, flow, element) for element in payloads]
 

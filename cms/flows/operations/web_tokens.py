@@ -77,6 +77,10 @@ def _storable(claims: object) -> object:
 
 def _verified(options: RenderedOptions, settings: RenderedOptions) -> object:
     _require_known(settings, _VERIFYING)
+    required_claims = []
+    # The library takes a token without a subject for one of any subject.
+    if settings.get("subject") is not None:
+        required_claims.append("sub")
     return jwt.decode(
         _text(options, "token"),
         _text(options, "secret"),
@@ -85,11 +89,10 @@ def _verified(options: RenderedOptions, settings: RenderedOptions) -> object:
         issuer=settings.get("issuer"),
         subject=settings.get("subject"),
         leeway=_seconds(settings.get("clockTolerance") or 0),
-        # A token that names its audience is verified without one, if none is asked for. The library
-        # takes a token without a subject for one of any subject.
+        # If no audience is asked for, the one that a token names does not matter.
         options={
             "verify_aud": settings.get("audience") is not None,
-            "require": [] if settings.get("subject") is None else ["sub"],
+            "require": required_claims,
         },
     )
 

@@ -15,6 +15,7 @@ import sys
 import time
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 from py_mini_racer import (
     JSEvalException,
@@ -45,6 +46,13 @@ _PROCESS = Path("/proc/self")
 _SETUP = resources.files("cms.flows.scripts").joinpath("isolate.js").read_text("utf-8")
 
 
+class _Answer(NamedTuple):
+    """The answer to a job, and whether its script has met a limit."""
+
+    json: str
+    has_met_limit: bool
+
+
 def main() -> None:
     """Run scripts until no more come, or one meets a limit."""
     heap_bytes = int(sys.argv[1])
@@ -60,9 +68,10 @@ def main() -> None:
         job = ScriptJob(**json.loads(line))
         # The kernel ends this process when V8 cannot interrupt a script, as in a loop of promises.
         signal.setitimer(signal.ITIMER_REAL, job.max_seconds + END_SECONDS)
-        answer, has_met_limit = _run(job, heap_bytes)
+        answer = _run(job, heap_bytes)
+        has_met_limit = answer.has_met_limit
         signal.setitimer(signal.ITIMER_REAL, 0)
-        sys.stdout.buffer.write(answer.encode() + b"\n")
+        sys.stdout.buffer.write(answer.json.encode() + b"\n")
         sys.stdout.buffer.flush()
 
 
@@ -83,12 +92,12 @@ def _limit_process(heap_bytes: int) -> None:
 
 def _data_bytes() -> int:
     status = (_PROCESS / "status").read_text("ascii")
-    (line,) = (line for line in status.splitlines() if line.startswith("VmData:"))
-    return int(line.split()[1]) * 1024
+    # `VmData:   424 kB` is one of its lines.
+    _, _, size = status.partition("\nVmData:")
+    return int(size.split()[0]) * 1024
 
 
-def _run(job: ScriptJob, heap_bytes: int) -> tuple[str, bool]:
-    """Return the answer as JSON, and whether the script has met a limit."""
+def _run(job: ScriptJob, heap_bytes: int) -> _Answer:
     deadline = time.monotonic() + job.max_seconds
     # An isolate of its own for each script: nothing of one is seen by the next.
     with MiniRacer() as engine:
@@ -114,9 +123,10 @@ def _run(job: ScriptJob, heap_bytes: int) -> tuple[str, bool]:
         # Also of a script that has failed: its output is what tells why.
         lines = _lines(engine)
     if limit is not None:
-        return json.dumps({"limit": limit, "lines": lines}), True
+        return _Answer(json.dumps({"limit": limit, "lines": lines}), has_met_limit=True)
     # As a text: a line end of the script's would make two answers of it.
-    return json.dumps({"outcome": outcome[:MAX_ANSWER_LENGTH], "lines": lines}), False
+    content = {"outcome": outcome[:MAX_ANSWER_LENGTH], "lines": lines}
+    return _Answer(json.dumps(content), has_met_limit=False)
 
 
 def _setup_script() -> str:

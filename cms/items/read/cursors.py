@@ -48,9 +48,9 @@ class CursorSeal(NamedTuple):
     def seal(self, order: str, values: Sequence[str | None]) -> str:
         """Return the token of an item; `order` is a digest of the terms of the order."""
         content = jsontext.dumps([order, values])
-        # The length would tell that of a key which the caller may not read.
+        # Otherwise the length would tell the length of a key that the caller may not read.
         content += b" " * (-len(content) % _BLOCK)
-        # Without anything random: the same page has the same ETag.
+        # Nothing in it is random, so that the same page has the same ETag.
         sealed = AESSIV(self.key).encrypt(content, [self.query])
         return base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
@@ -62,7 +62,7 @@ class CursorSeal(NamedTuple):
             content = AESSIV(self.key).decrypt(sealed, [self.query])
         except (ValueError, InvalidTag):
             raise wrong_token() from None
-        # As `seal` wrote it: nobody else has the key.
+        # The content is as `seal` wrote it: nobody else has the key.
         order, values = cast(tuple[str, list[str | None]], jsontext.loads_stored(content))
         return CursorContent(order, values)
 
@@ -76,16 +76,20 @@ def seal_of(
 ) -> CursorSeal:
     """Return the seal of the query of some parameters; `tests` are further ones of its rows."""
     actor = context.actor
+    share = None
     # A share has neither user nor role of its own; its session tells it from others.
-    share = actor.session if actor.policy.shared else None
+    if actor.policy.shared:
+        share = actor.session
     caller = jsontext.dumps(["cursor", actor.user, actor.role, share])
     search = params.get("search")
+    # A word of digits comes as a number in the body of a SEARCH.
+    if search is not None:
+        search = str(search)
     shared_by_pages = [
         collection,
         list(map(list, tests)),
         decode_json(params.get("filter"), "filter") or None,
-        # A word of digits comes as a number in the body of a SEARCH.
-        None if search is None else str(search),
+        search,
     ]
     try:
         query = sha256(jsontext.dumps(shared_by_pages)).digest()
@@ -127,7 +131,9 @@ def cut_page(
     assert statement.cursor is not None
     # The statement reads one row more than the page has: where it comes, there is another page.
     size_slot = statement.cursor.size
-    size = None if size_slot is None else literals[size_slot.index]
+    size = None
+    if size_slot is not None:
+        size = literals[size_slot.index]
     if not isinstance(size, int) or len(rows) <= size:
         return CutPage(rows, None)
     if size == 0:

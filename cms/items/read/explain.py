@@ -54,10 +54,12 @@ def explain(store: Store, identity: Identity, path: str, *, user: str | None = N
     Nothing is executed. Only administrators may ask, also for another `user` or for "public".
     Raises `Refused` as the read itself would, and INVALID_QUERY for a user that may not act.
     """
-    # As the caller itself: the rest happens with the rights of the user who is asked about.
+    # This check is for the caller; everything else uses the rights of the user who is asked about.
     require_administrator(store, identity)
     read = _parse_path(path)
-    caller = identity if user is None else _identity_of(store, user)
+    caller = identity
+    if user is not None:
+        caller = _identity_of(store, user)
     return store.run_unversioned_read(caller, partial(_explain_read, store, read))
 
 
@@ -146,7 +148,10 @@ def _parse_path(path: str) -> _ItemsRead:
         raise invalid_query(
             'path is the path of items, such as "/items/articles?limit=5"', parameter="path"
         )
-    return _ItemsRead(ReadRequest(collection, query_string), names[0] if names else None)
+    key = None
+    if names:
+        key = names[0]
+    return _ItemsRead(ReadRequest(collection, query_string), key)
 
 
 def _identity_of(store: Store, user: str) -> Identity:

@@ -45,7 +45,7 @@ def my_item_abilities(
 
 
 def _item_abilities(context: RequestContext, *, name: str, key: str) -> dict[str, Ability]:
-    # First what a read of the item would refuse as well.
+    # This refuses what a read of the item would refuse as well.
     collection = keyed(context, name)
     grants = {action: _grants(context, collection, action) for action in _ITEM_ACTIONS}
     view = view_of(name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)

@@ -125,7 +125,8 @@ class _Preparation(NamedTuple):
         parsed = self._parse(params)
         cursor = parsed.query.cursor
         if cursor is not None and cursor.start is not None:
-            # What is kept is for every caller of the policy; an opened cursor is for one only.
+            # A kept statement is for every caller of the policy; an opened cursor is for one caller
+            # only.
             raise wrong_token()
         return self._statement(parsed)._replace(literals=parsed.literals)
 
@@ -191,7 +192,7 @@ class _Preparation(NamedTuple):
 
     def _refusal_of_all(self, parsed: ParsedQuery, *, first: Refused) -> Refused:
         """Return a refusal with the other problems of the query and of its literals."""
-        # What is forbidden stays one sentence: more would tell names apart.
+        # A refusal of rights stays alone: more problems would tell which names exist.
         if first.status != STATUS["INVALID_QUERY"]:
             return first
         # A keyed read has one literal more: its key, which is checked elsewhere.
@@ -201,7 +202,7 @@ class _Preparation(NamedTuple):
     def _attempt(self, bindings: Bindings, part: Query) -> None:
         """Plan a part of the query; raises `Refused` with the first problem of the part."""
         page = self.store.page.default_window
-        # Not by `statement_for`: no other request asks for a part alone.
+        # `statement_for` would keep the statement, but no other request asks for a part alone.
         planned = _planned(self.store, self.context, self.request.collection, part, page)
         bind_values(planned.statement.values, bindings)
 
@@ -296,6 +297,7 @@ def narrowed(parsed: ParsedQuery, tests: Sequence[RowTest]) -> ParsedQuery:
         operand = Slot(len(literals))
         filters.append(AtField(FieldName(test.field), OperatorTest(test.operator, (operand,))))
         literals.append(test.value)
-    # Not the filter of the query: `total_count` counts all rows that pass these tests.
+    # These tests are no part of the query's own filter: `total_count` counts all rows that pass
+    # them.
     query = replace(parsed.query, base_filter=And(tuple(filters)))
     return ParsedQuery(query, tuple(literals))

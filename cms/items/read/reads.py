@@ -70,7 +70,7 @@ def _answer_list(store: Store, request: ReadRequest, context: RequestContext) ->
         return _answer_page(store, context, request, prepared, _CountedRows(rows, meta))
     data = data_of(context, request.collection, statement, rows)
     version = None
-    # Of a list only the statement of a singleton reads the version, which is for the ETag.
+    # Of all list reads, only that of a singleton has a version, which becomes the ETag.
     if statement.row_outputs:
         # A client can then demand by If-Match that nobody has created the row meanwhile.
         version = _version(statement, rows) or NO_ROW_VERSION
@@ -99,7 +99,7 @@ def _answer_page(
     assert statement.cursor is not None
     meta: dict[str, object] = {**counted.meta}
     page = cut_page(statement, literals, counted.rows)
-    # Without a primary key nothing tells the last row from others, and there is no cursor.
+    # Without a primary key the last row cannot be told from others, and there is no cursor.
     if statement.cursor.terms:
         meta[NEXT_CURSOR] = None
         if page.last_values is not None:

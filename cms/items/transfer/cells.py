@@ -74,7 +74,9 @@ def _parse_numbers(texts: Sequence[str]) -> list[int] | None:
 
 def _parse_texts(texts: Sequence[str]) -> Sequence[str] | None:
     # Only texts with an apostrophe can be escaped formulas.
-    return None if "'" in "".join(texts) else texts
+    if "'" in "".join(texts):
+        return None
+    return texts
 
 
 _PARSERS: Mapping[Cell, ParseCell] = MappingProxyType(

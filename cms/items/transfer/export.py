@@ -63,9 +63,9 @@ def _open_stream(store: Store, request: ReadRequest, context: RequestContext) ->
     run = ReadRun(statement, literals, batch=BATCH_ROWS)
     values = checked_parameters(store, context, run, estimator_of(store, context))
     batches = context.reads.stream(statement.text, values, rows=BATCH_ROWS)
-    # An item has one key for all paths into the same nested object.
     if statement.indexable_json_paths:
         store.json_path_record.add(statement.indexable_json_paths)
+    # An item has one key for all paths into the same nested object.
     keys = list(dict.fromkeys(path[0] for path in statement.paths))
     return _ItemStream(_with_first_batch(_items(batches, statement, context)), keys)
 
@@ -93,7 +93,9 @@ def _nested_page(page: PageSizes, request: ReadRequest) -> PageSizes:
         params = nested_params(request.query_string)
     # A query string holds texts, the body of a SEARCH numbers.
     exports_all = str(params.get("limit")) == "-1"
-    return replace(page, default=None) if exports_all else page
+    if exports_all:
+        return replace(page, default=None)
+    return page
 
 
 def _items(

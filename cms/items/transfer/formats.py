@@ -21,7 +21,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 # Characters that JSON does not escape, and that readers of YAML refuse or take for line breaks.
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
-# All that is no Char (XML 1.0, section 2.2), surrogates excepted: no text here has any.
+# The characters that are no Char (XML 1.0, section 2.2), without surrogates: no text here has any.
 _INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
@@ -56,11 +56,11 @@ def write_csv(batches: Batches, keys: list[str]) -> Iterator[bytes]:
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     # Even a file without items tells what its columns are.
-    writer.writerow(_cell(key) for key in keys)
+    writer.writerow(map(_cell, keys))
     for items in batches:
         for item in items:
             # All items have the same keys in the same order: they are rows of one statement.
-            writer.writerow([_cell(value) for value in item.values()])
+            writer.writerow(map(_cell, item.values()))
         yield buffer.getvalue().encode()
         # Emptied for the next batch: the file may be larger than memory.
         buffer.seek(0)
@@ -106,7 +106,8 @@ def write_yaml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
 def _yaml_mapping(item: Item) -> str:
     lines: list[bytes] = []
     for key, value in item.items():
-        lines.append(jsontext.dumps(key) + b": " + _one_line(jsontext.dumps(value)))
+        value_json = _one_line(jsontext.dumps(value))
+        lines.append(jsontext.dumps(key) + b": " + value_json)
     # Two blanks put the other lines below the first, behind its dash.
     return (b"- " + b"\n  ".join(lines) + b"\n").decode()
 
@@ -131,7 +132,7 @@ def write_xml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
     """
     yield b'<?xml version="1.0" encoding="UTF-8"?>\n<data>\n'
     for items in batches:
-        yield b"".join(_element(item) for item in items)
+        yield b"".join(map(_element, items))
     yield b"</data>\n"
 
 
@@ -144,7 +145,9 @@ def _field(key: str, value: object) -> str:
     name = quoteattr(_valid_xml(key))
     if value is None:
         return f'    <field name={name} null="true"/>\n'
-    text = value if isinstance(value, str) else jsontext.dumps(value).decode()
+    text = value
+    if not isinstance(text, str):
+        text = jsontext.dumps(value).decode()
     return f"    <field name={name}>{escape(_valid_xml(text), _XML_ESCAPES)}</field>\n"
 
 

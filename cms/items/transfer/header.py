@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from cms.errors import Refused, invalid_payload
 from cms.items.transfer.cells import COLUMN_PARSERS, cell_parser
 from cms.items.transfer.formats import unescape_formula
-from cms.items.transfer.import_problems import ImportProblems, with_line
+from cms.items.transfer.import_problems import ImportProblems, refusal_at
 from cms.items.transfer.sources import SourceColumn
 from cms.items.write.calls import WriteCall
 from cms.items.write.parsed import Expects
@@ -27,8 +27,11 @@ def source_columns(
     """
     names: list[str] = []
     for cell in cells:
+        name = cell
         # An export escapes names like any other text, because a field may be called "=total".
-        names.append(unescape_formula(cell) if cell else "")
+        if name:
+            name = unescape_formula(name)
+        names.append(name)
     if not names:
         raise invalid_payload("The file has no header with the names of fields", line=1)
     collection = call.collection
@@ -46,15 +49,16 @@ def _check_names(call: WriteCall, names: Sequence[str], problems: ImportProblems
     fields = call.collection.fields
     item: dict[str, object] = {}
     for name in names:
-        is_list = name in fields and fields[name].column is None
+        item[name] = None
         # A list takes no null, and an empty one changes nothing.
-        item[name] = [] if is_list else None
+        if name in fields and fields[name].column is None:
+            item[name] = []
     parser = call.payload_parser()
     try:
         # Rows with a stored key are changes and all others new: a name is allowed for either.
         parser.parse(call.collection, [item], Expects.EITHER)
     except Refused as refused:
-        raise Refused(with_line(problem, 1) for problem in refused.problems) from refused
+        raise refusal_at(1, refused) from refused
     for _, problem in parser.problems.entries:
         problems.add(problem, 1)
     # Problems beyond the first hundred are counted, not kept.

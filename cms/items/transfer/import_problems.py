@@ -53,9 +53,14 @@ class ImportProblems:
         return Problem(problems[0].code, f"{reason}.", extensions)
 
 
+def refusal_at(line: int, refused: Refused) -> Refused:
+    """Return a refusal whose problems all have the line of one row."""
+    return Refused(with_line(problem, line) for problem in refused.problems)
+
+
 def with_line(problem: Problem, line: int) -> Problem:
     """Return a problem with the line of its row in place of the index in its batch."""
     extensions = {**problem.extensions, "line": line}
-    # It counts from the first row of a batch, which nobody knows who has the file.
+    # It counts from the first row of a batch, and a reader of the file knows no batches.
     extensions.pop("index", None)
     return replace(problem, extensions=extensions)

@@ -25,7 +25,7 @@ from cms.database.error_mapping import Conflict, Stale
 from cms.errors import STATUS, Problem, Refused
 from cms.fragment import Fragment
 from cms.items.transfer.header import source_columns
-from cms.items.transfer.import_problems import ImportProblems, with_line
+from cms.items.transfer.import_problems import ImportProblems, refusal_at
 from cms.items.transfer.prefetch import Prefetch
 from cms.items.transfer.sources import SOURCES, SourceColumn, SourceRow
 from cms.items.write.calls import WriteCall, WriteIntent, new_call
@@ -158,11 +158,12 @@ class _Import:
         return source_columns(self._call, header, self._problems)
 
     def _handle_batch(self, batch: Batch) -> None:
-        size = sum(row.size for row in batch.rows)
-        self._largest_batch = max(self._largest_batch, size)
+        size = 0
         for row in batch.rows:
+            size += row.size
             if row.problem:
                 self._problems.add(row.problem, row.line)
+        self._largest_batch = max(self._largest_batch, size)
         # The other rows may have problems that only the database finds.
         self._write_rows(_readable(batch.rows), batch.parsed)
 
@@ -170,12 +171,13 @@ class _Import:
         try:
             return Batch(rows, self._parse(_readable(rows)))
         except Refused:
-            # Raised here it would come before the problems of the batch that is being written.
+            # Raised here, it would hide the problems of the batch that is being written.
             # `_write_rows` parses the batch again and meets the refusal in its turn.
             return Batch(rows, None)
 
     def _parse(self, rows: Sequence[SourceRow]) -> ParsedPayload:
-        return parse_payload(self._call, [row.item for row in rows], Expects.EITHER)
+        items = [row.item for row in rows]
+        return parse_payload(self._call, items, Expects.EITHER)
 
     def _write_rows(self, rows: Sequence[SourceRow], parsed: ParsedPayload | None = None) -> None:
         try:
@@ -219,8 +221,7 @@ class _Import:
     def _add_problems(self, refused: Refused, rows: Sequence[SourceRow]) -> set[int]:
         """Keep the problems of a refusal, and return the indexes of the rows that have them."""
         if refused.status in _FINAL_STATUSES:
-            problems = [with_line(problem, rows[0].line) for problem in refused.problems]
-            raise Refused(problems) from refused
+            raise refusal_at(rows[0].line, refused) from refused
         indexes: set[int] = set()
         for problem in refused.problems:
             # A problem without an index belongs to the first row.
@@ -266,7 +267,9 @@ class _Import:
         if self._problems.is_full:
             self._problems.is_partial = True
             return
-        related = None if items.is_flat else items
+        related = None
+        if not items.is_flat:
+            related = items
         write_tree(self._executor, authorizer, CompletePayload(parser, root, related))
         self._created += len(root.rows) - len(stored.keys)
         self._updated += len(stored.keys)
@@ -283,7 +286,8 @@ class _Import:
             return ALL_NEW
         self._has_keys = True
         existing = self._existing_keys(items.collection, list(keys.values()))
-        return StoredRows({number: key for number, key in keys.items() if key in existing})
+        stored = {number: key for number, key in keys.items() if key in existing}
+        return StoredRows(stored)
 
     def _existing_keys(self, collection: Collection, keys: list[str]) -> frozenset[str]:
         """Return the keys of those items that this caller can read."""

@@ -312,7 +312,7 @@ class _JsonStream:
             try:
                 return _JsonValue(*jsontext.loads_at(self._text, self._position))
             except TooManyDigits as error:
-                # All of the value is there, so that reading goes on behind it.
+                # The value is complete, so reading goes on behind it.
                 return _JsonValue(None, error.end, _too_many_digits(error))
             except ValueError as error:
                 # The text may be wrong, or only not all there yet: the next piece tells.
@@ -350,7 +350,9 @@ def _reason(error: ValueError) -> str:
 
 
 def _problem(reason: str, name: str | None = None) -> Problem:
-    extensions: Mapping[str, object] = {"field": name} if name else {}
+    extensions: dict[str, object] = {}
+    if name:
+        extensions["field"] = name
     return invalid_payload(reason[0].upper() + reason[1:], **extensions).problems[0]
 
 
