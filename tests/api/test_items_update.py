@@ -47,6 +47,15 @@ def test_a_field_can_be_set_to_null(books: Table) -> None:
     )
 
 
+def test_an_answer_shows_rows_of_the_written_collection_as_they_now_are(admin: Client) -> None:
+    pages = table(admin, field("title", "string"), field("parent", "integer"))
+    relation = {"collection": pages.name, "field": "parent", "related_collection": pages.name}
+    assert admin.post("/relations", relation).status == 200
+    pages.add({"id": 1, "title": "a", "parent": 1})
+    changed = admin.patch(f"{pages.path}/1?fields=title,parent.title", {"title": "b"})
+    assert changed.data == {"title": "b", "parent": {"title": "b"}}
+
+
 def test_an_empty_change_answers_the_item_as_it_is(admin: Client) -> None:
     plain = table(admin, field("title", "string"))
     plain.add({"title": "a"})
