@@ -106,7 +106,8 @@ def test_links_lead_where_the_settings_say(
         (stage.admin, "/users/invite", {"email": "a@b.example", "role": role, "invite_url": url}),
     )
     for caller, path, body in calls:
-        assert (caller.post(path, body).status, mails.mails) == (400, [])
+        answer = caller.post(path, body)
+        assert (answer.status, mails.mails) == (400, []), answer
 
 
 def test_nothing_redirects(stage: Stage) -> None:
