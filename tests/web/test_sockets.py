@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import eventually
 from tests.web.servers import running, tls_files
-from tests.web.test_processes import until
 from tests.web.wire import Wire
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ def test_a_client_that_ends_tls_before_its_answer_leaves_nothing(tmp_path: Path)
             wire.socket.unwrap().close()
         with server.connect() as wire:
             assert wire.get("/sleep?seconds=0.5").status == 200
-        until(lambda: worker.num_fds() == before)
+        eventually(lambda: worker.num_fds() == before)
         assert server.logged() == ""
 
 

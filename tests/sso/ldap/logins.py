@@ -24,10 +24,6 @@ def log_in(
     return stage.anonymous.post(f"/auth/login/{provider}", content)
 
 
-def outcome(answer: Answer) -> tuple[int, list[str]]:
-    return answer.status, answer.codes
-
-
 def role_of(stage: Stage, name: str) -> str | None:
     role: str | None = of_user(stage, f"{name}@example.org", "role::text")
     return role

@@ -11,8 +11,9 @@ import pytest
 from cms.config import Config
 from cms.sso.failure import ProviderError
 from cms.sso.ldap import DirectoryAnswer, DirectoryClient
+from tests.people import outcome
 from tests.sso.ldap.directory import PASSWORD, PEOPLE, SERVICE, Directory
-from tests.sso.ldap.logins import REFUSED, authenticate, log_in, outcome, provider_of
+from tests.sso.ldap.logins import REFUSED, authenticate, log_in, provider_of
 from tests.things import Stage
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]
