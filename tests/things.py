@@ -186,7 +186,7 @@ def filled_things(fields: Sequence[Json], items: Sequence[Json]) -> Any:
 
 
 def filled_template(fill: Callable[[Client], None]) -> Any:
-    """Return a fixture for a module's `template`: that of the suite, with what `fill` puts into it."""
+    """Return a fixture for the `template` of a module: the suite's, with what `fill` puts there."""
 
     @pytest.fixture(scope="module")
     def template(

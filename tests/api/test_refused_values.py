@@ -216,7 +216,8 @@ def expected(names: Any) -> list[tuple[Any, ...]]:
 
 def test_keys_of_several_columns_exclusions_and_lists(stage: Stage, checked_table: Table) -> None:
     stage.execute(
-        f"ALTER TABLE {checked_table.name} ADD span int4range, ADD EXCLUDE USING gist (span WITH &&), "
+        f"ALTER TABLE {checked_table.name} ADD span int4range, "
+        "ADD EXCLUDE USING gist (span WITH &&), "
         f'ADD "a, b" integer,'
         f' ADD UNIQUE (name, stars), ADD UNIQUE (name, "a, b"), ADD codes varchar(3)[]'
     )
