@@ -14,6 +14,7 @@ from falcon.media import Handlers
 from cms.auth.mail_links import MailLinks
 from cms.auth.sessions import Issuer
 from cms.config import Config, load
+from cms.config.providers import SAML
 from cms.files.assets import Assets
 from cms.files.library import Library
 from cms.flows.filter_flows import FlowPayloadFilter
@@ -65,7 +66,6 @@ from cms.http.request_body import close_if_unread, request_body
 from cms.http.send_timeout import with_send_timeout
 from cms.processes.memory import limit_arenas
 from cms.processes.wait_slots import WaitSlots
-from cms.providers import SAML
 from cms.rate_limits.limiter import RateLimiter, rate_limiter
 from cms.schema.system import (
     ACTIVITY,

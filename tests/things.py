@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from cms.app import create_app
 from cms.auth import accounts
 from cms.config import Config
-from cms.secret_file import secret_of
+from cms.config.secret_file import secret_of
 from tests.client import Answer, Client
 from tests.databases import SideDoor, drop_database
 

@@ -13,7 +13,7 @@ import pytest
 
 from cms.app import create_app
 from cms.config import Config
-from cms.secret_file import secret_of
+from cms.config.secret_file import secret_of
 from tests.client import ADMIN_EMAIL, Client
 from tests.people import OWN_ORIGIN, PASSWORD, Outbox, login, outcome, person
 from tests.security.footprints import footprint

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from cms.config import Config
-from cms.providers import Provider
+from cms.config.providers import Provider
 from cms.sso.ldap import DirectoryAnswer, DirectoryClient
 from tests.client import Answer
 from tests.people import of_user

@@ -92,7 +92,7 @@ def test_a_certificate_of_another_host_is_not_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By TLS from the first byte, and by StartTLS."""
-    monkeypatch.setattr("cms.providers._is_this_machine", lambda host: False)
+    monkeypatch.setattr("cms.config.providers._is_this_machine", lambda host: False)
     scheme = "ldaps" if port == "tls_port" else "ldap"
     before = directory.binds_of(SERVICE)
     urls = [f"{scheme}://{host}:{getattr(directory, port)}" for host in ("localhost", "127.0.0.1")]

@@ -13,8 +13,7 @@ from functools import partial
 import pyotp
 import pytest
 
-from cms import providers
-from cms.config import Config
+from cms.config import Config, providers
 from cms.sso.failure import ProviderError
 from cms.sso.ldap import DirectoryClient
 from cms.sso.ldap_connection import Deadline

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cms.settings import BOOLEAN, DRIVER, ENDPOINT, TEXT, Setting, mask_all
+from cms.config.settings import BOOLEAN, DRIVER, ENDPOINT, TEXT, Setting, mask_all
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-from cms.provider_setting_types import (
+from cms.config.provider_setting_types import (
     ATTRIBUTE,
     CERTIFICATES,
     DIRECTORY,
@@ -20,7 +20,7 @@ from cms.provider_setting_types import (
     SCOPE,
     URL,
 )
-from cms.settings import ADDRESSES, BOOLEAN, TEXT, Setting, choice, mask_all
+from cms.config.settings import ADDRESSES, BOOLEAN, TEXT, Setting, choice, mask_all
 
 OAUTH2 = "oauth2"
 OPENID = "openid"
