@@ -49,7 +49,6 @@ from cms.http.cookies import Cookies
 from cms.http.cors import cors_middleware
 from cms.http.external_logins import ExternalLogins
 from cms.http.host_identity import Identify
-from cms.http.logs import start_logging
 from cms.http.media import JsonHandler
 from cms.http.middleware import (
     Authentication,
@@ -64,6 +63,7 @@ from cms.http.rate_limit import RateLimit
 from cms.http.request import Request
 from cms.http.request_body import close_if_unread, request_body
 from cms.http.send_timeout import with_send_timeout
+from cms.logs import start_logging
 from cms.processes.memory import limit_arenas
 from cms.processes.wait_slots import WaitSlots
 from cms.rate_limits.limiter import RateLimiter, rate_limiter

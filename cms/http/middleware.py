@@ -19,9 +19,9 @@ from cms.http.administrators import is_administrator
 from cms.http.cookies import session_cookie
 from cms.http.errors import with_search
 from cms.http.host_identity import Identify, IdentifyFailed, host_identity
-from cms.http.logs import log_request, logs_requests
 from cms.http.origins import SAFE_METHODS, Origins
 from cms.http.request import RequestState, client_of, method_label
+from cms.logs import log_request, logs_requests
 from cms.schema.system import is_system
 from cms.store.identity import ANONYMOUS, Identity
 from cms.store.recent_writers import RecentWriters

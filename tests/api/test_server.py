@@ -27,7 +27,7 @@ from cms.database import connections
 from cms.database.connections import Row
 from cms.database.migrate import migrate
 from cms.database.reader import Reader
-from cms.http.logs import PrettyFormatter, log_request, start_logging
+from cms.logs import PrettyFormatter, log_request, start_logging
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.databases import end_connections
 

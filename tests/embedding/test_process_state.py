@@ -52,7 +52,7 @@ PURE = {
     "cms.flows.secret_texts",
     "cms.fragment",
     "cms.http.assets",
-    "cms.http.logs",
+    "cms.logs",
     "cms.http.send_timeout",
     "cms.outgoing.outgoing_requests",
     "cms.query.plan.inner_parts",
