@@ -45,23 +45,23 @@ from cms.http import (
     specs,
     structure,
 )
-from cms.http.cookies import Cookies
 from cms.http.cors import cors_middleware
 from cms.http.external_logins import ExternalLogins
-from cms.http.host_identity import Identify
-from cms.http.media import JsonHandler
 from cms.http.middleware import (
     Authentication,
     NoteOfWriters,
     RequestTracing,
     SystemCollectionGuard,
 )
-from cms.http.origins import Origins
-from cms.http.paths import PING_PATH, Router
 from cms.http.ping import Ping
 from cms.http.rate_limit import RateLimit
-from cms.http.request import Request
-from cms.http.request_body import close_if_unread, request_body
+from cms.http.requests.cookies import Cookies
+from cms.http.requests.host_identity import Identify
+from cms.http.requests.media import JsonHandler
+from cms.http.requests.origins import Origins
+from cms.http.requests.paths import PING_PATH, Router
+from cms.http.requests.request import Request
+from cms.http.requests.request_body import close_if_unread, request_body
 from cms.http.send_timeout import with_send_timeout
 from cms.logs import start_logging
 from cms.processes.memory import limit_arenas

@@ -12,7 +12,7 @@ from cms.auth.invitations import Invitation
 from cms.auth.mail_links import MailLink
 from cms.auth.password_reset import NewPassword
 from cms.errors import abbreviated, invalid_payload, invalid_query
-from cms.http.media import (
+from cms.http.requests.media import (
     check_texts,
     idempotency_key_of,
     optional_text,

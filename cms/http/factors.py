@@ -5,7 +5,7 @@ from __future__ import annotations
 import falcon
 
 from cms.auth import second_factor
-from cms.http.media import (
+from cms.http.requests.media import (
     check_texts,
     idempotency_key_of,
     optional_text,

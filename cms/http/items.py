@@ -9,7 +9,7 @@ import falcon
 
 from cms.errors import invalid_payload
 from cms.http.etags import send_with_etag
-from cms.http.media import idempotency_key_of, read_json, read_json_object, send_written
+from cms.http.requests.media import idempotency_key_of, read_json, read_json_object, send_written
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import read_list, read_one
 from cms.items.transfer.export import Export, export

@@ -16,11 +16,11 @@ from cms.auth.tokens import claims_of, session_of
 from cms.errors import Refused, invalid_token
 from cms.hashing.passwords import digest
 from cms.http.administrators import is_administrator
-from cms.http.cookies import session_cookie
 from cms.http.errors import with_search
-from cms.http.host_identity import Identify, IdentifyFailed, host_identity
-from cms.http.origins import SAFE_METHODS, Origins
-from cms.http.request import RequestState, client_of, method_label
+from cms.http.requests.cookies import session_cookie
+from cms.http.requests.host_identity import Identify, IdentifyFailed, host_identity
+from cms.http.requests.origins import SAFE_METHODS, Origins
+from cms.http.requests.request import RequestState, client_of, method_label
 from cms.logs import log_request, logs_requests
 from cms.schema.system import is_system
 from cms.store.identity import ANONYMOUS, Identity

@@ -12,8 +12,8 @@ from cms.auth.sessions import Issuer, Mode
 from cms.auth.share_logins import ShareCredentials, ShareInvitation
 from cms.errors import invalid_payload
 from cms.http.auth import mode_of, session_body
-from cms.http.cookies import Cookies
-from cms.http.media import (
+from cms.http.requests.cookies import Cookies
+from cms.http.requests.media import (
     check_texts,
     idempotency_key_of,
     optional_text,

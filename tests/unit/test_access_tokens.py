@@ -16,8 +16,8 @@ from cms.auth.tokens import access_token, claims_of
 from cms.errors import Refused
 from cms.http import middleware
 from cms.http.middleware import Authentication
-from cms.http.origins import Origins
-from cms.http.request import Request
+from cms.http.requests.origins import Origins
+from cms.http.requests.request import Request
 from cms.store.identity import Identity
 
 ORIGINS = Origins("http://127.0.0.1:8055", frozenset())

@@ -15,7 +15,7 @@ from cms import jsontext
 from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Problem, Refused, collect_problems, invalid_payload, invalid_query, no_object
 from cms.files.media_types import without_parameters
-from cms.http.request_body import body_too_large, read_limited
+from cms.http.requests.request_body import body_too_large, read_limited
 from cms.processes.memory import note_memory_use
 from cms.store.idempotency import Idempotency
 
