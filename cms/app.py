@@ -28,7 +28,6 @@ from cms.http import (
     auth,
     dashboards,
     docs,
-    errors,
     external_logins,
     factors,
     files,
@@ -45,6 +44,8 @@ from cms.http import (
     specs,
     structure,
 )
+from cms.http.answers.errors import add_error_handlers
+from cms.http.answers.send_timeout import with_send_timeout
 from cms.http.cors import cors_middleware
 from cms.http.external_logins import ExternalLogins
 from cms.http.middleware import (
@@ -62,7 +63,6 @@ from cms.http.requests.origins import Origins
 from cms.http.requests.paths import PING_PATH, Router
 from cms.http.requests.request import Request
 from cms.http.requests.request_body import close_if_unread, request_body
-from cms.http.send_timeout import with_send_timeout
 from cms.logs import start_logging
 from cms.processes.memory import limit_arenas
 from cms.processes.wait_slots import WaitSlots
@@ -163,7 +163,7 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
     app.req_options.media_handlers = Handlers(
         {falcon.MEDIA_JSON: JsonHandler(max_bytes=config.max_payload_size)}
     )
-    errors.add_error_handlers(app)
+    add_error_handlers(app)
     _add_server(app, config, library)
     external = _external_logins(app, config, issuer, wait_slots)
     app.close_hooks.append(external.providers.close)

@@ -12,7 +12,8 @@ from cms.auth.login import Credentials, login
 from cms.auth.sessions import IssuedTokens, Issuer, Mode
 from cms.config import Config
 from cms.errors import invalid_payload, invalid_provider, invalid_query, no_object
-from cms.http.etags import send_with_etag
+from cms.http.answers.envelope import send, send_written
+from cms.http.answers.etags import send_with_etag
 from cms.http.requests.cookies import Cookies, refresh_token_of
 from cms.http.requests.media import (
     check_texts,
@@ -20,8 +21,6 @@ from cms.http.requests.media import (
     read_json,
     read_json_object,
     required_text,
-    send,
-    send_written,
 )
 from cms.http.requests.origins import Origins
 from cms.items.read.reads import read_me

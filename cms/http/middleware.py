@@ -16,7 +16,7 @@ from cms.auth.tokens import claims_of, session_of
 from cms.errors import Refused, invalid_token
 from cms.hashing.passwords import digest
 from cms.http.administrators import is_administrator
-from cms.http.errors import with_search
+from cms.http.answers.errors import with_search
 from cms.http.requests.cookies import session_cookie
 from cms.http.requests.host_identity import Identify, IdentifyFailed, host_identity
 from cms.http.requests.origins import SAFE_METHODS, Origins

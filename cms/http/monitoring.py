@@ -15,8 +15,8 @@ from cms.errors import Refused, forbidden
 from cms.health.check import ERROR
 from cms.health.health import Health, public_health
 from cms.http.administrators import is_administrator
-from cms.http.errors import RETRY_AFTER_SECONDS
-from cms.http.requests.media import send
+from cms.http.answers.envelope import send
+from cms.http.answers.errors import RETRY_AFTER_SECONDS
 from cms.jobs.housekeeping import queue_depth
 from cms.metrics.exposition import CONTENT_TYPE, Gauge, exposition
 from cms.store.administrators import require_administrator

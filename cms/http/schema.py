@@ -11,8 +11,9 @@ from cms.errors import invalid_payload, invalid_query
 from cms.files.contents import too_large
 from cms.files.media_types import without_parameters
 from cms.files.storage import CHUNK_BYTES
+from cms.http.answers.envelope import send
 from cms.http.requests.form import form_parts, is_form, second_file
-from cms.http.requests.media import read_json, read_json_object, send
+from cms.http.requests.media import read_json, read_json_object
 from cms.schema_sync.content import TABLES
 from cms.schema_sync.diff_document import parse_diff
 from cms.schema_sync.document import parse_document

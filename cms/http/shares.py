@@ -11,6 +11,7 @@ from cms.auth.mail_links import MailLink
 from cms.auth.sessions import Issuer, Mode
 from cms.auth.share_logins import ShareCredentials, ShareInvitation
 from cms.errors import invalid_payload
+from cms.http.answers.envelope import send
 from cms.http.auth import mode_of, session_body
 from cms.http.requests.cookies import Cookies
 from cms.http.requests.media import (
@@ -19,7 +20,6 @@ from cms.http.requests.media import (
     optional_text,
     read_json_object,
     required_text,
-    send,
 )
 from cms.store.store import Store
 

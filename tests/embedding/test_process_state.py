@@ -53,7 +53,7 @@ PURE = {
     "cms.fragment",
     "cms.http.assets",
     "cms.logs",
-    "cms.http.send_timeout",
+    "cms.http.answers.send_timeout",
     "cms.outgoing.outgoing_requests",
     "cms.query.plan.inner_parts",
     "cms.query.sql.arguments",
