@@ -46,16 +46,14 @@ from cms.http import (
 )
 from cms.http.answers.errors import add_error_handlers
 from cms.http.answers.send_timeout import with_send_timeout
-from cms.http.cors import cors_middleware
 from cms.http.external_logins import ExternalLogins
-from cms.http.middleware import (
-    Authentication,
-    NoteOfWriters,
-    RequestTracing,
-    SystemCollectionGuard,
-)
+from cms.http.middleware.authentication import Authentication
+from cms.http.middleware.cors import cors_middleware
+from cms.http.middleware.rate_limit import RateLimit
+from cms.http.middleware.request_tracing import RequestTracing
+from cms.http.middleware.system_collections import SystemCollectionGuard
+from cms.http.middleware.writers import NoteOfWriters
 from cms.http.ping import Ping
-from cms.http.rate_limit import RateLimit
 from cms.http.requests.cookies import Cookies
 from cms.http.requests.host_identity import Identify
 from cms.http.requests.media import JsonHandler
