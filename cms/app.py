@@ -14,6 +14,7 @@ from falcon.media import Handlers
 from cms.auth.mail_links import MailLinks
 from cms.auth.sessions import Issuer
 from cms.config import Config, load
+from cms.config.providers import SAML
 from cms.files.assets import Assets
 from cms.files.library import Library
 from cms.flows.filter_flows import FlowPayloadFilter
@@ -27,7 +28,6 @@ from cms.http import (
     auth,
     dashboards,
     docs,
-    errors,
     external_logins,
     factors,
     files,
@@ -44,28 +44,26 @@ from cms.http import (
     specs,
     structure,
 )
-from cms.http.cookies import Cookies
-from cms.http.cors import cors_middleware
+from cms.http.answers.errors import add_error_handlers
+from cms.http.answers.send_timeout import with_send_timeout
 from cms.http.external_logins import ExternalLogins
-from cms.http.host_identity import Identify
-from cms.http.logs import start_logging
-from cms.http.media import JsonHandler
-from cms.http.middleware import (
-    Authentication,
-    NoteOfWriters,
-    RequestTracing,
-    SystemCollectionGuard,
-)
-from cms.http.origins import Origins
-from cms.http.paths import PING_PATH, Router
+from cms.http.middleware.authentication import Authentication
+from cms.http.middleware.cors import cors_middleware
+from cms.http.middleware.rate_limit import RateLimit
+from cms.http.middleware.request_tracing import RequestTracing
+from cms.http.middleware.system_collections import SystemCollectionGuard
+from cms.http.middleware.writers import NoteOfWriters
 from cms.http.ping import Ping
-from cms.http.rate_limit import RateLimit
-from cms.http.request import Request
-from cms.http.request_body import close_if_unread, request_body
-from cms.http.send_timeout import with_send_timeout
+from cms.http.requests.cookies import Cookies
+from cms.http.requests.host_identity import Identify
+from cms.http.requests.media import JsonHandler
+from cms.http.requests.origins import Origins
+from cms.http.requests.paths import PING_PATH, Router
+from cms.http.requests.request import Request
+from cms.http.requests.request_body import close_if_unread, request_body
+from cms.logs import start_logging
 from cms.processes.memory import limit_arenas
 from cms.processes.wait_slots import WaitSlots
-from cms.providers import SAML
 from cms.rate_limits.limiter import RateLimiter, rate_limiter
 from cms.schema.system import (
     ACTIVITY,
@@ -163,7 +161,7 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
     app.req_options.media_handlers = Handlers(
         {falcon.MEDIA_JSON: JsonHandler(max_bytes=config.max_payload_size)}
     )
-    errors.add_error_handlers(app)
+    add_error_handlers(app)
     _add_server(app, config, library)
     external = _external_logins(app, config, issuer, wait_slots)
     app.close_hooks.append(external.providers.close)

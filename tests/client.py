@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -53,13 +53,24 @@ class Answer:
 
     @property
     def codes(self) -> list[str]:
-        return [entry["extensions"]["code"] for entry in self.body["errors"]]
+        return [error["code"] for error in self.errors]
 
     @property
     def errors(self) -> list[dict[str, Any]]:
+        """The errors of a refusal; anything else fails the test with what was answered."""
+        assert self.text, repr(self)
+        assert "errors" in self.body, repr(self)
         return [
             {"message": entry["message"], **entry["extensions"]} for entry in self.body["errors"]
         ]
+
+
+def with_other_status(answers: Iterable[Answer], *statuses: int) -> list[Answer]:
+    """Return the answers that have none of these statuses.
+
+    A test expects that there are none; its message names their requests otherwise.
+    """
+    return [answer for answer in answers if answer.status not in statuses]
 
 
 class Client:

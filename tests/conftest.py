@@ -27,9 +27,11 @@ from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.databases import drop_database, end_maintenance, maintenance
 from tests.examples import register_profiles
 from tests.files.forms import FileService, file_service
+from tests.files.sources import Source, source
 from tests.memory import use_memory
 from tests.people import QUICK, Outbox, outbox, quick_hashes
 from tests.queues import QueueDatabase, queue_database
+from tests.sharing import Magazine, magazine
 from tests.things import Stage, staged
 
 PROCESSORS = (
@@ -299,6 +301,19 @@ def files(
     """One application with storage locations for all tests of a module."""
     with file_service(settings, tmp_path_factory.mktemp("files"), make_database, template) as files:
         yield files
+
+
+@pytest.fixture(scope="module")
+def mag(files: FileService) -> Magazine:
+    """The magazine of tests/sharing.py, with a writer who may share its articles."""
+    return magazine(files)
+
+
+@pytest.fixture(scope="module")
+def other_server() -> Iterator[Source]:
+    """A web server that the service asks: for files to import, or by requests of flows."""
+    with source() as server:
+        yield server
 
 
 @pytest.fixture

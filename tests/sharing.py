@@ -117,6 +117,11 @@ class Magazine:
         return self.stage.anonymous.post("/shares/auth", login)
 
 
+def keys(client: Client, path: str) -> list[Any]:
+    """Return the keys of all items that a caller reads at a path."""
+    return sorted(item["id"] for item in client.get(f"{path}?fields=id&limit=-1").data)
+
+
 def magazine(service: FileService) -> Magazine:
     stage = service.stage
     make_collections(stage.admin, COLLECTIONS, RELATIONS)

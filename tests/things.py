@@ -11,12 +11,13 @@ from dataclasses import field as attribute
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from cms.app import create_app
 from cms.auth import accounts
 from cms.config import Config
-from cms.secret_file import secret_of
+from cms.config.secret_file import secret_of
 from tests.client import Answer, Client
 from tests.databases import SideDoor, drop_database
 
@@ -166,6 +167,35 @@ def table(api: Client, *fields: Json, **meta: object) -> Table:
     answer = api.post("/collections", body)
     assert answer.status == 200, answer.text
     return Table(api, name)
+
+
+def filled_things(fields: Sequence[Json], items: Sequence[Json]) -> Any:
+    """Return a fixture: a collection with these fields and items, for all tests of a module.
+
+    A module whose tests change the items has `THINGS` instead, and fills the table that
+    the fixture `things` of tests/api gives each test.
+    """
+
+    @pytest.fixture(scope="module")
+    def things(admin: Client) -> Table:
+        made = table(admin, *fields)
+        made.add(*items)
+        return made
+
+    return things
+
+
+def filled_template(fill: Callable[[Client], None]) -> Any:
+    """Return a fixture for the `template` of a module: the suite's, with what `fill` puts there."""
+
+    @pytest.fixture(scope="module")
+    def template(
+        settings: Config, make_database: Callable[..., str], template: str
+    ) -> Iterator[str]:
+        with template_with(settings, make_database, template, fill=fill) as name:
+            yield name
+
+    return template
 
 
 def make_collections(

@@ -16,11 +16,11 @@ from cms.auth.account_history import record_activity
 from cms.auth.claims import user_claims
 from cms.auth.transactions import in_transaction
 from cms.config import Config
+from cms.config.secret_file import secret_of
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
 from cms.hashing import passwords
-from cms.secret_file import secret_of
 from cms.store.identity import ClientInfo, Identity
 from cms.store.share_actors import ShareRow, find_share
 from cms.store.store import Store

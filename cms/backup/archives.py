@@ -12,9 +12,9 @@ from typing import BinaryIO, Protocol
 
 from cms.backup.error import BackupError
 from cms.config import Config
+from cms.config.locations import Location
 from cms.errors import Refused
 from cms.files.storage import Storage
-from cms.locations import Location
 
 _PREFIX = "s3://"
 _CHUNK_BYTES = 2**18

@@ -20,7 +20,7 @@ from cms.flows.run import RunContext, Services
 from cms.flows.run_limits import RunLimits
 from cms.flows.run_log import as_json
 from cms.flows.runs import program_of
-from cms.http.logs import start_logging
+from cms.logs import start_logging
 from cms.store.store import Store
 
 

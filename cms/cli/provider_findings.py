@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from cms.cli.finding import OK, WRONG, Finding
 from cms.config import Config
+from cms.config.providers import LDAP, SAML, Provider
+from cms.config.secret_file import secret_of
 from cms.database.connections import standalone_transaction
 from cms.database.statements import statement
-from cms.providers import LDAP, SAML, Provider
-from cms.secret_file import secret_of
 from cms.sso.failure import ProviderError
 from cms.sso.provider_clients import check_provider
 from cms.store.store import Store

@@ -20,8 +20,8 @@ from cms.cli.setup import prepare
 from cms.cli.worker_process import WorkerProcess, start_module
 from cms.cli.worker_reports import WorkerReports
 from cms.config import Config, ConfigError
+from cms.config.secret_file import secret_of
 from cms.gunicorn_process import FAILED, READY
-from cms.secret_file import secret_of
 from cms.text_shapes import url_host
 
 # The first request to stop is gentle, the second is urgent, the third kills.

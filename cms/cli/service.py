@@ -13,7 +13,7 @@ from urllib3.exceptions import ProtocolError
 from cms.auth.accounts import admin_token
 from cms.cli.session import existing_database
 from cms.config import Config
-from cms.secret_file import secret_of
+from cms.config.secret_file import secret_of
 
 CONNECT_SECONDS = 60
 _MAX_PRINTED_LENGTH = 500

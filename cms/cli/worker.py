@@ -9,8 +9,8 @@ from functools import partial
 from cms.cli.session import require_database, say, watched_database
 from cms.config import Config
 from cms.database.connections import Database
-from cms.http.logs import start_logging
 from cms.jobs.job_worker import run_until_stopped
+from cms.logs import start_logging
 from cms.structure.search_index_builds import INDEX_BUILDS
 from cms.tasks import tasks_of, tickers_of
 from cms.tracing import start_tracing, stop_tracing

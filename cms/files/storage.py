@@ -24,6 +24,7 @@ from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
 from cms.config import Config
+from cms.config.locations import Location
 from cms.errors import (
     FULL_DISK_ERRORS,
     Refused,
@@ -33,7 +34,6 @@ from cms.errors import (
     unavailable,
 )
 from cms.files.storage_clients import open_client
-from cms.locations import Location
 
 PART_BYTES = 5 * 2**20
 """The bytes of a part of an upload; S3 takes no smaller ones."""

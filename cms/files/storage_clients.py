@@ -8,7 +8,7 @@ from typing import Any
 
 from obstore.store import AzureStore, GCSStore, LocalStore, ObjectStore, S3Store
 
-from cms.locations import Location
+from cms.config.locations import Location
 from cms.mappings import without_none
 
 _CLIENT: Mapping[str, Any] = {

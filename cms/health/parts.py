@@ -8,14 +8,14 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from cms.config import Config
+from cms.config.providers import LDAP, OPENID, Provider
+from cms.config.secret_file import secret_of
 from cms.database.connections import Database
 from cms.database.statements import statement
 from cms.files.storage import Storage, Storages
 from cms.health.check import Check, CheckResult
 from cms.jobs.housekeeping import queue_depth, queue_state
 from cms.mail.smtp import probe
-from cms.providers import LDAP, OPENID, Provider
-from cms.secret_file import secret_of
 from cms.sso.provider_clients import reach_provider
 from cms.store.store import Store
 

@@ -12,13 +12,13 @@ from cms.auth.invitations import Invitation
 from cms.auth.mail_links import MailLink
 from cms.auth.password_reset import NewPassword
 from cms.errors import abbreviated, invalid_payload, invalid_query
-from cms.http.media import (
+from cms.http.answers.envelope import send
+from cms.http.requests.media import (
     check_texts,
     idempotency_key_of,
     optional_text,
     read_json_object,
     required_text,
-    send,
 )
 from cms.store.store import Store
 

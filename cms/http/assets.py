@@ -16,7 +16,11 @@ from cms.config import Config
 from cms.errors import Problem, Refused, not_found
 from cms.files.assets import Asset, AssetDelivery, Assets
 from cms.files.file_names import clean_name
-from cms.http.conditional_requests import RangeNotSatisfiable, byte_range_of, is_not_modified
+from cms.http.answers.conditional_requests import (
+    RangeNotSatisfiable,
+    byte_range_of,
+    is_not_modified,
+)
 from cms.store.identity import Identity
 
 # A browser would run these types, so they are always sent as attachments.

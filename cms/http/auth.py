@@ -12,18 +12,17 @@ from cms.auth.login import Credentials, login
 from cms.auth.sessions import IssuedTokens, Issuer, Mode
 from cms.config import Config
 from cms.errors import invalid_payload, invalid_provider, invalid_query, no_object
-from cms.http.cookies import Cookies, refresh_token_of
-from cms.http.etags import send_with_etag
-from cms.http.media import (
+from cms.http.answers.envelope import send, send_written
+from cms.http.answers.etags import send_with_etag
+from cms.http.requests.cookies import Cookies, refresh_token_of
+from cms.http.requests.media import (
     check_texts,
     optional_text,
     read_json,
     read_json_object,
     required_text,
-    send,
-    send_written,
 )
-from cms.http.origins import Origins
+from cms.http.requests.origins import Origins
 from cms.items.read.reads import read_me
 from cms.items.write.writes import update_me
 from cms.store.store import Store

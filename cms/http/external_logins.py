@@ -10,13 +10,14 @@ import falcon
 
 from cms.auth import factors
 from cms.auth.sessions import IssuedTokens, Issuer, LoginSource, Mode
+from cms.config.providers import Provider
 from cms.errors import Refused, unavailable
+from cms.http.answers.envelope import send
 from cms.http.auth import mode_of, session_body
-from cms.http.cookies import Cookies
-from cms.http.media import check_texts, optional_text, read_json_object, required_text, send
-from cms.http.origins import Origins
+from cms.http.requests.cookies import Cookies
+from cms.http.requests.media import check_texts, optional_text, read_json_object, required_text
+from cms.http.requests.origins import Origins
 from cms.processes.wait_slots import NoFreeSlot, WaitSlots
-from cms.providers import Provider
 from cms.sso import directory_login, external_login
 from cms.sso.directory_login import DirectoryCredentials
 from cms.sso.external_users import ExternalAccount, ExternalAccounts, pending_account

@@ -5,13 +5,13 @@ from __future__ import annotations
 import falcon
 
 from cms.auth import second_factor
-from cms.http.media import (
+from cms.http.answers.envelope import send
+from cms.http.requests.media import (
     check_texts,
     idempotency_key_of,
     optional_text,
     read_json_object,
     required_text,
-    send,
 )
 from cms.store.identity import Identity
 from cms.store.store import Store

@@ -11,9 +11,10 @@ from cms.files.files import FILE_CALLS
 from cms.files.folders import FOLDER_CALLS
 from cms.files.importing import import_url
 from cms.files.library import Library, LibraryCalls
-from cms.http.form import form_parts, is_form
+from cms.http.answers.envelope import send_written
 from cms.http.items import ItemResource, ItemsResource
-from cms.http.media import idempotency_key_of, read_json, read_json_object, send_written
+from cms.http.requests.form import form_parts, is_form
+from cms.http.requests.media import idempotency_key_of, read_json, read_json_object
 
 
 class LibraryItemsResource:

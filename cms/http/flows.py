@@ -7,8 +7,9 @@ import falcon
 from cms.errors import not_found
 from cms.flows.flow_calls import FlowCalls, FlowRequest
 from cms.flows.runs import retry_run
+from cms.http.answers.envelope import send_written
 from cms.http.items import send_list
-from cms.http.media import read_json, send_written
+from cms.http.requests.media import read_json
 from cms.items.read.prepare import ReadRequest, RowTest
 from cms.schema.types.texts import parse_uuid
 from cms.store.store import Store

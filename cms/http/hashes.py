@@ -7,7 +7,8 @@ import re
 import falcon
 
 from cms.auth.hashes import DEFAULT_RANDOM_LENGTH, generate_hash, random_text, verify_hash
-from cms.http.media import check_texts, read_json_object, required_text, send
+from cms.http.answers.envelope import send
+from cms.http.requests.media import check_texts, read_json_object, required_text
 from cms.store.store import Store
 
 _DIGITS = re.compile(r"[0-9]{1,9}")

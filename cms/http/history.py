@@ -5,9 +5,10 @@ from __future__ import annotations
 import falcon
 
 from cms.errors import invalid_payload
-from cms.http.etags import send_with_etag
+from cms.http.answers.envelope import send_written
+from cms.http.answers.etags import send_with_etag
 from cms.http.items import params_of, send_list, send_search
-from cms.http.media import idempotency_key_of, read_json, read_json_object, send_written
+from cms.http.requests.media import idempotency_key_of, read_json, read_json_object
 from cms.items.history import comments, revisions
 from cms.items.read.prepare import ReadRequest, RowTest
 from cms.items.read.reads import read_one

@@ -15,8 +15,8 @@ from cms.files.contents import too_large
 from cms.files.media_types import without_parameters
 from cms.files.storage import CHUNK_BYTES
 from cms.files.upload_form import FormPart, second_file
-from cms.http.form import form_parts, is_form
-from cms.http.media import idempotency_key_of
+from cms.http.requests.form import form_parts, is_form
+from cms.http.requests.media import idempotency_key_of
 from cms.import_formats import IMPORT_FORMAT_BY_MEDIA_TYPE, IMPORT_FORMAT_BY_SUFFIX
 from cms.items.transfer.imports import Upload, import_file, require_import
 from cms.store.store import Store

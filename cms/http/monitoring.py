@@ -14,9 +14,9 @@ from cms.database.error_mapping import Stale
 from cms.errors import Refused, forbidden
 from cms.health.check import ERROR
 from cms.health.health import Health, public_health
-from cms.http.administrators import is_administrator
-from cms.http.errors import RETRY_AFTER_SECONDS
-from cms.http.media import send
+from cms.http.answers.envelope import send
+from cms.http.answers.errors import RETRY_AFTER_SECONDS
+from cms.http.middleware.administrators import is_administrator
 from cms.jobs.housekeeping import queue_depth
 from cms.metrics.exposition import CONTENT_TYPE, Gauge, exposition
 from cms.store.administrators import require_administrator

@@ -11,10 +11,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cms.config import Config
-from cms.http.middleware import DEFAULT_CACHE_CONTROL, log_answer, request_id_of, vary_header
-from cms.http.paths import PING_PATH
-from cms.http.rate_limit import usage_headers
-from cms.http.request import RequestState, address_of
+from cms.http.middleware.rate_limit import usage_headers
+from cms.http.middleware.request_tracing import (
+    DEFAULT_CACHE_CONTROL,
+    log_answer,
+    request_id_of,
+    vary_header,
+)
+from cms.http.requests.paths import PING_PATH
+from cms.http.requests.request import RequestState, address_of
 from cms.metrics.metrics import Metrics
 from cms.rate_limits.limiter import RateLimiter
 from cms.tracing import process as tracing

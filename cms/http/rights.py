@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import falcon
 
-from cms.http.media import send
+from cms.http.answers.envelope import send
 from cms.items.read.explain import explain_rights
 from cms.items.read.my_abilities import my_abilities, my_item_abilities
 from cms.store.store import Store

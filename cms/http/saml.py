@@ -10,7 +10,7 @@ import falcon
 from cms.errors import Problem, Refused, invalid_payload, invalid_provider
 from cms.files.media_types import without_parameters
 from cms.http.external_logins import ExternalLogins, answer_of, send_browser
-from cms.http.request_body import read_limited
+from cms.http.requests.request_body import read_limited
 from cms.sso.external_users import end_sessions_of
 from cms.sso.saml import MAX_MESSAGE_BYTES, SamlClient
 

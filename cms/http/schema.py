@@ -12,8 +12,9 @@ from cms.files.contents import too_large
 from cms.files.media_types import without_parameters
 from cms.files.storage import CHUNK_BYTES
 from cms.files.upload_form import second_file
-from cms.http.form import form_parts, is_form
-from cms.http.media import read_json, read_json_object, send
+from cms.http.answers.envelope import send
+from cms.http.requests.form import form_parts, is_form
+from cms.http.requests.media import read_json, read_json_object
 from cms.schema_sync.content import TABLES
 from cms.schema_sync.diff_document import parse_diff
 from cms.schema_sync.document import parse_document

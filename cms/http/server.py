@@ -6,8 +6,9 @@ from urllib.parse import parse_qs
 
 import falcon
 
-from cms.http.media import idempotency_key_of, send
+from cms.http.answers.envelope import send
 from cms.http.ping import BODY
+from cms.http.requests.media import idempotency_key_of
 from cms.items.read.explain import explain
 from cms.store.project_info import info
 from cms.store.store import Store

@@ -11,15 +11,15 @@ from cms.auth.mail_links import MailLink
 from cms.auth.sessions import Issuer, Mode
 from cms.auth.share_logins import ShareCredentials, ShareInvitation
 from cms.errors import invalid_payload
+from cms.http.answers.envelope import send
 from cms.http.auth import mode_of, session_body
-from cms.http.cookies import Cookies
-from cms.http.media import (
+from cms.http.requests.cookies import Cookies
+from cms.http.requests.media import (
     check_texts,
     idempotency_key_of,
     optional_text,
     read_json_object,
     required_text,
-    send,
 )
 from cms.store.store import Store
 

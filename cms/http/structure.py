@@ -5,7 +5,8 @@ from __future__ import annotations
 import falcon
 
 from cms.errors import invalid_payload
-from cms.http.media import idempotency_key_of, read_json, read_json_object, send
+from cms.http.answers.envelope import send
+from cms.http.requests.media import idempotency_key_of, read_json, read_json_object
 from cms.store.store import Store
 from cms.structure import collections, relations, visible_records
 from cms.structure import fields as columns

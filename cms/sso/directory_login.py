@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cms.auth import factors
 from cms.auth.login import count_failure
 from cms.auth.sessions import IssuedTokens, Issuer, LoginSource, Mode, invalid_credentials
-from cms.providers import Provider
+from cms.config.providers import Provider
 from cms.sso import external_login
 from cms.sso.external_users import ExternalAccounts
 from cms.store.identity import ClientInfo

@@ -11,7 +11,7 @@ from authlib.integrations.requests_client import OAuth2Session
 from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, KeySet
 
-from cms.providers import OPENID, Provider
+from cms.config.providers import OPENID, Provider
 from cms.sso.failure import ProviderError
 from cms.sso.transport import fetch_object
 

@@ -12,11 +12,11 @@ from cms.auth.account_history import record_activity, user_recorder
 from cms.auth.sessions import end_sessions
 from cms.auth.transactions import in_transaction
 from cms.auth.user_filters import UserFilters, write_user
+from cms.config.providers import Provider
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import capitalized, invalid_provider
 from cms.mappings import without_none
-from cms.providers import Provider
 from cms.sso.failure import ProviderError, login_refused
 from cms.sso.profile import Profile
 from cms.store.identity import ClientInfo

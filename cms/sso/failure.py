@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from cms.config.providers import Provider
 from cms.errors import Problem, Refused, unavailable
-from cms.providers import Provider
 
 log = logging.getLogger("cms.auth")
 

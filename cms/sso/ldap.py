@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from ldap3 import BASE, LEVEL, SUBTREE
 from ldap3.utils.conv import escape_filter_chars
 
+from cms.config.providers import Provider
 from cms.emails import is_email
-from cms.providers import Provider
 from cms.sso.failure import ProviderError
 from cms.sso.ldap_connection import Deadline, close, connect
 from cms.sso.profile import MAX_NAME_LENGTH, Profile

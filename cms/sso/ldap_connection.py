@@ -15,7 +15,7 @@ from ldap3 import ANONYMOUS, NONE, SIMPLE, SYNC, Connection, Server, Tls
 from ldap3.core.exceptions import LDAPException
 from pyasn1.error import PyAsn1Error
 
-from cms.providers import Provider
+from cms.config.providers import Provider
 from cms.sso.failure import ProviderError
 
 MAX_SECONDS = 10.0

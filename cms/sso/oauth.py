@@ -14,7 +14,7 @@ from authlib.common.urls import add_params_to_uri
 from authlib.integrations.base_client import OAuthError
 from authlib.integrations.requests_client import OAuth2Session
 
-from cms.providers import OPENID, Provider
+from cms.config.providers import OPENID, Provider
 from cms.sso.client import BegunLogin, ConfirmedUser
 from cms.sso.discovery import Discovery, Endpoints
 from cms.sso.failure import ProviderError, login_refused

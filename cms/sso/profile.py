@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from cms.config.providers import Provider
 from cms.emails import is_email
-from cms.providers import Provider
 from cms.sso.failure import ProviderError
 
 # PostgreSQL keeps no zero bytes, and half a character is none.

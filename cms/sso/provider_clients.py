@@ -7,8 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from cms.config import Config, ConfigError
+from cms.config.providers import LDAP, SAML, Provider
 from cms.errors import invalid_provider
-from cms.providers import LDAP, SAML, Provider
 from cms.sso.client import ProviderClient
 from cms.sso.directory_login import Directory
 from cms.sso.failure import ProviderError

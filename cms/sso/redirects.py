@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
+from cms.config.providers import Provider
 from cms.errors import invalid_query
 from cms.outgoing.outgoing_addresses import DEFAULT_PORTS
-from cms.providers import Provider
 from cms.text_shapes import url_host
 
 # Browsers take a backslash for a slash, and leave out line breaks and tabs.

@@ -29,9 +29,9 @@ from xmlsec import Key, constants
 
 from cms import jsontext
 from cms.auth import tokens
+from cms.config.providers import Provider
 from cms.database.statements import statement
 from cms.errors import Refused
-from cms.providers import Provider
 from cms.sso.client import BegunLogin, ConfirmedUser
 from cms.sso.failure import ProviderError, login_refused, provider_failed
 from cms.sso.login_state import LoginState, not_begun

@@ -14,6 +14,7 @@ from requests import PreparedRequest, RequestException, Response
 from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 
+from cms.config.providers import Provider
 from cms.outgoing.outgoing_addresses import AddressDenied, AddressFilter
 from cms.outgoing.outgoing_requests import (
     FetchError,
@@ -22,7 +23,6 @@ from cms.outgoing.outgoing_requests import (
     ResponseTooLarge,
     fetch,
 )
-from cms.providers import Provider
 from cms.sso.failure import ProviderError
 
 MAX_SECONDS = 10.0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.api.nesting import make_relations
+from tests.client import Client
 from tests.things import Stage, Table
 
 
@@ -18,3 +21,11 @@ def nested_collections(stage: Stage) -> None:
 def things(request: pytest.FixtureRequest, stage: Stage) -> Table:
     """The collection with the fields that the test's module names in `THINGS`, without items."""
     return stage.empty_table(*request.module.THINGS)
+
+
+@pytest.fixture
+def flows_of_the_test(admin: Client) -> Iterator[None]:
+    """Delete the flows that a test has made: they would run in the tests after it."""
+    yield
+    flows = [flow["id"] for flow in admin.get("/flows", fields="id").data]
+    assert admin.delete("/flows", flows).status == 204

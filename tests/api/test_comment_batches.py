@@ -14,7 +14,7 @@ from cms.items.history.mentions import MAX_MENTIONS, MAX_MENTIONS_OF_CALL
 from tests.client import Answer, Client
 from tests.members import may, member_of, new_role
 from tests.statements import counted
-from tests.things import Stage, Table, field, staged, table
+from tests.things import Stage, Table, field, filled_things, staged, table
 
 PATHS = ("/comments", "/activity/comment")
 
@@ -24,11 +24,7 @@ MAX_STATEMENTS = 30
 Comment = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def things(admin: Client) -> Table:
-    things = table(admin, field("title", "string"))
-    things.add({"title": "a"}, {"title": "b"})
-    return things
+things = filled_things([field("title", "string")], [{"title": "a"}, {"title": "b"}])
 
 
 @pytest.fixture(scope="module")

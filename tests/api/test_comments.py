@@ -8,14 +8,9 @@ import pytest
 
 from cms.auth import accounts
 from tests.client import Client
-from tests.things import Stage, Table, field, table
+from tests.things import Stage, Table, field, filled_things
 
-
-@pytest.fixture(scope="module")
-def things(admin: Client) -> Table:
-    things = table(admin, field("title", "string"))
-    things.add({"title": "a"})
-    return things
+things = filled_things([field("title", "string")], [{"title": "a"}])
 
 
 @pytest.fixture(scope="module")

@@ -412,7 +412,7 @@ def test_a_cursor_does_not_tell_which_collections_are_hidden(stage: Stage) -> No
     reader = member(stage)
     for name in (single.name, many.name, "never_made"):
         answer = reader.get(f"/items/{name}?page[after]=x")
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
 
 
 MANY_TERMS = [

@@ -7,24 +7,22 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.client import Answer, Client
-from tests.things import Stage, Table, field, table
+from tests.client import Answer
+from tests.things import Stage, Table, field, filled_things
 
 WRITTEN = ("1e131071", "1e-16383", "9" * 1_001, "0e131071", "1e99999999999999999999")
 SAYS = "at most 1000 digits, its exponent written out"
 
 
-@pytest.fixture(scope="module")
-def things(admin: Client) -> Table:
-    things = table(
-        admin,
+things = filled_things(
+    [
         field("price", "decimal"),
         field("data", "json"),
         field("float", "float"),
         field("tags", "csv"),
-    )
-    things.add({"price": 1})
-    return things
+    ],
+    [{"price": 1}],
+)
 
 
 def refused(answer: Answer, **location: object) -> None:

@@ -9,14 +9,12 @@ import pytest
 
 from tests.client import Answer, Client
 from tests.members import may, member
-from tests.things import Stage, Table, field, table
+from tests.things import Stage, Table, field, filled_things, table
 
-
-@pytest.fixture(scope="module")
-def things(admin: Client) -> Table:
-    things = table(admin, field("name", "string"), field("price", "decimal"), field("data", "json"))
-    things.add({"name": "x", "price": 1})
-    return things
+things = filled_things(
+    [field("name", "string"), field("price", "decimal"), field("data", "json")],
+    [{"name": "x", "price": 1}],
+)
 
 
 def locations(things: Table, query: str) -> list[object]:

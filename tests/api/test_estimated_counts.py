@@ -16,7 +16,7 @@ ROWS = 4_000
 
 
 @pytest.fixture(scope="module")
-def things(stage: Stage, admin: Client) -> Table:
+def employees(stage: Stage, admin: Client) -> Table:
     """4,000 things of two owners; the salaries of the other owner lie far above the own ones."""
     made = table(
         admin,
@@ -47,45 +47,47 @@ def _meta(caller: Client, things: Table, query: str, names: str = ESTIMATE) -> d
 
 
 def test_administrators_get_what_postgresql_expects(
-    things: Table, monkeypatch: pytest.MonkeyPatch
+    employees: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with counted(monkeypatch) as seen:
-        assert estimate(things.api, things) == pytest.approx(ROWS, rel=0.05)
+        assert estimate(employees.api, employees) == pytest.approx(ROWS, rel=0.05)
     assert not [text for text in seen if "count(*) FILTER" in text]
-    assert estimate(things.api, things, "filter[name][_eq]=n3") == pytest.approx(400, rel=0.3)
-    assert estimate(things.api, things, "filter[salary][_lt]=0") < 50
+    assert estimate(employees.api, employees, "filter[name][_eq]=n3") == pytest.approx(400, rel=0.3)
+    assert estimate(employees.api, employees, "filter[salary][_lt]=0") < 50
 
 
-def test_it_stands_beside_other_counts_only_where_it_is_asked_for(things: Table) -> None:
-    assert set(_meta(things.api, things, "", "*")) == {
+def test_it_stands_beside_other_counts_only_where_it_is_asked_for(employees: Table) -> None:
+    assert set(_meta(employees.api, employees, "", "*")) == {
         "total_count",
         "filter_count",
         "next_cursor",
     }
-    both = _meta(things.api, things, "filter[name][_eq]=n3", f"{ESTIMATE},filter_count")
+    both = _meta(employees.api, employees, "filter[name][_eq]=n3", f"{ESTIMATE},filter_count")
     assert list(both) == ["filter_count", ESTIMATE]
-    page = _meta(things.api, things, "", f"{ESTIMATE},next_cursor")
+    page = _meta(employees.api, employees, "", f"{ESTIMATE},next_cursor")
     assert set(page) == {ESTIMATE, "next_cursor"}
-    everything = _meta(things.api, things, "", f"*,{ESTIMATE}")
+    everything = _meta(employees.api, employees, "", f"*,{ESTIMATE}")
     assert set(everything) == {"total_count", "filter_count", ESTIMATE, "next_cursor"}
-    search = things.api.search(things.path, {"meta": [ESTIMATE], "limit": 1})
+    search = employees.api.search(employees.path, {"meta": [ESTIMATE], "limit": 1})
     assert set(search.body["meta"]) == {ESTIMATE}
 
 
-def test_it_counts_a_few_rows_exactly_for_callers_with_rules(stage: Stage, things: Table) -> None:
+def test_it_counts_a_few_rows_exactly_for_callers_with_rules(
+    stage: Stage, employees: Table
+) -> None:
     rule = {"_and": [{"owner": {"_eq": "me"}}, {"number": {"_lte": 500}}]}
-    caller = member(stage, may(things.name, permissions=rule))
-    assert estimate(caller, things) == 250
-    assert estimate(caller, things, "filter[salary][_lt]=10") == 25
-    assert estimate(caller, things, "filter[salary][_gte]=1000") == 0
+    caller = member(stage, may(employees.name, permissions=rule))
+    assert estimate(caller, employees) == 250
+    assert estimate(caller, employees, "filter[salary][_lt]=10") == 25
+    assert estimate(caller, employees, "filter[salary][_gte]=1000") == 0
 
 
 def test_it_estimates_many_rows_by_a_sample_for_callers_with_rules(
-    stage: Stage, things: Table
+    stage: Stage, employees: Table
 ) -> None:
-    caller = member(stage, may(things.name, permissions={"owner": {"_eq": "me"}}))
-    assert estimate(caller, things) == pytest.approx(ROWS / 2, rel=0.1)
-    assert estimate(caller, things, "filter[salary][_lt]=50") == pytest.approx(ROWS / 4, rel=0.2)
+    caller = member(stage, may(employees.name, permissions={"owner": {"_eq": "me"}}))
+    assert estimate(caller, employees) == pytest.approx(ROWS / 2, rel=0.1)
+    assert estimate(caller, employees, "filter[salary][_lt]=50") == pytest.approx(ROWS / 4, rel=0.2)
 
 
 @pytest.mark.parametrize("others", ["1000", "5000"])
@@ -134,12 +136,12 @@ def test_a_rule_of_a_related_collection_counts_as_one(stage: Stage, admin: Clien
     assert estimate(caller, made, "filter[owner][secret][_eq]=y") == 0
 
 
-def test_it_goes_with_groups_and_searches(things: Table) -> None:
-    path = f"{things.path}?groupBy=name&aggregate[count]=*&meta={ESTIMATE}"
-    answer = things.api.get(path)
+def test_it_goes_with_groups_and_searches(employees: Table) -> None:
+    path = f"{employees.path}?groupBy=name&aggregate[count]=*&meta={ESTIMATE}"
+    answer = employees.api.get(path)
     assert len(answer.data) == 10
     assert answer.body["meta"][ESTIMATE] == pytest.approx(ROWS, rel=0.05)
-    assert estimate(things.api, things, "search=n3") > 0
+    assert estimate(employees.api, employees, "search=n3") > 0
 
 
 def test_an_emptied_table_is_analyzed_once(
@@ -163,7 +165,7 @@ def _analyzed(made: Table, monkeypatch: pytest.MonkeyPatch) -> bool:
     return any(text.startswith("ANALYZE") for text in seen)
 
 
-def test_other_names_are_refused(things: Table) -> None:
-    answer = things.api.get(f"{things.path}?meta=total_count_estimate")
+def test_other_names_are_refused(employees: Table) -> None:
+    answer = employees.api.get(f"{employees.path}?meta=total_count_estimate")
     assert answer.codes == ["INVALID_QUERY"]
     assert ESTIMATE in answer.text

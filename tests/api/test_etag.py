@@ -17,10 +17,10 @@ ROUNDS = 2
 
 
 @pytest.fixture
-def things(stage: Stage) -> Table:
-    things = stage.empty_table(field("title", "string"), field("other", "string"))
-    things.add({"title": "a"}, {"title": "b"})
-    return things
+def two_things(stage: Stage) -> Table:
+    two_things = stage.empty_table(field("title", "string"), field("other", "string"))
+    two_things.add({"title": "a"}, {"title": "b"})
+    return two_things
 
 
 def tag(api: Client, path: str) -> str:
@@ -33,84 +33,93 @@ def patch(things: Table, title: str, if_match: str, key: object = 1) -> Answer:
     )
 
 
-def test_the_version_stands_for_the_row_and_the_rest_for_the_answer(things: Table) -> None:
-    whole, part = (tag(things.api, f"{things.path}/1{query}") for query in ("", "?fields=title"))
+def test_the_version_stands_for_the_row_and_the_rest_for_the_answer(two_things: Table) -> None:
+    whole, part = (
+        tag(two_things.api, f"{two_things.path}/1{query}") for query in ("", "?fields=title")
+    )
     assert whole != part
     assert whole.split("-")[0] == part.split("-")[0]
-    assert tag(things.api, f"{things.path}/1") == whole
-    things.api.patch(f"{things.path}/1", {"other": "x"})
-    changed = tag(things.api, f"{things.path}/1?fields=title")
+    assert tag(two_things.api, f"{two_things.path}/1") == whole
+    two_things.api.patch(f"{two_things.path}/1", {"other": "x"})
+    changed = tag(two_things.api, f"{two_things.path}/1?fields=title")
     assert changed.split("-")[0] != part.split("-")[0]
     assert changed.split("-")[1] == part.split("-")[1]
 
 
-def test_a_client_that_holds_the_answer_gets_304_without_a_body(things: Table) -> None:
+def test_a_client_that_holds_the_answer_gets_304_without_a_body(two_things: Table) -> None:
     for path in (
-        f"{things.path}/1",
-        things.path,
+        f"{two_things.path}/1",
+        two_things.path,
         "/users/me?fields=id",
-        f"{things.path}/1/revisions",
+        f"{two_things.path}/1/revisions",
         "/comments",
     ):
-        etag = tag(things.api, path)
+        etag = tag(two_things.api, path)
         for header in (etag, f'"other", {etag}', f"W/{etag}", "*"):
-            answer = things.api.send("GET", path, **{"If-None-Match": header})
+            answer = two_things.api.send("GET", path, **{"If-None-Match": header})
             assert (answer.status, answer.text, answer.headers["etag"]) == (304, "", etag), answer
         for header in ('"other"', "", "other", etag.strip('"')):
-            assert things.api.send("GET", path, **{"If-None-Match": header}).status == 200
+            assert two_things.api.send("GET", path, **{"If-None-Match": header}).status == 200
     assert (
-        things.api.send(
-            "HEAD", things.path, **{"If-None-Match": tag(things.api, things.path)}
+        two_things.api.send(
+            "HEAD", two_things.path, **{"If-None-Match": tag(two_things.api, two_things.path)}
         ).status
         == 304
     )
 
 
-def test_an_answer_that_changed_is_sent_again(things: Table) -> None:
-    for path in (f"{things.path}/1", things.path):
-        etag = tag(things.api, path)
-        things.api.patch(f"{things.path}/1", {"title": f"new for {path}"})
-        assert things.api.send("GET", path, **{"If-None-Match": etag}).status == 200
+def test_an_answer_that_changed_is_sent_again(two_things: Table) -> None:
+    for path in (f"{two_things.path}/1", two_things.path):
+        etag = tag(two_things.api, path)
+        two_things.api.patch(f"{two_things.path}/1", {"title": f"new for {path}"})
+        assert two_things.api.send("GET", path, **{"If-None-Match": etag}).status == 200
 
 
-def test_a_change_is_made_by_who_has_seen_the_present_version_only(things: Table) -> None:
-    seen = tag(things.api, f"{things.path}/1?fields=id")
-    assert patch(things, "mine", seen).status == 200
-    late = patch(things, "theirs", seen)
+def test_a_change_is_made_by_who_has_seen_the_present_version_only(two_things: Table) -> None:
+    seen = tag(two_things.api, f"{two_things.path}/1?fields=id")
+    assert patch(two_things, "mine", seen).status == 200
+    late = patch(two_things, "theirs", seen)
     assert (late.status, late.codes) == (412, ["PRECONDITION_FAILED"])
-    assert things.api.send("DELETE", f"{things.path}/1", **{"If-Match": seen}).status == 412
-    assert things.api.get(f"{things.path}/1").data["title"] == "mine"
+    assert two_things.api.send("DELETE", f"{two_things.path}/1", **{"If-Match": seen}).status == 412
+    assert two_things.api.get(f"{two_things.path}/1").data["title"] == "mine"
     assert (
-        things.api.send(
-            "DELETE", f"{things.path}/1", **{"If-Match": tag(things.api, f"{things.path}/1")}
+        two_things.api.send(
+            "DELETE",
+            f"{two_things.path}/1",
+            **{"If-Match": tag(two_things.api, f"{two_things.path}/1")},
         ).status
         == 204
     )
 
 
 @pytest.mark.parametrize("form", ["{0}", "W/{0}", '"x-y", {0}', "*"])
-def test_several_tags_weak_ones_and_any(things: Table, form: str) -> None:
-    assert patch(things, "new", form.format(tag(things.api, f"{things.path}/1"))).status == 200
+def test_several_tags_weak_ones_and_any(two_things: Table, form: str) -> None:
+    assert (
+        patch(two_things, "new", form.format(tag(two_things.api, f"{two_things.path}/1"))).status
+        == 200
+    )
 
 
 @pytest.mark.parametrize("header", ["", "x", '""', '"x"', '"-"', '"a-b-c"', "**"])
-def test_what_names_no_version_matches_none(things: Table, header: str) -> None:
-    assert patch(things, "new", header).status == 412
+def test_what_names_no_version_matches_none(two_things: Table, header: str) -> None:
+    assert patch(two_things, "new", header).status == 412
 
 
-def test_another_items_version_does_not_do_and_a_missing_item_is_missing(things: Table) -> None:
-    things.api.patch(f"{things.path}/2", {"title": "later"})
-    assert patch(things, "new", tag(things.api, f"{things.path}/2")).status == 412
-    assert patch(things, "new", "*", key=99).status == 404
-    assert patch(things, "new", '"x"', key=99).status == 404
+def test_another_items_version_does_not_do_and_a_missing_item_is_missing(two_things: Table) -> None:
+    two_things.api.patch(f"{two_things.path}/2", {"title": "later"})
+    assert patch(two_things, "new", tag(two_things.api, f"{two_things.path}/2")).status == 412
+    assert patch(two_things, "new", "*", key=99).status == 404
+    assert patch(two_things, "new", '"x"', key=99).status == 404
 
 
-def test_a_view_has_an_answer_and_no_version(stage: Stage, things: Table) -> None:
-    stage.execute(f"CREATE VIEW seen_{things.name} AS SELECT * FROM {things.name}")
-    etag = tag(things.api, f"/items/seen_{things.name}/1")
+def test_a_view_has_an_answer_and_no_version(stage: Stage, two_things: Table) -> None:
+    stage.execute(f"CREATE VIEW seen_{two_things.name} AS SELECT * FROM {two_things.name}")
+    etag = tag(two_things.api, f"/items/seen_{two_things.name}/1")
     assert "-" not in etag
     assert (
-        things.api.send("GET", f"/items/seen_{things.name}/1", **{"If-None-Match": etag}).status
+        two_things.api.send(
+            "GET", f"/items/seen_{two_things.name}/1", **{"If-None-Match": etag}
+        ).status
         == 304
     )
 

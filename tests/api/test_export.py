@@ -17,18 +17,16 @@ from cms.store.identity import Identity
 from cms.store.store import Store
 from tests.client import Client
 from tests.memory import resident_bytes
-from tests.things import Stage, Table, field, table
+from tests.things import Stage, Table, field, filled_things, table
 
-
-@pytest.fixture
-def things(admin: Client) -> Table:
-    things = table(admin, field("name", "string"), field("price", "decimal"), field("data", "json"))
-    things.add(
+things = filled_things(
+    [field("name", "string"), field("price", "decimal"), field("data", "json")],
+    [
         {"name": 'a,"b"\n', "price": "1.50", "data": {"x": [1, 2]}},
         {"name": "=1+1"},
         {"name": "-5", "price": -5},
-    )
-    return things
+    ],
+)
 
 
 def read(things: Table, form: str) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from cms.config import Config
 from tests.client import Client
-from tests.things import Json, Table, field, table, template_with
+from tests.things import Json, Table, field, filled_template, table
 
 _numbers = itertools.count()
 
@@ -53,15 +51,12 @@ COMPUTED = [
 TYPES = [*dict.fromkeys(name for name, _, _ in DEFAULTS if name != "dateTime"), "hash"]
 
 
-@pytest.fixture(scope="module")
-def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
-    with template_with(settings, make_database, template, fill=make_things) as name:
-        yield name
-
-
 def make_things(admin: Client) -> None:
     admin.post("/collections", {"collection": "things", "schema": {}})
     admin.post("/items/things", {})
+
+
+template = filled_template(make_things)
 
 
 @pytest.fixture(scope="module")

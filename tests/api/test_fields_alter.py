@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 import pytest
 
-from cms.config import Config
 from cms.structure import indexes
 from tests.client import Client
-from tests.things import Table, field, table, template_with
+from tests.things import Table, field, filled_template, table
 
 TYPES = (
     "string text uuid integer bigInteger float decimal boolean date time datetime timestamp "
@@ -22,14 +21,11 @@ TYPES = (
 )
 
 
-@pytest.fixture(scope="module")
-def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
-    with template_with(settings, make_database, template, fill=make_things) as name:
-        yield name
-
-
 def make_things(admin: Client) -> None:
     admin.post("/collections", {"collection": "things", "schema": {}})
+
+
+template = filled_template(make_things)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,8 @@ from tests.active_flows import make_flow, step
 from tests.client import Answer, Client
 from tests.members import may, member
 from tests.things import Stage, Table, field, table
+
+pytestmark = pytest.mark.usefixtures("flows_of_the_test")
 
 Json = dict[str, Any]
 
@@ -26,13 +28,6 @@ module.exports = ({ $trigger: { payload, keys } }) =>
     },
 )
 REFUSE = step("stop", "throw-error", {"code": "KEPT", "status": 409})
-
-
-@pytest.fixture(autouse=True)
-def _no_flows(admin: Client) -> Iterator[None]:
-    yield
-    flows = [flow["id"] for flow in admin.get("/flows", fields="id").data]
-    assert admin.delete("/flows", flows).status == 204
 
 
 @pytest.fixture
@@ -238,7 +233,7 @@ def test_a_flow_does_not_turn_a_change_to_another_item(admin: Client, parts: Tab
         admin.patch(parts.path, [{"id": first, "text": "x"}]),
         admin.patch(parts.path, {"keys": [first], "data": {"text": "x"}}),
     ):
-        assert (answer.status, answer.errors[0]["field"]) == (400, "id")
+        assert (answer.status, answer.errors[0]["field"]) == (400, "id"), answer
     assert texts(parts) == ["a", "b"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,15 +13,10 @@ from tests.client import Client
 from tests.members import may, member, member_of, new_role
 from tests.things import Stage, Table, field
 
+pytestmark = pytest.mark.usefixtures("flows_of_the_test")
+
 Json = dict[str, Any]
 KEEP = step("keep", "transform", {"json": "{{$trigger}}"})
-
-
-@pytest.fixture(autouse=True)
-def _no_flows(admin: Client) -> Iterator[None]:
-    yield
-    flows = [flow["id"] for flow in admin.get("/flows", fields="id").data]
-    assert admin.delete("/flows", flows).status == 204
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,9 +16,11 @@ from cms.config import Config
 from cms.flows.operations import request as requests
 from tests.active_flows import make_flow, runs, step, work
 from tests.client import Client
-from tests.files.sources import Source, raw_source, source
+from tests.files.sources import Source, raw_source
 from tests.members import member
 from tests.things import Stage, Table, field
+
+pytestmark = pytest.mark.usefixtures("flows_of_the_test")
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -31,19 +32,6 @@ def stage_settings(settings: Config) -> Config:
         import_ip_allow_list=(ip_network("127.0.0.1/32"),),
         flows_run_script_timeout=timedelta(seconds=2),
     )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Source]:
-    with source() as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def _no_flows(admin: Client) -> Iterator[None]:
-    yield
-    flows = [flow["id"] for flow in admin.get("/flows", fields="id").data]
-    assert admin.delete("/flows", flows).status == 204
 
 
 @pytest.fixture
@@ -129,9 +117,9 @@ def test_without_the_extra_no_script_can_be_saved(
 
 
 def test_a_signed_request_is_tried_again_under_the_same_id(
-    stage: Stage, stage_settings: Config, admin: Client, server: Source, pages: Table
+    stage: Stage, stage_settings: Config, admin: Client, other_server: Source, pages: Table
 ) -> None:
-    url = server.page("/hook", b"", 503)
+    url = other_server.page("/hook", b"", 503)
     options = {"url": url, "method": "POST", "body": {}, "sign": True, "secret": SECRET}
     scope = {"type": "action", "scope": ["items.create"], "collections": [pages.name]}
     flow = make_flow(admin, "event", scope, [step("send", "request", options)])
@@ -139,7 +127,7 @@ def test_a_signed_request_is_tried_again_under_the_same_id(
     work(stage, stage_settings)
     (run,) = runs(admin, flow)
     assert (run["state"], run["attempt"]) == ("queued", 1)
-    server.page("/hook", b"", 200)
+    other_server.page("/hook", b"", 200)
     with stage.side_door.connection() as connection:
         connection.execute("UPDATE procrastinate_jobs SET scheduled_at = NULL")
     work(stage, stage_settings)
@@ -178,9 +166,9 @@ def test_other_runs_go_on_beside_a_server_that_drips(
 
 
 def test_deliveries_are_for_those_who_may_read_them(
-    stage: Stage, admin: Client, server: Source
+    stage: Stage, admin: Client, other_server: Source
 ) -> None:
-    url = server.page("/hook", b"", 200)
+    url = other_server.page("/hook", b"", 200)
     options = {"url": url, "sign": True, "secret": SECRET}
     flow = make_flow(admin, "webhook", {"method": "POST"}, [step("send", "request", options)])
     assert admin.post(f"/flows/trigger/{flow}", {}).status == 200
@@ -192,8 +180,8 @@ def test_deliveries_are_for_those_who_may_read_them(
     assert admin.get("/items/system_flow_deliveries").status == 403
 
 
-def test_deliveries_come_in_pages_and_are_filtered(admin: Client, server: Source) -> None:
-    options = {"url": server.page("/hook", b"", 200), "sign": True, "secret": SECRET}
+def test_deliveries_come_in_pages_and_are_filtered(admin: Client, other_server: Source) -> None:
+    options = {"url": other_server.page("/hook", b"", 200), "sign": True, "secret": SECRET}
     flows = [
         make_flow(admin, "webhook", {"method": "POST"}, [step("send", "request", options)])
         for _ in range(2)
@@ -210,9 +198,9 @@ def test_deliveries_come_in_pages_and_are_filtered(admin: Client, server: Source
 
 
 def test_a_signed_request_of_a_filter_flow_is_logged_with_the_write(
-    admin: Client, server: Source, pages: Table
+    admin: Client, other_server: Source, pages: Table
 ) -> None:
-    url = server.page("/hook", b"", 200)
+    url = other_server.page("/hook", b"", 200)
     options = {"url": url, "sign": True, "secret": SECRET}
     scope = {"type": "filter", "scope": ["items.create"], "collections": [pages.name]}
     flow = make_flow(admin, "event", scope, [step("send", "request", options)])

@@ -12,12 +12,7 @@ from tests.client import Client
 from tests.members import may, member, new_role
 from tests.things import Stage, Table, field
 
-
-@pytest.fixture(autouse=True)
-def _no_flows(admin: Client) -> Iterator[None]:
-    yield
-    flows = [flow["id"] for flow in admin.get("/flows", fields="id").data]
-    assert admin.delete("/flows", flows).status == 204
+pytestmark = pytest.mark.usefixtures("flows_of_the_test")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,17 +13,12 @@ from tests.client import Client
 from tests.members import may, member
 from tests.things import Stage, field
 
+pytestmark = pytest.mark.usefixtures("flows_of_the_test")
+
 
 @pytest.fixture(scope="module")
 def stage_settings(settings: Config) -> Config:
     return replace(settings, flows_env={"API_KEY": "env-hunter"})
-
-
-@pytest.fixture(autouse=True)
-def _no_flows(admin: Client) -> Iterator[None]:
-    yield
-    flows = [flow["id"] for flow in admin.get("/flows", fields="id").data]
-    assert admin.delete("/flows", flows).status == 204
 
 
 def test_inner_and_outer_runs_mask_what_either_has_learnt(admin: Client) -> None:

@@ -137,7 +137,7 @@ def test_flows_that_no_call_runs_look_as_if_they_were_missing(admin: Client) -> 
     inner = make_flow(admin, "operation", {}, [])
     for key in (inactive, inner, "00000000-0000-0000-0000-000000000000", "no-uuid"):
         answer = admin.get(f"/flows/trigger/{key}")
-        assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
+        assert (answer.status, answer.codes) == (404, ["NOT_FOUND"]), answer
 
 
 def test_a_changed_flow_is_in_force_with_the_next_call(admin: Client) -> None:

@@ -73,26 +73,30 @@ ROWS: list[Json] = [
 
 
 @pytest.fixture
-def things(admin: Client) -> Table:
-    things = table(admin, *FIELDS)
-    relation = {"collection": things.name, "field": "parent", "related_collection": things.name}
+def typed_rows(admin: Client) -> Table:
+    typed_rows = table(admin, *FIELDS)
+    relation = {
+        "collection": typed_rows.name,
+        "field": "parent",
+        "related_collection": typed_rows.name,
+    }
     assert admin.post("/relations", relation).status == 200
-    things.add(*ROWS)
-    return things
+    typed_rows.add(*ROWS)
+    return typed_rows
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "jsonl"])
-def test_an_export_can_be_imported_again(things: Table, stage: Stage, form: str) -> None:
-    before = things.get(sort="id").text
-    exported = things.get(export=form).text
-    stage.execute(f"DELETE FROM {things.name}")
-    answer = send(things, exported.encode(), form=form)
+def test_an_export_can_be_imported_again(typed_rows: Table, stage: Stage, form: str) -> None:
+    before = typed_rows.get(sort="id").text
+    exported = typed_rows.get(export=form).text
+    stage.execute(f"DELETE FROM {typed_rows.name}")
+    answer = send(typed_rows, exported.encode(), form=form)
     assert answer.data == {"created": len(ROWS), "updated": 0}
-    assert things.get(sort="id").text == before
-    again = send(things, exported.encode(), form=form)
+    assert typed_rows.get(sort="id").text == before
+    again = send(typed_rows, exported.encode(), form=form)
     assert again.data == {"created": 0, "updated": len(ROWS)}
-    assert things.get(sort="id").text == before
-    assert things.get(export=form).text == exported
+    assert typed_rows.get(sort="id").text == before
+    assert typed_rows.get(export=form).text == exported
 
 
 def test_secrets_of_an_export_stay_as_they_are(admin: Client, stage: Stage) -> None:

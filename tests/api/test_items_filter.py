@@ -11,7 +11,7 @@ import pytest
 
 from cms.query.language.operators import OPERATORS
 from tests.client import Answer, Client
-from tests.things import Stage, Table, field, table
+from tests.things import Stage, Table, field, filled_things, table
 
 # A low, a middle and a high value of each type: the items 1, 2 and 3; item 4 holds null.
 VALUES: dict[str, tuple[Any, Any, Any]] = {
@@ -61,13 +61,10 @@ FITTING = {
 }
 
 
-@pytest.fixture(scope="module")
-def things(admin: Client) -> Table:
-    things = table(admin, *(field(f"a_{kind}", kind) for kind in VALUES))
-    things.add(
-        *({f"a_{kind}": values[index] for kind, values in VALUES.items()} for index in range(3)), {}
-    )
-    return things
+things = filled_things(
+    [*(field(f"a_{kind}", kind) for kind in VALUES)],
+    [*({f"a_{kind}": values[index] for kind, values in VALUES.items()} for index in range(3)), {}],
+)
 
 
 def ids(things: Table, filter: object) -> list[int]:

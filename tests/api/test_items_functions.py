@@ -5,21 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.client import Client
-from tests.things import Table, field, table
+from tests.things import Table, field, filled_things, table
 
-
-@pytest.fixture(scope="module")
-def things(admin: Client) -> Table:
-    things = table(
-        admin,
+things = filled_things(
+    [
         field("day", "date"),
         field("hour", "time"),
         field("local", "datetime"),
         field("at", "timestamp"),
         field("list", "json"),
         field("tags", "csv"),
-    )
-    things.add(
+    ],
+    [
         {
             "day": "2024-12-29",
             "hour": "23:59:59.9",
@@ -30,8 +27,8 @@ def things(admin: Client) -> Table:
         },
         {"list": {"a": 1}, "tags": []},
         {"list": []},
-    )
-    return things
+    ],
+)
 
 
 @pytest.mark.parametrize(

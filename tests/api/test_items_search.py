@@ -9,15 +9,13 @@ import pytest
 
 from cms.query.language.limits import MAX_SEARCH_WORDS
 from tests.client import Client
-from tests.things import Stage, Table, field, table
+from tests.things import Stage, Table, field, filled_things, table
 
 KEY = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 
 
-@pytest.fixture(scope="module")
-def things(admin: Client) -> Table:
-    things = table(
-        admin,
+things = filled_things(
+    [
         field("t", "text"),
         field("n", "integer"),
         field("d", "decimal"),
@@ -25,15 +23,15 @@ def things(admin: Client) -> Table:
         field("u", "uuid"),
         field("secret", "hash"),
         field("hidden", "string", special="conceal"),
-    )
-    things.add(
+    ],
+    [
         {"t": "Crème Brûlée 100%", "n": 2000},
         {"t": "creme_brulee \\ done", "d": "12.50"},
         {"t": "ΣΊΣΥΦΟΣ Ёлка", "f": 0.5, "u": KEY},
         {"secret": "needle", "hidden": "needle"},
         {"t": "％ ＿ ＼ full width"},
-    )
-    return things
+    ],
+)
 
 
 @pytest.mark.parametrize(

@@ -24,25 +24,25 @@ KEY_INDEX = "_system_json_key_idx"
 
 
 @pytest.fixture(scope="module")
-def things(stage: Stage, admin: Client) -> Table:
+def documents(stage: Stage, admin: Client) -> Table:
     """Many documents, as json and as jsonb, with statistics."""
-    things = table(
+    documents = table(
         admin,
         field("meta", "json"),
         field("title", "string"),
         field("kept", "text", special="cast-json"),
     )
     stage.execute(
-        f"""ALTER TABLE "{things.name}" ADD other jsonb, ADD list text[];
-        INSERT INTO "{things.name}" (meta, other)
+        f"""ALTER TABLE "{documents.name}" ADD other jsonb, ADD list text[];
+        INSERT INTO "{documents.name}" (meta, other)
         SELECT document, document::jsonb FROM (
             SELECT json_build_object('price', n % 1000, 'kind', 'kind ' || n % 500, 'a''b', n)
                 AS document
             FROM generate_series(1, {ROWS}) AS n
         ) AS documents;
-        ANALYZE "{things.name}" """
+        ANALYZE "{documents.name}" """
     )
-    return things
+    return documents
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def plan_of(things: Table, query_string: str) -> str:
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("column", ["meta", "other"])
-def test_reads_by_a_path_use_its_index(shell: CliRunner, things: Table, column: str) -> None:
+def test_reads_by_a_path_use_its_index(shell: CliRunner, documents: Table, column: str) -> None:
     reads = [
         f"filter[{column}.price][_eq]=5",
         f"filter[{column}.price]=5",
@@ -76,20 +76,20 @@ def test_reads_by_a_path_use_its_index(shell: CliRunner, things: Table, column: 
         f"sort=-{column}.price&limit=5",
     ]
     for read in reads:
-        assert KEY_INDEX not in plan_of(things, read), read
-    before = [things.read(read).data for read in reads]
-    result = index(shell, things.name, f"{column}.price")
+        assert KEY_INDEX not in plan_of(documents, read), read
+    before = [documents.read(read).data for read in reads]
+    result = index(shell, documents.name, f"{column}.price")
     assert (result.exit_code, result.output) == (
         0,
-        f"{things.name} has an index of {column}.price.\n",
+        f"{documents.name} has an index of {column}.price.\n",
     )
     for read in reads:
-        assert KEY_INDEX in plan_of(things, read), read
-    assert [sorted_by_id(things.read(read).data) for read in reads] == list(
+        assert KEY_INDEX in plan_of(documents, read), read
+    assert [sorted_by_id(documents.read(read).data) for read in reads] == list(
         map(sorted_by_id, before)
     )
-    assert index(shell, things.name, f"{column}.price", "--drop").exit_code == 0
-    assert KEY_INDEX not in plan_of(things, reads[0])
+    assert index(shell, documents.name, f"{column}.price", "--drop").exit_code == 0
+    assert KEY_INDEX not in plan_of(documents, reads[0])
 
 
 def sorted_by_id(items: list[dict[str, Any]]) -> list[int]:
@@ -99,55 +99,55 @@ def sorted_by_id(items: list[dict[str, Any]]) -> list[int]:
 
 @pytest.mark.release
 def test_a_statement_that_is_prepared_for_long_still_uses_the_index(
-    stage: Stage, shell: CliRunner, things: Table
+    stage: Stage, shell: CliRunner, documents: Table
 ) -> None:
-    assert index(shell, things.name, "meta.kind").exit_code == 0
+    assert index(shell, documents.name, "meta.kind").exit_code == 0
     for number in range(20):
-        assert len(things.read(f"filter[meta.kind][_eq]=kind {number}&fields=id").data) == 6
+        assert len(documents.read(f"filter[meta.kind][_eq]=kind {number}&fields=id").data) == 6
     scans = f"""SELECT sum(idx_scan) FROM pg_stat_user_indexes
-        WHERE relname = '{things.name}' AND indexrelname LIKE '%json%'"""
+        WHERE relname = '{documents.name}' AND indexrelname LIKE '%json%'"""
     # Sessions report what they count after a second, at the end of their next statement.
     for _ in range(50):
         if (stage.value(scans) or 0) >= 20:
             break
         time.sleep(0.3)
-        things.read("limit=1")
+        documents.read("limit=1")
     assert stage.value(scans) >= 20
-    assert index(shell, things.name, "meta.kind", "--drop").exit_code == 0
+    assert index(shell, documents.name, "meta.kind", "--drop").exit_code == 0
 
 
 def test_a_role_with_a_rule_on_items_uses_the_index_too(
-    stage: Stage, shell: CliRunner, things: Table
+    stage: Stage, shell: CliRunner, documents: Table
 ) -> None:
-    role = new_role(stage, may(things.name, permissions={"meta.price": {"_eq": 7}}))
-    seen = Table(member_of(stage, role), things.name)
-    assert index(shell, things.name, "meta.price").exit_code == 0
+    role = new_role(stage, may(documents.name, permissions={"meta.price": {"_eq": 7}}))
+    seen = Table(member_of(stage, role), documents.name)
+    assert index(shell, documents.name, "meta.price").exit_code == 0
     assert len(seen.read("fields=id").data) == 3
     user = stage.value(f"SELECT id FROM system_users WHERE role = '{role}'")
-    path = quote(f"{things.path}?fields=id", safe="")
-    explained = things.api.get(f"/utils/explain?path={path}&user={user}").data
+    path = quote(f"{documents.path}?fields=id", safe="")
+    explained = documents.api.get(f"/utils/explain?path={path}&user={user}").data
     assert KEY_INDEX in str(explained["plan"])
-    assert index(shell, things.name, "meta.price", "--drop").exit_code == 0
+    assert index(shell, documents.name, "meta.price", "--drop").exit_code == 0
 
 
 @pytest.mark.release
-def test_indexes_are_listed_made_once_and_dropped(shell: CliRunner, things: Table) -> None:
-    assert index(shell, things.name).output == "There is no index.\n"
-    assert index(shell, things.name, "title").exit_code == 0
+def test_indexes_are_listed_made_once_and_dropped(shell: CliRunner, documents: Table) -> None:
+    assert index(shell, documents.name).output == "There is no index.\n"
+    assert index(shell, documents.name, "title").exit_code == 0
     for path in ("meta.a'b", "meta.tags.0", "other.price"):
-        assert index(shell, things.name, path).exit_code == 0
-    again = index(shell, things.name, "meta.a'b")
-    assert again.output == f"{things.name} has an index of meta.a'b already.\n"
-    listed = [line.split("  ")[:2] for line in index(shell, things.name).output.splitlines()]
+        assert index(shell, documents.name, path).exit_code == 0
+    again = index(shell, documents.name, "meta.a'b")
+    assert again.output == f"{documents.name} has an index of meta.a'b already.\n"
+    listed = [line.split("  ")[:2] for line in index(shell, documents.name).output.splitlines()]
     names = ["meta.a'b", "meta.tags.0", "other.price", "title"]
-    assert listed == [[things.name, name] for name in names]
+    assert listed == [[documents.name, name] for name in names]
     assert all(
-        line in index(shell).output for line in index(shell, things.name).output.splitlines()
+        line in index(shell).output for line in index(shell, documents.name).output.splitlines()
     )
     assert "procrastinate" not in index(shell).output
     for name in names:
-        assert index(shell, things.name, name, "--drop").exit_code == 0
-    missing = index(shell, things.name, "title", "--drop")
+        assert index(shell, documents.name, name, "--drop").exit_code == 0
+    missing = index(shell, documents.name, "title", "--drop")
     assert missing.exit_code == 1
     assert "has no index of title that could be dropped" in missing.output
 
@@ -168,9 +168,9 @@ def test_indexes_are_listed_made_once_and_dropped(shell: CliRunner, things: Tabl
     ],
 )
 def test_what_can_have_no_index_is_refused(
-    shell: CliRunner, things: Table, words: list[str], part: str
+    shell: CliRunner, documents: Table, words: list[str], part: str
 ) -> None:
-    result = index(shell, *(word.format(things=things.name) for word in words))
+    result = index(shell, *(word.format(things=documents.name) for word in words))
     assert result.exit_code != 0
     assert part in result.output
 
@@ -216,13 +216,15 @@ def findings_of(stage: Stage, things: Table) -> list[str]:
 
 @pytest.mark.release
 def test_the_doctor_names_paths_that_large_tables_are_searched_by_without_an_index(
-    stage: Stage, shell: CliRunner, things: Table, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, shell: CliRunner, documents: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.execute("DELETE FROM system_json_paths")
     monkeypatch.setattr(
         stage.admin.app.store, "json_path_record", JsonPathRecord(stage.admin.app.store.database)
     )
-    role = new_role(stage, may(things.name, permissions={"meta.owner": {"_eq": "$CURRENT_USER"}}))
+    role = new_role(
+        stage, may(documents.name, permissions={"meta.owner": {"_eq": "$CURRENT_USER"}})
+    )
     for query in (
         "filter[meta.price]=5",
         "filter[meta.price]=6",
@@ -231,23 +233,23 @@ def test_the_doctor_names_paths_that_large_tables_are_searched_by_without_an_ind
         "filter[meta.kind][_contains]=x",
         "fields=meta.shown",
     ):
-        assert things.read(query).status == 200
-    assert things.read("export=csv&filter[meta.exported]=5&limit=1").status == 200
-    assert Table(member_of(stage, role), things.name).read("limit=1").status == 200
-    assert findings_of(stage, things) == []  # the table is small
+        assert documents.read(query).status == 200
+    assert documents.read("export=csv&filter[meta.exported]=5&limit=1").status == 200
+    assert Table(member_of(stage, role), documents.name).read("limit=1").status == 200
+    assert findings_of(stage, documents) == []  # the table is small
     monkeypatch.setattr(json_findings, "LARGE_BYTES", 1_000)
     expected = ["meta.exported", "meta.owner", "meta.price", "other.price"]
-    assert findings_of(stage, things) == expected
-    assert index(shell, things.name, "meta.price").exit_code == 0
-    assert findings_of(stage, things) == ["meta.exported", "meta.owner", "other.price"]
-    assert index(shell, things.name, "meta.price", "--drop").exit_code == 0
+    assert findings_of(stage, documents) == expected
+    assert index(shell, documents.name, "meta.price").exit_code == 0
+    assert findings_of(stage, documents) == ["meta.exported", "meta.owner", "other.price"]
+    assert index(shell, documents.name, "meta.price", "--drop").exit_code == 0
     report = shell.invoke(cms, ["doctor"])
-    assert f"run `cms index {things.name} meta.price`" in report.output
+    assert f"run `cms index {documents.name} meta.price`" in report.output
 
 
 @pytest.mark.parametrize("first", ["the real path", "made-up paths"])
 def test_made_up_paths_crowd_out_none_that_recurs(
-    stage: Stage, things: Table, monkeypatch: pytest.MonkeyPatch, first: str
+    stage: Stage, documents: Table, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
     store = stage.admin.app.store
     monkeypatch.setattr(store, "json_path_record", JsonPathRecord(store.database))
@@ -256,18 +258,18 @@ def test_made_up_paths_crowd_out_none_that_recurs(
     made_up = [f"meta.{name}" for name in "abcdefg"]
     real = ["meta.real"] * 9
     for path in real + made_up if first == "the real path" else made_up + real:
-        assert things.read(f"filter[{path}]=5&limit=1").status == 200
-    uses = f"SELECT uses FROM system_json_paths WHERE collection = '{things.name}' AND path = "
+        assert documents.read(f"filter[{path}]=5&limit=1").status == 200
+    uses = f"SELECT uses FROM system_json_paths WHERE collection = '{documents.name}' AND path = "
     assert stage.value(f"{uses}'meta.real'") == 8
     # In another process all begin anew, with as many paths as fit.
     monkeypatch.setattr(store, "json_path_record", JsonPathRecord(store.database))
     for path in made_up:
-        assert things.read(f"filter[{path}]=5&limit=1").status == 200
+        assert documents.read(f"filter[{path}]=5&limit=1").status == 200
     assert stage.value(f"{uses}'meta.real'") == 8
 
 
 def test_paths_that_are_used_no_more_are_forgotten(
-    stage: Stage, things: Table, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, documents: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stage.admin.app.store
     monkeypatch.setattr(store, "json_path_record", JsonPathRecord(store.database))
@@ -275,22 +277,22 @@ def test_paths_that_are_used_no_more_are_forgotten(
         "DELETE FROM system_json_paths;"
         "INSERT INTO system_json_paths VALUES ('gone', 'meta.old', CURRENT_DATE - 91, 64)"
     )
-    assert things.read("filter[meta.new]=5&limit=1").status == 200
+    assert documents.read("filter[meta.new]=5&limit=1").status == 200
     assert stage.value("SELECT array_agg(path) FROM system_json_paths") == ["meta.new"]
 
 
 def test_the_record_of_paths_is_bounded_and_never_fails_a_read(
-    stage: Stage, things: Table, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, documents: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stage.admin.app.store
     monkeypatch.setattr(store, "json_path_record", JsonPathRecord(store.database))
     monkeypatch.setattr(json_path_record, "MAX_PATHS", 3)
     for number in range(5):
-        assert things.read(f"filter[meta.many{number}]=5&limit=1").status == 200
-    assert things.read(f"filter[meta.{'long' * 60}]=5&limit=1").status == 200
-    count = f"SELECT count(*) FROM system_json_paths WHERE collection = '{things.name}'"
+        assert documents.read(f"filter[meta.many{number}]=5&limit=1").status == 200
+    assert documents.read(f"filter[meta.{'long' * 60}]=5&limit=1").status == 200
+    count = f"SELECT count(*) FROM system_json_paths WHERE collection = '{documents.name}'"
     assert stage.value(count) == 3
     stage.execute("ALTER TABLE system_json_paths RENAME TO away")
     monkeypatch.setattr(store, "json_path_record", JsonPathRecord(store.database))
-    assert things.read("filter[meta.price]=5&limit=1").status == 200
+    assert documents.read("filter[meta.price]=5&limit=1").status == 200
     stage.execute("ALTER TABLE away RENAME TO system_json_paths")

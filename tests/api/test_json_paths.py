@@ -34,12 +34,12 @@ def authors(admin: Client) -> Table:
 
 
 @pytest.fixture(scope="module")
-def things(admin: Client, authors: Table) -> Table:
-    things = table(
+def articles(admin: Client, authors: Table) -> Table:
+    articles = table(
         admin, field("meta", "json"), field("title", "string"), field("author", "integer")
     )
     relation = {
-        "collection": things.name,
+        "collection": articles.name,
         "field": "author",
         "related_collection": authors.name,
         "meta": {"one_field": "things"},
@@ -48,8 +48,8 @@ def things(admin: Client, authors: Table) -> Table:
     rows = []
     for number, meta in enumerate(METAS, start=1):
         rows.append({"meta": meta, "title": f"t{number}", "author": number % 2 + 1})
-    things.add(*rows)
-    return things
+    articles.add(*rows)
+    return articles
 
 
 def ids(things: Table, query_string: str) -> list[int]:
@@ -127,8 +127,8 @@ def assert_refused(answer: Answer, part: str) -> None:
         ("filter[author.meta.born][_lt]=1970&filter[meta.price][_gt]=0", [2, 6]),
     ],
 )
-def test_filters_by_a_path(things: Table, query_string: str, expected: list[int]) -> None:
-    assert ids(things, query_string) == expected
+def test_filters_by_a_path(articles: Table, query_string: str, expected: list[int]) -> None:
+    assert ids(articles, query_string) == expected
 
 
 @pytest.mark.parametrize(
@@ -146,10 +146,10 @@ def test_filters_by_a_path(things: Table, query_string: str, expected: list[int]
     ],
 )
 def test_values_of_a_body_keep_their_types(
-    things: Table, filter: object, expected: list[int]
+    articles: Table, filter: object, expected: list[int]
 ) -> None:
-    assert by_body(things, filter) == expected
-    assert ids(things, f"filter={quote(json.dumps(filter))}") == expected
+    assert by_body(articles, filter) == expected
+    assert ids(articles, f"filter={quote(json.dumps(filter))}") == expected
 
 
 @pytest.mark.parametrize(
@@ -179,86 +179,86 @@ def test_values_of_a_body_keep_their_types(
         ("fields=" + ",".join(f"meta.a{n}" for n in range(101)), "more than 100 paths"),
     ],
 )
-def test_what_no_path_can_be_is_refused(things: Table, query_string: str, part: str) -> None:
-    assert_refused(things.read(query_string), part)
+def test_what_no_path_can_be_is_refused(articles: Table, query_string: str, part: str) -> None:
+    assert_refused(articles.read(query_string), part)
 
 
-def test_a_name_of_very_many_dots_is_refused_at_once(things: Table) -> None:
+def test_a_name_of_very_many_dots_is_refused_at_once(articles: Table) -> None:
     name = "meta" + ".a" * 100_000
     for query in ({"filter": {name: 1}}, {"sort": [name]}, {"groupBy": [name]}):
-        assert_refused(things.api.search(things.path, query), "at most 20 steps")
+        assert_refused(articles.api.search(articles.path, query), "at most 20 steps")
 
 
-def test_a_path_may_have_more_steps_than_relations(things: Table) -> None:
+def test_a_path_may_have_more_steps_than_relations(articles: Table) -> None:
     path = "meta" + ".a" * 20
     query = f"filter[{path}][_null]=true&sort={path}&fields={path}&limit=1"
-    assert things.read(query).status == 200
+    assert articles.read(query).status == 200
 
 
-def test_a_number_that_is_too_long_is_refused(things: Table) -> None:
-    answer = things.read("filter[meta.price][_eq]=1e5000")
+def test_a_number_that_is_too_long_is_refused(articles: Table) -> None:
+    answer = articles.read("filter[meta.price][_eq]=1e5000")
     assert (answer.status, answer.codes) == (400, ["VALUE_OUT_OF_RANGE"])
 
 
-def test_nothing_of_a_path_is_sql(things: Table) -> None:
+def test_nothing_of_a_path_is_sql(articles: Table) -> None:
     for step in ("a'b", 'a"b', "a}b", "a{b", "a\\b", "a)b", "$1", "%s", "ä", "\U0001f4d6", "NULL"):
-        item = things.add({"meta": {step: "here"}})[0]
+        item = articles.add({"meta": {step: "here"}})[0]
         filter = {f"meta.{step}": {"_eq": "here"}}
-        assert by_body(things, filter) == [item["id"]], step
-        answer = things.api.search(
-            f"{things.path}",
+        assert by_body(articles, filter) == [item["id"]], step
+        answer = articles.api.search(
+            f"{articles.path}",
             {"filter": filter, "fields": [f"meta.{step}"], "sort": [f"meta.{step}"]},
         )
         assert answer.data == [{"meta": {step: "here"}}], step
-        assert things.api.delete(f"{things.path}/{item['id']}").status == 204
+        assert articles.api.delete(f"{articles.path}/{item['id']}").status == 204
 
 
 def test_sorting_by_a_path_puts_texts_before_numbers_and_missing_values_last(
-    things: Table,
+    articles: Table,
 ) -> None:
-    assert things.column("id", "sort=meta.price,id&fields=id") == [3, 1, 2, 6, 4, 5, 7, 8, 9]
-    assert things.column("id", "sort=-meta.price,id&fields=id") == [4, 5, 7, 8, 9, 6, 2, 1, 3]
-    assert things.column("id", "sort=author.meta.born,-id&fields=id&limit=2") == [8, 6]
+    assert articles.column("id", "sort=meta.price,id&fields=id") == [3, 1, 2, 6, 4, 5, 7, 8, 9]
+    assert articles.column("id", "sort=-meta.price,id&fields=id") == [4, 5, 7, 8, 9, 6, 2, 1, 3]
+    assert articles.column("id", "sort=author.meta.born,-id&fields=id&limit=2") == [8, 6]
 
 
-def test_pages_with_a_cursor_follow_a_path(things: Table) -> None:
+def test_pages_with_a_cursor_follow_a_path(articles: Table) -> None:
     for sort in ("meta.price", "-meta.price", "meta.kind,-meta.price"):
-        expected = things.column("id", f"fields=id&sort={sort}")
+        expected = articles.column("id", f"fields=id&sort={sort}")
         query = f"fields=id&limit=2&sort={sort}"
-        answer = things.read(f"{query}&meta=next_cursor")
+        answer = articles.read(f"{query}&meta=next_cursor")
         ids = [item["id"] for item in answer.data]
         while token := answer.body["meta"]["next_cursor"]:
-            answer = things.read(f"{query}&page[after]={token}")
+            answer = articles.read(f"{query}&page[after]={token}")
             ids += [item["id"] for item in answer.data]
         assert ids == expected, sort
 
 
-def test_a_cursor_of_one_path_is_none_of_another(things: Table) -> None:
-    token = things.read("limit=2&sort=meta.price&meta=next_cursor").body["meta"]["next_cursor"]
-    assert_refused(things.read(f"limit=2&sort=meta.kind&page[after]={token}"), "page[after]")
+def test_a_cursor_of_one_path_is_none_of_another(articles: Table) -> None:
+    token = articles.read("limit=2&sort=meta.price&meta=next_cursor").body["meta"]["next_cursor"]
+    assert_refused(articles.read(f"limit=2&sort=meta.kind&page[after]={token}"), "page[after]")
 
 
-def test_paths_are_shown_nested_and_null_where_they_are_missing(things: Table) -> None:
-    data = things.read("sort=id&fields=id,meta.price,meta.size.cm,meta.tags.0&limit=3").data
+def test_paths_are_shown_nested_and_null_where_they_are_missing(articles: Table) -> None:
+    data = articles.read("sort=id&fields=id,meta.price,meta.size.cm,meta.tags.0&limit=3").data
     assert data == [
         {"id": 1, "meta": {"price": 5, "size": {"cm": 10}, "tags": {"0": "red"}}},
         {"id": 2, "meta": {"price": 12.5, "size": {"cm": 20}, "tags": {"0": "blue"}}},
         {"id": 3, "meta": {"price": "5", "size": {"cm": None}, "tags": {"0": None}}},
     ]
-    last = things.api.get(f"{things.path}/9", fields="meta.price").data
+    last = articles.api.get(f"{articles.path}/9", fields="meta.price").data
     assert last == {"meta": {"price": None}}
-    assert things.api.get(f"{things.path}/1", fields="meta.*").data == {"meta": METAS[0]}
-    assert things.api.get(f"{things.path}/5", fields="meta.kind").data == {
+    assert articles.api.get(f"{articles.path}/1", fields="meta.*").data == {"meta": METAS[0]}
+    assert articles.api.get(f"{articles.path}/5", fields="meta.kind").data == {
         "meta": {"kind": ["book"]}
     }
 
 
 def test_a_path_can_be_shown_behind_relations_and_under_another_name(
-    things: Table, authors: Table
+    articles: Table, authors: Table
 ) -> None:
     query = "fields=author.meta.born,price&alias[price]=meta.price&limit=1&sort=id"
-    assert things.read(query).data == [{"author": {"meta": {"born": 1975}}, "price": 5}]
-    author = things.api.get(
+    assert articles.read(query).data == [{"author": {"meta": {"born": 1975}}, "price": 5}]
+    author = articles.api.get(
         f"{authors.path}/1",
         fields="things.meta.price",
         **{"deep[things][_filter][meta.price][_gt]": 10, "deep[things][_sort]": "-meta.price"},
@@ -266,8 +266,8 @@ def test_a_path_can_be_shown_behind_relations_and_under_another_name(
     assert author.data == {"things": [{"meta": {"price": 100.0}}, {"meta": {"price": 12.5}}]}
 
 
-def test_groups_and_aggregates_of_a_path(things: Table) -> None:
-    groups = things.read("groupBy=meta.kind&aggregate[count]=*&sort=meta.kind").data
+def test_groups_and_aggregates_of_a_path(articles: Table) -> None:
+    groups = articles.read("groupBy=meta.kind&aggregate[count]=*&sort=meta.kind").data
     assert groups == [
         {"meta_kind": "Film", "count": 1},
         {"meta_kind": "book", "count": 2},
@@ -278,7 +278,7 @@ def test_groups_and_aggregates_of_a_path(things: Table) -> None:
         f"aggregate[{name}]=meta.price"
         for name in ("count", "countDistinct", "sum", "sumDistinct", "avg", "min", "max")
     )
-    assert things.read(aggregates).data == [
+    assert articles.read(aggregates).data == [
         {
             "count": {"meta_price": 5},
             "countDistinct": {"meta_price": 4},
@@ -289,17 +289,19 @@ def test_groups_and_aggregates_of_a_path(things: Table) -> None:
             "max": {"meta_price": 100},
         }
     ]
-    assert things.read("aggregate[min]=meta.kind").data == [{"min": {"meta_kind": "Film"}}]
-    sizes = things.read("groupBy=meta.size.cm&aggregate[max]=meta.price&sort=-max.meta.price").data
+    assert articles.read("aggregate[min]=meta.kind").data == [{"min": {"meta_kind": "Film"}}]
+    sizes = articles.read(
+        "groupBy=meta.size.cm&aggregate[max]=meta.price&sort=-max.meta.price"
+    ).data
     assert [group["meta_size_cm"] for group in sizes] == [None, 20, 10]
 
 
-def test_groups_under_one_key_are_refused(things: Table) -> None:
-    assert_refused(things.read("groupBy=meta.a_b,meta.a.b"), "would both be called")
+def test_groups_under_one_key_are_refused(articles: Table) -> None:
+    assert_refused(articles.read("groupBy=meta.a_b,meta.a.b"), "would both be called")
 
 
-def test_exports_have_the_parts_that_are_shown(things: Table) -> None:
-    answer = things.read(
+def test_exports_have_the_parts_that_are_shown(articles: Table) -> None:
+    answer = articles.read(
         "export=csv&fields=id,meta.price,price&alias[price]=meta.price&limit=3&sort=id"
     )
     assert answer.text.splitlines() == [
@@ -310,28 +312,30 @@ def test_exports_have_the_parts_that_are_shown(things: Table) -> None:
     ]
 
 
-def test_written_items_are_answered_with_parts(things: Table) -> None:
-    created = things.api.post(f"{things.path}?fields=id,meta.price", {"meta": {"price": 1, "a": 2}})
+def test_written_items_are_answered_with_parts(articles: Table) -> None:
+    created = articles.api.post(
+        f"{articles.path}?fields=id,meta.price", {"meta": {"price": 1, "a": 2}}
+    )
     assert created.data["meta"] == {"price": 1}
     key = created.data["id"]
-    changed = things.api.patch(
-        f"{things.path}?fields=meta.price",
+    changed = articles.api.patch(
+        f"{articles.path}?fields=meta.price",
         {"query": {"filter": {"meta.a": {"_eq": 2}}}, "data": {"meta": {"price": 3}}},
     )
     assert changed.data == [{"meta": {"price": 3}}]
-    assert things.api.delete(f"{things.path}/{key}").status == 204
+    assert articles.api.delete(f"{articles.path}/{key}").status == 204
 
 
 # Rights
 
 
-def test_what_is_hidden_in_a_row_is_null_there_by_any_path(stage: Stage, things: Table) -> None:
+def test_what_is_hidden_in_a_row_is_null_there_by_any_path(stage: Stage, articles: Table) -> None:
     reader = member(
         stage,
-        may(things.name, "id", "title"),
-        may(things.name, "meta", permissions={"title": {"_in": ["t1", "t3"]}}),
+        may(articles.name, "id", "title"),
+        may(articles.name, "meta", permissions={"title": {"_in": ["t1", "t3"]}}),
     )
-    seen = Table(reader, things.name)
+    seen = Table(reader, articles.name)
     assert ids(seen, "filter[meta.price][_nnull]=true") == [1, 3]
     assert ids(seen, "filter[meta.price][_gt]=5") == []
     assert seen.column("id", "sort=meta.price,id&limit=3&fields=id") == [3, 1, 2]
@@ -345,9 +349,9 @@ def test_what_is_hidden_in_a_row_is_null_there_by_any_path(stage: Stage, things:
 
 
 def test_a_path_into_a_hidden_field_is_refused_as_one_into_a_missing_field(
-    stage: Stage, things: Table
+    stage: Stage, articles: Table
 ) -> None:
-    reader = Table(member(stage, may(things.name, "id", "title")), things.name)
+    reader = Table(member(stage, may(articles.name, "id", "title")), articles.name)
     for query in ("filter[{}]=5", "sort={}", "fields={}", "groupBy={}", "aggregate[sum]={}"):
         answers = [
             reader.read(query.format(name)) for name in ("meta.price", "none.price", "title.price")
@@ -356,32 +360,32 @@ def test_a_path_into_a_hidden_field_is_refused_as_one_into_a_missing_field(
         assert len({answer.text for answer in answers}) == 1, query
 
 
-def test_rules_of_permissions_name_paths(stage: Stage, things: Table) -> None:
+def test_rules_of_permissions_name_paths(stage: Stage, articles: Table) -> None:
     client = member(
         stage,
-        may(things.name, permissions={"meta.kind": {"_eq": "book"}}),
-        may(things.name, action="update", permissions={"meta.price": {"_gt": 5}}),
+        may(articles.name, permissions={"meta.kind": {"_eq": "book"}}),
+        may(articles.name, action="update", permissions={"meta.price": {"_gt": 5}}),
     )
-    seen = Table(client, things.name)
+    seen = Table(client, articles.name)
     assert ids(seen, "") == [1, 2]
-    assert client.patch(f"{things.path}/1", {"title": "x"}).status == 403
-    assert client.patch(f"{things.path}/2", {"title": "t2"}).status == 200
+    assert client.patch(f"{articles.path}/1", {"title": "x"}).status == 403
+    assert client.patch(f"{articles.path}/2", {"title": "t2"}).status == 200
 
 
 def test_a_rule_about_the_caller_finds_nothing_for_nobody(
-    stage: Stage, admin: Client, things: Table
+    stage: Stage, admin: Client, articles: Table
 ) -> None:
     rule = {"meta.price": {"_eq": "$CURRENT_USER"}}
     permission = {
         "role": None,
-        "collection": things.name,
+        "collection": articles.name,
         "action": "read",
         "fields": ["id"],
         "permissions": rule,
     }
     created = admin.post("/permissions", permission)
     assert created.status == 200, created
-    assert stage.anonymous.get(things.path).data == []
+    assert stage.anonymous.get(articles.path).data == []
     assert admin.delete(f"/permissions/{created.data['id']}").status == 204
 
 
@@ -451,7 +455,7 @@ def test_a_column_with_a_dot_in_its_name_is_no_path(stage: Stage, admin: Client)
     assert ids(others, "filter[f:g.h]=8") == [1]
 
 
-def test_charts_and_metrics_of_panels_show_paths(admin: Client, things: Table) -> None:
+def test_charts_and_metrics_of_panels_show_paths(admin: Client, articles: Table) -> None:
     dashboard = admin.post("/dashboards", {"name": "Prices"}).data["id"]
     panels: dict[str, dict[str, object]] = {
         "bar-chart": {"xAxis": "meta.kind", "yAxis": "meta.price", "function": "sum"},
@@ -461,7 +465,7 @@ def test_charts_and_metrics_of_panels_show_paths(admin: Client, things: Table) -
     data = {}
     for kind, options in panels.items():
         body = {"dashboard": dashboard, "type": kind, "options": options}
-        options |= {"collection": things.name}
+        options |= {"collection": articles.name}
         key = admin.post("/panels", body).data["id"]
         data[kind] = admin.get(f"/panels/{key}/data").data
     assert data["bar-chart"]["points"][:2] == [{"x": "Film", "y": None}, {"x": "book", "y": 17.5}]
@@ -483,10 +487,10 @@ def test_rules_follow_a_field_that_is_renamed(stage: Stage, admin: Client) -> No
     assert reader.read("fields=data.price").data == [{"data": {"price": 9}}]
 
 
-def test_all_paths_share_one_statement_and_are_its_parameters(things: Table) -> None:
+def test_all_paths_share_one_statement_and_are_its_parameters(articles: Table) -> None:
     def explained(query_string: str) -> dict[str, Any]:
-        path = quote(f"{things.path}?{query_string}", safe="")
-        explanation: dict[str, Any] = things.api.get(f"/utils/explain?path={path}").data
+        path = quote(f"{articles.path}?{query_string}", safe="")
+        explanation: dict[str, Any] = articles.api.get(f"/utils/explain?path={path}").data
         return explanation
 
     for shape in ("filter[{}][_gt]=5", "sort={}", "groupBy={}&aggregate[sum]={}", "fields={}"):

@@ -51,16 +51,16 @@ def nested(depth: int) -> Json:
 
 
 @pytest.fixture(scope="module")
-def things(admin: Client) -> Table:
-    things = table(
+def staff(admin: Client) -> Table:
+    staff = table(
         admin,
         field("boss", "integer"),
         field("document", "json"),
         *(field(f"n{number}", "integer") for number in range(100)),
     )
-    relation = {"collection": things.name, "field": "boss", "related_collection": things.name}
+    relation = {"collection": staff.name, "field": "boss", "related_collection": staff.name}
     assert admin.post("/relations", {**relation, "meta": {"one_field": "staff"}}).status == 200
-    return things
+    return staff
 
 
 def is_refused(answer: Answer, limit: int) -> bool:
@@ -74,37 +74,37 @@ def is_refused(answer: Answer, limit: int) -> bool:
 
 
 @pytest.mark.parametrize("name", IN_BODIES)
-def test_a_limit_is_met_and_not_passed(things: Table, name: str) -> None:
+def test_a_limit_is_met_and_not_passed(staff: Table, name: str) -> None:
     limit = getattr(limits, name)
     make = IN_BODIES[name]
-    assert not is_refused(things.api.search(things.path, make(limit)), limit)
-    assert is_refused(things.api.search(things.path, make(limit + 2)), limit)
+    assert not is_refused(staff.api.search(staff.path, make(limit)), limit)
+    assert is_refused(staff.api.search(staff.path, make(limit + 2)), limit)
 
 
 @pytest.mark.parametrize("name", IN_QUERY_STRINGS)
-def test_a_limit_of_query_strings_is_met_and_not_passed(things: Table, name: str) -> None:
+def test_a_limit_of_query_strings_is_met_and_not_passed(staff: Table, name: str) -> None:
     limit = getattr(limits, name)
     make = IN_QUERY_STRINGS[name]
-    assert things.read(make(limit)).status == 200
-    assert is_refused(things.read(make(limit + 1)), limit)
+    assert staff.read(make(limit)).status == 200
+    assert is_refused(staff.read(make(limit + 1)), limit)
 
 
 @pytest.mark.parametrize("name", sorted(EVERY_LEVEL))
-def test_what_is_asked_at_several_levels_is_counted_together(things: Table, name: str) -> None:
+def test_what_is_asked_at_several_levels_is_counted_together(staff: Table, name: str) -> None:
     limit = getattr(limits, name)
     make = IN_BODIES[name]
     half = make(limit // 2 + 3)
     query = {**half, "deep": {"x": {f"_{key}": value for key, value in half.items()}}}
-    assert not is_refused(things.api.search(things.path, half), limit)
-    assert is_refused(things.api.search(things.path, query), limit)
+    assert not is_refused(staff.api.search(staff.path, half), limit)
+    assert is_refused(staff.api.search(staff.path, query), limit)
 
 
 @pytest.mark.release
-def test_stars_open_so_many_fields_in_all(things: Table) -> None:
-    assert things.get(fields="*.*.*.*").status == 200
-    assert is_refused(things.get(fields="*.*.*.*.*.*.*"), limits.MAX_FIELDS_IN_ALL)
+def test_stars_open_so_many_fields_in_all(staff: Table) -> None:
+    assert staff.get(fields="*.*.*.*").status == 200
+    assert is_refused(staff.get(fields="*.*.*.*.*.*.*"), limits.MAX_FIELDS_IN_ALL)
 
 
-def test_no_limit_is_left_out(things: Table) -> None:
+def test_no_limit_is_left_out(staff: Table) -> None:
     names = {name for name in vars(limits) if name.startswith("MAX_")}
     assert names - IN_BODIES.keys() - IN_QUERY_STRINGS.keys() == {"MAX_FIELDS_IN_ALL"}

@@ -70,9 +70,8 @@ def test_a_token_of_another_key_or_algorithm_or_issuer_is_refused(
         jwt.encode({**claims, "iss": "others"}, secret, algorithm="HS256"),
         jwt.encode({**claims, "id": "no uuid"}, secret, algorithm="HS256"),
     ]
-    assert [api.bearing(token).get("/users/me").codes for token in forged] == [
-        ["INVALID_TOKEN"]
-    ] * 4
+    for token in forged:
+        assert api.bearing(token).get("/users/me").codes == ["INVALID_TOKEN"], token
 
 
 def test_an_expired_token_says_so(api: Client, config: Config) -> None:

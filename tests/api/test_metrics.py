@@ -51,14 +51,12 @@ def test_all_others_are_forbidden(anonymous: Client, api: Client) -> None:
     role = api.post("/roles", {"name": "Editors"}).data["id"]
     api.post("/users", {"email": "e@example.com", "password": "a password", "role": role})
     user = anonymous.login("e@example.com", "a password")
-    others = [
-        anonymous,
-        user,
-        *(anonymous.bearing(token) for token in ("x", TOKEN[:-1], f"{TOKEN}x", "a.b.c", "é")),
-    ]
-    for client in others:
+    others = {"nobody": anonymous, "a user": user}
+    for token in ("x", TOKEN[:-1], f"{TOKEN}x", "a.b.c", "é"):
+        others[token] = anonymous.bearing(token)
+    for name, client in others.items():
         answer = client.get("/metrics")
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), name
     assert anonymous.send("GET", "/metrics", Authorization=f"Basic {TOKEN}").status == 403
 
 

@@ -35,7 +35,7 @@ CHECKED_MORE = """;
 
 
 @pytest.fixture
-def things(stage: Stage) -> Table:
+def checked_table(stage: Stage) -> Table:
     return stage.empty_table(
         field("name", "string"), field("stars", "integer"), field("price", "decimal"), sql=CHECKED
     )
@@ -56,20 +56,22 @@ def error_of(answer: Answer, *names: str) -> dict[str, Any]:
     ],
 )
 def test_a_new_and_a_changed_item(
-    things: Table, item: dict[str, Any], name: str, rule: str | None
+    checked_table: Table, item: dict[str, Any], name: str, rule: str | None
 ) -> None:
     expected = {
         "code": "INVALID_PAYLOAD",
-        "collection": things.name,
+        "collection": checked_table.name,
         "field": name,
         "value": item[name],
         "path": [name],
         "rule": rule,
     }
     names = ("collection", "field", "value", "path", "rule")
-    assert error_of(things.api.post(things.path, item), *names) == expected
-    key = things.add({"name": "y", "stars": 3})[0]["id"]
-    assert error_of(things.api.patch(f"{things.path}/{key}", item), *names) == expected
+    assert error_of(checked_table.api.post(checked_table.path, item), *names) == expected
+    key = checked_table.add({"name": "y", "stars": 3})[0]["id"]
+    assert (
+        error_of(checked_table.api.patch(f"{checked_table.path}/{key}", item), *names) == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,8 +83,8 @@ def test_a_new_and_a_changed_item(
         ([{"mood": "sad"}, {"mood": "angry"}], "mood"),
     ],
 )
-def test_several_items(things: Table, items: list[dict[str, Any]], name: str) -> None:
-    answer = things.api.post(things.path, items)
+def test_several_items(checked_table: Table, items: list[dict[str, Any]], name: str) -> None:
+    answer = checked_table.api.post(checked_table.path, items)
     problem = error_of(answer, "field", "value", "index", "path")
     assert problem == {
         "code": "INVALID_PAYLOAD",
@@ -93,8 +95,8 @@ def test_several_items(things: Table, items: list[dict[str, Any]], name: str) ->
     }
 
 
-def test_a_rule_of_two_fields_names_both(things: Table) -> None:
-    answer = things.api.post(things.path, {"stars": 3, "price": 1})
+def test_a_rule_of_two_fields_names_both(checked_table: Table) -> None:
+    answer = checked_table.api.post(checked_table.path, {"stars": 3, "price": 1})
     assert error_of(answer, "fields", "rule", "field") == {
         "code": "INVALID_PAYLOAD",
         "fields": ["stars", "price"],
@@ -103,21 +105,23 @@ def test_a_rule_of_two_fields_names_both(things: Table) -> None:
     }
 
 
-def test_nobody_is_told_of_a_rule_on_hidden_fields(stage: Stage, things: Table) -> None:
-    create = may(things.name, "name", action="create", presets={"stars": 9})
-    reader_of_names = member(stage, create, may(things.name, "id", "name"))
-    error = reader_of_names.post(things.path, {"name": "x"}).errors[0]
+def test_nobody_is_told_of_a_rule_on_hidden_fields(stage: Stage, checked_table: Table) -> None:
+    create = may(checked_table.name, "name", action="create", presets={"stars": 9})
+    reader_of_names = member(stage, create, may(checked_table.name, "id", "name"))
+    error = reader_of_names.post(checked_table.path, {"name": "x"}).errors[0]
     assert "stars" not in str(error)
     assert not {"field", "fields", "rule", "constraint", "value"} & error.keys()
     both = member(
         stage,
-        may(things.name, "stars", action="create", presets={"price": 1}),
-        may(things.name, "stars"),
+        may(checked_table.name, "stars", action="create", presets={"price": 1}),
+        may(checked_table.name, "stars"),
     )
-    error = both.post(things.path, {"stars": 3}).errors[0]
+    error = both.post(checked_table.path, {"stars": 3}).errors[0]
     assert "price" not in str(error)
-    sighted = member(stage, may(things.name, "stars", action="create"))
-    assert error_of(sighted.post(things.path, {"stars": 9}), "field", "value", "constraint") == {
+    sighted = member(stage, may(checked_table.name, "stars", action="create"))
+    assert error_of(
+        sighted.post(checked_table.path, {"stars": 9}), "field", "value", "constraint"
+    ) == {
         "code": "INVALID_PAYLOAD",
         "field": "stars",
         "value": 9,
@@ -125,21 +129,21 @@ def test_nobody_is_told_of_a_rule_on_hidden_fields(stage: Stage, things: Table) 
     }
 
 
-def test_a_preset_is_nobodys_word(stage: Stage, things: Table) -> None:
-    caller = member(stage, may(things.name, action="create", presets={"stars": 9}))
-    error = caller.post(things.path, {"name": "x"}).errors[0]
+def test_a_preset_is_nobodys_word(stage: Stage, checked_table: Table) -> None:
+    caller = member(stage, may(checked_table.name, action="create", presets={"stars": 9}))
+    error = caller.post(checked_table.path, {"name": "x"}).errors[0]
     assert (error["field"], "value" in error) == ("stars", False)
 
 
-def test_an_import_tells_line_field_and_value(things: Table) -> None:
-    path = f"/utils/import/{things.name}"
+def test_an_import_tells_line_field_and_value(checked_table: Table) -> None:
+    path = f"/utils/import/{checked_table.name}"
     for file, expected in (
         ("name,stars\r\na,1\r\nb,9\r\n", (3, "stars", 9)),
         ("name,grade\r\na,1\r\nb,9\r\n", (3, "grade", 9)),
         ("name,mood\r\na,sad\r\nb,angry\r\n", (3, "mood", "angry")),
         ("name,stars\r\na,x\r\nb,1\r\n", (2, "stars", "x")),
     ):
-        answer = things.api.send("POST", path, raw=file, **{"Content-Type": "text/csv"})
+        answer = checked_table.api.send("POST", path, raw=file, **{"Content-Type": "text/csv"})
         assert [(error["line"], error["field"], error["value"]) for error in answer.errors] == [
             expected
         ], answer
@@ -210,26 +214,29 @@ def expected(names: Any) -> list[tuple[Any, ...]]:
     )
 
 
-def test_keys_of_several_columns_exclusions_and_lists(stage: Stage, things: Table) -> None:
+def test_keys_of_several_columns_exclusions_and_lists(stage: Stage, checked_table: Table) -> None:
     stage.execute(
-        f"ALTER TABLE {things.name} ADD span int4range, ADD EXCLUDE USING gist (span WITH &&), "
+        f"ALTER TABLE {checked_table.name} ADD span int4range, "
+        "ADD EXCLUDE USING gist (span WITH &&), "
         f'ADD "a, b" integer,'
         f' ADD UNIQUE (name, stars), ADD UNIQUE (name, "a, b"), ADD codes varchar(3)[]'
     )
-    things.add({"name": "x", "stars": 1, "span": "[1,5)", "a, b": 7})
-    post = things.api.post
+    checked_table.add({"name": "x", "stars": 1, "span": "[1,5)", "a, b": 7})
+    post = checked_table.api.post
     for items in ({"name": "x", "stars": 1}, [{"name": "y"}, {"name": "x", "stars": 1}]):
-        assert error_of(post(things.path, items), "fields")["fields"] == ["name", "stars"]
-    assert error_of(post(things.path, {"name": "x", "a, b": 7}), "fields")["fields"] == [
+        assert error_of(post(checked_table.path, items), "fields")["fields"] == ["name", "stars"]
+    assert error_of(post(checked_table.path, {"name": "x", "a, b": 7}), "fields")["fields"] == [
         "name",
         "a, b",
     ]
     expected = {"code": "RECORD_NOT_UNIQUE", "field": "span", "value": "[2,3)"}
-    assert error_of(post(things.path, {"span": "[2,3)"}), "field", "value") == expected
-    error = error_of(post(things.path, {"codes": ["abcd"]}), "field", "value")
+    assert error_of(post(checked_table.path, {"span": "[2,3)"}), "field", "value") == expected
+    error = error_of(post(checked_table.path, {"codes": ["abcd"]}), "field", "value")
     assert error == {"code": "VALUE_TOO_LONG", "field": "codes", "value": ["abcd"]}
-    caller = member(stage, may(things.name, "name", "stars", action="create", presets={"a, b": 7}))
-    error = caller.post(things.path, {"name": "x"}).errors[0]
+    caller = member(
+        stage, may(checked_table.name, "name", "stars", action="create", presets={"a, b": 7})
+    )
+    error = caller.post(checked_table.path, {"name": "x"}).errors[0]
     assert "a, b" not in str(error)
 
 

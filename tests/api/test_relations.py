@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from cms.config import Config
 from cms.structure import indexes
 from tests.client import Client
-from tests.things import field, table, template_with
-
-
-@pytest.fixture(scope="module")
-def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
-    with template_with(settings, make_database, template, fill=make_library) as name:
-        yield name
+from tests.things import field, filled_template, table
 
 
 def make_library(admin: Client) -> None:
@@ -28,6 +20,9 @@ def make_library(admin: Client) -> None:
     admin.post("/collections", {"collection": "tags", "schema": {}, "fields": [key]})
     ends = [{"field": "item", "type": "string"}, {"field": "kind", "type": "string"}]
     admin.post("/collections", {"collection": "sections", "schema": {}, "fields": ends})
+
+
+template = filled_template(make_library)
 
 
 @pytest.fixture

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from cms.config import Config
 from tests.api.test_relations import TO_TAGS, make_library, relate
 from tests.client import Client
-from tests.things import template_with
+from tests.things import filled_template
 
-
-@pytest.fixture(scope="module")
-def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
-    with template_with(settings, make_database, template, fill=make_library) as name:
-        yield name
+template = filled_template(make_library)
 
 
 @pytest.fixture

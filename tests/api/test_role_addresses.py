@@ -11,7 +11,7 @@ from falcon import testing
 
 from cms.app import create_app
 from cms.config import Config
-from cms.http.request import Request, client_of
+from cms.http.requests.request import Request, client_of
 from tests.client import Answer, Client
 from tests.members import may, member_of, new_role
 from tests.people import PASSWORD, outcome, person

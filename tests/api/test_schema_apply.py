@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.api.snapshots import snapshot
 from tests.client import Answer, Client
 from tests.things import Json, Stage, field, make_collections
 
@@ -31,11 +32,6 @@ def articles(stage: Stage) -> Iterator[None]:
     for record in stage.admin.get("/collections").data:
         if not record["collection"].startswith("system_"):
             stage.admin.delete(f"/collections/{record['collection']}")
-
-
-def snapshot(client: Client) -> Json:
-    document: Json = client.get("/schema/snapshot").data
-    return document
 
 
 def without(document: Json, collection: str, name: str | None = None) -> Json:
@@ -298,7 +294,7 @@ def test_a_diff_takes_files(admin: Client, export: str) -> None:
 def test_only_administrators_compare_and_apply(stage: Stage) -> None:
     for path in ("/schema/diff", "/schema/apply"):
         answer = stage.anonymous.post(path, {"anything": [1]})
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
 
 
 @pytest.mark.release

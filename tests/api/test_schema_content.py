@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cms.config import Config
+from tests.api.snapshots import snapshot
 from tests.client import Answer, Client
 from tests.things import Json, Stage, make_collections, staged
 
@@ -68,11 +69,6 @@ def make_flows(admin: Client) -> None:
     assert admin.patch(f"/flows/{flow}", {"operation": ids["first"]}).status == 200
 
 
-def snapshot(client: Client, include: str = ALL) -> Json:
-    document: Json = client.get("/schema/snapshot", include=include).data
-    return document
-
-
 def apply(client: Client, document: Json, *, destroys: bool = False) -> Answer:
     answer = client.post("/schema/diff", document)
     assert answer.status == 200, answer.text
@@ -85,7 +81,7 @@ def named(records: list[Json], name: str, key: str = "name") -> Json:
 
 
 def test_a_snapshot_names_what_it_holds_and_has_no_ids(admin: Client) -> None:
-    document = snapshot(admin)
+    document = snapshot(admin, include=ALL)
     assert list(document)[-5:] == CONTENT
     assert named(document["roles"], "Writer")["parent"] == "Lead"
     roles = [record["role"] for record in document["permissions"]]
@@ -106,18 +102,18 @@ def test_a_snapshot_names_what_it_holds_and_has_no_ids(admin: Client) -> None:
 
 
 def test_only_what_is_asked_for_is_in_it(admin: Client) -> None:
-    assert list(snapshot(admin, "flows"))[5:] == ["flows"]
+    assert list(snapshot(admin, include="flows"))[5:] == ["flows"]
     assert admin.get("/schema/snapshot", include="users").status == 400
 
 
 def test_another_installation_gets_the_same_content(admin: Client, other: Stage) -> None:
-    document = snapshot(admin)
+    document = snapshot(admin, include=ALL)
     assert admin.post("/schema/diff", document).status == 204
     diff = other.admin.post("/schema/diff", document).data
     for _ in range(2):
         answer = other.admin.post("/schema/apply", diff)
         assert answer.status == 204, answer.text
-        assert snapshot(other.admin) == document
+        assert snapshot(other.admin, include=ALL) == document
     assert other.admin.post("/schema/diff", document).status == 204
 
 
@@ -136,7 +132,7 @@ CHANGES: list[Callable[[Json], object]] = [
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_changes_are_applied(admin: Client, change: Callable[[Json], object]) -> None:
-    before = snapshot(admin)
+    before = snapshot(admin, include=ALL)
     target = deepcopy(before)
     change(target)
     for operation in named(target["flows"], "Outer")["operations"]:
@@ -150,7 +146,7 @@ def test_changes_are_applied(admin: Client, change: Callable[[Json], object]) ->
     for document in (target, before):
         answer = apply(admin, document)
         assert answer.status == 204, answer.text
-        assert sorted_content(snapshot(admin)) == sorted_content(document)
+        assert sorted_content(snapshot(admin, include=ALL)) == sorted_content(document)
 
 
 def sorted_content(document: Json) -> dict[str, Any]:
@@ -160,7 +156,7 @@ def sorted_content(document: Json) -> dict[str, Any]:
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("section", ["roles", "flows", "dashboards"])
 def test_they_are_deleted_only_where_that_is_allowed(admin: Client, section: str) -> None:
-    before = snapshot(admin)
+    before = snapshot(admin, include=ALL)
     target = deepcopy(before)
     target[section] = [record for record in target[section] if "admin" in str(record).lower()]
     target["settings"][0]["public_registration_role"] = None
@@ -169,11 +165,11 @@ def test_they_are_deleted_only_where_that_is_allowed(admin: Client, section: str
         target["roles"] = [record for record in before["roles"] if record["admin_access"]]
     answer = apply(admin, target)
     assert (answer.status, set(answer.codes)) == (422, {"UNPROCESSABLE_CONTENT"})
-    assert snapshot(admin) == before
+    assert snapshot(admin, include=ALL) == before
     assert apply(admin, target, destroys=True).status == 204
-    assert snapshot(admin) == target
+    assert snapshot(admin, include=ALL) == target
     assert apply(admin, before).status == 204
-    assert snapshot(admin) == before
+    assert snapshot(admin, include=ALL) == before
 
 
 @pytest.mark.quick(3)
@@ -200,7 +196,7 @@ def test_they_are_deleted_only_where_that_is_allowed(admin: Client, section: str
 def test_wrong_content_is_refused_and_leaves_nothing(
     admin: Client, section: str, record: Json
 ) -> None:
-    before = snapshot(admin)
+    before = snapshot(admin, include=ALL)
     target = deepcopy(before)
     target["collections"].append({"collection": "beside", "meta": {}, "schema": {}})
     if section == "settings":
@@ -211,7 +207,7 @@ def test_wrong_content_is_refused_and_leaves_nothing(
     if answer.status == 200:
         answer = admin.post("/schema/apply?allow_destructive=true", answer.data)
     assert 400 <= answer.status < 500, answer.text
-    assert snapshot(admin) == before
+    assert snapshot(admin, include=ALL) == before
 
 
 def test_names_that_are_there_twice_are_refused(admin: Client) -> None:
@@ -222,20 +218,20 @@ def test_names_that_are_there_twice_are_refused(admin: Client) -> None:
 
 
 def test_the_last_administrator_stays(admin: Client) -> None:
-    before = snapshot(admin)
+    before = snapshot(admin, include=ALL)
     target = deepcopy(before)
     target["roles"] = []
     target["permissions"] = []
     target["settings"][0]["public_registration_role"] = None
     assert 400 <= apply(admin, target, destroys=True).status < 500
-    assert snapshot(admin) == before
+    assert snapshot(admin, include=ALL) == before
 
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("written", ["name", "title"])
 def test_permissions_follow_a_renamed_field(admin: Client, written: str) -> None:
     """Whichever name the permissions of the document have."""
-    before = snapshot(admin)
+    before = snapshot(admin, include=ALL)
     target = deepcopy(before)
     field = named(target["fields"], "name", "field")
     field |= {"field": "title", "renamed_from": "name"}
@@ -245,10 +241,10 @@ def test_permissions_follow_a_renamed_field(admin: Client, written: str) -> None
         answer = apply(admin, document)
         assert answer.status == 204, answer.text
         (record,) = (record for record in document["fields"] if "renamed_from" in record)
-        for permission in snapshot(admin)["permissions"]:
+        for permission in snapshot(admin, include=ALL)["permissions"]:
             assert permission["fields"] == [record["field"]]
             assert list(permission["permissions"]) == [record["field"]]
-    assert snapshot(admin) == before
+    assert snapshot(admin, include=ALL) == before
 
 
 def back(document: Json) -> Json:

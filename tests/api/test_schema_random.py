@@ -10,6 +10,7 @@ import pytest
 
 from cms.config import Config
 from cms.schema_sync.differences import differences
+from tests.api.snapshots import snapshot
 from tests.client import Client
 from tests.structures import Json, make_structure
 from tests.things import Stage, staged
@@ -23,11 +24,6 @@ def other(
 ) -> Iterator[Stage]:
     with staged(stage_settings, make_database, template) as stage:
         yield stage
-
-
-def snapshot(client: Client) -> Json:
-    document: Json = client.get("/schema/snapshot").data
-    return document
 
 
 def gap(client: Client, target: Json) -> list[Json]:

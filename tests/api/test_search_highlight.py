@@ -6,27 +6,25 @@ import pytest
 
 from tests.client import Client
 from tests.members import may, member
-from tests.things import Stage, Table, field, table
+from tests.things import Stage, Table, field, filled_things, table
 
 KEY = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 
 
-@pytest.fixture(scope="module")
-def things(admin: Client) -> Table:
-    things = table(
-        admin,
+things = filled_things(
+    [
         field("title", "string"),
         field("body", "text"),
         field("size", "integer"),
         field("code", "uuid"),
         field("secret", "hash"),
-    )
-    things.add(
+    ],
+    [
         {"title": "Crème <b>brûlée</b>", "body": "x", "size": 7, "code": KEY},
         {"title": "x", "body": "Straße & STRASSE", "secret": "x"},
         {"title": None, "body": "7 creme 7"},
-    )
-    return things
+    ],
+)
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,12 @@ from psycopg.conninfo import make_conninfo
 from cms.app import create_app, create_wsgi
 from cms.auth import accounts
 from cms.config import Config, ConfigError
+from cms.config.secret_file import secret_of
 from cms.database import connections
 from cms.database.connections import Row
 from cms.database.migrate import migrate
 from cms.database.reader import Reader
-from cms.http.logs import PrettyFormatter, log_request, start_logging
-from cms.secret_file import secret_of
+from cms.logs import PrettyFormatter, log_request, start_logging
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.databases import end_connections
 

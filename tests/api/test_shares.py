@@ -12,10 +12,9 @@ from cms.hashing.hash_parameters import HashParameters
 from cms.hashing.passwords import Passwords
 from cms.processes import wait_slots
 from tests.client import Answer
-from tests.files.forms import FileService
 from tests.members import may, member_of, new_role
 from tests.people import QUICK, Outbox, outcome
-from tests.sharing import Magazine, magazine
+from tests.sharing import Magazine
 
 Json = dict[str, Any]
 WRONG = (401, ["INVALID_CREDENTIALS"])
@@ -26,11 +25,6 @@ FORBIDDEN = (403, ["FORBIDDEN"])
 def room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have nobody refused, where more are logged in at once than half of the threads."""
     monkeypatch.setattr(wait_slots, "MAX_SECONDS_OF_OTHERS", 20.0)
-
-
-@pytest.fixture(scope="module")
-def mag(files: FileService) -> Magazine:
-    return magazine(files)
 
 
 def set_share(mag: Magazine, share: Json, assignment: str) -> None:

@@ -4,22 +4,14 @@ name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from cms.config import Config
 from tests.client import Client
-from tests.things import Stage, Table, field, table, template_with
+from tests.things import Stage, Table, field, filled_template, table
 
 NEW: dict[str, Any] = {"collection": "new", "schema": {}}
-
-
-@pytest.fixture(scope="module")
-def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
-    with template_with(settings, make_database, template, fill=make_articles) as name:
-        yield name
 
 
 def make_articles(admin: Client) -> None:
@@ -28,6 +20,9 @@ def make_articles(admin: Client) -> None:
     admin.post("/collections", {"collection": "articles", "schema": {}, "fields": fields})
     relation = {"collection": "articles", "field": "author", "related_collection": "authors"}
     assert admin.post("/relations", {**relation, "meta": {"one_field": "articles"}}).status == 200
+
+
+template = filled_template(make_articles)
 
 
 @pytest.fixture(scope="module")

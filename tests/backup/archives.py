@@ -11,9 +11,9 @@ from cms.backup.archives import ArchiveFile
 from cms.backup.progress import Watcher
 from cms.backup.restoring import Restoration
 from cms.backup.writing import Backup
+from cms.config.locations import Location
 from cms.embedded.programs import find_program
 from cms.files.storage import Storages
-from cms.locations import Location
 
 
 @dataclass

@@ -100,3 +100,9 @@ def _is_partitioned(connection: psycopg.Connection[Any], table: str) -> bool:
 
 def _facts(connection: psycopg.Connection[Any], query: str) -> list[str]:
     return sorted(str(row) for row in connection.execute(query.encode()))
+
+
+def execute(dsn: str, statement: str) -> None:
+    """Change a database behind the service's back."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(statement.encode())

@@ -14,8 +14,8 @@ from cms.backup.error import BackupError
 from cms.backup.restoring import Restoration
 from cms.backup.writing import Backup
 from cms.config import Config
+from cms.config.locations import Location
 from cms.files.storage import PART_BYTES, Storage
-from cms.locations import Location
 from tests.backup.archives import Installation, Notes, find_dump
 from tests.backup.comparison import rows_of
 from tests.files.conftest import s3_server as s3_server

@@ -18,7 +18,7 @@ from cms.backup.writing import Backup, is_locked
 from cms.database.bulk import bulk_transaction
 from cms.database.row_merging import Merged
 from tests.backup.archives import Installation, Notes, find_dump, members_of
-from tests.backup.comparison import rows_of
+from tests.backup.comparison import execute, rows_of
 
 pytestmark = pytest.mark.release
 
@@ -133,11 +133,6 @@ def test_a_deadlock_between_a_backup_and_a_change_of_structure_is_a_reason_to_be
     with bulk_transaction(living.dsn, reads_only=True) as transaction:
         assert not is_locked(transaction, ["hard", "topics"])
     thread.join()
-
-
-def execute(dsn: str, statement: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(statement.encode())
 
 
 def await_waiting(dsn: str) -> None:

@@ -12,16 +12,11 @@ from cms.backup.collection_restoring import CollectionRestoration
 from cms.backup.error import BackupError, DamagedArchive
 from cms.database.row_merging import Merged
 from tests.backup.archives import Installation, Notes
-from tests.backup.comparison import rows_of
+from tests.backup.comparison import execute, rows_of
 
 
 def restore(service: Installation, archive: Path, collection: str) -> Merged:
     return CollectionRestoration(service.dsn, ArchiveFile(archive), Notes(), collection).run()
-
-
-def execute(living: Installation, statement: str) -> None:
-    with psycopg.connect(living.dsn, autocommit=True) as connection:
-        connection.execute(statement.encode())
 
 
 def titles(living: Installation) -> dict[int, str]:
@@ -32,9 +27,9 @@ def titles(living: Installation) -> dict[int, str]:
 def test_rows_are_made_again_or_replaced_and_others_stay(
     living: Installation, archive: Path
 ) -> None:
-    execute(living, "DELETE FROM topics WHERE id <= 5")
-    execute(living, "UPDATE topics SET title = 'changed' WHERE id = 6")
-    execute(living, "INSERT INTO topics (title) VALUES ('after the backup')")
+    execute(living.dsn, "DELETE FROM topics WHERE id <= 5")
+    execute(living.dsn, "UPDATE topics SET title = 'changed' WHERE id = 6")
+    execute(living.dsn, "INSERT INTO topics (title) VALUES ('after the backup')")
     before = rows_of(living.dsn)
     assert restore(living, archive, "topics") == Merged(created=5, replaced=15)
     expected = {number: f"Topic {number - 1}\n" for number in range(1, 21)}
@@ -44,9 +39,9 @@ def test_rows_are_made_again_or_replaced_and_others_stay(
 
 
 def test_later_items_get_keys_behind_the_restored_ones(living: Installation, archive: Path) -> None:
-    execute(living, "TRUNCATE topics RESTART IDENTITY")
+    execute(living.dsn, "TRUNCATE topics RESTART IDENTITY")
     assert restore(living, archive, "topics") == Merged(created=20, replaced=0)
-    execute(living, "INSERT INTO topics (title) VALUES ('new')")
+    execute(living.dsn, "INSERT INTO topics (title) VALUES ('new')")
     assert titles(living)[21] == "new"
 
 
@@ -54,7 +49,7 @@ def test_rows_that_name_each_other_and_generated_values_come_back(
     living: Installation, archive: Path
 ) -> None:
     before = rows_of(living.dsn)["hard"]
-    execute(living, "DROP TRIGGER shouts ON hard; DELETE FROM hard; SELECT 1")
+    execute(living.dsn, "DROP TRIGGER shouts ON hard; DELETE FROM hard; SELECT 1")
     assert restore(living, archive, "hard") == Merged(created=3, replaced=0)
     assert rows_of(living.dsn)["hard"] == before
 
@@ -63,7 +58,7 @@ def test_what_rows_name_and_is_not_there_is_told_and_nothing_changes(
     living: Installation, archive: Path
 ) -> None:
     execute(
-        living,
+        living.dsn,
         "ALTER TABLE topics ADD group_id integer;"
         "CREATE TABLE groups (id integer PRIMARY KEY); INSERT INTO groups VALUES (1), (2);"
         "UPDATE topics SET group_id = 1 + id % 2;"
@@ -71,7 +66,7 @@ def test_what_rows_name_and_is_not_there_is_told_and_nothing_changes(
     )
     archive.unlink()
     living.back_up(archive)
-    execute(living, "DELETE FROM topics; DELETE FROM groups WHERE id = 2")
+    execute(living.dsn, "DELETE FROM topics; DELETE FROM groups WHERE id = 2")
     with pytest.raises(BackupError, match=r"group_id names 1 rows of groups .*\(2, …\)"):
         restore(living, archive, "topics")
     assert titles(living) == {}
@@ -92,7 +87,7 @@ def test_what_rows_name_and_is_not_there_is_told_and_nothing_changes(
 def test_what_cannot_be_restored_is_refused(
     living: Installation, archive: Path, change: str, collection: str, message: str
 ) -> None:
-    execute(living, change)
+    execute(living.dsn, change)
     before = rows_of(living.dsn)
     with pytest.raises(BackupError, match=message):
         restore(living, archive, collection)
@@ -100,7 +95,7 @@ def test_what_cannot_be_restored_is_refused(
 
 
 def test_a_damaged_archive_changes_no_row(living: Installation, archive: Path) -> None:
-    execute(living, "DELETE FROM topics")
+    execute(living.dsn, "DELETE FROM topics")
     archive.write_bytes(archive.read_bytes()[:-20])
     with pytest.raises(DamagedArchive):
         restore(living, archive, "topics")

@@ -15,14 +15,9 @@ from cms.app import create_app
 from cms.backup.error import BackupError
 from cms.config import Config
 from tests.backup.archives import Installation, members_of
-from tests.backup.comparison import rows_of, structure_of
+from tests.backup.comparison import execute, rows_of, structure_of
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.files.forms import FileService
-
-
-def execute(dsn: str, statement: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(statement.encode())
 
 
 def value(dsn: str, query: str) -> object:

@@ -11,8 +11,8 @@ import pytest
 import requests
 
 from cms.config import Config
+from cms.config.locations import Location
 from cms.files.storage import PART_BYTES, Storage
-from cms.locations import Location
 from tests.client import Answer
 from tests.faults.faulty_bucket import (
     DENIED,

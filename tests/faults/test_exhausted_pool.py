@@ -14,8 +14,8 @@ import pytest
 from cms.config import Config
 from tests.client import Answer
 from tests.files.forms import FileService, file_service
-from tests.store.embedded.servers import eventually
 from tests.things import Table, field, table
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -25,7 +25,8 @@ from tests.machines.replica import Servers, replicated
 from tests.smoke.faults import WRITERS, Writer, await_answers, busy, check
 from tests.smoke.running import TIMEOUT_SECONDS, command, new_folder
 from tests.smoke.test_faults import NOWHERE, SECRET, make_site
-from tests.store.embedded.servers import eventually, kill, postmaster
+from tests.store.embedded.servers import kill, postmaster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -17,15 +17,16 @@ import pytest
 from cms.app import create_app
 from cms.auth import accounts
 from cms.config import Config
+from cms.config.locations import Location
 from cms.database.migrate import migrate
 from cms.embedded import start
-from cms.locations import Location
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 from tests.faults.small_disk import SmallDisk, small_disk
 from tests.files.forms import FileService, file_service
 from tests.files.images import picture
-from tests.store.embedded.servers import FAST, eventually, running
+from tests.store.embedded.servers import FAST, running
 from tests.things import Stage, Table, admin_token, field, table
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from cms.database.migrate import migrate
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.faults.forwarder import Forwarder, forwarding
 from tests.machines.replica import Servers, replicated
-from tests.store.embedded.servers import eventually
 from tests.things import admin_token
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

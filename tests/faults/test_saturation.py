@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import psutil
 import psycopg
 import pytest
 
-from tests.databases import drop_database
 from tests.faults.mixed_load import CLIENTS, MixedClient, Site, Tally, make_site, mixed_load, wait
 from tests.machines.installation import Installation, installation
 from tests.smoke.running import new_folder
-from tests.store.embedded.servers import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -67,14 +66,7 @@ def processes_of(machines: Installation) -> list[psutil.Process]:
 
 
 @pytest.fixture(scope="module")
-def database(make_database: Callable[..., str], template: str) -> Iterator[str]:
-    dsn = make_database(template)
-    yield dsn
-    drop_database(dsn)
-
-
-@pytest.fixture(scope="module")
-def machines(database: str) -> Iterator[Installation]:
+def machines(module_dsn: str) -> Iterator[Installation]:
     with new_folder() as folder:
         settings = {
             "WEB_CONCURRENCY": "1",
@@ -84,12 +76,12 @@ def machines(database: str) -> Iterator[Installation]:
             "STORAGE_LOCAL_ROOT": str(folder / "files"),
         }
         kinds = ("event", "gthread")
-        with installation(folder, database, settings, kinds=kinds, workers=1) as machines:
+        with installation(folder, module_dsn, settings, kinds=kinds, workers=1) as machines:
             yield machines
 
 
 def test_mixed_load_at_saturation_meets_no_error_and_memory_stays_flat(
-    machines: Installation, database: str
+    machines: Installation, module_dsn: str
 ) -> None:
     admin = machines.first.login()
     site: Site = make_site(admin)
@@ -107,7 +99,7 @@ def test_mixed_load_at_saturation_meets_no_error_and_memory_stays_flat(
     assert [process.pid for process in processes_of(machines)] == list(fifths)
     assert {pid: sizes for pid, sizes in fifths.items() if sizes[-1] - sizes[1] > MORE} == {}
     assert "Traceback" not in machines.log_text()
-    eventually(lambda: runs_left(database) == 0)
+    eventually(lambda: runs_left(module_dsn) == 0)
 
 
 def runs_left(dsn: str) -> int:

@@ -14,7 +14,7 @@ import pytest
 from cms.app import create_app
 from cms.auth import accounts
 from cms.config import Config
-from cms.secret_file import secret_of
+from cms.config.secret_file import secret_of
 from tests.client import Client
 from tests.files.bucket import bucket_server
 from tests.files.forms import FileService

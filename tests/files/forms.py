@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cms.config import Config
-from cms.locations import Location
+from cms.config.locations import Location
 from tests.client import Answer, Client
 from tests.things import Stage, staged
 

@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from cms.config import Config
+from cms.config.locations import Location
 from cms.files.image_pool import ImagePool
 from cms.files.storage import Storage
-from cms.locations import Location
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 from tests.files.forms import FileService, file_service
 from tests.files.pictures import corners, decoded, encoded, quarters

@@ -13,7 +13,7 @@ from tests.things import Table, field, table
 
 
 @pytest.fixture(scope="module")
-def things(files: FileService) -> Iterator[Table]:
+def named_secrets(files: FileService) -> Iterator[Table]:
     made = table(files.admin, field("name", "string"), field("secret", "string"))
     made.add({"name": "ä", "secret": "s"}, {"name": "b", "secret": "t"})
     yield made
@@ -31,16 +31,16 @@ def newest(client: Client) -> dict[str, object]:
 
 
 def test_items_become_a_file_with_the_fields_that_are_sent(
-    files: FileService, things: Table
+    files: FileService, named_secrets: Table
 ) -> None:
     folder = files.admin.post("/folders", {"name": "exports"}).data["id"]
     query = {"fields": ["name"], "sort": ["-name"], "filter": {"id": {"_gt": 0}}}
     body = {"format": "jsonl", "query": query, "file": {"title": "All", "folder": folder}}
-    answer = files.admin.post(path(things), body)
+    answer = files.admin.post(path(named_secrets), body)
     assert (answer.status, answer.text) == (204, "")
     file = newest(files.admin)
     assert (file["title"], file["folder"]) == ("All", folder)
-    assert file["filename_download"] == f"{things.name}.jsonl"
+    assert file["filename_download"] == f"{named_secrets.name}.jsonl"
     content = files.admin.get(f"/assets/{file['id']}").text
     assert content == '{"name":"ä"}\n{"name":"b"}\n'
 
@@ -59,28 +59,28 @@ def test_items_become_a_file_with_the_fields_that_are_sent(
     ],
 )
 def test_a_refused_export_leaves_nothing(
-    files: FileService, things: Table, body: object, code: str
+    files: FileService, named_secrets: Table, body: object, code: str
 ) -> None:
     before = files.contents()
-    answer = files.admin.post(path(things), body)
+    answer = files.admin.post(path(named_secrets), body)
     assert (answer.status, answer.codes) == (400, [code])
     assert files.contents() == before
 
 
 def test_an_export_takes_the_rights_of_a_read_and_of_an_upload(
-    files: FileService, things: Table
+    files: FileService, named_secrets: Table
 ) -> None:
     upload = may("system_files", action="create")
-    reads = may(things.name, "name", permissions={"name": {"_eq": "b"}})
+    reads = may(named_secrets.name, "name", permissions={"name": {"_eq": "b"}})
     body = {"format": "csv", "query": {"fields": ["name"]}}
     for stranger in (files.stage.anonymous, member(files.stage), member(files.stage, reads)):
-        assert stranger.post(path(things), body).status == 403
+        assert stranger.post(path(named_secrets), body).status == 403
     uploader = member(files.stage, upload)
-    assert uploader.post(path(things), body).status == 403
+    assert uploader.post(path(named_secrets), body).status == 403
     limited = member(files.stage, upload, reads)
     hidden = {"format": "csv", "query": {"fields": ["secret"]}}
-    assert limited.post(path(things), hidden).status == 403
-    assert limited.post(path(things), body).status == 204
+    assert limited.post(path(named_secrets), hidden).status == 403
+    assert limited.post(path(named_secrets), body).status == 204
     content = files.admin.get(f"/assets/{newest(files.admin)['id']}").text
     assert content.split() == ["name", "b"]
 

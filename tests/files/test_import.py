@@ -12,7 +12,7 @@ import pytest
 from cms.config import Config
 from tests.files.forms import FileService, file_service
 from tests.files.images import picture
-from tests.files.sources import Source, raw_source, source
+from tests.files.sources import Source, raw_source
 
 
 @pytest.fixture(scope="module")
@@ -34,17 +34,11 @@ def files(
         yield files
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Source]:
-    with source() as server:
-        yield server
-
-
 def test_a_file_is_imported_with_the_fields_that_are_sent(
-    files: FileService, server: Source
+    files: FileService, other_server: Source
 ) -> None:
     content = picture()
-    url = server.page("/some/my%20photo.jpg", content, Content_Type="image/png")
+    url = other_server.page("/some/my%20photo.jpg", content, Content_Type="image/png")
     folder = files.admin.post("/folders", {"name": "f"}).data["id"]
     body = {"url": url + "?x=1", "data": {"title": "T", "folder": folder, "storage": "other"}}
     file = files.admin.post("/files/import?fields=*", body).data
@@ -70,15 +64,17 @@ def test_a_file_is_imported_with_the_fields_that_are_sent(
     ],
 )
 def test_the_source_may_name_the_file(
-    files: FileService, server: Source, disposition: str, name: str
+    files: FileService, other_server: Source, disposition: str, name: str
 ) -> None:
-    url = server.page("/path/", b"text", Content_Disposition=disposition)
+    url = other_server.page("/path/", b"text", Content_Disposition=disposition)
     assert files.admin.post("/files/import", {"url": url}).data["filename_download"] == name
 
 
-def test_a_source_without_a_path_is_named_by_its_host(files: FileService, server: Source) -> None:
+def test_a_source_without_a_path_is_named_by_its_host(
+    files: FileService, other_server: Source
+) -> None:
     assert (
-        files.admin.post("/files/import", {"url": server.page("/", b"text")}).data[
+        files.admin.post("/files/import", {"url": other_server.page("/", b"text")}).data[
             "filename_download"
         ]
         == "127.0.0.1"
@@ -113,9 +109,9 @@ def test_a_name_that_is_not_there_is_refused_like_an_inner_address(files: FileSe
 
 
 def test_the_fields_that_are_sent_are_checked_and_nothing_stays(
-    files: FileService, server: Source
+    files: FileService, other_server: Source
 ) -> None:
-    url = server.page("/a.txt", b"text")
+    url = other_server.page("/a.txt", b"text")
     with files.nothing_stays():
         for body in (
             {"filesize": 1},
@@ -128,11 +124,13 @@ def test_the_fields_that_are_sent_are_checked_and_nothing_stays(
             assert files.admin.post("/files/import", {"url": url, "data": body}).status == 400
 
 
-def test_a_source_that_fails_is_503_and_nothing_stays(files: FileService, server: Source) -> None:
+def test_a_source_that_fails_is_503_and_nothing_stays(
+    files: FileService, other_server: Source
+) -> None:
     short = b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n" + b"x" * 5000
     with files.nothing_stays(), raw_source(short) as cut, raw_source(short, pause=5) as slow:
-        missing = server.url("/missing")
-        broken = server.page("/broken", status=500)
+        missing = other_server.url("/missing")
+        broken = other_server.page("/broken", status=500)
         for url in (missing, broken, cut, slow, "http://127.0.0.1:1/"):
             answer = files.admin.post("/files/import", {"url": url})
             assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"]), answer.text
@@ -140,18 +138,20 @@ def test_a_source_that_fails_is_503_and_nothing_stays(files: FileService, server
 
 
 def test_a_source_with_too_much_is_413_and_nothing_stays(
-    files: FileService, server: Source
+    files: FileService, other_server: Source
 ) -> None:
     with files.nothing_stays():
-        answer = files.admin.post("/files/import", {"url": server.page("/big", b"x" * 100_001)})
+        answer = files.admin.post(
+            "/files/import", {"url": other_server.page("/big", b"x" * 100_001)}
+        )
         assert (answer.status, answer.codes) == (413, ["CONTENT_TOO_LARGE"])
 
 
 def test_only_the_types_of_the_settings_come_in_whatever_they_say_they_are(
-    files: FileService, server: Source
+    files: FileService, other_server: Source
 ) -> None:
     with files.nothing_stays():
-        url = server.page(
+        url = other_server.page(
             "/x.png",
             b"<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>",
             Content_Type="image/png",

@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -40,12 +40,6 @@ from tests.files.sources import Source, raw_source, source
 
 LOOPBACK = AddressFilter(allowed=[ipaddress.ip_network("127.0.0.1/32")])
 LIMITS = FetchLimits(5, 1_000_000)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Source]:
-    with source() as server:
-        yield server
 
 
 def get(
@@ -194,17 +188,17 @@ def test_what_is_denied_is_not_reached_through_a_network_that_translates() -> No
     assert [reach.allows(ipaddress.ip_address(text)) for text in outer] == [True] * len(outer)
 
 
-def test_an_answer_comes_with_its_status_and_headers(server: Source) -> None:
+def test_an_answer_comes_with_its_status_and_headers(other_server: Source) -> None:
     answer, body = get(
-        server.page("/a%20b", b"hello", 201, Content_Type="text/x") + "?q=ü&r=%2F#part"
+        other_server.page("/a%20b", b"hello", 201, Content_Type="text/x") + "?q=ü&r=%2F#part"
     )
     assert (answer.status, answer.headers["content-type"], body) == (201, "text/x", b"hello")
-    method, path, headers = server.seen[-1]
+    method, path, headers = other_server.seen[-1]
     assert (method, path) == ("GET", "/a%20b?q=%C3%BC&r=%2F")
-    assert headers["Host"] == f"127.0.0.1:{server.port}"
+    assert headers["Host"] == f"127.0.0.1:{other_server.port}"
 
 
-def test_a_name_is_resolved_once_and_the_connection_goes_there(server: Source) -> None:
+def test_a_name_is_resolved_once_and_the_connection_goes_there(other_server: Source) -> None:
     lookups: list[str] = []
 
     def resolve(host: str, port: int) -> list[Address]:
@@ -215,20 +209,20 @@ def test_a_name_is_resolved_once_and_the_connection_goes_there(server: Source) -
             else [ipaddress.ip_address("127.0.0.2")]
         )
 
-    server.page("/pinned", b"here")
-    _, body = get(server.url("/pinned", "files.example.com"), resolve=resolve)
+    other_server.page("/pinned", b"here")
+    _, body = get(other_server.url("/pinned", "files.example.com"), resolve=resolve)
     assert (body, lookups) == (b"here", ["files.example.com"])
-    assert server.seen[-1][2]["Host"] == f"files.example.com:{server.port}"
+    assert other_server.seen[-1][2]["Host"] == f"files.example.com:{other_server.port}"
 
 
-def test_a_name_with_one_inner_address_among_its_own_is_not_asked(server: Source) -> None:
+def test_a_name_with_one_inner_address_among_its_own_is_not_asked(other_server: Source) -> None:
     def resolve(host: str, port: int) -> list[Address]:
         return [ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("127.0.0.2")]
 
-    before = len(server.seen)
+    before = len(other_server.seen)
     with pytest.raises(AddressDenied):
-        get(server.url("/", "files.example.com"), resolve=resolve)
-    assert len(server.seen) == before
+        get(other_server.url("/", "files.example.com"), resolve=resolve)
+    assert len(other_server.seen) == before
 
 
 def test_a_name_that_takes_too_long_ends_at_the_deadline() -> None:
@@ -245,13 +239,13 @@ def test_a_name_that_takes_too_long_ends_at_the_deadline() -> None:
     ends.set()
 
 
-def test_redirects_are_followed_five_times(server: Source) -> None:
+def test_redirects_are_followed_five_times(other_server: Source) -> None:
     for number in range(7):
-        server.page(f"/r{number}", status=302, Location=f"/r{number + 1}")
-    server.page("/r7", b"end")
-    assert get(server.url("/r2"))[1] == b"end"
+        other_server.page(f"/r{number}", status=302, Location=f"/r{number + 1}")
+    other_server.page("/r7", b"end")
+    assert get(other_server.url("/r2"))[1] == b"end"
     with pytest.raises(FetchError, match="more than 5"):
-        get(server.url("/r1"))
+        get(other_server.url("/r1"))
 
 
 @pytest.mark.parametrize(
@@ -265,10 +259,12 @@ def test_redirects_are_followed_five_times(server: Source) -> None:
         "http://[::1",
     ],
 )
-def test_every_redirect_is_checked_as_the_first_address_was(server: Source, target: str) -> None:
-    server.page("/away", status=302, Location=target)
+def test_every_redirect_is_checked_as_the_first_address_was(
+    other_server: Source, target: str
+) -> None:
+    other_server.page("/away", status=302, Location=target)
     with pytest.raises(AddressDenied):
-        get(server.url("/away"))
+        get(other_server.url("/away"))
 
 
 HEADERS = {
@@ -281,16 +277,20 @@ HEADERS = {
 }
 
 
-def test_another_origin_gets_harmless_headers_only(server: Source) -> None:
+def test_another_origin_gets_harmless_headers_only(other_server: Source) -> None:
     with source() as other:
         other.page("/end", b"end")
-        other.page("/back", status=307, Location=server.url("/end"))
-        server.page("/end", b"end")
-        server.page("/there", status=302, Location=other.url("/end"))
-        server.page("/there-and-back", status=302, Location=other.url("/back"))
-        server.page("/same", status=307, Location="/end")
-        for path, last in (("/there", other), ("/there-and-back", server), ("/same", server)):
-            request = OutgoingRequest(server.url(path), "GET", HEADERS)
+        other.page("/back", status=307, Location=other_server.url("/end"))
+        other_server.page("/end", b"end")
+        other_server.page("/there", status=302, Location=other.url("/end"))
+        other_server.page("/there-and-back", status=302, Location=other.url("/back"))
+        other_server.page("/same", status=307, Location="/end")
+        for path, last in (
+            ("/there", other),
+            ("/there-and-back", other_server),
+            ("/same", other_server),
+        ):
+            request = OutgoingRequest(other_server.url(path), "GET", HEADERS)
             with fetch(request, LOOPBACK, limits=LIMITS) as answer:
                 assert b"".join(answer.chunks) == b"end"
             own = {name for name in last.seen[-1][2] if name in HEADERS and name != "Host"}
@@ -314,15 +314,17 @@ def test_another_origin_gets_harmless_headers_only(server: Source) -> None:
     ],
 )
 def test_a_redirect_changes_the_method_as_in_a_browser(
-    server: Source, method: str, status: int, last: str
+    other_server: Source, method: str, status: int, last: str
 ) -> None:
-    server.page("/end", b"")
-    server.page("/from", status=status, Location="/end")
+    other_server.page("/end", b"")
+    other_server.page("/from", status=status, Location="/end")
     body = None if method == "HEAD" else b"body"
-    request = OutgoingRequest(server.url("/from"), method, {"Content-Type": "text/plain"}, body)
+    request = OutgoingRequest(
+        other_server.url("/from"), method, {"Content-Type": "text/plain"}, body
+    )
     with fetch(request, LOOPBACK, limits=LIMITS):
         pass
-    seen_method, path, headers = server.seen[-1]
+    seen_method, path, headers = other_server.seen[-1]
     assert (seen_method, path) == (last, "/end")
     has_body = last in ("PUT", "POST", "PATCH", "DELETE")
     assert ("Content-Type" in headers, headers.get("Content-Length") == "4") == (
@@ -332,10 +334,12 @@ def test_a_redirect_changes_the_method_as_in_a_browser(
 
 
 @pytest.mark.parametrize(("method", "status"), [("POST", 307), ("POST", 308), ("PUT", 302)])
-def test_another_origin_is_not_sent_the_body(server: Source, method: str, status: int) -> None:
+def test_another_origin_is_not_sent_the_body(
+    other_server: Source, method: str, status: int
+) -> None:
     with source() as other:
-        server.page("/away", status=status, Location=other.url("/end"))
-        request = OutgoingRequest(server.url("/away"), method, {}, b"secret")
+        other_server.page("/away", status=status, Location=other.url("/end"))
+        request = OutgoingRequest(other_server.url("/away"), method, {}, b"secret")
         with (
             pytest.raises(AddressDenied, match="not sent the body"),
             fetch(request, LOOPBACK, limits=LIMITS),
@@ -344,8 +348,8 @@ def test_another_origin_is_not_sent_the_body(server: Source, method: str, status
         assert other.seen == []
 
 
-def test_a_redirect_that_is_not_followed_is_the_response(server: Source) -> None:
-    url = server.page("/away", b"moved", 302, Location="/end")
+def test_a_redirect_that_is_not_followed_is_the_response(other_server: Source) -> None:
+    url = other_server.page("/away", b"moved", 302, Location="/end")
     request = OutgoingRequest(url, follows_redirects=False)
     with fetch(request, LOOPBACK, limits=LIMITS) as answer:
         assert (answer.status, b"".join(answer.chunks)) == (302, b"moved")
@@ -381,17 +385,17 @@ def test_hosts_beside_a_list_are_not_even_resolved(host: str) -> None:
         checked_addresses(parse_target(f"http://{host}/"), HOSTS, resolve)
 
 
-def test_an_answer_may_have_so_many_bytes_and_no_more(server: Source) -> None:
-    url = server.page("/big", b"x" * 1000)
+def test_an_answer_may_have_so_many_bytes_and_no_more(other_server: Source) -> None:
+    url = other_server.page("/big", b"x" * 1000)
     assert len(get(url, limits=FetchLimits(5, 1000))[1]) == 1000
     with pytest.raises(ResponseTooLarge):
         get(url, limits=FetchLimits(5, 999))
 
 
-def test_packed_bytes_are_unpacked_and_counted_unpacked(server: Source) -> None:
-    small = server.page("/small", gzip.compress(b"hello" * 10), Content_Encoding="gzip")
+def test_packed_bytes_are_unpacked_and_counted_unpacked(other_server: Source) -> None:
+    small = other_server.page("/small", gzip.compress(b"hello" * 10), Content_Encoding="gzip")
     assert get(small)[1] == b"hello" * 10
-    bomb = server.page("/bomb", gzip.compress(b"\0" * 50_000_000), Content_Encoding="gzip")
+    bomb = other_server.page("/bomb", gzip.compress(b"\0" * 50_000_000), Content_Encoding="gzip")
     with pytest.raises(ResponseTooLarge):
         get(bomb)
     for path, body, coding in (
@@ -400,7 +404,7 @@ def test_packed_bytes_are_unpacked_and_counted_unpacked(server: Source) -> None:
         ("/br", b"", "br"),
     ):
         with pytest.raises(FetchError):
-            get(server.page(path, body, Content_Encoding=coding))
+            get(other_server.page(path, body, Content_Encoding=coding))
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cms.config import Config
+from cms.config.locations import Location
 from cms.files.storage import PART_BYTES, Storage
-from cms.locations import Location
 from tests.files.forms import file_service
 from tests.files.images import picture
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import requests
 
+from cms.config.locations import Location
 from cms.errors import Refused
 from cms.files.storage import PART_BYTES, Storage, Storages
 from cms.health.parts import check_storage
-from cms.locations import Location
 
 BIG = os.urandom(PART_BYTES) * 2 + b"end"
 

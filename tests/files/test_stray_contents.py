@@ -9,11 +9,11 @@ from uuid import uuid4
 import pytest
 import requests
 
+from cms.config.locations import Location
 from cms.database.connections import standalone_transaction
 from cms.errors import Refused
 from cms.files.storage import Storage, Storages
 from cms.files.stray_contents import sweep
-from cms.locations import Location
 from tests.files.forms import FileService
 from tests.files.images import picture
 

@@ -15,19 +15,9 @@ from cms.flows.run import OpenTransaction, Rejected, Run, Services
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
 from cms.store.store import Store
-from tests.flows.runs import SERVICE, do, new_run, rejection, services_of, somebody
+from tests.flows.runs import SERVICE, do, new_run, rejection, somebody
 from tests.members import grant, may, new_role
 from tests.things import Stage, Table, field, table
-
-
-@pytest.fixture(scope="module")
-def services(stage: Stage, settings: Config) -> Services:
-    return services_of(stage, settings)
-
-
-@pytest.fixture
-def run(services: Services) -> Run:
-    return new_run(services)
 
 
 @pytest.fixture

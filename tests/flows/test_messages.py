@@ -7,18 +7,12 @@ from typing import Any
 
 import pytest
 
-from cms.config import Config
 from cms.errors import Refused
 from cms.flows.run import Run, Services
 from cms.store.identity import Identity
-from tests.flows.runs import do, new_run, rejection, services_of
+from tests.flows.runs import do, new_run, rejection
 from tests.people import person
 from tests.things import Stage
-
-
-@pytest.fixture(scope="module")
-def services(stage: Stage, settings: Config) -> Services:
-    return services_of(stage, settings)
 
 
 @pytest.fixture

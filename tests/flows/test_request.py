@@ -7,7 +7,6 @@ import ipaddress
 import json
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -19,7 +18,7 @@ from cms.config import Config
 from cms.flows.operations import request as requests
 from cms.flows.run import Rejected, Run, Services
 from cms.flows.runs import delete_old_runs
-from tests.files.sources import Source, raw_source, source
+from tests.files.sources import Source, raw_source
 from tests.flows.runs import do, new_run, rejection, services_of
 from tests.people import person
 from tests.things import Stage
@@ -38,19 +37,8 @@ class Received:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Source]:
-    with source() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def services(stage: Stage, settings: Config) -> Services:
     return services_of(stage, settings, import_ip_allow_list=LOOPBACK)
-
-
-@pytest.fixture
-def run(services: Services) -> Run:
-    return new_run(services)
 
 
 def echo(server: Source, path: str, status: int = 200) -> tuple[str, Received]:
@@ -71,8 +59,8 @@ def echo(server: Source, path: str, status: int = 200) -> tuple[str, Received]:
     return server.url(path), received
 
 
-def test_the_answer_has_status_headers_and_data(run: Run, server: Source) -> None:
-    url, received = echo(server, "/echo", 201)
+def test_the_answer_has_status_headers_and_data(run: Run, other_server: Source) -> None:
+    url, received = echo(other_server, "/echo", 201)
     result = do(run, "request", url=url)
     assert (result["status"], result["statusText"]) == (201, "As told")
     assert result["data"] == {"ok": True}
@@ -92,9 +80,9 @@ def test_the_answer_has_status_headers_and_data(run: Run, server: Source) -> Non
     ],
 )
 def test_a_body_is_sent_with_its_type(
-    run: Run, server: Source, body: object, sent: bytes, media_type: str | None
+    run: Run, other_server: Source, body: object, sent: bytes, media_type: str | None
 ) -> None:
-    url, received = echo(server, "/echo")
+    url, received = echo(other_server, "/echo")
     do(run, "request", url=url, method="post", body=body)
     assert (received.method, received.body) == ("POST", sent)
     assert received.headers.get("content-type") == media_type
@@ -107,14 +95,14 @@ def test_a_body_is_sent_with_its_type(
         [{"header": "X-Own", "value": "one"}, {"header": "content-type", "value": "text/csv"}],
     ],
 )
-def test_headers_are_an_object_or_a_list(run: Run, server: Source, headers: object) -> None:
-    url, received = echo(server, "/echo")
+def test_headers_are_an_object_or_a_list(run: Run, other_server: Source, headers: object) -> None:
+    url, received = echo(other_server, "/echo")
     do(run, "request", url=url, method="POST", headers=headers, body="a,b")
     assert (received.headers["x-own"], received.headers["content-type"]) == ("one", "text/csv")
 
 
-def test_headers_of_another_request_may_be_passed_on(run: Run, server: Source) -> None:
-    url, received = echo(server, "/echo")
+def test_headers_of_another_request_may_be_passed_on(run: Run, other_server: Source) -> None:
+    url, received = echo(other_server, "/echo")
     headers = {"host": "inner.example.com", "content-length": "5", "X-Own": "one"}
     headers["transfer-encoding"] = "chunked"
     do(run, "request", url=url, method="POST", headers=headers, body="longer than five")
@@ -143,15 +131,15 @@ def test_headers_of_another_request_may_be_passed_on(run: Run, server: Source) -
     ],
 )
 def test_data_is_read_by_its_type(
-    run: Run, server: Source, content: bytes, media_type: str, data: object
+    run: Run, other_server: Source, content: bytes, media_type: str, data: object
 ) -> None:
-    url = server.page("/data", content, Content_Type=media_type)
+    url = other_server.page("/data", content, Content_Type=media_type)
     assert do(run, "request", url=url)["data"] == data
 
 
 @pytest.mark.parametrize("status", [400, 404, 429, 500, 503])
-def test_an_error_rejects_with_the_same_shape(run: Run, server: Source, status: int) -> None:
-    url = server.page("/error", b"no", status)
+def test_an_error_rejects_with_the_same_shape(run: Run, other_server: Source, status: int) -> None:
+    url = other_server.page("/error", b"no", status)
     with pytest.raises(Rejected) as rejected:
         do(run, "request", url=url)
     result = rejected.value.result
@@ -189,24 +177,24 @@ def test_an_unknown_host_may_be_known_later(run: Run) -> None:
     assert rejected.value.is_transient
 
 
-def test_redirects_are_followed_and_checked_again(run: Run, server: Source) -> None:
-    target = server.page("/target", b"here", Content_Type="text/plain")
-    server.page("/from", status=302, Location="/target")
-    server.page("/inner", status=302, Location="http://169.254.169.254/")
-    server.page("/round", status=302, Location="/round")
+def test_redirects_are_followed_and_checked_again(run: Run, other_server: Source) -> None:
+    target = other_server.page("/target", b"here", Content_Type="text/plain")
+    other_server.page("/from", status=302, Location="/target")
+    other_server.page("/inner", status=302, Location="http://169.254.169.254/")
+    other_server.page("/round", status=302, Location="/round")
     assert target
-    assert do(run, "request", url=server.url("/from"))["data"] == "here"
-    inner = rejection(run, "request", url=server.url("/inner"))
+    assert do(run, "request", url=other_server.url("/from"))["data"] == "here"
+    inner = rejection(run, "request", url=other_server.url("/inner"))
     assert "may be asked" in inner["statusText"]
-    assert "redirects" in rejection(run, "request", url=server.url("/round"))["statusText"]
+    assert "redirects" in rejection(run, "request", url=other_server.url("/round"))["statusText"]
 
 
 def test_size_and_time_have_a_limit(
-    run: Run, server: Source, monkeypatch: pytest.MonkeyPatch
+    run: Run, other_server: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "MAX_RESPONSE_BYTES", 1000)
     monkeypatch.setattr(requests, "MAX_SECONDS", 0.5)
-    large = rejection(run, "request", url=server.page("/large", b"x" * 1001))
+    large = rejection(run, "request", url=other_server.page("/large", b"x" * 1001))
     assert "more than" in large["statusText"]
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
     with raw_source(head, *[b"x"] * 1000, pause=0.05) as dripping:
@@ -215,14 +203,14 @@ def test_size_and_time_have_a_limit(
         assert time.monotonic() - start < 2
 
 
-def test_only_named_hosts_are_asked(stage: Stage, settings: Config, server: Source) -> None:
+def test_only_named_hosts_are_asked(stage: Stage, settings: Config, other_server: Source) -> None:
     allowed = {"import_ip_allow_list": LOOPBACK, "flows_request_allow_list": ("localhost",)}
     run = new_run(services_of(stage, settings, **allowed))
-    url, _ = echo(server, "/echo")
-    server.page("/away", status=302, Location=url)
-    named = server.url("/echo", "localhost")
+    url, _ = echo(other_server, "/echo")
+    other_server.page("/away", status=302, Location=url)
+    named = other_server.url("/echo", "localhost")
     assert do(run, "request", url=named)["status"] == 200
-    for denied in (url, server.url("/away", "localhost")):
+    for denied in (url, other_server.url("/away", "localhost")):
         with pytest.raises(Rejected) as rejected:
             do(run, "request", url=denied)
         assert "may be asked" in str(rejected.value)
@@ -286,15 +274,15 @@ def deliveries(stage: Stage, run: Run) -> Any:
     )
 
 
-def test_the_reference_library_verifies_what_a_server_gets(flow: Run, server: Source) -> None:
-    url, received = echo(server, "/hook")
+def test_the_reference_library_verifies_what_a_server_gets(flow: Run, other_server: Source) -> None:
+    url, received = echo(other_server, "/hook")
     do(flow, "request", **signed(url))
     verified = Webhook(SECRET).verify(received.body, received.headers)
     assert verified == {"title": "ü"}
 
 
-def test_all_attempts_of_a_run_have_the_same_id(flow: Run, server: Source) -> None:
-    url, received = echo(server, "/hook")
+def test_all_attempts_of_a_run_have_the_same_id(flow: Run, other_server: Source) -> None:
+    url, received = echo(other_server, "/hook")
     messages = []
     for number, run_id in enumerate([flow.id, flow.id, str(uuid.uuid4()), None, None]):
         flow.attempt = number + 1
@@ -306,12 +294,12 @@ def test_all_attempts_of_a_run_have_the_same_id(flow: Run, server: Source) -> No
 
 
 def test_every_delivery_is_logged_without_the_query(
-    stage: Stage, flow: Run, server: Source
+    stage: Stage, flow: Run, other_server: Source
 ) -> None:
-    url, _ = echo(server, "/hook")
+    url, _ = echo(other_server, "/hook")
     do(flow, "request", **signed(f"{url}?key=secret"))
     flow.attempt = 2
-    bad = server.page("/bad", b"", 500)
+    bad = other_server.page("/bad", b"", 500)
     rejection(flow, "request", **signed(bad))
     rejection(flow, "request", **signed("http://127.0.0.1:1/x"))
     assert deliveries(stage, flow) == [
@@ -321,10 +309,12 @@ def test_every_delivery_is_logged_without_the_query(
     ]
 
 
-def test_a_signed_request_follows_no_redirect(stage: Stage, flow: Run, server: Source) -> None:
-    url, received = echo(server, "/hook")
+def test_a_signed_request_follows_no_redirect(
+    stage: Stage, flow: Run, other_server: Source
+) -> None:
+    url, received = echo(other_server, "/hook")
     for status in (301, 307):
-        away = server.page(f"/away{status}", b"", status, Location=url)
+        away = other_server.page(f"/away{status}", b"", status, Location=url)
         assert rejection(flow, "request", **signed(away))["status"] == status
     assert received.headers == {}
     assert [entry[2] for entry in deliveries(stage, flow)] == [301, 307]
@@ -354,21 +344,23 @@ def test_an_address_that_is_none_is_a_failure_that_stays(
 
 
 def test_the_log_of_deliveries_masks_what_the_log_of_the_run_masks(
-    stage: Stage, flow: Run, server: Source
+    stage: Stage, flow: Run, other_server: Source
 ) -> None:
-    url, _ = echo(server, "/hooks/hunter2-path")
+    url, _ = echo(other_server, "/hooks/hunter2-path")
     flow.secrets.add("hunter2-path")
     do(flow, "request", **signed(url))
     with raw_source(b"HTTP/1.1 500 no hunter2-path " + b"x" * 5000 + b"\r\n\r\n") as bad:
         rejection(flow, "request", **signed(bad))
     (good_url, *_), (*_, reason) = deliveries(stage, flow)
-    assert good_url == server.url("/hooks/**********")
+    assert good_url == other_server.url("/hooks/**********")
     assert reason.startswith("no ********** xxx")
     assert len(reason) == 500
 
 
-def test_while_a_secret_is_replaced_receivers_of_both_verify(flow: Run, server: Source) -> None:
-    url, received = echo(server, "/hook")
+def test_while_a_secret_is_replaced_receivers_of_both_verify(
+    flow: Run, other_server: Source
+) -> None:
+    url, received = echo(other_server, "/hook")
     new_secret = "whsec_" + base64.b64encode(b"n" * 32).decode()
     do(flow, "request", **signed(url, secret=[new_secret, SECRET]))
     for secret in (SECRET, new_secret):
@@ -378,9 +370,9 @@ def test_while_a_secret_is_replaced_receivers_of_both_verify(flow: Run, server: 
 
 
 def test_a_request_without_a_signature_is_not_logged(
-    stage: Stage, flow: Run, server: Source
+    stage: Stage, flow: Run, other_server: Source
 ) -> None:
-    url, received = echo(server, "/hook")
+    url, received = echo(other_server, "/hook")
     do(flow, "request", url=url)
     assert "webhook-signature" not in received.headers
     assert deliveries(stage, flow) is None
@@ -391,11 +383,11 @@ def status(stage: Stage, run: Run) -> str:
 
 
 def test_after_days_of_failure_the_flow_is_switched_off_and_administrators_are_told(
-    stage: Stage, flow: Run, server: Source
+    stage: Stage, flow: Run, other_server: Source
 ) -> None:
     person(stage)  # no administrator: nobody tells this one
     before = stage.value("SELECT count(*) FROM system_notifications")
-    bad = signed(server.page("/bad", b"", 500))
+    bad = signed(other_server.page("/bad", b"", 500))
     for _ in range(12):
         rejection(flow, "request", **bad)
     assert status(stage, flow) == "active"
@@ -419,9 +411,9 @@ def test_after_days_of_failure_the_flow_is_switched_off_and_administrators_are_t
     assert status(stage, flow) == "active"
 
 
-def test_a_success_ends_an_outage(stage: Stage, flow: Run, server: Source) -> None:
-    bad = signed(server.page("/bad", b"", 500))
-    url, _ = echo(server, "/hook")
+def test_a_success_ends_an_outage(stage: Stage, flow: Run, other_server: Source) -> None:
+    bad = signed(other_server.page("/bad", b"", 500))
+    url, _ = echo(other_server, "/hook")
     for _ in range(12):
         rejection(flow, "request", **bad)
     age_outage(stage, flow, timedelta(days=9))
@@ -430,24 +422,26 @@ def test_a_success_ends_an_outage(stage: Stage, flow: Run, server: Source) -> No
     assert status(stage, flow) == "active"
 
 
-def test_two_failures_in_a_week_are_no_outage(stage: Stage, flow: Run, server: Source) -> None:
-    bad = signed(server.page("/bad", b"", 500))
+def test_two_failures_in_a_week_are_no_outage(
+    stage: Stage, flow: Run, other_server: Source
+) -> None:
+    bad = signed(other_server.page("/bad", b"", 500))
     rejection(flow, "request", **bad)
     age_outage(stage, flow, timedelta(days=9))
     rejection(flow, "request", **bad)
     assert status(stage, flow) == "active"
 
 
-def test_a_deleted_operation_leaves_no_log(stage: Stage, flow: Run, server: Source) -> None:
-    url, _ = echo(server, "/hook")
+def test_a_deleted_operation_leaves_no_log(stage: Stage, flow: Run, other_server: Source) -> None:
+    url, _ = echo(other_server, "/hook")
     assert stage.admin.delete(f"/flows/{flow.flow}").status == 204
     do(flow, "request", **signed(url))
-    rejection(flow, "request", **signed(server.page("/bad", b"", 500)))
+    rejection(flow, "request", **signed(other_server.page("/bad", b"", 500)))
     assert deliveries(stage, flow) is None
 
 
-def test_old_deliveries_are_deleted(stage: Stage, flow: Run, server: Source) -> None:
-    url, _ = echo(server, "/hook")
+def test_old_deliveries_are_deleted(stage: Stage, flow: Run, other_server: Source) -> None:
+    url, _ = echo(other_server, "/hook")
     do(flow, "request", **signed(url))
     do(flow, "request", **signed(f"{url}?later"))
     with stage.side_door.connection() as connection:

@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from cms.embedded import start
 from tests.smoke.running import TIMEOUT_SECONDS
-from tests.store.embedded.servers import eventually
+from tests.waiting import eventually
 
 SETTINGS = {"wal_level": "replica", "max_wal_senders": "5", "hot_standby": "on", "fsync": "off"}
 

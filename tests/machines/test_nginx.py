@@ -106,7 +106,9 @@ def test_transformed_images_go_the_same_way(site: Proxied) -> None:
     key = site.upload(picture("PNG", (64, 64)), "a.png", "image/png")
     for _ in range(2):
         answer = site.admin.send("GET", f"/assets/{key}?width=16&format=jpg")
-        assert (answer.status_code, answer.headers["Content-Type"]) == (200, "image/jpeg")
+        assert (answer.status_code, answer.headers["Content-Type"]) == (200, "image/jpeg"), (
+            answer.text
+        )
         assert answer.content.startswith(b"\xff\xd8")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -14,7 +14,6 @@ import pytest
 import requests
 
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
-from tests.databases import drop_database
 from tests.files.bucket import bucket_server
 from tests.files.images import picture
 from tests.machines.installation import (
@@ -49,18 +48,11 @@ LIMITS = {
 
 
 @pytest.fixture(scope="module")
-def database(make_database: Callable[..., str], template: str) -> Iterator[str]:
-    dsn = make_database(template)
-    yield dsn
-    drop_database(dsn)
-
-
-@pytest.fixture(scope="module")
-def site(database: str) -> Iterator[Installation]:
+def site(module_dsn: str) -> Iterator[Installation]:
     kinds = ("event", "gthread", "event")
     with new_folder() as folder, redis_server() as redis, bucket_server() as bucket:
         settings = BUCKET | LIMITS | {"STORAGE_S3_ENDPOINT": bucket, "REDIS": redis.address}
-        with installation(folder, database, settings, kinds=kinds, workers=2) as site:
+        with installation(folder, module_dsn, settings, kinds=kinds, workers=2) as site:
             yield site
 
 
@@ -176,7 +168,7 @@ def transforms(site: Installation) -> float:
 
 
 def test_each_moment_of_a_schedule_is_one_run_of_one_of_the_workers(
-    admins: list[Client], database: str
+    admins: list[Client], module_dsn: str
 ) -> None:
     flow = {"name": "Ticking", "trigger": "schedule", "options": {"cron": "* * * * * *"}}
     key = admins[1].data("POST", "/flows", flow)["id"]
@@ -184,7 +176,7 @@ def test_each_moment_of_a_schedule_is_one_run_of_one_of_the_workers(
     moment = "coalesce(data, input) ->> 'date_scheduled'"
     moments = f"SELECT {moment} FROM system_flow_runs WHERE flow = '{key}'"
     done = f"{moments} AND state = 'done'"
-    with psycopg.connect(database, autocommit=True) as connection:
+    with psycopg.connect(module_dsn, autocommit=True) as connection:
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while len(connection.execute(done.encode()).fetchall()) < 5:
             assert time.monotonic() < deadline

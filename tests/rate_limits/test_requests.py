@@ -14,9 +14,9 @@ from falcon import testing
 
 from cms.config import Config
 from cms.database import connections
-from cms.http.rate_limit import LOGIN_ROUTES
+from cms.http.middleware.rate_limit import LOGIN_ROUTES
 from cms.rate_limits.account_names import account_name
-from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
+from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client, with_other_status
 
 LIMIT = "X-RateLimit-Limit"
 REMAINING = "X-RateLimit-Remaining"
@@ -156,7 +156,7 @@ def test_a_refused_request_asks_no_database(
     assert client.get("/items/nothing").status == 503
     began = time.monotonic()
     answers = [client.bearing("a.b.c").get("/items/nothing") for _ in range(20)]
-    assert {answer.status for answer in answers} == {429}
+    assert with_other_status(answers, 429) == []
     assert time.monotonic() - began < 1
 
 

@@ -22,8 +22,8 @@ ANYBODY = "5f6f9b1a-0000-4000-8000-000000000000"
 
 
 @pytest.fixture(scope="module")
-def things(files: FileService) -> Table:
-    things = table(
+def nodes(files: FileService) -> Table:
+    nodes = table(
         files.admin,
         field("title", "string"),
         field("state", "string"),
@@ -34,18 +34,18 @@ def things(files: FileService) -> Table:
     )
     meta = {"one_field": "children"}
     relation = {
-        "collection": things.name,
+        "collection": nodes.name,
         "field": "parent",
-        "related_collection": things.name,
+        "related_collection": nodes.name,
         "meta": meta,
     }
     assert files.admin.post("/relations", relation).status == 200
-    things.add(
+    nodes.add(
         {"title": "a", "state": "draft"},
         {"title": "b", "state": "live"},
         {"title": "c", "parent": 1},
     )
-    return things
+    return nodes
 
 
 @pytest.fixture
@@ -123,14 +123,14 @@ def denied(
 
 @pytest.mark.parametrize("who", ["anonymous", "no rights", "reads only"])
 def test_who_may_not_write_leaves_no_trace(
-    files: FileService, things: Table, hashes: list[str], monkeypatch: pytest.MonkeyPatch, who: str
+    files: FileService, nodes: Table, hashes: list[str], monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
     file = files.add()["id"]
     folder = files.admin.post("/folders", {"name": "f"}).data["id"]
     reading = [
         may(name)
         for name in (
-            things.name,
+            nodes.name,
             "system_files",
             "system_folders",
             "system_revisions",
@@ -147,7 +147,7 @@ def test_who_may_not_write_leaves_no_trace(
     monkeypatch.setattr(
         Contents, "put", None
     )  # a content that arrives is a fault, even if it went again
-    for number, call in enumerate(denied(caller, things, files, file, folder)):
+    for number, call in enumerate(denied(caller, nodes, files, file, folder)):
         answer = call()
         assert answer.status in (401, 403), (number, answer.status, answer.text)
     after = footprint(files.stage.dsn)
@@ -157,11 +157,11 @@ def test_who_may_not_write_leaves_no_trace(
 
 
 def test_a_payload_that_names_what_is_forbidden_is_refused_before_any_work(
-    files: FileService, things: Table, hashes: list[str]
+    files: FileService, nodes: Table, hashes: list[str]
 ) -> None:
     """Nothing is hashed for it, and no key is drawn."""
-    name = things.name
-    path = things.path
+    name = nodes.name
+    path = nodes.path
     actions = ("create", "update", "delete")
     drafts = {"state": {"_eq": "draft"}}
     caller = member(
@@ -196,13 +196,13 @@ def test_a_payload_that_names_what_is_forbidden_is_refused_before_any_work(
 
 
 def test_a_call_that_fails_after_it_has_written_leaves_numbers_drawn_and_nothing_else(
-    files: FileService, things: Table
+    files: FileService, nodes: Table
 ) -> None:
     """What an item has become can only be looked at once it is written;
     sequences of PostgreSQL never go back.
     """
-    name = things.name
-    path = things.path
+    name = nodes.name
+    path = nodes.path
     drafts = {"state": {"_eq": "draft"}}
     caller = member(
         files.stage,

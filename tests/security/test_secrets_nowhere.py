@@ -27,8 +27,8 @@ from cms.app import create_app
 from cms.cli import cms
 from cms.config import Config, load
 from cms.database.connections import Database
-from cms.http.logs import JsonFormatter, start_logging
 from cms.jobs.job_worker import drain
+from cms.logs import JsonFormatter, start_logging
 from cms.tasks import tasks_of
 from tests import things
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client

@@ -7,22 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.client import Client
-from tests.files.forms import FileService
 from tests.members import may, member_of, new_role
-from tests.sharing import Magazine, magazine
+from tests.sharing import Magazine, keys
 from tests.things import field, table
 
 Json = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def mag(files: FileService) -> Magazine:
-    return magazine(files)
-
-
-def keys(client: Client, path: str) -> list[Any]:
-    return sorted(item["id"] for item in client.get(f"{path}?fields=id&limit=-1").data)
 
 
 END: dict[str, Callable[[Magazine, Json], object]] = {

@@ -9,26 +9,16 @@ from falcon.inspect import inspect_routes
 
 from tests.active_flows import make_flow, step
 from tests.client import Client
-from tests.files.forms import FileService
 from tests.members import may, new_role
 from tests.security.footprints import footprint
-from tests.sharing import PUBLISHED, SHARED, Magazine, magazine
+from tests.sharing import PUBLISHED, SHARED, Magazine, keys
 
 Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def mag(files: FileService) -> Magazine:
-    return magazine(files)
-
-
-@pytest.fixture(scope="module")
 def guest(mag: Magazine) -> Client:
     return mag.open(mag.share())
-
-
-def keys(client: Client, path: str) -> list[Any]:
-    return sorted(item["id"] for item in client.get(f"{path}?fields=id&limit=-1").data)
 
 
 VISIBLE: dict[str, list[int]] = {

@@ -13,7 +13,7 @@ import pytest
 
 from cms.app import create_app
 from cms.config import Config
-from cms.secret_file import secret_of
+from cms.config.secret_file import secret_of
 from tests.client import ADMIN_EMAIL, Client
 from tests.people import OWN_ORIGIN, PASSWORD, Outbox, login, outcome, person
 from tests.security.footprints import footprint
@@ -106,7 +106,8 @@ def test_links_lead_where_the_settings_say(
         (stage.admin, "/users/invite", {"email": "a@b.example", "role": role, "invite_url": url}),
     )
     for caller, path, body in calls:
-        assert (caller.post(path, body).status, mails.mails) == (400, [])
+        answer = caller.post(path, body)
+        assert (answer.status, mails.mails) == (400, []), answer
 
 
 def test_nothing_redirects(stage: Stage) -> None:

@@ -188,7 +188,7 @@ def test_a_body_that_is_read_or_short_keeps_the_connection(
     with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
         for request in requests_of_one_connection:
             connection.sendall(request)
-            assert answered(connection)[:2] == (status, "keep-alive")
+            assert answered(connection)[:2] == (status, "keep-alive"), request[:200]
             connection.sendall(PING)
             assert answered(connection) == (200, "keep-alive", b"pong")
 

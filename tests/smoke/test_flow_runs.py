@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from cms.flows.runs import LOST_RUNS_SECONDS
 from cms.jobs.housekeeping import WORKER_TIMEOUT_SECONDS
 from tests.queues import QueueDatabase
 from tests.smoke.running import environment, new_folder
-from tests.store.embedded.servers import FAST, eventually, gone, postmaster
+from tests.store.embedded.servers import FAST, gone, postmaster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -90,13 +91,6 @@ def count(dsn: str, what: str) -> int:
     return int(query(dsn, f"SELECT count(*) FROM {what}")[0][0])
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @contextmanager
 def worker(dsn: str, folder: Path, **environ: str) -> Iterator[None]:
     """Run a worker, and kill it in the end."""
@@ -117,8 +111,10 @@ def worker(dsn: str, folder: Path, **environ: str) -> Iterator[None]:
 
 
 def await_all_done(dsn: str, number: int) -> None:
-    until(lambda: count(dsn, "system_flow_runs WHERE state = 'done'") == number)
-    until(lambda: count(dsn, "procrastinate_jobs") == 0)
+    eventually(
+        lambda: count(dsn, "system_flow_runs WHERE state = 'done'") == number, seconds=SECONDS
+    )
+    eventually(lambda: count(dsn, "procrastinate_jobs") == 0, seconds=SECONDS)
 
 
 def test_no_run_is_lost_with_its_worker_and_only_later_attempts_repeat(
@@ -130,7 +126,7 @@ def test_no_run_is_lost_with_its_worker_and_only_later_attempts_repeat(
     for number in range(1, KILLS + 1):
         with worker(dsn, tmp_path), worker(dsn, tmp_path):
             done = number * RUNS // (2 * KILLS)
-            until(lambda: count(dsn, "notes") >= done)  # noqa: B023
+            eventually(lambda: count(dsn, "notes") >= done, seconds=SECONDS)  # noqa: B023
     with worker(dsn, tmp_path):
         await_all_done(dsn, RUNS)
     assert query(dsn, WRONGLY_REPEATED) == []
@@ -147,7 +143,7 @@ def test_a_run_whose_job_is_gone_is_done_once_its_worker_is_dead(
     query(dsn, QUEUE, 1)
     running = "system_flow_runs WHERE state = 'running' AND attempt = %d"
     with worker(dsn, tmp_path), worker(dsn, tmp_path):
-        until(lambda: count(dsn, running % 1) == 1)
+        eventually(lambda: count(dsn, running % 1) == 1, seconds=SECONDS)
         query(dsn, "DELETE FROM procrastinate_jobs")
         # Both look for lost runs meanwhile, and see that one of them is at it.
         time.sleep(LOST_RUNS_SECONDS + 5)
@@ -167,7 +163,8 @@ def test_runs_under_way_are_done_once_their_database_is_there_again(tmp_path: Pa
         query(dsn, SETUP + SLEEP_FIRST)
         query(dsn, QUEUE, RUNS_AT_A_TIME)
         with worker(dsn, tmp_path, FLOWS_CONCURRENCY=str(RUNS_AT_A_TIME)):
-            until(lambda: count(dsn, "system_flow_runs WHERE state = 'running'") == RUNS_AT_A_TIME)
+            are_running = "system_flow_runs WHERE state = 'running'"
+            eventually(lambda: count(dsn, are_running) == RUNS_AT_A_TIME, seconds=SECONDS)
             stop_immediately(postmaster(data))
             time.sleep(OUTAGE_SECONDS)
             servers.enter_context(start(data, settings=settings))
@@ -179,4 +176,4 @@ def test_runs_under_way_are_done_once_their_database_is_there_again(tmp_path: Pa
 def stop_immediately(pid: int) -> None:
     """Stop a database server as `pg_ctl stop -m immediate` does."""
     os.kill(pid, signal.SIGQUIT)
-    eventually(lambda: gone(pid))
+    eventually(lambda: gone(pid), seconds=SECONDS)

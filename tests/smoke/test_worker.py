@@ -24,6 +24,7 @@ from tests.databases import end_connections
 from tests.mail.server import Inbox, mail_server
 from tests.queues import QueueDatabase, queue_database
 from tests.smoke.running import TIMEOUT_SECONDS, environment
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +64,7 @@ class Home:
     def worker(self, **environ: str) -> Iterator[Worker]:
         """Run a worker and yield it once it hears of jobs."""
         with self.starting(**environ) as worker:
-            until(
+            eventually(
                 lambda: (
                     worker.registered(self.queue)
                     and ("DATABASE_PREPARE" in environ or listens(self.queue))
@@ -106,13 +107,6 @@ def listens(queue: QueueDatabase) -> bool:
     )
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.fixture(scope="module")
 def shared(
     settings: Config,
@@ -136,7 +130,7 @@ def test_a_worker_hears_of_a_job_at_once_and_needs_little_memory(home: Home) -> 
     with home.worker() as worker:
         posted = time.monotonic()
         home.post()
-        until(lambda: bool(home.inbox.mails))
+        eventually(lambda: bool(home.inbox.mails))
         assert time.monotonic() - posted < POLL_SECONDS / 2
         assert psutil.Process(worker.process.pid).memory_info().rss < MAX_MEMORY_BYTES
         worker.process.terminate()
@@ -148,22 +142,22 @@ def test_a_worker_hears_of_a_job_at_once_and_needs_little_memory(home: Home) -> 
 def test_behind_a_pooler_it_looks_for_jobs_and_listens_for_none(home: Home) -> None:
     with home.worker(DATABASE_PREPARE="false"):
         home.post()
-        until(lambda: bool(home.inbox.mails))
+        eventually(lambda: bool(home.inbox.mails))
         assert not listens(home.queue)
 
 
 def test_past_a_pooler_it_is_notified_as_without_one(home: Home) -> None:
     settings = {"DATABASE_PREPARE": "false", "DATABASE_DIRECT_URL": home.queue.dsn}
     with home.worker(**settings):
-        until(lambda: listens(home.queue))
+        eventually(lambda: listens(home.queue))
         home.post()
-        until(lambda: bool(home.inbox.mails))
+        eventually(lambda: bool(home.inbox.mails))
 
 
 def test_a_job_that_was_running_when_its_worker_was_killed_runs_again(home: Home) -> None:
     with home.worker() as killed:
         home.post(hold=True)
-        until(lambda: home.inbox.received == 1)
+        eventually(lambda: home.inbox.received == 1)
         killed.process.kill()
         killed.ended()
     home.inbox.mails.clear()  # the server had all of it but the end of the conversation
@@ -172,15 +166,15 @@ def test_a_job_that_was_running_when_its_worker_was_killed_runs_again(home: Home
         "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'"
     )
     with home.worker() as second:
-        until(lambda: bool(home.inbox.mails))
-        until(lambda: home.queue.jobs() == [])
+        eventually(lambda: bool(home.inbox.mails))
+        eventually(lambda: home.queue.jobs() == [])
         assert "lost its worker and runs again" in second.log_text()
 
 
 def test_a_job_that_runs_when_the_end_is_asked_for_is_done(home: Home) -> None:
     with home.worker() as worker:
         home.post(hold=True)
-        until(lambda: home.inbox.received == 1)
+        eventually(lambda: home.inbox.received == 1)
         worker.process.terminate()
         time.sleep(0.5)
         assert worker.process.poll() is None
@@ -194,7 +188,7 @@ def test_a_job_that_runs_when_the_end_is_asked_for_is_done(home: Home) -> None:
 def test_a_job_that_takes_too_long_is_given_back(home: Home, number: signal.Signals) -> None:
     with home.worker() as worker:
         home.post(hold=True)
-        until(lambda: home.inbox.received == 1)
+        eventually(lambda: home.inbox.received == 1)
         began = time.monotonic()
         for _ in range(2):  # the second signal hurries
             worker.process.send_signal(number)
@@ -209,7 +203,7 @@ def test_a_database_that_goes_away_for_a_moment_stops_nothing(home: Home) -> Non
     with home.worker() as worker:
         end_connections(home.queue.dsn)
         home.post()
-        until(lambda: bool(home.inbox.mails))
+        eventually(lambda: bool(home.inbox.mails))
         worker.process.terminate()
         assert worker.ended() == 0
 
@@ -217,8 +211,8 @@ def test_a_database_that_goes_away_for_a_moment_stops_nothing(home: Home) -> Non
 def test_a_worker_that_begins_before_the_database_is_migrated_waits_for_it(home: Home) -> None:
     home.queue.execute("ALTER TABLE procrastinate_workers RENAME TO away")
     with home.starting() as worker:
-        until(lambda: "the queue cannot be reached" in worker.log_text())
+        eventually(lambda: "the queue cannot be reached" in worker.log_text())
         home.queue.execute("ALTER TABLE away RENAME TO procrastinate_workers")
         home.post()
-        until(lambda: bool(home.inbox.mails))
+        eventually(lambda: bool(home.inbox.mails))
         assert "Traceback" not in worker.log_text()

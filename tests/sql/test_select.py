@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cms.query.language.parse import PageSizes, parse_query_string
-from tests.sql.compiler import Compiler, assert_one_statement, compiler_of
+from tests.sql.compiler import Compiler, assert_one_statement
 from tests.things import Stage
 
 TABLES = """
@@ -197,11 +197,6 @@ READS: list[tuple[str, str, list[object]]] = [
 @pytest.fixture(scope="module", autouse=True)
 def tables(stage: Stage) -> None:
     stage.execute(TABLES)
-
-
-@pytest.fixture(scope="module")
-def compiler(stage: Stage) -> Compiler:
-    return compiler_of(stage)
 
 
 @pytest.mark.parametrize(

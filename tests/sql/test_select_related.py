@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cms.query.sql.link_keys import KEY_PATTERNS
-from tests.sql.compiler import USER, Compiler, assert_one_statement, compiler_of
+from tests.sql.compiler import USER, Compiler, assert_one_statement
 from tests.things import Stage
 
 TABLES = """
@@ -379,11 +379,6 @@ def related_tables(stage: Stage) -> None:
             "meta": meta,
         }
         assert stage.admin.post("/relations", body).status == 200
-
-
-@pytest.fixture(scope="module")
-def compiler(stage: Stage) -> Compiler:
-    return compiler_of(stage)
 
 
 @pytest.mark.parametrize(("collection", "query_string", "text", "values"), READS, ids=IDS)

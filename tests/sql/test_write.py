@@ -9,18 +9,21 @@ from cms.query.sql import write
 from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
 from cms.query.sql.referential import KeySide, RowReference, record_deleted
-from cms.schema.model import Collection, Column, Field, Json, Kind
+from cms.schema.model import Collection, Field, Json, Kind
 from cms.schema.referential_actions import Table
 from cms.schema.types import TYPES
-
-
-def column(name: str, kind: str, base: str) -> Column:
-    return Column(name, kind, base, None, None, None, None, name != "id", False, name == "id", None)
+from tests.unit.library import column
 
 
 def books(meta: Json | None = None) -> Collection:
     fields = {
-        "id": Field("books", "id", TYPES["integer"], (), column("id", "integer", "int4")),
+        "id": Field(
+            "books",
+            "id",
+            TYPES["integer"],
+            (),
+            column("id", "integer", "int4", is_primary_key=True),
+        ),
         "title": Field("books", "title", TYPES["text"], (), column("title", "text", "text")),
         "tags": Field("books", "tags", TYPES["json"], (), column("tags", "json", "json")),
         "pin": Field("books", "pin", TYPES["text"], ("conceal",), column("pin", "text", "text")),

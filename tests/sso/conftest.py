@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from cms.config import Config
+from tests.node_packages import install
 from tests.sso.forger import Forger, running_forger
-from tests.sso.oidc import RunningProvider, Setup, install, running_provider
+from tests.sso.oidc import HERE, RunningProvider, Setup, running_provider
 from tests.sso.site import APP_URL, Browser, Site, running_site
 
 NAMES = ("openid", "other", "github")
@@ -20,7 +21,9 @@ NAMES = ("openid", "other", "github")
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with oidc-provider."""
-    return install(tmp_path_factory.mktemp("sso"))
+    folder = tmp_path_factory.mktemp("sso")
+    install(HERE, folder, "provider.mjs")
+    return folder
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import select
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from joserfc.jwk import ECKey, RSAKey
 
 HERE = Path(__file__).parent
@@ -124,21 +122,6 @@ class RunningProvider:
             **more,
         }
         return {f"AUTH_{name}_{option}".upper(): value for option, value in options.items()}
-
-
-def install(folder: Path) -> Path:
-    """Install what provider.mjs needs in a folder; skips the test where that is not possible."""
-    if not (shutil.which("node") and shutil.which("npm")):
-        pytest.skip("node and npm are needed")
-    for name in ("package.json", "package-lock.json", "provider.mjs"):
-        shutil.copy(HERE / name, folder)
-    words = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    done = subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
-    )
-    if done.returncode:
-        pytest.skip(f"oidc-provider cannot be installed: {done.stderr}")
-    return folder
 
 
 @contextmanager

@@ -158,7 +158,7 @@ def test_without_logins_by_password_those_by_a_provider_go_on(
     site.configure(settings, AUTH_DISABLE_DEFAULT="true")
     for mode in ("json", "cookie", "session"):
         refused = site.anonymous.post("/auth/login", {**admin, "mode": mode})
-        assert (refused.status, refused.codes) == (403, ["INVALID_PROVIDER"])
+        assert (refused.status, refused.codes) == (403, ["INVALID_PROVIDER"]), refused
     # Whether the password is right, or there is an account, nobody learns.
     for wrong in ({**admin, "password": "x"}, {**admin, "email": "nobody@example.com"}):
         assert site.anonymous.post("/auth/login", wrong).text == refused.text
@@ -181,7 +181,7 @@ def test_a_provider_that_there_is_not_is_refused(site: Site, provider: RunningPr
     with_openid(site, provider)
     for path in ("/auth/login/github", "/auth/login/github/callback?code=a&state=b"):
         answer = site.anonymous.get(path)
-        assert (answer.status, answer.codes) == (403, ["INVALID_PROVIDER"])
+        assert (answer.status, answer.codes) == (403, ["INVALID_PROVIDER"]), answer
     answer = site.anonymous.post("/auth/login/github", {"otp": "123456"})
     assert (answer.status, answer.codes) == (403, ["INVALID_PROVIDER"])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,12 +18,6 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 LIFE = timedelta(minutes=15)
 TABLES = ("system_activity", "system_revisions")
-
-
-@pytest.fixture
-def connection(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        yield connection
 
 
 def months_ago(number: int) -> datetime:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -21,31 +21,28 @@ from tests.store.test_outliving_statements import ROLE, TABLES, TOKEN, permit
 
 
 @pytest.fixture
-def db(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture
-def member(api: Client, db: psycopg.Connection[Any]) -> Client:
-    db.execute(TABLES.encode())
-    db.execute(b"INSERT INTO system_roles (id, name) VALUES (%s, 'Members')", (ROLE,))
-    db.execute(
+def member(api: Client, connection: psycopg.Connection[Any]) -> Client:
+    connection.execute(TABLES.encode())
+    connection.execute(b"INSERT INTO system_roles (id, name) VALUES (%s, 'Members')", (ROLE,))
+    connection.execute(
         b"INSERT INTO system_users (email, role, token) VALUES ('member@example.com', %s, %s)",
         (ROLE, digest(TOKEN)),
     )
-    permit(db, "cats", None)
+    permit(connection, "cats", None)
     return api.bearing(TOKEN)
 
 
 def test_a_caller_who_comes_while_a_snapshot_is_replaced_has_no_older_rights(
-    api: Client, member: Client, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+    api: Client,
+    member: Client,
+    connection: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A request has looked up its caller just before a change of structure was committed."""
     store = api.app.store
     assert member.get("/items/cats").status == 200
     # The right is taken away. The process notices, but the member does not ask yet.
-    db.execute(b"DELETE FROM system_permissions WHERE role = %s", (ROLE,))
+    connection.execute(b"DELETE FROM system_permissions WHERE role = %s", (ROLE,))
     assert api.get("/items/books").status == 200
     identity = Identity(token=digest(TOKEN))
     rows = store.database.fetch(statement("find_actor"), identity.caller)
@@ -59,8 +56,8 @@ def test_a_caller_who_comes_while_a_snapshot_is_replaced_has_no_older_rights(
         carry_callers(before, current, changed)
 
     monkeypatch.setattr(carrying_over, "_carry_callers", interrupted)
-    db.execute(b"ALTER TABLE books ADD more text")
-    db.execute(b"UPDATE system_version SET structure = structure + 1")
+    connection.execute(b"ALTER TABLE books ADD more text")
+    connection.execute(b"UPDATE system_version SET structure = structure + 1")
     assert api.get("/items/books").status == 200
     assert late
     assert member.get("/items/cats").status == 403
@@ -82,24 +79,24 @@ COMMIT;
 
 
 def test_an_enum_that_is_made_again_is_still_compared(
-    api: Client, db: psycopg.Connection[Any]
+    api: Client, connection: psycopg.Connection[Any]
 ) -> None:
-    db.execute(MOODS.encode())
+    connection.execute(MOODS.encode())
     assert api.post("/utils/cache/clear").status < 300
     path = "/items/pets?filter[mood][_eq]=glad&fields=name"
     for _ in range(3):
         assert api.get(path).data == [{"name": "One"}]
-    db.execute(MOODS_AGAIN.encode())
+    connection.execute(MOODS_AGAIN.encode())
     assert api.post("/utils/cache/clear").status < 300
     answer = api.get(path)
     assert (answer.status, answer.body) == (200, {"data": [{"name": "One"}]})
 
 
 def test_an_enum_that_is_made_again_is_still_compared_where_a_connection_rested(
-    api: Client, db: psycopg.Connection[Any]
+    api: Client, connection: psycopg.Connection[Any]
 ) -> None:
     """A connection that nobody used between two changes of structure."""
-    db.execute(MOODS.encode())
+    connection.execute(MOODS.encode())
     assert api.post("/utils/cache/clear").status < 300
     path = "/items/pets?filter[mood][_eq]=glad&fields=name"
     database = api.app.store.database
@@ -112,30 +109,32 @@ def test_an_enum_that_is_made_again_is_still_compared_where_a_connection_rested(
     # This one rests.
     with pool.connection() as resting:
         assert resting.wire._names
-        db.execute(MOODS_AGAIN.replace("'sad'", "'sad', 'more'").encode())
+        connection.execute(MOODS_AGAIN.replace("'sad'", "'sad', 'more'").encode())
         assert api.post("/utils/cache/clear").status < 300
         assert api.get(path).data == [{"name": "One"}]
         assert api.post("/fields/pets", {"field": "other", "type": "string"}).status == 200
         assert api.get(path).data == [{"name": "One"}]
-        db.execute(b"CREATE TABLE elsewhere (id serial PRIMARY KEY)")
+        connection.execute(b"CREATE TABLE elsewhere (id serial PRIMARY KEY)")
         assert api.post("/utils/cache/clear").status < 300
         assert api.get(path).data == [{"name": "One"}]
     with pool.connection(), pool.connection():
         pass
     for _ in range(8):
         answer = api.get(path)
-        assert (answer.status, answer.body) == (200, {"data": [{"name": "One"}]})
+        assert (answer.status, answer.body) == (200, {"data": [{"name": "One"}]}), answer
 
 
 def test_rights_of_roles_that_are_gone_do_not_stay(
-    api: Client, member: Client, db: psycopg.Connection[Any]
+    api: Client, member: Client, connection: psycopg.Connection[Any]
 ) -> None:
     assert member.get("/items/cats").status == 200
-    db.execute(b"DELETE FROM system_users WHERE role = %s", (ROLE,))
-    db.execute(b"DELETE FROM system_permissions WHERE role = %s", (ROLE,))
-    db.execute(b"DELETE FROM system_roles WHERE id = %s", (ROLE,))
+    connection.execute(b"DELETE FROM system_users WHERE role = %s", (ROLE,))
+    connection.execute(b"DELETE FROM system_permissions WHERE role = %s", (ROLE,))
+    connection.execute(b"DELETE FROM system_roles WHERE id = %s", (ROLE,))
     for _ in range(20):
-        db.execute(b"UPDATE system_version SET structure = structure + 1, access = access + 1")
+        connection.execute(
+            b"UPDATE system_version SET structure = structure + 1, access = access + 1"
+        )
         assert api.get("/items/books").status == 200
     gc.collect()
     policies = [thing for thing in gc.get_objects() if type(thing) is Policy]

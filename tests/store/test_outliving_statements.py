@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
@@ -25,12 +25,6 @@ OTHER_ROLE = str(uuid4())
 Json = dict[str, Any]
 
 
-@pytest.fixture
-def db(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        yield connection
-
-
 TABLES = """
 CREATE TABLE authors (id serial PRIMARY KEY, name text, flag boolean, size integer);
 CREATE TABLE cats (LIKE authors INCLUDING ALL);
@@ -46,17 +40,17 @@ VALUES ('books', 'author', 'authors');
 
 
 @pytest.fixture
-def member(api: Client, db: psycopg.Connection[Any]) -> Client:
+def member(api: Client, connection: psycopg.Connection[Any]) -> Client:
     """A member whose role may read three collections; authors have books, and cats stand alone."""
-    db.execute(TABLES.encode())
+    connection.execute(TABLES.encode())
     for role in (ROLE, OTHER_ROLE):
-        db.execute(b"INSERT INTO system_roles (id, name) VALUES (%s, %s)", (role, role))
-    db.execute(
+        connection.execute(b"INSERT INTO system_roles (id, name) VALUES (%s, %s)", (role, role))
+    connection.execute(
         b"INSERT INTO system_users (email, role, token) VALUES ('member@example.com', %s, %s)",
         (ROLE, digest(TOKEN)),
     )
     for name in ("authors", "books", "cats"):
-        permit(db, name, {"size": {"_eq": 1}})
+        permit(connection, name, {"size": {"_eq": 1}})
     return api.bearing(TOKEN)
 
 
@@ -151,9 +145,9 @@ def test_a_list_that_appears_on_the_other_side_is_shown(
     assert member.get("/items/authors?fields=books.name").data == [{"books": [{"name": "One"}]}]
 
 
-def test_a_relation_alone_may_change(member: Client, db: psycopg.Connection[Any]) -> None:
+def test_a_relation_alone_may_change(member: Client, connection: psycopg.Connection[Any]) -> None:
     """Its record is part of neither collection."""
-    db.execute(
+    connection.execute(
         b"INSERT INTO system_fields (collection, field, special) "
         b"VALUES ('authors', 'books', '{o2m}')"
     )
@@ -162,25 +156,25 @@ def test_a_relation_alone_may_change(member: Client, db: psycopg.Connection[Any]
     for _ in range(2):
         assert member.get(to_one).data == [{"author": {"name": "One"}}]
         assert member.get(to_many).status == 403
-        db.execute(b"UPDATE system_relations SET one_field = 'books'")
+        connection.execute(b"UPDATE system_relations SET one_field = 'books'")
         assert member.get(to_many).data == [{"books": [{"name": "One"}]}]
-        db.execute(b"UPDATE system_relations SET one_field = NULL")
+        connection.execute(b"UPDATE system_relations SET one_field = NULL")
 
 
 def test_a_rule_is_made_anew_with_a_collection_that_it_names(
     api: Client,
     member: Client,
-    db: psycopg.Connection[Any],
+    connection: psycopg.Connection[Any],
     made_after: Callable[..., set[str]],
 ) -> None:
-    permit(db, "books", {"author": {"size": {"_gte": 1}}})
+    permit(connection, "books", {"author": {"size": {"_gte": 1}}})
     change = {"type": "bigInteger", "schema": {"data_type": "bigint"}}
     books = "/items/books?fields=id"
     assert member.get(books).data == [{"id": 1}]
     changed = made_after(member, lambda: api.patch("/fields/authors/size", change))
     assert changed == LIBRARY
     assert member.get(books).data == [{"id": 1}]
-    db.execute(b"ALTER TABLE authors RENAME COLUMN size TO length")
+    connection.execute(b"ALTER TABLE authors RENAME COLUMN size TO length")
     assert api.post("/utils/cache/clear").status < 300
     # The rule names a field that is gone, and so shows nothing.
     assert member.get(books).status == 403
@@ -191,32 +185,32 @@ def test_a_rule_is_made_anew_with_a_collection_that_it_names(
 )
 def test_a_change_of_a_permission_makes_anew_what_it_shows(
     member: Client,
-    db: psycopg.Connection[Any],
+    connection: psycopg.Connection[Any],
     made_after: Callable[..., set[str]],
     rule: object,
     size: int,
 ) -> None:
-    assert made_after(member, lambda: permit(db, "cats", rule)) == CATS
+    assert made_after(member, lambda: permit(connection, "cats", rule)) == CATS
     assert len(member.get("/items/cats").data) == size
     assert made_after(member, lambda: None) == set()
 
 
 def test_rules_that_python_takes_for_equal_are_not(
-    member: Client, db: psycopg.Connection[Any]
+    member: Client, connection: psycopg.Connection[Any]
 ) -> None:
-    permit(db, "cats", {"flag": {"_eq": True}})
+    permit(connection, "cats", {"flag": {"_eq": True}})
     assert len(member.get("/items/cats").data) == 1
-    permit(db, "cats", {"size": {"_in": [1, True]}})
+    permit(connection, "cats", {"size": {"_in": [1, True]}})
     assert member.get("/items/cats").status == 403
-    permit(db, "cats", {"size": {"_in": [1, 1]}})
+    permit(connection, "cats", {"size": {"_in": [1, 1]}})
     assert len(member.get("/items/cats").data) == 1
 
 
 def test_a_permission_of_another_role_makes_nothing_anew(
-    member: Client, db: psycopg.Connection[Any], made_after: Callable[..., set[str]]
+    member: Client, connection: psycopg.Connection[Any], made_after: Callable[..., set[str]]
 ) -> None:
     def change() -> None:
-        permit(db, "cats", {"size": {"_eq": 2}}, role=OTHER_ROLE)
+        permit(connection, "cats", {"size": {"_eq": 2}}, role=OTHER_ROLE)
 
     snapshots = member.app.store.snapshots
     assert made_after(member, change) == set()
@@ -226,26 +220,26 @@ def test_a_permission_of_another_role_makes_nothing_anew(
 
 
 def test_a_role_above_that_comes_and_goes_counts_at_once(
-    member: Client, db: psycopg.Connection[Any]
+    member: Client, connection: psycopg.Connection[Any]
 ) -> None:
-    permit(db, "cats", {"size": {"_eq": 2}})
+    permit(connection, "cats", {"size": {"_eq": 2}})
     assert member.get("/items/cats").data == []
-    permit(db, "cats", None, role=OTHER_ROLE)
+    permit(connection, "cats", None, role=OTHER_ROLE)
     for parent, count in ((OTHER_ROLE, 1), (None, 0), (OTHER_ROLE, 1)):
-        db.execute(b"UPDATE system_roles SET parent = %s WHERE id = %s", (parent, ROLE))
+        connection.execute(b"UPDATE system_roles SET parent = %s WHERE id = %s", (parent, ROLE))
         assert len(member.get("/items/cats").data) == count
 
 
 def test_several_changes_leave_what_nobody_has_asked_for_between_them(
     api: Client,
     member: Client,
-    db: psycopg.Connection[Any],
+    connection: psycopg.Connection[Any],
     made_after: Callable[..., set[str]],
 ) -> None:
     def change() -> None:
         for number in range(3):
             api.post("/fields/cats", {"field": f"more{number}", "type": "string"})
-            permit(db, "cats", {"size": {"_lt": number}})
+            permit(connection, "cats", {"size": {"_lt": number}})
             assert member.get("/items/cats?fields=id").status == 200
 
     assert made_after(member, change) == CATS
@@ -261,7 +255,10 @@ def test_a_field_that_is_renamed_is_gone_under_its_old_name(
 
 
 def test_a_collection_that_is_dropped_and_made_again_is_another(
-    api: Client, member: Client, db: psycopg.Connection[Any], made_after: Callable[..., set[str]]
+    api: Client,
+    member: Client,
+    connection: psycopg.Connection[Any],
+    made_after: Callable[..., set[str]],
 ) -> None:
     def change() -> None:
         assert api.delete("/collections/cats").status == 204
@@ -269,7 +266,7 @@ def test_a_collection_that_is_dropped_and_made_again_is_another(
         payload = {"collection": "cats", "schema": {}, "fields": fields}
         assert api.post("/collections", payload).status == 200
         api.post("/items/cats", {"colour": "red"})
-        permit(db, "cats", None)
+        permit(connection, "cats", None)
 
     assert made_after(member, change) <= CATS
     assert member.get("/items/cats").data == [{"id": 1, "colour": "red"}]
@@ -277,12 +274,12 @@ def test_a_collection_that_is_dropped_and_made_again_is_another(
 
 
 def test_a_collection_that_was_missing_is_found(
-    api: Client, member: Client, db: psycopg.Connection[Any]
+    api: Client, member: Client, connection: psycopg.Connection[Any]
 ) -> None:
-    permit(db, "dogs", None)
+    permit(connection, "dogs", None)
     for client, missing in ((api, 404), (member, 403)):
         assert client.get("/items/dogs").status == missing
-    db.execute(b"CREATE TABLE dogs (id integer PRIMARY KEY)")
+    connection.execute(b"CREATE TABLE dogs (id integer PRIMARY KEY)")
     assert api.post("/utils/cache/clear").status < 300
     assert api.get("/items/dogs").data == []
     assert member.get("/items/dogs").data == []
@@ -315,7 +312,7 @@ def test_a_change_of_structure_leaves_a_process_without_what_was_before(
 
 
 def test_prepared_statements_of_other_collections_stay(
-    api: Client, member: Client, db: psycopg.Connection[Any]
+    api: Client, member: Client, connection: psycopg.Connection[Any]
 ) -> None:
     database = api.app.store.database
 
@@ -342,7 +339,7 @@ def test_prepared_statements_of_other_collections_stay(
 def test_rights_that_change_all_the_time_are_those_of_every_answer(
     api: Client,
     member: Client,
-    db: psycopg.Connection[Any],
+    connection: psycopg.Connection[Any],
     make_client: Callable[..., Client],
 ) -> None:
     clients = [member, make_client().bearing(TOKEN)]
@@ -354,7 +351,7 @@ def test_rights_that_change_all_the_time_are_those_of_every_answer(
     with ThreadPoolExecutor(6) as pool:
         for number in range(20):
             running = [pool.submit(read, client) for client in clients * 4]
-            permit(db, "cats", {"size": {"_eq": number % 2}})
+            permit(connection, "cats", {"size": {"_eq": number % 2}})
             if number % 3 == 0:
                 api.post("/fields/authors", {"field": f"more{number}", "type": "string"})
             # Whoever asks now is answered by what has been committed, whatever still runs.

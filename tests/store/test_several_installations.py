@@ -22,6 +22,8 @@ from cms.auth import accounts
 from cms.cli.backup import back_up, restore
 from cms.cli.doctor import structure_findings
 from cms.config import Config
+from cms.config.schema_address import in_schema
+from cms.config.secret_file import secret_of
 from cms.database.connections import Database, standalone_transaction
 from cms.database.migrate import MigrationError, migrate, pending
 from cms.database.own_schema import check_schema, create_schema, schema_of
@@ -32,8 +34,6 @@ from cms.jobs.job_worker import drain
 from cms.jobs.queue_connector import channel_of_schema
 from cms.jobs.task import Job, Task, defer
 from cms.query.sql.locks import lock_singleton
-from cms.schema_address import in_schema
-from cms.secret_file import secret_of
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.databases import drop_database
 from tests.unit.library import LIBRARY

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from cms.auth.sessions import Mode
+from cms.config.provider_setting_types import MODE
 from cms.flows.definition.trigger_types import TRIGGER_TYPES
-from cms.provider_setting_types import MODE
 from cms.schema.system import FLOWS, SYSTEM_COLLECTIONS, SYSTEM_TABLES, Choices, choices_of
 
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -13,26 +13,37 @@ from cms.schema.types import ALIAS, TYPES
 BASE_TYPES = {"integer": "int4", "string": "varchar"}
 
 
-def field(collection: str, name: str, kind: str) -> Field:
-    """A field that may be null, unless it is the key; an alias has no column."""
-    if kind == "alias":
-        return Field(collection, name, ALIAS)
-    is_key = name == "id"
-    column = Column(
+def column(
+    name: str,
+    kind: str,
+    base_type: str = "",
+    *,
+    is_nullable: bool = True,
+    is_primary_key: bool = False,
+) -> Column:
+    """A column without a default and without limits; a key is counted up."""
+    return Column(
         name,
         kind,
-        BASE_TYPES[kind],
+        base_type or kind,
         default=None,
         max_length=None,
         precision=None,
         scale=None,
-        is_nullable=not is_key,
+        is_nullable=is_nullable and not is_primary_key,
         is_generated=False,
-        has_auto_increment=is_key,
+        has_auto_increment=is_primary_key,
         comment=None,
-        is_primary_key=is_key,
+        is_primary_key=is_primary_key,
     )
-    return Field(collection, name, TYPES[kind], (), column)
+
+
+def field(collection: str, name: str, kind: str) -> Field:
+    """A field that may be null, unless it is the key; an alias has no column."""
+    if kind == "alias":
+        return Field(collection, name, ALIAS)
+    key = column(name, kind, BASE_TYPES[kind], is_primary_key=name == "id")
+    return Field(collection, name, TYPES[kind], (), key)
 
 
 def collection(name: str, /, *, kind: Kind = Kind.TABLE, **fields: str) -> Collection:

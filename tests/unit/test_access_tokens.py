@@ -14,10 +14,10 @@ from falcon import testing
 
 from cms.auth.tokens import access_token, claims_of
 from cms.errors import Refused
-from cms.http import middleware
-from cms.http.middleware import Authentication
-from cms.http.origins import Origins
-from cms.http.request import Request
+from cms.http.middleware import authentication
+from cms.http.middleware.authentication import Authentication
+from cms.http.requests.origins import Origins
+from cms.http.requests.request import Request
 from cms.store.identity import Identity
 
 ORIGINS = Origins("http://127.0.0.1:8055", frozenset())
@@ -52,7 +52,7 @@ def test_a_signature_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
         checked.append(token)
         return claims_of(token, secret=secret)
 
-    monkeypatch.setattr(middleware, "claims_of", counted)
+    monkeypatch.setattr(authentication, "claims_of", counted)
     token = token_of(str(uuid4()))
     for _ in range(3):
         identity(identification, token)

@@ -8,7 +8,7 @@ import falcon
 import pytest
 from falcon import testing
 
-from cms.http.conditional_requests import (
+from cms.http.answers.conditional_requests import (
     ByteRange,
     RangeNotSatisfiable,
     byte_range_of,

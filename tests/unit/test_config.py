@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from cms import providers
-from cms.config import Config, ConfigError, effective, load
-from cms.locations import OPTIONS, Location
+from cms.config import Config, ConfigError, effective, load, providers
+from cms.config.locations import OPTIONS, Location
+from cms.config.secret_file import secret_of
+from cms.config.settings import SETTINGS, Setting
 from cms.processes.machine import GIBIBYTE, Machine
-from cms.secret_file import secret_of
-from cms.settings import SETTINGS, Setting
 from cms.text_shapes import MASK
 
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"

@@ -7,8 +7,8 @@ import pytest
 from falcon import testing
 
 from cms.auth.sessions import IssuedTokens, Mode
-from cms.http.cookies import Cookies
-from cms.http.request import Request
+from cms.http.requests.cookies import Cookies
+from cms.http.requests.request import Request
 
 
 @pytest.mark.parametrize(

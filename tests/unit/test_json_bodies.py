@@ -7,7 +7,7 @@ import io
 import pytest
 
 from cms.errors import Refused
-from cms.http.media import JsonHandler
+from cms.http.requests.media import JsonHandler
 
 HANDLER = JsonHandler(max_bytes=10)
 JSON = "application/json"

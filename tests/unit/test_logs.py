@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from cms.http.logs import RepeatFilter
+from cms.logs import RepeatFilter
 
 
 def record(message: str, second: float) -> logging.LogRecord:

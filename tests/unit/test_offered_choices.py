@@ -8,7 +8,7 @@ import click
 
 from cms.cli import cms
 from cms.client_types.printing import LANGUAGES
-from cms.http.logs import LEVELS
+from cms.config.settings import SETTINGS
 from cms.import_formats import (
     IMPORT_FORMAT_BY_MEDIA_TYPE,
     IMPORT_FORMAT_BY_SUFFIX,
@@ -17,8 +17,8 @@ from cms.import_formats import (
 )
 from cms.items.transfer.formats import FORMATS
 from cms.items.transfer.sources import SOURCES
+from cms.logs import LEVELS
 from cms.openapi.query_parameters import PARAMETERS
-from cms.settings import SETTINGS
 
 
 def choices_of_command(name: str) -> list[str]:

@@ -11,16 +11,13 @@ from cms.schema.auto_fields import (
     complete_change,
     complete_new,
 )
-from cms.schema.model import Collection, Column, Field, Kind
+from cms.schema.model import Collection, Field, Kind
 from cms.schema.payload import ItemParser, MutableRowValues
 from cms.schema.types import TYPES
+from tests.unit.library import column
 
 SOMEBODY = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 NOBODY = Writer.now(None, None)
-
-
-def column(name: str, kind: str, base: str, *, is_nullable: bool = True) -> Column:
-    return Column(name, kind, base, None, None, None, None, is_nullable, False, False, None)
 
 
 def marked(special: str, *, is_nullable: bool = True) -> Collection:

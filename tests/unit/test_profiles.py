@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cms.providers import Provider, with_driver_defaults
+from cms.config.providers import Provider, with_driver_defaults
 from cms.sso.failure import ProviderError
 from cms.sso.profile import MAX_IDENTIFIER_LENGTH, MAX_NAME_LENGTH, Profile, profile_from_claims
 

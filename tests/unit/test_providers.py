@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cms.config import Config, ConfigError, effective, load
-from cms.providers import Provider
+from cms.config.providers import Provider
 
 ROLE = "8f2f1a0e-6a5f-4a57-b6a4-6d8c2e4a0a01"
 OPENID = {

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cms.config.providers import Provider
 from cms.errors import Refused
-from cms.providers import Provider
 from cms.sso.redirects import checked_redirect, with_reason
 
 ALLOWED = (

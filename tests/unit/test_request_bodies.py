@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cms.errors import Refused
-from cms.http.request_body import SERVER_DRAIN_BYTES, close_if_unread, request_body
+from cms.http.requests.request_body import SERVER_DRAIN_BYTES, close_if_unread, request_body
 
 
 class Server:

@@ -8,7 +8,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from cms.config import ConfigError, load
-from cms.schema_address import in_schema
+from cms.config.schema_address import in_schema
 
 ADDRESSES = [
     "postgresql://u:p@h:5433/d",

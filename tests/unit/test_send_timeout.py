@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cms.http.send_timeout import CHUNK_BYTES, with_send_timeout
+from cms.http.answers.send_timeout import CHUNK_BYTES, with_send_timeout
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from cms.config import load
-from cms.providers import Provider
+from cms.config.providers import Provider
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "sso.md"
 ROLE = "8f2f1a0e-6a5f-4a57-b6a4-6d8c2e4a0a01"

@@ -16,8 +16,9 @@ from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
 from cms.query.rules.validation import RuleContext, failures
 from cms.regex import compile_regex
 from cms.schema.field_names import FieldName
-from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
+from cms.schema.model import Catalogue, Collection, Field, Kind, Relation
 from cms.schema.types import TYPES
+from tests.unit.library import column
 
 Json = dict[str, Any]
 
@@ -29,10 +30,6 @@ KINDS = {
     "author": "integer",
     "day": "date",
 }
-
-
-def column(name: str, kind: str) -> Column:
-    return Column(name, kind, kind, None, None, None, None, True, False, False, None)
 
 
 def collection(name: str, kinds: Json, *aliases: str) -> Collection:

@@ -7,8 +7,8 @@ import os
 import psutil
 import pytest
 
+from tests.waiting import eventually
 from tests.web.servers import Running, running
-from tests.web.test_processes import until
 
 pytestmark = pytest.mark.slow
 
@@ -37,16 +37,16 @@ def test_all_threads_of_a_worker_are_on_one_processor() -> None:
     with running("event", workers=1) as server:
         send_request(server)
         (worker,) = server.workers()
-        until(lambda: is_on_one_processor(worker))
+        eventually(lambda: is_on_one_processor(worker))
         assert set.union(*processors_of(worker)) <= AVAILABLE
 
 
 @pytest.mark.skipif(len(AVAILABLE) < 2, reason="there is one processor only")
 def test_two_workers_are_on_two_processors() -> None:
     with running("event", workers=2) as server:
-        until(lambda: len(server.workers()) == 2)
+        eventually(lambda: len(server.workers()) == 2)
         first, second = server.workers()
-        until(lambda: is_on_one_processor(first) and is_on_one_processor(second))
+        eventually(lambda: is_on_one_processor(first) and is_on_one_processor(second))
         assert processors_of(first)[0] != processors_of(second)[0]
 
 

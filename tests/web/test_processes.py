@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack
 from http.client import HTTPException
 
@@ -15,6 +13,7 @@ import psutil
 import pytest
 
 from tests.smoke.running import TIMEOUT_SECONDS
+from tests.waiting import eventually
 from tests.web.servers import Running, running
 
 pytestmark = pytest.mark.slow
@@ -74,13 +73,6 @@ class Load:
                     self.processes.add(answer.json()["pid"])
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def failures(load: Load) -> dict[str, int]:
     return {
         outcome: number for outcome, number in load.outcomes.items() if outcome.startswith("failed")
@@ -90,7 +82,7 @@ def failures(load: Load) -> dict[str, int]:
 @pytest.mark.parametrize("kind", ["event", "gthread"])
 def test_stopping_under_load_fails_no_request(kind: str) -> None:
     with running(kind, workers=2) as server, Load(server, clients=CLIENTS) as load:
-        until(lambda: load.outcomes["200"] > 100)
+        eventually(lambda: load.outcomes["200"] > 100)
         server.signal(signal.SIGTERM)
         assert server.process.wait(TIMEOUT_SECONDS) == 0
     assert failures(load) == {}
@@ -100,11 +92,11 @@ def test_stopping_under_load_fails_no_request(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["event", "gthread"])
 def test_reloading_under_load_fails_no_request(kind: str) -> None:
     with running(kind, workers=2) as server, Load(server) as load:
-        until(lambda: len(load.processes) == 2)
+        eventually(lambda: len(load.processes) == 2)
         before = set(load.processes)
         server.signal(signal.SIGHUP)
-        until(lambda: len(load.processes - before) == 2)
-        until(lambda: not any(psutil.pid_exists(process) for process in before))
+        eventually(lambda: len(load.processes - before) == 2)
+        eventually(lambda: not any(psutil.pid_exists(process) for process in before))
     assert failures(load) == {}
     assert load.outcomes["reset"] == 0
 
@@ -112,19 +104,19 @@ def test_reloading_under_load_fails_no_request(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["event", "gthread"])
 def test_a_new_binary_takes_over_under_load_without_a_failed_request(kind: str) -> None:
     with running(kind, workers=1) as server, Load(server) as load:
-        until(lambda: len(load.processes) == 1)
+        eventually(lambda: len(load.processes) == 1)
         before = set(load.processes)
         server.signal(signal.SIGUSR2)
-        until(lambda: len(load.processes - before) == 1)
+        eventually(lambda: len(load.processes - before) == 1)
         follower = next(
             child for child in psutil.Process(server.process.pid).children() if child.children()
         )
         server.signal(signal.SIGTERM)
         assert server.process.wait(TIMEOUT_SECONDS) == 0
         served = load.outcomes["200"]
-        until(lambda: load.outcomes["200"] > served + 20)
+        eventually(lambda: load.outcomes["200"] > served + 20)
         follower.terminate()
-        until(lambda: not follower.is_running())
+        eventually(lambda: not follower.is_running())
     assert failures(load) == {}
 
 
@@ -147,16 +139,16 @@ def open_connections(server: Running) -> list[object]:
 
 def test_connections_that_stay_are_spread_evenly_over_the_workers() -> None:
     with running("event", workers=2) as server:
-        until(lambda: len(spread(server, 20)) == 2)
+        eventually(lambda: len(spread(server, 20)) == 2)
         # The workers count a connection until they have seen its end.
-        until(lambda: not open_connections(server))
+        eventually(lambda: not open_connections(server))
         counts = spread(server, 40)
         assert sorted(counts.values()) == [20, 20]
 
 
 def test_a_worker_that_does_nothing_takes_no_connection_from_others() -> None:
     with running("event", workers=2) as server:
-        until(lambda: len(spread(server, 20)) == 2)
+        eventually(lambda: len(spread(server, 20)) == 2)
         stopped, *_ = server.workers()
         stopped.suspend()
         try:
@@ -169,10 +161,10 @@ def test_a_worker_that_does_nothing_takes_no_connection_from_others() -> None:
 @pytest.mark.parametrize("kind", ["event", "gthread"])
 def test_a_worker_that_is_killed_is_replaced_and_only_its_own_requests_notice(kind: str) -> None:
     with running(kind, workers=2) as server, Load(server) as load:
-        until(lambda: len(load.processes) == 2)
+        eventually(lambda: len(load.processes) == 2)
         victim = next(iter(load.processes))
         os.kill(victim, signal.SIGKILL)
-        until(lambda: len(load.processes) == 3)
+        eventually(lambda: len(load.processes) == 3)
     assert sum(failures(load).values()) <= 8  # as many as had a connection to it
 
 
@@ -182,8 +174,8 @@ def test_a_worker_whose_thread_hangs_is_replaced() -> None:
             before = wire.get("/").json()["pid"]
         hanging = server.connect()
         hanging.send(b"GET /spin HTTP/1.1\r\nHost: x\r\n\r\n")
-        until(lambda: not psutil.pid_exists(before))
-        until(lambda: len(server.workers()) == 1)
+        eventually(lambda: not psutil.pid_exists(before))
+        eventually(lambda: len(server.workers()) == 1)
         with server.connect() as wire:
             assert wire.get("/").json()["pid"] != before
         hanging.socket.close()
@@ -192,6 +184,6 @@ def test_a_worker_whose_thread_hangs_is_replaced() -> None:
 
 def test_a_worker_is_replaced_after_so_many_requests_without_a_failed_one() -> None:
     with running("event", workers=1, max_requests=200) as server, Load(server) as load:
-        until(lambda: len(load.processes) >= 3)
+        eventually(lambda: len(load.processes) >= 3)
     assert failures(load) == {}
     assert load.outcomes["reset"] == 0

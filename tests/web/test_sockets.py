@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.waiting import eventually
 from tests.web.servers import running, tls_files
-from tests.web.test_processes import until
 from tests.web.wire import Wire
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,9 @@ def test_a_client_that_ends_tls_before_its_answer_leaves_nothing(tmp_path: Path)
     with running("event", tls=context, certfile=certfile, keyfile=keyfile) as server:
         (worker,) = server.workers()
         # The connection by which `running` saw that it answers may still be open.
-        until(lambda: {each.status for each in worker.net_connections()} == {psutil.CONN_LISTEN})
+        eventually(
+            lambda: {each.status for each in worker.net_connections()} == {psutil.CONN_LISTEN}
+        )
         before = worker.num_fds()
         with server.connect() as wire:
             wire.send(b"GET /sleep?seconds=0.3 HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -46,7 +48,7 @@ def test_a_client_that_ends_tls_before_its_answer_leaves_nothing(tmp_path: Path)
             wire.socket.unwrap().close()
         with server.connect() as wire:
             assert wire.get("/sleep?seconds=0.5").status == 200
-        until(lambda: worker.num_fds() == before)
+        eventually(lambda: worker.num_fds() == before)
         assert server.logged() == ""
 
 

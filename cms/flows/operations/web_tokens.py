@@ -9,8 +9,8 @@ import time
 import jwt
 
 from cms import jsontext
+from cms.config.settings import parse_milliseconds
 from cms.flows.run import Rejected, RenderedOptions, Run
-from cms.settings import parse_milliseconds
 
 ALGORITHMS = ("HS256", "HS384", "HS512")
 """The algorithms of tokens: never "none", and none whose key is public."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from cms.config import Config
-from cms.providers import Provider
+from cms.config.providers import Provider
 from cms.sso.ldap import DirectoryAnswer, DirectoryClient
 from tests.client import Answer
 from tests.people import of_user
@@ -22,10 +22,6 @@ def log_in(
 ) -> Answer:
     content = {"identifier": name, "password": password, **body}
     return stage.anonymous.post(f"/auth/login/{provider}", content)
-
-
-def outcome(answer: Answer) -> tuple[int, list[str]]:
-    return answer.status, answer.codes
 
 
 def role_of(stage: Stage, name: str) -> str | None:

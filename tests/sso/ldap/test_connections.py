@@ -11,8 +11,9 @@ import pytest
 from cms.config import Config
 from cms.sso.failure import ProviderError
 from cms.sso.ldap import DirectoryAnswer, DirectoryClient
+from tests.people import outcome
 from tests.sso.ldap.directory import PASSWORD, PEOPLE, SERVICE, Directory
-from tests.sso.ldap.logins import REFUSED, authenticate, log_in, outcome, provider_of
+from tests.sso.ldap.logins import REFUSED, authenticate, log_in, provider_of
 from tests.things import Stage
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]
@@ -91,7 +92,7 @@ def test_a_certificate_of_another_host_is_not_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By TLS from the first byte, and by StartTLS."""
-    monkeypatch.setattr("cms.providers._is_this_machine", lambda host: False)
+    monkeypatch.setattr("cms.config.providers._is_this_machine", lambda host: False)
     scheme = "ldaps" if port == "tls_port" else "ldap"
     before = directory.binds_of(SERVICE)
     urls = [f"{scheme}://{host}:{getattr(directory, port)}" for host in ("localhost", "127.0.0.1")]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cms.config import Config
+from tests.people import outcome
 from tests.sso.ldap.directory import LOCKED, NOT_LOCKED
-from tests.sso.ldap.logins import REFUSED, authenticate, log_in, outcome, provider_of
+from tests.sso.ldap.logins import REFUSED, authenticate, log_in, provider_of
 from tests.things import Stage
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]

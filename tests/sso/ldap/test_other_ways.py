@@ -12,8 +12,9 @@ from cms.app import create_app
 from cms.config import Config
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.members import may, new_role
+from tests.people import outcome
 from tests.sso.ldap.directory import PASSWORD, Directory, dn_of, group_dn
-from tests.sso.ldap.logins import REFUSED, log_in, outcome, role_of
+from tests.sso.ldap.logins import REFUSED, log_in, role_of
 from tests.things import Stage
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]

@@ -108,10 +108,6 @@ class Login:
         return browser.send_form(self.form(browser, who, redirect, **saml))
 
 
-def outcome(answer: Answer) -> tuple[int, list[str]]:
-    return answer.status, answer.codes
-
-
 def users_named(stage: Stage, name: str) -> int:
     with stage.side_door.connection() as connection:
         query = b"SELECT count(*) FROM system_users WHERE external_identifier = %s"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.people import outcome
 from tests.sso.saml.identity_provider import IdentityProvider
 from tests.sso.saml.logins import (
     ACS,
@@ -19,7 +20,6 @@ from tests.sso.saml.logins import (
     REFUSED,
     Browser,
     Login,
-    outcome,
     user,
     users_named,
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from pathlib import Path
 
 import pytest
 
+from tests.people import outcome
 from tests.sso.saml.identity_provider import Form, IdentityProvider
-from tests.sso.saml.logins import REFUSED, Browser, Login, outcome, user, users_named
+from tests.sso.saml.logins import REFUSED, Browser, Login, user, users_named
+from tests.sso.saml.pipes import unopened_pipe
 from tests.sso.saml.signing import encoded, signed_text
 from tests.things import Stage
 
@@ -69,23 +69,10 @@ def test_an_answer_with_a_document_type_is_refused(
 def test_nothing_outside_of_an_answer_is_opened(
     stage: Stage, provider: IdentityProvider, login: Login, doctype: str, tmp_path: Path
 ) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    is_opened = threading.Event()
-    threading.Thread(target=_note_reader, args=[pipe, is_opened], daemon=True).start()
     name = b"&e;between.two" if "ENTITY e" in doctype else NAME_ID
-    browser, form = form_with(stage, provider, login, doctype.format(url=pipe.as_uri()), name)
-    assert outcome(browser.post_form(form)) == REFUSED
-    assert not is_opened.is_set()
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # lets the thread go
-    assert is_opened.wait(10)
-    os.close(reader)
-
-
-def _note_reader(pipe: Path, is_opened: threading.Event) -> None:
-    """Wait until somebody opens a pipe, and close it at once."""
-    with pipe.open("wb"):
-        is_opened.set()
+    with unopened_pipe(tmp_path) as pipe:
+        browser, form = form_with(stage, provider, login, doctype.format(url=pipe.as_uri()), name)
+        assert outcome(browser.post_form(form)) == REFUSED
 
 
 def test_an_entity_that_grows_is_refused_at_once(

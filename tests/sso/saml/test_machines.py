@@ -10,8 +10,9 @@ import pytest
 from cms.app import create_app
 from cms.config import Config
 from tests.client import Client
+from tests.people import outcome
 from tests.sso.saml.identity_provider import IdentityProvider
-from tests.sso.saml.logins import BASE, REFUSED, Browser, Login, outcome, user, users_named
+from tests.sso.saml.logins import BASE, REFUSED, Browser, Login, user, users_named
 from tests.things import Stage
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]

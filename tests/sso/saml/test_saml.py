@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from tests.people import of_user
+from tests.people import of_user, outcome
 from tests.sso.saml.identity_provider import (
     Form,
     IdentityProvider,
@@ -30,7 +30,6 @@ from tests.sso.saml.logins import (
     RESPONSE_SIGNED,
     Browser,
     Login,
-    outcome,
     user,
     users_named,
 )

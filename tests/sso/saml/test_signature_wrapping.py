@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import copy
-import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from tests.people import of_user
+from tests.people import of_user, outcome
 from tests.sso.saml.identity_provider import (
     Form,
 )
@@ -24,10 +22,10 @@ from tests.sso.saml.logins import (
     RESPONSE_SIGNED,
     Browser,
     Login,
-    outcome,
     user,
     users_named,
 )
+from tests.sso.saml.pipes import unopened_pipe
 from tests.things import Stage
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]
@@ -193,26 +191,13 @@ def test_a_comment_cuts_nothing_off(stage: Stage, login: Login) -> None:
 
 def test_a_message_opens_no_file(stage: Stage, login: Login, tmp_path: Path) -> None:
     """The library would open it before it finds that nobody has signed the message."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
     browser = Browser(stage)
     form = login.form(browser, user("victim"), signResponse=True, signAssertion=False)
     root = etree.fromstring(base64.b64decode(form.response))
     reference = copy.deepcopy(root.find(".//ds:Reference", NS))
-    reference.set("URI", pipe.as_uri())
-    holder = etree.SubElement(signature_of(root), f"{{{NS['ds']}}}Object")
-    etree.SubElement(holder, f"{{{NS['ds']}}}Manifest").append(reference)
-    forged_form = Form(base64.b64encode(etree.tostring(root)).decode(), form.relay_state)
-    is_opened = threading.Event()
-    threading.Thread(target=note_reader, args=[pipe, is_opened], daemon=True).start()
-    assert outcome(browser.post_form(forged_form)) == REFUSED
-    assert not is_opened.is_set()
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # lets the thread go
-    assert is_opened.wait(10)
-    os.close(reader)
-
-
-def note_reader(pipe: Path, is_opened: threading.Event) -> None:
-    """Wait until somebody opens a pipe."""
-    with pipe.open("wb"):
-        is_opened.set()
+    with unopened_pipe(tmp_path) as pipe:
+        reference.set("URI", pipe.as_uri())
+        holder = etree.SubElement(signature_of(root), f"{{{NS['ds']}}}Object")
+        etree.SubElement(holder, f"{{{NS['ds']}}}Manifest").append(reference)
+        forged_form = Form(base64.b64encode(etree.tostring(root)).decode(), form.relay_state)
+        assert outcome(browser.post_form(forged_form)) == REFUSED

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from lxml import etree
 
 from tests.client import Answer
-from tests.people import OWN_ORIGIN, of_user
+from tests.people import OWN_ORIGIN, of_user, outcome
 from tests.sso.saml.identity_provider import (
     IdentityProvider,
 )
@@ -23,7 +23,6 @@ from tests.sso.saml.logins import (
     PUBLIC,
     REFUSED,
     Login,
-    outcome,
     user,
 )
 from tests.things import Stage

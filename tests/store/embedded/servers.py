@@ -11,8 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from cms.embedded.data_folder import DataFolder
 from cms.embedded.postgres_server import is_running
 from cms.embedded.postmaster import read_postmaster
 from cms.embedded.system_account import SystemAccount, own_account, run_as
+from tests.waiting import eventually
 
 FAST = {"fsync": "off"}
 
@@ -165,13 +165,6 @@ def postmaster(data: Path) -> int:
 
 def running(data: Path) -> bool:
     return is_running(DataFolder(data, own_account()))
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen within 20 seconds"
-        time.sleep(0.01)
 
 
 def kill(pid: int) -> None:

@@ -16,7 +16,6 @@ from cms.embedded import EmbeddedError, start
 from tests.store.embedded.servers import (
     FAST,
     User,
-    eventually,
     gone,
     kill,
     postmaster,
@@ -27,6 +26,7 @@ from tests.store.embedded.servers import (
     watchdog_of,
     words,
 )
+from tests.waiting import eventually
 
 slow = pytest.mark.slow
 

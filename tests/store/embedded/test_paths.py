@@ -9,7 +9,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from cms.embedded import start
-from tests.store.embedded.servers import FAST, eventually, kill, moved, postmaster, words
+from tests.store.embedded.servers import FAST, kill, moved, postmaster, words
+from tests.waiting import eventually
 
 slow = pytest.mark.slow
 

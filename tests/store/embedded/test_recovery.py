@@ -17,7 +17,6 @@ from cms.embedded.system_account import account_for_new_data
 from tests.store.embedded.servers import (
     FAST,
     User,
-    eventually,
     kill,
     postmaster,
     running,
@@ -26,6 +25,7 @@ from tests.store.embedded.servers import (
     watchdog_of,
     words,
 )
+from tests.waiting import eventually
 
 slow = pytest.mark.slow
 

@@ -14,7 +14,6 @@ import pytest
 from cms.embedded import EmbeddedError, running_dsn, start
 from tests.store.embedded.servers import (
     FAST,
-    eventually,
     gone,
     kill,
     moved,
@@ -24,6 +23,7 @@ from tests.store.embedded.servers import (
     words,
 )
 from tests.store.embedded.test_paths import LONG
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from cms.settings import SettingType, choice, matched
+from cms.config.settings import SettingType, choice, matched
 
 
 def _text_mapping(text: str) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from cms.config import Config, ConfigError, reason_of
-from cms.settings import LONG_TEXT
+from cms.config.settings import LONG_TEXT
 
 
 def secret_of(config: Config) -> str:

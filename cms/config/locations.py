@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cms.driver_options import missing_options, named_settings
-from cms.settings import BOOLEAN, DRIVER, ENDPOINT, TEXT, Setting, mask_all
+from cms.config.driver_options import missing_options, named_settings
+from cms.config.settings import BOOLEAN, DRIVER, ENDPOINT, TEXT, Setting, mask_all
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-from cms.driver_options import missing_options, named_settings
-from cms.provider_setting_types import (
+from cms.config.driver_options import missing_options, named_settings
+from cms.config.provider_setting_types import (
     ATTRIBUTE,
     CERTIFICATES,
     DIRECTORY,
@@ -21,7 +21,7 @@ from cms.provider_setting_types import (
     SCOPE,
     URL,
 )
-from cms.settings import ADDRESSES, BOOLEAN, TEXT, Setting, choice, mask_all
+from cms.config.settings import ADDRESSES, BOOLEAN, TEXT, Setting, choice, mask_all
 
 OAUTH2 = "oauth2"
 OPENID = "openid"

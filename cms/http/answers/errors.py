@@ -20,7 +20,7 @@ from cms.errors import (
     insufficient_storage,
     unavailable,
 )
-from cms.http.media import NOT_JSON
+from cms.http.requests.media import NOT_JSON
 from cms.store.refusals import refusal_of_stale
 
 log = logging.getLogger("cms")

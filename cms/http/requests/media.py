@@ -1,4 +1,4 @@
-"""Bodies of requests, and answers in the common form."""
+"""JSON bodies of requests, and the keys that make a repeated request harmless."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cms import jsontext
 from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Problem, Refused, collect_problems, invalid_payload, invalid_query, no_object
 from cms.files.media_types import without_parameters
-from cms.http.request_body import body_too_large, read_limited
+from cms.http.requests.request_body import body_too_large, read_limited
 from cms.processes.memory import note_memory_use
 from cms.store.idempotency import Idempotency
 
@@ -165,19 +165,6 @@ def idempotency_key_of(request: falcon.Request) -> Idempotency | None:
     # Keyed, because the digest is stored and the body may hold a password.
     fingerprint = hmac.digest(request.context.seal, content, "sha256").hex()
     return Idempotency(sha256(key.encode()).hexdigest(), fingerprint)
-
-
-def send(response: falcon.Response, data: object) -> None:
-    """Send `{"data": …}`."""
-    response.data = jsontext.dumps({"data": data})
-
-
-def send_written(response: falcon.Response, body: bytes | None) -> None:
-    """Send the written items, or 204 to a caller who may not read them."""
-    if body is None:
-        response.status = falcon.HTTP_204
-    else:
-        response.data = body
 
 
 def _is_json(content_type: str | None) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import falcon
 
 from cms.errors import Problem, Refused
-from cms.http.paths import PING_PATH
-from cms.http.request import client_address
+from cms.http.requests.paths import PING_PATH
+from cms.http.requests.request import client_address
 from cms.rate_limits.limiter import RateLimiter
 from cms.rate_limits.windows import Usage, tighter
 

@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from cms import dotenv
-from cms.hashing.hash_parameters import MIN_MEMORY_PER_LANE, HashParameters
-from cms.locations import Location, location_problems, options_of, with_absolute_root
-from cms.processes.machine import present_machine
-from cms.providers import (
+from cms.config import dotenv
+from cms.config.locations import Location, location_problems, options_of, with_absolute_root
+from cms.config.providers import (
     Provider,
     in_capitals,
     provider_problems,
     unknown_options,
     with_driver_defaults,
 )
-from cms.providers import options_of as provider_options_of
-from cms.schema_address import in_schema
-from cms.settings import MAX_DEFAULT_WORKERS, SETTINGS, Setting
+from cms.config.providers import options_of as provider_options_of
+from cms.config.schema_address import in_schema
+from cms.config.settings import MAX_DEFAULT_WORKERS, SETTINGS, Setting
+from cms.hashing.hash_parameters import MIN_MEMORY_PER_LANE, HashParameters
+from cms.processes.machine import present_machine
 
 Network = IPv4Network | IPv6Network
 Sources = tuple[Mapping[str, str], ...]

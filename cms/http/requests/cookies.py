@@ -10,7 +10,7 @@ import falcon
 
 from cms.auth.sessions import IssuedTokens, Mode
 from cms.config import Config
-from cms.http.request import mount_path
+from cms.http.requests.request import mount_path
 
 SESSION_COOKIE = "cms_session_token"
 REFRESH_COOKIE = "cms_refresh_token"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from cms.settings import Setting
+from cms.config.settings import Setting
 
 
 class Configured(Protocol):

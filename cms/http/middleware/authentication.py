@@ -1,0 +1,128 @@
+"""Who calls, by the headers of a request."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from typing import NamedTuple
+
+import falcon
+from cachebox import LRUCache
+
+from cms.auth.tokens import claims_of, session_of
+from cms.errors import invalid_token
+from cms.hashing.passwords import digest
+from cms.http.requests.cookies import session_cookie
+from cms.http.requests.host_identity import Identify, host_identity
+from cms.http.requests.origins import SAFE_METHODS, Origins
+from cms.http.requests.request import client_of
+from cms.store.identity import ANONYMOUS, Identity
+
+MAX_CACHED_TOKENS = 5_000
+MAX_CACHED_TOKEN_LENGTH = 200
+"""The service's own tokens are shorter."""
+
+
+class _VerifiedToken(NamedTuple):
+    """The caller that an access token names, and the time of its expiry in seconds."""
+
+    identity: Identity
+    expires: float
+
+
+class Authentication:
+    """Finds out who calls from the headers alone; the store checks whether that user may act."""
+
+    def __init__(
+        self,
+        secret: str,
+        *,
+        origins: Origins,
+        trusted_proxies: int = 0,
+        identify: Identify | None = None,
+    ) -> None:
+        self._secret = secret
+        self._identify = identify
+        # A key for one purpose, so that digests that are stored say nothing of the secret itself.
+        self._seal = hmac.digest(secret.encode(), b"idempotency", "sha256")
+        self._origins = origins
+        self._trusted_proxies = trusted_proxies
+        self._verified_tokens: LRUCache[str, _VerifiedToken] = LRUCache(MAX_CACHED_TOKENS)
+        self._digests: LRUCache[str, str] = LRUCache(MAX_CACHED_TOKENS)
+
+    def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
+        request.context.seal = self._seal
+        # Called when a resource needs it: see `RequestState.identity`.
+        request.context.identify_with(
+            lambda: self._identity(request),
+            lambda: client_of(request, trusted_proxies=self._trusted_proxies),
+        )
+
+    def _identity(self, request: falcon.Request) -> Identity:
+        """Return the caller of the Authorization header, else the one that the browser stands for.
+
+        Raises `Refused`.
+        """
+        kind, _, token = (request.auth or "").partition(" ")
+        token = token.strip()
+        if kind.lower() != "bearer" or not token:
+            # The header comes first: a browser sends its cookie along without being asked.
+            return self._from_browser(request)
+        # Access tokens are JWTs of three parts; static tokens have no dots.
+        if token.count(".") == 2:
+            return self._from_access_token(token)
+        return Identity(token=self._digest(token))
+
+    def _from_browser(self, request: falcon.Request) -> Identity:
+        """Return the user of the surrounding application, else the caller of the session cookie."""
+        if self._identify is not None:
+            identity = host_identity(self._identify, request.env)
+            if identity is not None:
+                # Most likely by a cookie as well, or by another thing that browsers send unasked.
+                self._require_own_page(request)
+                return identity
+        cookie = session_cookie(request)
+        if not cookie:
+            return ANONYMOUS
+        return self._from_cookie(request, cookie)
+
+    def _require_own_page(self, request: falcon.Request) -> None:
+        """Raise `Refused` FORBIDDEN for another site's request that might change something.
+
+        Browsers send cookies with such requests as well.
+        """
+        if request.context.method not in SAFE_METHODS:
+            self._origins.require(request)
+
+    def _from_cookie(self, request: falcon.Request, cookie: str) -> Identity:
+        self._require_own_page(request)
+        session = session_of(cookie)
+        if session is None:
+            raise invalid_token()
+        return Identity(session=session, cookie=self._digest(cookie))
+
+    def _digest(self, token: str) -> str:
+        """Return what is stored of a token that comes with each request."""
+        # Texts of any length would fill the memory of the cache.
+        if len(token) > MAX_CACHED_TOKEN_LENGTH:
+            return digest(token)
+        return self._digests.setdefault_with(token, lambda: digest(token))
+
+    def _from_access_token(self, token: str) -> Identity:
+        """Return the caller of an access token.
+
+        The signature is checked once, because that takes longer than the database does; the expiry
+        is checked every time.
+        """
+        # Only verified tokens get into the cache: an exception of `_verify` leaves it as it is.
+        verified = self._verified_tokens.setdefault_with(token, lambda: self._verify(token))
+        if time.time() < verified.expires:
+            return verified.identity
+        # Raises the refusal of an expired token.
+        return self._verify(token).identity
+
+    def _verify(self, token: str) -> _VerifiedToken:
+        claims = claims_of(token, secret=self._secret)
+        # The token of a share names no user: its session says which share it is.
+        identity = Identity(user=claims.get("id"), session=claims["session"])
+        return _VerifiedToken(identity, float(claims["exp"]))
