@@ -31,7 +31,8 @@ from cms.fragment import (
     param,
     text,
 )
-from cms.query.sql.arguments import ArgumentSlots, array_type, key_cast
+from cms.query.language.ast import Slot
+from cms.query.sql.arguments import VERSION_SLOTS, ArgumentSlots, array_type, key_cast
 from cms.query.sql.columns import numbered_outputs, output_columns
 from cms.query.sql.write_events import event_columns, event_steps
 from cms.query.sql.write_history import (
@@ -44,7 +45,7 @@ from cms.query.sql.write_history import (
     tracked_columns,
     with_steps,
 )
-from cms.schema.model import Collection, Field, Version
+from cms.schema.model import Collection, Field
 from cms.schema.types.field_type import Trait
 
 
@@ -52,14 +53,16 @@ from cms.schema.types.field_type import Trait
 class SingleStatement:
     """A write in one statement: counters, columns of the answer, and rules.
 
-    The statement writes only while the counters are those of `version`. Rules are conditions on a
+    The statement writes only while the counters are those of three literals, of which `version` is
+    the first: a statement may outlive its version, and its caller always names the present one.
+    Rules are conditions on a
     row (t0); None is no rule. `before` are tried on the row as it was: does the caller see it, and
     may the caller write it? `after` must hold for the row as it then is, or nothing is written.
     `shown` says whether the caller may read that row. The answer has `rows.found`, and behind it
     the results of `shown` and of the first of `before`.
     """
 
-    version: Version
+    version: int
     outputs: tuple[Fragment, ...] = ()
     before: tuple[Fragment, Fragment] | None = None
     after: Fragment | None = None
@@ -333,15 +336,10 @@ def _version_conditions(single_statement: SingleStatement | None) -> list[Fragme
     """Print the condition that the counters are still those under which the plan was made."""
     if single_statement is None:
         return []
-    version = single_statement.version
-    return [
-        fill(
-            "(SELECT (v.structure, v.access, v.flows) = ({0}, {1}, {2}) FROM v)",
-            param(version.structure, "bigint"),
-            param(version.access, "bigint"),
-            param(version.flows, "bigint"),
-        )
+    counters = [
+        param(Slot(single_statement.version + number), "bigint") for number in range(VERSION_SLOTS)
     ]
+    return [fill("(SELECT (v.structure, v.access, v.flows) = ({0}, {1}, {2}) FROM v)", *counters)]
 
 
 def _advance_sequences(
