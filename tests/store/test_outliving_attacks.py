@@ -170,6 +170,22 @@ def test_a_role_that_is_made_again_under_its_id_has_its_new_rights_alone(
         assert api.post("/fields/authors", {"field": f"n{collection}", "type": "string"}).status
 
 
+def test_a_field_that_is_renamed_and_back_is_read_and_written_under_its_name_of_the_time(
+    api: Client, member: Client, db: psycopg.Connection[Any]
+) -> None:
+    permit(db, "cats", {"name": {"_eq": "One"}})
+    key = member.get("/items/cats").data[0]["id"]
+    path = f"/items/cats/{key}"
+    for old, new in (("name", "title"), ("title", "name"), ("name", "title"), ("title", "name")):
+        # The rule names the field as well, and is changed with it.
+        assert [row[old] for row in member.get("/items/cats").data] == ["One"]
+        assert api.patch(path, {old: "One"}).data[old] == "One"
+        assert api.patch(f"/fields/cats/{old}", {"field": new}).status == 200
+        # A payload that names no field of the collection is refused.
+        assert api.patch(path, {old: "One"}).status == 400
+        assert api.patch(path, {new: "One"}).data[new] == "One"
+
+
 def test_a_policy_shows_each_of_two_structures_its_own_view(
     api: Client, member: Client, db: psycopg.Connection[Any]
 ) -> None:
