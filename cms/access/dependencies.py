@@ -6,9 +6,8 @@ It can outlive changes that leave all of this as it was.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from cms.access.policy import GrantKey, Policy, StoredGrant
 from cms.schema.model import Catalogue, Collection, Relation
@@ -20,75 +19,54 @@ FieldKey = tuple[str, str]
 """A collection and a field."""
 
 
-class Names(NamedTuple):
-    """Names in a catalogue: of collections, and of the fields of relations on either side."""
-
-    collections: AbstractSet[str]
-    many: AbstractSet[FieldKey]
-    one: AbstractSet[FieldKey]
-
-
-def changed_names(before: Catalogue, now: Catalogue) -> Names:
-    """Return the names that mean something else than before, or are new or gone."""
-    return Names(
-        _changed_collections(before.collections, now.collections),
-        _changed_relations(before.by_many, now.by_many),
-        _changed_relations(before.by_one, now.by_one),
-    )
-
-
-def _changed_collections(
-    before: Mapping[str, Collection], now: Mapping[str, Collection]
-) -> set[str]:
-    changed: set[str] = set()
-    for name in before.keys() | now.keys():
-        # A collection that has not changed is the same object (`build_structure`).
-        if before.get(name) is not now.get(name):
-            changed.add(name)
-    return changed
-
-
-def _changed_relations(
-    before: Mapping[FieldKey, Relation], now: Mapping[FieldKey, Relation]
-) -> set[FieldKey]:
-    changed: set[FieldKey] = set()
-    for key in before.keys() | now.keys():
-        if before.get(key) != now.get(key):
-            changed.add(key)
-    return changed
-
-
 @dataclass(slots=True)
 class Dependencies:
-    """What was looked up under one catalogue, found or missing, and the grants of the caller.
+    """What was looked up under one catalogue, None where it was missing, and the caller's grants.
 
-    Without `grants` it was made for an administrator. What does not depend on single names alone
-    is not `lasting`. `rights` are those for which the grants were compared last.
+    `deletes_along` says of collections whether other rows are deleted with theirs. Without `grants`
+    it was made for an administrator. What does not depend on single names alone is not `lasting`.
+    `rights` and `catalogue` are the identities of those with which all of it was compared last.
     """
 
-    collections: set[str] = field(default_factory=set)
-    many: set[FieldKey] = field(default_factory=set)
-    one: set[FieldKey] = field(default_factory=set)
+    collections: dict[str, Collection | None] = field(default_factory=dict)
+    many: dict[FieldKey, Relation | None] = field(default_factory=dict)
+    one: dict[FieldKey, Relation | None] = field(default_factory=dict)
+    deletes_along: dict[str, bool] = field(default_factory=dict)
     grants: dict[GrantKey, tuple[StoredGrant, ...]] = field(default_factory=dict)
     lasting: bool = True
     rights: object = None
+    catalogue: object = None
 
     def add(self, others: Dependencies) -> None:
         """Add what a part was made of."""
         self.collections |= others.collections
         self.many |= others.many
         self.one |= others.one
+        self.deletes_along |= others.deletes_along
         self.grants |= others.grants
         self.lasting = self.lasting and others.lasting
 
-    def outlive(self, changed: Names) -> bool:
-        """Tell whether a change of the catalogue under which this was made leaves it right."""
-        return (
-            self.lasting
-            and self.collections.isdisjoint(changed.collections)
-            and self.many.isdisjoint(changed.many)
-            and self.one.isdisjoint(changed.one)
-        )
+    def hold_in(self, catalogue: Catalogue) -> bool:
+        """Tell whether all that was looked up is the same in a catalogue."""
+        if self.catalogue is catalogue.identity:
+            return True
+        if not self.lasting or not self._are_in(catalogue):
+            return False
+        # Whichever thread comes later, with another catalogue: what it says is true of that one.
+        self.catalogue = catalogue.identity
+        return True
+
+    def _are_in(self, catalogue: Catalogue) -> bool:
+        # A collection that has not changed is the same object (`build_structure`).
+        for name, collection in self.collections.items():
+            if catalogue.collections.get(name) is not collection:
+                return False
+        if not _are_equal(self.many, catalogue.by_many):
+            return False
+        if not _are_equal(self.one, catalogue.by_one):
+            return False
+        deletes_along = self.deletes_along.items()
+        return all(catalogue.deletes_along(name) == deletes for name, deletes in deletes_along)
 
     def hold_for(self, policy: Policy) -> bool:
         """Tell whether a policy grants the same."""
@@ -105,11 +83,15 @@ class Dependencies:
         return True
 
 
+def _are_equal(known: Mapping[FieldKey, Relation | None], now: Mapping[FieldKey, Relation]) -> bool:
+    return all(now.get(key) == relation for key, relation in known.items())
+
+
 class TracedCatalogue(Catalogue):
     """A catalogue that notes what is looked up in it.
 
-    It has the collections and relations by their names and nothing else: what is noted is then all
-    that the result depends on.
+    It has the collections and relations by their names, whether rows are deleted along, and nothing
+    else: what is noted is then all that the result depends on.
     """
 
     __slots__ = ("dependencies", "whole")
@@ -119,7 +101,7 @@ class TracedCatalogue(Catalogue):
 
     def __init__(self, whole: Catalogue, policy: Policy) -> None:
         # The other attributes stay without a value, so that their use is an error.
-        dependencies = Dependencies(rights=policy.rights)
+        dependencies = Dependencies(rights=policy.rights, catalogue=whole.identity)
         values = {
             "whole": whole,
             "dependencies": dependencies,
@@ -130,19 +112,27 @@ class TracedCatalogue(Catalogue):
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
+    def deletes_along(self, collection: str) -> bool:
+        """Note and tell whether other rows are deleted or changed with those of a collection."""
+        deletes = self.whole.deletes_along(collection)
+        self.dependencies.deletes_along[collection] = deletes
+        return deletes
+
 
 class _TracedMapping(Mapping[K, V]):
     """A mapping that notes what is looked up, found or missing; it cannot be iterated over."""
 
-    __slots__ = ("_names", "_values")
+    __slots__ = ("_known", "_values")
 
-    def __init__(self, values: Mapping[K, V], names: set[K]) -> None:
+    def __init__(self, values: Mapping[K, V], known: dict[K, V | None]) -> None:
         self._values = values
-        self._names = names
+        self._known = known
 
     def __getitem__(self, key: K) -> V:
-        self._names.add(key)
-        return self._values[key]
+        value = self._known[key] = self._values.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
 
     def __iter__(self) -> Iterator[K]:
         raise TypeError("what looks at all names depends on more than is noted here")

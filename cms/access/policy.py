@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from secrets import token_bytes
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -87,31 +87,36 @@ class SharedItem:
     creator_values: CallerValues
 
 
-@dataclass(frozen=True, slots=True)
-# Only `is_admin` and `name` are compared: a name stands for all that the rights of one version
-# give, and comparing grants for each request would be slow.
+# None is equal to another one: comparing grants for each request would be slow, and a name does not
+# tell them.
+@dataclass(frozen=True, slots=True, eq=False)
 class Policy:
     """The rights of a caller: an administrator may do everything, others what is granted.
 
-    Policies of one name under one version of the rights are equal, and so share finished
-    statements. A policy belongs to one snapshot of the structure; `views` caches what the caller
-    sees of each collection under it. With `shared` the caller sees one item and what is related.
-    Policies with the same object as their `rights` have the same grants.
+    Statements are kept under its name, and compared with the grants of whoever needs them next.
+    `views` caches what the caller sees of each collection; each view is compared with
+    the structure under which it is used. With `shared` the caller sees one item and what is
+    related, as far as one structure leads to it. `rights` are an identity of this policy alone:
+    they are never copied, so that what was compared with them holds for no other grants.
     """
 
     is_admin: bool = False
     name: str = ""
-    has_app_access: bool = field(default=False, compare=False)
-    grants: Mapping[GrantKey, tuple[StoredGrant, ...]] = field(default_factory=dict, compare=False)
-    shared: SharedItem | None = field(default=None, compare=False)
-    rights: object = field(default_factory=object, compare=False, repr=False)
-    views: dict[GrantKey, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    has_app_access: bool = False
+    grants: Mapping[GrantKey, tuple[StoredGrant, ...]] = field(default_factory=dict)
+    shared: SharedItem | None = None
+    rights: object = field(init=False, default_factory=object, repr=False)
+    views: dict[GrantKey, Any] = field(init=False, default_factory=dict, repr=False)
 
     def granted(self, collection: str, action: str) -> tuple[StoredGrant, ...]:
         """Return the grants for a collection and an action that can be applied."""
         # The others stay in `grants`: /permissions/explain tells why they cannot be applied.
         grants = self.grants.get((collection, action), ())
         return tuple(grant for grant in grants if grant.problem is None)
+
+    def with_grants(self, name: str, changed: Mapping[GrantKey, tuple[StoredGrant, ...]]) -> Policy:
+        """Return a policy with another name, and with other grants for some keys."""
+        return replace(self, name=name, grants=MappingProxyType({**self.grants, **changed}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +147,7 @@ def policy_of(
     has_app_access: bool = False,
     shared: SharedItem | None = None,
 ) -> Policy:
-    """Return the policy of a caller who is no administrator; equal names must mean equal grants."""
+    """Return the policy of a caller who is no administrator."""
     by_key: dict[GrantKey, tuple[StoredGrant, ...]] = {}
     for grant in grants:
         key = grant.collection, grant.action

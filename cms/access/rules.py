@@ -35,17 +35,18 @@ _SAMPLE_BINDINGS = Bindings((), _SAMPLE_ID, _SAMPLE_ID)
 def view_lookup(policy: Policy, catalogue: Catalogue, action: str = "read") -> ViewLookup:
     """Return a lookup of what a caller sees of each collection for an action.
 
-    The policy caches the views, so that its rules are guarded only once.
+    The policy caches the views, so that its rules are guarded only once. It lasts longer than one
+    structure: a view is taken only if all that it was made of is the same in the catalogue.
     """
+    whole = catalogue.whole if isinstance(catalogue, TracedCatalogue) else catalogue
 
     def lookup(name: str) -> View | None:
-        # An administrator has one policy for all structures, which must not collect views of old
-        # ones.
+        # The view of an administrator is made sooner than compared.
         if policy.is_admin:
             return _view(name, policy, catalogue, action)
         kept = policy.views.get((name, action))
-        if kept is None:
-            kept = policy.views[name, action] = _kept_view(name, policy, catalogue, action)
+        if kept is None or not kept.dependencies.hold_in(whole):
+            kept = policy.views[name, action] = _kept_view(name, policy, whole, action)
         if isinstance(catalogue, TracedCatalogue):
             catalogue.dependencies.add(kept.dependencies)
         return kept.view
@@ -53,8 +54,7 @@ def view_lookup(policy: Policy, catalogue: Catalogue, action: str = "read") -> V
     return lookup
 
 
-def _kept_view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> KeptView:
-    whole = catalogue.whole if isinstance(catalogue, TracedCatalogue) else catalogue
+def _kept_view(name: str, policy: Policy, whole: Catalogue, action: str) -> KeptView:
     traced = TracedCatalogue(whole, policy)
     dependencies = traced.dependencies
     dependencies.grants[name, action] = policy.grants.get((name, action), ())

@@ -11,7 +11,7 @@ from cms.access.guarded_rules import UNRESTRICTED, GuardedGrant, GuardedRule, an
 from cms.access.policy import Policy
 from cms.query.plan.resolved import VisibleMembers
 from cms.schema.field_names import FieldName
-from cms.schema.model import Collection
+from cms.schema.model import Catalogue, Collection
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class KeptView(NamedTuple):
 def with_views(policy: Policy, former: Policy) -> Policy:
     """Return a policy with those views of a former one that its grants lead to as well.
 
-    Both are of the same structure. If all grants are the same, it is the former one.
+    If all grants are the same, it is the former one.
     """
     if former.grants == policy.grants and former.has_app_access == policy.has_app_access:
         return former
@@ -70,6 +70,14 @@ def with_views(policy: Policy, former: Policy) -> Policy:
         if kept.dependencies.hold_for(policy):
             policy.views[key] = kept
     return policy
+
+
+def drop_old_views(policy: Policy, catalogue: Catalogue) -> None:
+    """Drop the views of other structures from a policy, with the collections that they hold."""
+    for key, kept in policy.views.copy().items():
+        if not kept.dependencies.hold_in(catalogue):
+            # A request that comes between makes its view again.
+            policy.views.pop(key, None)
 
 
 def unite_grants(collection: Collection, grants: tuple[GuardedGrant, ...]) -> View:

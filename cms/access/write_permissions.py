@@ -9,6 +9,7 @@ from typing import NamedTuple
 from cachebox import LRUCache
 
 from cms.access.abilities import effective_grants
+from cms.access.dependencies import TracedCatalogue
 from cms.access.guard import view_of
 from cms.access.guarded_rules import (
     NO_ROWS,
@@ -167,6 +168,15 @@ class WritePermissions:
     def is_unrestricted(self, collection: Collection, action: str) -> bool:
         """Tell whether every permission for the action is without a rule."""
         return all(grant.rule == UNRESTRICTED for grant in self.grants(collection, action))
+
+
+def note_rules(
+    policy: Policy, collection: Collection, action: str, catalogue: TracedCatalogue
+) -> None:
+    """Note what all rules on rows are made of that `WritePermissions` has for an action."""
+    catalogue.collections.get(collection.name)
+    effective_grants(policy, collection, action, catalogue)
+    view_of(collection.name, catalogue=catalogue, policy=policy)
 
 
 def has_all_covered(grants: tuple[GuardedGrant, ...], names: Iterable[str]) -> bool:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cachebox import LRUCache
@@ -229,20 +228,21 @@ def _content_policy(context: RequestContext) -> Policy:
     policy = context.actor.policy
     if policy.is_admin:
         return policy
-    # Kept beside the policies of callers, whose names hold no space.
-    name = f"{policy.name} contents"
-    return context.snapshot.policies.setdefault_with(name, partial(_widened, policy, name))
+    widened: Policy = context.snapshot.derived.setdefault_with(
+        ("policy for contents", policy), partial(_widened, policy)
+    )
+    return widened
 
 
-def _widened(policy: Policy, name: str) -> Policy:
-    """Return a policy of this name whose grants to read files cover all fields."""
+def _widened(policy: Policy) -> Policy:
+    """Return a policy whose grants to read files cover all fields."""
     widened_grants = []
     for grant in policy.grants.get(_READ, ()):
         # A grant of no field gives no right to contents either.
         if grant.fields:
             widened_grants.append(replace(grant, fields=frozenset({ALL_FIELDS})))
-    all_grants = MappingProxyType({**policy.grants, _READ: tuple(widened_grants)})
-    return replace(policy, name=name, grants=all_grants, rights=object())
+    # No name of a caller's policy holds a space.
+    return policy.with_grants(f"{policy.name} contents", {_READ: tuple(widened_grants)})
 
 
 def _focal_point(row: Mapping[str, Any]) -> Focus | None:

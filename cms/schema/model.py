@@ -293,6 +293,8 @@ class Catalogue:
     actions: ReferentialActions = field(default_factory=ReferentialActions)
     reserved_tables: tuple[str, ...] = ()
     """Tables of other programs that are no collections, because of the service's prefix."""
+    identity: object = field(init=False, default_factory=object, compare=False, repr=False)
+    """Tells this catalogue from all others, and keeps nothing of it alive."""
 
     @classmethod
     def of(
@@ -322,6 +324,10 @@ class Catalogue:
             by_one,
             actions or ReferentialActions(),
         )
+
+    def deletes_along(self, collection: str) -> bool:
+        """Tell whether foreign keys delete or change other rows with those of a collection."""
+        return collection in self.actions.root_tables_of
 
     def relations_of(self, collection: str) -> tuple[Relation, ...]:
         """Return the relations that have the collection on either side."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from cms import jsontext
 from cms.access.app_access import PUBLIC_SETTINGS_GRANT, app_grants
@@ -57,18 +57,22 @@ def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
 def cached_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
     """Return a caller that may be unable to act; raises `Refused` for one that does not exist."""
 
-    def find() -> Actor:
-        rows = fetch(statement("find_actor"), identity.caller)
-        # Rights that are newer than the snapshot must not get into its caches.
-        check_version(snapshot, Version(*rows[0][:3]))
-        row = _ActorRow(*rows[0])
-        # A session that belongs to no active user may be that of a share.
-        if row.user is None and identity.session and not identity.user:
-            return find_share_actor(snapshot, identity, fetch)
-        return actor_of(snapshot, identity, rows)
-
+    caller = identity.caller
+    # The library's types forget that there may be none.
+    known = cast("Actor | None", snapshot.actors.get(caller) or snapshot.share_actors.get(caller))
+    if known is not None:
+        return known
+    rows = fetch(statement("find_actor"), caller)
+    # Rights that are newer than the snapshot must not get into its caches.
+    check_version(snapshot, Version(*rows[0][:3]))
+    row = _ActorRow(*rows[0])
     # Refusals are not kept, so that invented tokens push no caller out of the cache.
-    return snapshot.actors.setdefault_with(identity.caller, find)
+    # A session that belongs to no active user may be that of a share.
+    if row.user is None and identity.session and not identity.user:
+        actor = find_share_actor(snapshot, identity, fetch)
+        return snapshot.share_actors.setdefault_with(caller, lambda: actor)
+    # Snapshots of the same rights share this cache, whatever their structure.
+    return snapshot.actors.setdefault_with(caller, lambda: actor_of(snapshot, identity, rows))
 
 
 def admit(actor: Actor, identity: Identity) -> Actor:

@@ -1,8 +1,10 @@
 """What a new snapshot takes over of the one before: callers, views and statements that still hold.
 
 A statement, or a view of a policy, has beside it what it was made of (`cms.access.dependencies`).
-After a change of structure it stays if its collections and relations have not changed. After a
-change of rights it stays in the cache, and is compared with the grants of whoever needs it next.
+After a change of structure a statement stays if its collections and relations have not changed;
+after a change of rights it stays in the cache, and is compared with the grants of whoever needs it
+next. Callers, with their policies, stay as they are: a view of a policy is compared with the
+structure when it is used. So a change takes no longer where many callers are known.
 """
 
 from __future__ import annotations
@@ -10,80 +12,72 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cms.access.dependencies import Names, changed_names
+from cachebox import LRUCache
+
 from cms.access.policy import Policy
+from cms.access.views import drop_old_views
+from cms.schema.model import Catalogue
 from cms.store.statement_caches import StatementCache
 
 if TYPE_CHECKING:
     from cms.store.snapshot import Snapshot
 
+MAX_CLEARED_POLICIES = 100
+"""Policies of each cache that one change clears of old views: a few milliseconds of work."""
 
-def carry_over(before: Snapshot, current: Snapshot) -> None:
-    """Fill the caches of a new snapshot with what still holds of the one before."""
+
+def carried_over(before: Snapshot, current: Snapshot) -> Snapshot:
+    """Return a new snapshot with what still holds of the one before in its caches."""
     # If the counters are the same, the snapshot before was found stale for another reason.
     if current.version == before.version:
-        return
-    changed = None
+        return current
     # Snapshots of one structure share their statements, which are compared with rights when used.
     if current.structure is not before.structure:
-        changed = changed_names(before.catalogue, current.catalogue)
-        _carry_statements(before.prepared_reads, current.prepared_reads, changed)
-        _carry_statements(before.statements, current.statements, changed)
-    # After a change of flows alone these are the same as well.
-    if current.policies is before.policies:
-        return
-    if before.version.access == current.version.access:
-        _carry_callers(before, current, changed)
-    else:
-        _keep_former_policies(before, current, changed)
+        _carry_statements(before.prepared_reads, current.prepared_reads, current.catalogue)
+        _carry_statements(before.statements, current.statements, current.catalogue)
+        _carry_statements(before.write_statements, current.write_statements, current.catalogue)
+    current = _with_callers(before, current)
+    for policies in (current.policies, current.former_policies):
+        _clear_some(policies, current)
+    return current
 
 
-def _carry_statements(old: StatementCache, new: StatementCache, changed: Names) -> None:
+def _carry_statements(old: StatementCache, new: StatementCache, catalogue: Catalogue) -> None:
     # The statements that were used longest ago come first, so they are still the first to be
     # dropped.
     for key, kept in old.copy().items():
-        if kept.dependencies.outlive(changed):
+        if kept.dependencies.hold_in(catalogue):
             new.setdefault(key, kept)
 
 
-def _keep_former_policies(before: Snapshot, current: Snapshot, changed: Names | None) -> None:
-    """Keep policies of older rights to compare those of the same names with.
-
-    Only those of the snapshot before: rights of roles that are gone must not stay.
-    """
-    for name, policy in before.policies.copy().items():
-        # Policies of shares are left out: what a share shows depends on an item as well.
-        if policy.shared is None:
-            current.former_policies[name] = _outliving(policy, changed)
-
-
-def _carry_callers(before: Snapshot, current: Snapshot, changed: Names | None) -> None:
-    """Keep callers, each with the rights that were found for it: the counter says that they hold.
+def _with_callers(before: Snapshot, current: Snapshot) -> Snapshot:
+    """Return a snapshot with the callers of the one before, as far as their rights are the same.
 
     To look up a caller with many permissions, and to parse these, takes longer than to load a
-    changed collection.
+    changed collection. Both snapshots then share the caches: whoever is found has the rights of
+    both. Of older rights only the policies stay, to compare those of the same names with, and only
+    those of the snapshot before: rights of roles that are gone must not stay.
     """
-    outliving: dict[int, Policy] = {}
-    for caller, actor in before.actors.copy().items():
-        policy = actor.policy
-        if policy.shared is not None:
-            continue
-        if not policy.is_admin:
-            if id(policy) not in outliving:
-                outliving[id(policy)] = _outliving(policy, changed)
-            policy = outliving[id(policy)]
-            # Other callers with the same roles find the policy here.
-            current.policies.setdefault(policy.name, policy)
-        current.actors.setdefault(caller, replace(actor, policy=policy))
+    if before.version.access != current.version.access:
+        return replace(current, former_policies=before.policies)
+    return replace(
+        current,
+        actors=before.actors,
+        policies=before.policies,
+        former_policies=before.former_policies,
+    )
 
 
-def _outliving(policy: Policy, changed: Names | None) -> Policy:
-    """Return a policy with those of its views that a change of the structure leaves right."""
-    if changed is None:
-        return policy
-    # Another one of the same grants: a request that still runs may add views of before to the old.
-    outliving = replace(policy)
-    for key, kept in policy.views.copy().items():
-        if kept.dependencies.outlive(changed):
-            outliving.views[key] = kept
-    return outliving
+def _clear_some(policies: LRUCache[str, Policy], current: Snapshot) -> None:
+    """Clear some policies of views of older structures, which would keep old collections.
+
+    Only policies that nobody uses have any for long. Each change comes to others, one slice of all
+    of them after the other.
+    """
+    every = list(policies.copy().values())
+    slices = -(-len(every) // MAX_CLEARED_POLICIES)
+    if not slices:
+        return
+    first = current.version.structure % slices * MAX_CLEARED_POLICIES
+    for policy in every[first : first + MAX_CLEARED_POLICIES]:
+        drop_old_views(policy, current.catalogue)

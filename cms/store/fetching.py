@@ -6,7 +6,9 @@ Reads that may be too large get their parameters in cms/items/read/row_limits.py
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import cast
 
+from cms.access.policy import Policy
 from cms.database.connections import Fetch, Row
 from cms.fragment import Fragment
 from cms.query.plan.bindings import Bindings, bind_values
@@ -14,19 +16,30 @@ from cms.query.sql.statement import Statement
 from cms.store.context import RequestContext
 from cms.store.counters import check_version
 from cms.store.snapshot import Snapshot
+from cms.store.statement_caches import KeptStatement
 from cms.store.store import Store
 
 
 def cached_statement(
-    store: Store, snapshot: Snapshot, key: Hashable, make_statement: Callable[[], Statement]
+    store: Store,
+    snapshot: Snapshot,
+    key: Hashable,
+    make_statement: Callable[[], KeptStatement],
+    *,
+    policy: Policy | None = None,
 ) -> Statement:
-    """Return the statement of a write from the cache, or make it; counts which."""
-    statement = snapshot.write_statements.get(key)
-    if statement:
+    """Return the statement of a write from the cache, or make it; counts which.
+
+    Without a `policy` it is the same whatever the rights are.
+    """
+    # The library's types forget that there may be none.
+    kept = cast("KeptStatement | None", snapshot.write_statements.get(key))
+    if kept is not None and (policy is None or kept.is_for(policy)):
         store.database.metrics.count_plan_cache_hit()
-        return statement
+        return kept.statement
     store.database.metrics.count_plan_cache_miss()
-    return snapshot.write_statements.setdefault_with(key, make_statement)
+    kept = snapshot.write_statements[key] = make_statement()
+    return kept.statement
 
 
 def fetch_fragment(fetch: Fetch, fragment: Fragment, bindings: Bindings) -> list[Row]:

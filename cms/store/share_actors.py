@@ -61,7 +61,7 @@ def find_share_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Ac
         raise invalid_token()
     check_version(snapshot, Version(*row[:3]))
     # Policies of roles are called after ids of roles, in which no colon stands.
-    policy = snapshot.policies.setdefault_with(
+    policy = snapshot.share_policies.setdefault_with(
         f"share:{row.id}", lambda: _policy(row, snapshot.catalogue)
     )
     networks = networks_of(jsontext.loads_stored(row.networks))

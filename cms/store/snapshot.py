@@ -19,15 +19,10 @@ from cms.query.plan.estimate import Estimate
 from cms.query.sql.statement import Statement
 from cms.schema.build import NO_STRUCTURE, Structure, build_structure
 from cms.schema.model import Catalogue, Version
-from cms.store.carrying_over import carry_over
+from cms.store.carrying_over import carried_over
 from cms.store.current_version import current_version
 from cms.store.event_flows import NO_EVENT_FLOWS, EventFlows, event_flows
-from cms.store.statement_caches import (
-    MAX_STATEMENTS,
-    StatementCache,
-    statement_cache,
-    write_statement_cache,
-)
+from cms.store.statement_caches import MAX_STATEMENTS, StatementCache, statement_cache
 
 log = logging.getLogger("cms.store")
 
@@ -82,11 +77,15 @@ class Snapshot:
     policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
     former_policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
     """Policies of older rights, from which newer ones of the same names take over what they can."""
+    share_actors: LRUCache[Hashable, Actor] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
+    """Callers with a token of a share, whose policies belong to one structure."""
+    share_policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
     prepared_reads: StatementCache = field(default_factory=statement_cache)
     """Statements by the query strings of reads."""
     statements: StatementCache = field(default_factory=statement_cache)
     """Statements of reads by their queries."""
-    write_statements: LRUCache[Hashable, Statement] = field(default_factory=write_statement_cache)
+    write_statements: StatementCache = field(default_factory=statement_cache)
+    """Statements of writes by their shapes."""
     estimates: LRUCache[Hashable, Estimate] = field(
         default_factory=lambda: LRUCache(MAX_STATEMENTS)
     )
@@ -101,11 +100,11 @@ class Snapshot:
         return self.structure.catalogue
 
     def statement_texts(self) -> Set[str]:
-        """Return the texts of all cached statements of reads."""
+        """Return the texts of all cached statements."""
         texts: set[str] = set()
         # Copies, because other threads change the caches meanwhile.
-        for cache in (self.prepared_reads.copy(), self.statements.copy()):
-            texts.update(kept.statement.text for kept in cache.values())
+        for cache in (self.prepared_reads, self.statements, self.write_statements):
+            texts.update(kept.statement.text for kept in cache.copy().values())
         return texts
 
 
@@ -149,8 +148,7 @@ class Snapshots:
             if before is not None and before is not stale:
                 return before
             current = self._with_same_structure(before) or self._load(before)
-            self._replace(before, current)
-            return current
+            return self._replace(before, current)
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Take a snapshot that a transaction has loaded after its last change of structure.
@@ -162,14 +160,15 @@ class Snapshots:
             if before is None or before.version.structure < snapshot.version.structure:
                 self._replace(before, snapshot)
 
-    def _replace(self, before: Snapshot | None, current: Snapshot) -> None:
+    def _replace(self, before: Snapshot | None, current: Snapshot) -> Snapshot:
         if before is not None:
-            carry_over(before, current)
+            current = carried_over(before, current)
         self._current = current
         _warn_about_reserved_tables(current, before)
         # Other prepared statements of the former structure are hardly used again.
         if before and before.version.structure != current.version.structure:
             self._on_structure_change(current.statement_texts())
+        return current
 
     def _load(self, before: Snapshot | None) -> Snapshot:
         # One statement, so that the counters and all lists are of the same moment.
@@ -196,19 +195,18 @@ class Snapshots:
         current = _with_rights(now, before, events)
         if now.access != before.version.access:
             return current
-        # Reads and rights know nothing of flows. Writes do: their statements are printed anew.
+        # Reads and rights know nothing of flows. Callers are carried over.
         return replace(
             current,
-            actors=before.actors,
-            policies=before.policies,
-            former_policies=before.former_policies,
+            share_actors=before.share_actors,
+            share_policies=before.share_policies,
             estimates=before.estimates,
             documents=before.documents,
         )
 
 
 def _with_rights(version: Version, before: Snapshot, events: EventFlows) -> Snapshot:
-    """Return a snapshot of the same structure: reads are compared with the rights of who asks."""
+    """Return a snapshot of the same structure: statements are compared with the caller's rights."""
     return Snapshot(
         version,
         before.structure,
@@ -216,6 +214,7 @@ def _with_rights(version: Version, before: Snapshot, events: EventFlows) -> Snap
         events,
         prepared_reads=before.prepared_reads,
         statements=before.statements,
+        write_statements=before.write_statements,
     )
 
 

@@ -17,7 +17,7 @@ MAX_STATEMENT_CHARACTERS = 8_000_000
 
 
 class KeptStatement(NamedTuple):
-    """A read's statement, what it is made of, and the literals of the request it was made for."""
+    """A statement, what it is made of, and the literals of the read that it was made for."""
 
     statement: Statement
     dependencies: Dependencies
@@ -32,13 +32,8 @@ StatementCache = LRUCache[Hashable, KeptStatement]
 
 
 def statement_cache() -> StatementCache:
-    """Return an empty cache of reads."""
+    """Return an empty cache of statements."""
     return LRUCache(MAX_STATEMENT_CHARACTERS, getsizeof=lambda _, kept: _weight(kept.statement))
-
-
-def write_statement_cache() -> LRUCache[Hashable, Statement]:
-    """Return an empty cache of writes."""
-    return LRUCache(MAX_STATEMENT_CHARACTERS, getsizeof=lambda _, statement: _weight(statement))
 
 
 def _weight(statement: Statement) -> int:

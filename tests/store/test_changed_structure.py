@@ -161,7 +161,9 @@ def loader(dsn: str) -> Iterator[Loader]:
 def parts(structure: Structure) -> dict[str, Any]:
     """Return all that a structure is made of, with the order of what has one."""
     catalogue = structure.catalogue
-    parts_by_name: dict[str, Any] = {name: getattr(catalogue, name) for name in Catalogue.__slots__}
+    parts_by_name: dict[str, Any] = {
+        name: getattr(catalogue, name) for name in Catalogue.__slots__ if name != "identity"
+    }
     parts_by_name["order"] = list(catalogue.collections)
     parts_by_name["fields"] = {key: list(one.fields) for key, one in catalogue.collections.items()}
     parts_by_name["order of relations"] = [list(catalogue.by_many), list(catalogue.by_one)]

@@ -86,7 +86,7 @@ class Installation:
     def change_rights(self, random: Random) -> None:
         role = random.choice(ROLES)
         table = random.choice((*TABLES, *OTHERS))
-        action = random.choice(("read", "read", "read", "update"))
+        action = random.choice(("read", "read", "read", "update", "create", "delete"))
         if random.randrange(3) == 0:
             self.connection.execute(
                 b"DELETE FROM system_permissions WHERE role = %s AND collection = %s", (role, table)

@@ -59,15 +59,17 @@ def make_collection(api: Client, name: str) -> None:
     assert api.post("/collections", payload).status == 200
 
 
-def permit(db: psycopg.Connection[Any], collection: str, rule: object, *, role: str = ROLE) -> None:
+def permit(
+    connection: psycopg.Connection[Any], collection: str, rule: object, *, role: str = ROLE
+) -> None:
     """Let a role read a collection under this rule alone."""
     values = (json.dumps(rule), role, collection)
-    changed = db.execute(
+    changed = connection.execute(
         b"UPDATE system_permissions SET permissions = %s WHERE role = %s AND collection = %s",
         values,
     )
     if not changed.rowcount:
-        db.execute(
+        connection.execute(
             b"INSERT INTO system_permissions (permissions, role, collection, action, fields) "
             b"VALUES (%s, %s, %s, 'read', '[\"*\"]')",
             values,

@@ -105,6 +105,7 @@ class _Deletion:
             ("delete recorded", root.name),
             lambda: referential.delete_recorded(root, ArgumentSlots()),
             [array(list(parents))],
+            collection=root,
         )
         # A trigger may have kept rows that were recorded as deleted.
         if single_value(rows) < len(parents):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
+from cms.access.dependencies import Dependencies
 from cms.database.connections import Row, Transaction
 from cms.errors import not_found
 from cms.fragment import Fragment
@@ -14,9 +15,11 @@ from cms.items.read.row_limits import Estimator, ReadRun, checked_parameters, ch
 from cms.query.language.ast import OperatorTest, ParsedQuery, Query, RowOutput, Slot
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.statement import Statement
+from cms.schema.model import Collection
 from cms.store.context import RequestContext
 from cms.store.fetching import cached_statement, fetch_statement
 from cms.store.identity import ClientInfo
+from cms.store.statement_caches import KeptStatement
 from cms.store.store import Store
 
 
@@ -139,25 +142,38 @@ class Executor:
     # Writes
 
     def run_cached(
-        self, cache_key: Hashable, make_fragment: Callable[[], Fragment], values: Sequence[object]
+        self,
+        cache_key: Hashable,
+        make_fragment: Callable[[], Fragment],
+        values: Sequence[object],
+        *,
+        collection: Collection | None = None,
     ) -> list[Row]:
         """Run a statement of a write, which is printed once for each `cache_key`.
 
-        Its arguments are the author of the write, for the history, and then `values`.
+        Its arguments are the author of the write, for the history, and then `values`. It is printed
+        of the key and the `collection` alone; without one it may be of all of the structure.
         """
-        # Kept with the snapshot: a change of structure may change what is printed.
-        cached = cached_statement(
-            self.store,
-            self.context.snapshot,
-            cache_key,
-            lambda: number_parameters(make_fragment()),
-        )
+
+        def make_statement() -> KeptStatement:
+            statement = number_parameters(make_fragment())
+            return KeptStatement(statement, self._dependencies(collection))
+
+        cached = cached_statement(self.store, self.context.snapshot, cache_key, make_statement)
         literals = [*self.client.author(self.context.actor.user), *values]
         return self.transaction.execute(
             cached.text,
             bind_values(cached.values, Bindings(literals)),
             while_waiting=self.while_waiting,
         )
+
+    def _dependencies(self, collection: Collection | None) -> Dependencies:
+        dependencies = Dependencies(catalogue=self.context.snapshot.catalogue.identity)
+        if collection is None:
+            dependencies.lasting = False
+        else:
+            dependencies.collections[collection.name] = collection
+        return dependencies
 
 
 def fetch_unlimited(

@@ -152,6 +152,7 @@ def lock_list(
         ("lock list", collection.name, far),
         lambda: locks.lock_list(collection, far, ArgumentSlots()),
         [array(keys), array(near_values)],
+        collection=collection,
     )
 
 
@@ -163,6 +164,7 @@ def column_by_key(
         ("column", collection.name, column),
         lambda: locks.column_by_key(collection, column, ArgumentSlots()),
         [array(keys)],
+        collection=collection,
     )
     return dict(rows)
 
@@ -173,6 +175,7 @@ def stored_keys(executor: Executor, collection: Collection, keys: Sequence[str])
         ("stored keys", collection.name),
         lambda: locks.stored_keys(collection, ArgumentSlots()),
         [array(keys), array(keys)],
+        collection=collection,
     )
     return dict(rows)
 
@@ -275,7 +278,7 @@ def _run_values(
         return _PRINTERS[action](collection, fields, arguments)
 
     cache_key = (action, history_action, collection.name, columns, single, flows)
-    return executor.run_cached(cache_key, make_fragment, values)
+    return executor.run_cached(cache_key, make_fragment, values, collection=collection)
 
 
 # Automatic keys and places

@@ -13,8 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from cms.access.dependencies import TracedCatalogue
 from cms.access.guard import guard, view_of
-from cms.access.write_permissions import NO_ROW_RULES, RowRules
+from cms.access.write_permissions import NO_ROW_RULES, RowRules, note_rules
 from cms.database.error_mapping import Conflict
 from cms.errors import Refused, forbidden, not_found
 from cms.fragment import Fragment
@@ -44,13 +45,14 @@ from cms.query.plan.resolved import (
 )
 from cms.query.plan.sizes import written_size
 from cms.query.sql import write
-from cms.query.sql.arguments import ArgumentSlots, FlowsByVerb
+from cms.query.sql.arguments import VERSION_SLOTS, ArgumentSlots, FlowsByVerb
 from cms.query.sql.expressions import predicate
 from cms.query.sql.select import top_outputs
 from cms.query.sql.single_writes import SingleStatement, StoredRowTests
 from cms.query.sql.statement import Statement
-from cms.schema.model import Collection, Kind
+from cms.schema.model import Catalogue, Collection, Kind
 from cms.store.fetching import cached_statement, fetch_current
+from cms.store.statement_caches import KeptStatement
 
 _NEEDS_TRANSACTION = Statement("", (), (), ())
 """Stands in the cache for the statement of a shape whose writes take a transaction."""
@@ -153,7 +155,12 @@ def _plan(
     # A write whose answer turns out too large must be undone, which takes a transaction.
     if statement is _NEEDS_TRANSACTION or _may_be_large(call, statement, row_count):
         return None
-    literals = (*call.parsed.literals, *call.client.author(call.context.actor.user), *values)
+    literals = (
+        *call.parsed.literals,
+        *call.context.snapshot.version,
+        *call.client.author(call.context.actor.user),
+        *values,
+    )
     if authorized is None:
         return partial(_run, call, shape, statement, literals)
     return partial(_run_with_rows, call, shape, statement, literals, authorized)
@@ -202,6 +209,8 @@ def _run(
 
 
 def _statement(call: WriteCall, shape: WriteShape) -> Statement:
+    policy = call.context.actor.policy
+    # Nothing of one version: the statement outlives changes that do not concern it.
     key = (
         "single statement",
         shape.mutation,
@@ -212,50 +221,63 @@ def _statement(call: WriteCall, shape: WriteShape) -> Statement:
         shape.flows,
         call.parsed.query,
         len(call.parsed.literals),
-        call.context.actor.policy,
+        policy.name,
     )
     try:
         hash(shape.row_rules)
     except TypeError:  # a rule that compares with a geometry
         return _NEEDS_TRANSACTION
-    return cached_statement(
-        call.store, call.context.snapshot, key, lambda: _print_statement(call, shape)
-    )
+    make_statement = partial(_kept_statement, call, shape)
+    return cached_statement(call.store, call.context.snapshot, key, make_statement, policy=policy)
 
 
-def _print_statement(call: WriteCall, shape: WriteShape) -> Statement:
-    """Return the statement of a shape, or `_NEEDS_TRANSACTION`."""
+def _kept_statement(call: WriteCall, shape: WriteShape) -> KeptStatement:
+    """Return the statement of a shape, or `_NEEDS_TRANSACTION`, and what that depends on."""
+    policy = call.context.actor.policy
+    catalogue = TracedCatalogue(call.context.snapshot.catalogue, policy)
+    # The rules of the shape are noted as if they were made here.
+    note_rules(policy, shape.collection, _VERBS[shape.mutation], catalogue)
+    return KeptStatement(_print_statement(call, shape, catalogue), catalogue.dependencies)
+
+
+def _print_statement(call: WriteCall, shape: WriteShape, catalogue: Catalogue) -> Statement:
     collection = shape.collection
     is_delete = shape.mutation is Delete
     if collection.is_system:
         return _NEEDS_TRANSACTION  # its hooks read within a transaction
     if collection.has_side_effects and (shape.row_rules.before or not is_delete):
         return _NEEDS_TRANSACTION  # triggers or ON UPDATE may change what the statement answers
-    arguments = ArgumentSlots(len(call.parsed.literals), shape.single, flows=shape.flows)
-    version = call.context.snapshot.version
+    version = len(call.parsed.literals)
+    arguments = ArgumentSlots(version + VERSION_SLOTS, shape.single, flows=shape.flows)
     single_statement = SingleStatement(version, before=_before(shape))
     if not is_delete:
-        return _print_with_answer(call, shape, arguments, single_statement)
+        return _print_with_answer(
+            call, shape, arguments, single_statement=single_statement, catalogue=catalogue
+        )
     if any(_links(_rules_before(shape))):
         return _NEEDS_TRANSACTION  # the row may have waited for another transaction
-    if collection.name in call.context.snapshot.catalogue.actions.root_tables_of:
+    if catalogue.deletes_along(collection.name):
         return _NEEDS_TRANSACTION  # other rows are deleted or changed with it
     return number_parameters(write.delete(collection, arguments, single_statement=single_statement))
 
 
 def _print_with_answer(
-    call: WriteCall, shape: WriteShape, arguments: ArgumentSlots, single_statement: SingleStatement
+    call: WriteCall,
+    shape: WriteShape,
+    arguments: ArgumentSlots,
+    *,
+    single_statement: SingleStatement,
+    catalogue: Catalogue,
 ) -> Statement:
     """Return the statement of an insert or update, which answers with the items."""
     collection = shape.collection
-    catalogue = call.context.snapshot.catalogue
     # The statement answers with items, and these callers get none: only a transaction does that.
     if view_of(collection.name, catalogue=catalogue, policy=call.context.actor.policy) is None:
         return _NEEDS_TRANSACTION
-    answer = _plan_answer(call, collection)
+    answer = _plan_answer(call, collection, catalogue)
     rule_after = shape.row_rules.after
     after = rule_after.predicate if rule_after else None
-    if not _is_independent(call, shape, answer, after):
+    if not _is_independent(shape, answer, after, catalogue=catalogue):
         return _NEEDS_TRANSACTION
     single_statement = replace(
         single_statement, outputs=tuple(top_outputs(answer)), after=_printed(after)
@@ -296,8 +318,7 @@ def _before(shape: WriteShape) -> StoredRowTests | None:
     )
 
 
-def _plan_answer(call: WriteCall, collection: Collection) -> ReadPlan:
-    catalogue = call.context.snapshot.catalogue
+def _plan_answer(call: WriteCall, collection: Collection, catalogue: Catalogue) -> ReadPlan:
     parsed = call.parsed.query
     query = Query(picks=parsed.picks, deep=parsed.deep, checked_only=parsed.checked_only)
     guarded = guard(
@@ -321,7 +342,7 @@ def _may_be_large(call: WriteCall, statement: Statement, row_count: int) -> bool
 
 
 def _is_independent(
-    call: WriteCall, shape: WriteShape, answer: ReadPlan, after: Predicate | None
+    shape: WriteShape, answer: ReadPlan, after: Predicate | None, *, catalogue: Catalogue
 ) -> bool:
     """Tell whether answer and rules read the same in the write as in a statement after it.
 
@@ -333,12 +354,11 @@ def _is_independent(
     tested = (answer.allowed, *map(_mask, answer.outputs), *_rules_before(shape), after)
     if shape.mutation is Update and any(_links(tested)):
         return False
-    collections = call.context.snapshot.catalogue.collections
     for link in _links((answer.outputs, answer.allowed, after)):
         if link.target == shape.collection.name:
             return False
         # A view may show any table, and so the written one.
-        if collections[link.target].kind is Kind.VIEW:
+        if catalogue.collections[link.target].kind is Kind.VIEW:
             return False
     return True
 

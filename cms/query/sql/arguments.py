@@ -12,8 +12,9 @@ from cms.schema.model import Field
 FlowsByVerb = tuple[tuple[str, tuple[str, ...]], ...]
 """Ids of flows that run after a write, by the verb of their event: create, update and so on."""
 
-# Literals of a write, in order: user, address, user agent, origin, [depth, accountability,] and
-# then one for each column.
+# Literals of a write, in order: [structure, access, flows,] user, address, user agent, origin,
+# [depth, accountability,] and then one for each column.
+VERSION_SLOTS = 3
 AUTHOR_TYPES = ("uuid", "text", "text", "text")
 AUTHOR_SLOTS = len(AUTHOR_TYPES)
 CAUSE_SLOTS = 2

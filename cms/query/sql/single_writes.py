@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cms.fragment import EMPTY, Fragment, fill, optional, param
+from cms.query.language.ast import Slot
+from cms.query.sql.arguments import VERSION_SLOTS
 from cms.query.sql.columns import output_columns
-from cms.schema.model import Version
 
 
 class StoredRowTests(NamedTuple):
@@ -21,13 +22,17 @@ class StoredRowTests(NamedTuple):
 class SingleStatement:
     """A write in one statement: counters, columns of the answer, and rules.
 
-    The statement writes only while the counters are those of `version`. Rules are conditions on a
-    row (t0); None is no rule. `before` are tried on the row as it was. `after` must hold for the
-    row as it then is, or nothing is written. `shown` says whether the caller may read that row. The
-    answer has `rows.found`, and behind it the results of `shown` and of `before.seen`.
+    The statement writes only while the counters are those of three literals, of which `version` is
+    the first slot: it may outlive the version that it was printed for, and its caller always names
+    the present one.
+
+    Rules are conditions on a row (t0); None is no rule. `before` are tried on the row as it was.
+    `after` must hold for the row as it then is, or nothing is written. `shown` says whether the
+    caller may read that row. The answer has `rows.found`, and behind it the results of `shown` and
+    of `before.seen`.
     """
 
-    version: Version
+    version: int
     outputs: tuple[Fragment, ...] = ()
     before: StoredRowTests | None = None
     after: Fragment | None = None
@@ -69,12 +74,7 @@ def version_conditions(single_statement: SingleStatement | None) -> list[Fragmen
     """Print the condition that the counters are still those under which the plan was made."""
     if single_statement is None:
         return []
-    version = single_statement.version
-    return [
-        fill(
-            "(SELECT (v.structure, v.access, v.flows) = ({0}, {1}, {2}) FROM v)",
-            param(version.structure, "bigint"),
-            param(version.access, "bigint"),
-            param(version.flows, "bigint"),
-        )
-    ]
+    counters: list[Fragment] = []
+    for number in range(VERSION_SLOTS):
+        counters.append(param(Slot(single_statement.version + number), "bigint"))
+    return [fill("(SELECT (v.structure, v.access, v.flows) = ({0}, {1}, {2}) FROM v)", *counters)]
