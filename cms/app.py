@@ -44,7 +44,7 @@ from cms.http import (
     specs,
     structure,
 )
-from cms.http.answers.errors import add_error_handlers
+from cms.http.answers.error_handlers import add_error_handlers
 from cms.http.answers.send_timeout import with_send_timeout
 from cms.http.external_logins import ExternalLogins
 from cms.http.middleware.authentication import Authentication

@@ -21,7 +21,7 @@ from cms.web.starting import remember_arbiter
 
 WORKERS = {
     "event": "cms.web.event_worker.EventWorker",
-    "gthread": "cms.web.threaded.ThreadedWorker",
+    "gthread": "cms.web.threaded_worker.ThreadedWorker",
 }
 
 WORKER = "worker "

@@ -25,7 +25,7 @@ _OTHER_METHOD = "_OTHER"
 """OpenTelemetry's word for methods that do not exist."""
 
 
-class _RequestSpan(NamedTuple):
+class _OpenRequestSpan(NamedTuple):
     """A span, and what ends its being that of the thread."""
 
     span: Span
@@ -89,11 +89,11 @@ class Spans:
         self._provider = provider
         self._tracer = provider.get_tracer("cms", version("cms"))
 
-    def begin_request(self, environ: Mapping[str, Any]) -> _RequestSpan:
+    def begin_request(self, environ: Mapping[str, Any]) -> _OpenRequestSpan:
         # An empty context: what an earlier request may have left in the thread is not its parent.
         parent = propagate.extract(environ, context.Context(), _HEADERS)
         span = self._tracer.start_span("HTTP", parent, SpanKind.SERVER)
-        return _RequestSpan(span, context.attach(trace.set_span_in_context(span, parent)))
+        return _OpenRequestSpan(span, context.attach(trace.set_span_in_context(span, parent)))
 
     def add_statement(self, name: str, *, seconds: float, error: BaseException | None) -> None:
         # Without a request or a job around it, every look at the queue would be a trace.

@@ -71,7 +71,7 @@ class Restoration:
         with bulk.bulk_transaction(self._dsn, reads_only=False) as transaction:
             transaction.execute(statement("lock_migrations"))
             counters = self._clear(transaction, head, replaces=replaces)
-            with _Contents(self._storages) as contents:
+            with _RestoredContents(self._storages) as contents:
                 self._fill(transaction, head, contents)
             if counters:
                 transaction.execute(statement("pass_counters_of_version"), counters)
@@ -119,7 +119,7 @@ class Restoration:
             "Nothing has been changed."
         )
 
-    def _fill(self, transaction: Transaction, head: Head, contents: _Contents) -> None:
+    def _fill(self, transaction: Transaction, head: Head, contents: _RestoredContents) -> None:
         missing = missing_extensions(head, transaction)
         for name in missing:
             self._watcher.tell(
@@ -136,7 +136,7 @@ class Restoration:
 class _Pass:
     """One pass over the members of an archive, in their order, which puts each where it belongs."""
 
-    def __init__(self, transaction: Transaction, head: Head, contents: _Contents) -> None:
+    def __init__(self, transaction: Transaction, head: Head, contents: _RestoredContents) -> None:
         self._transaction = transaction
         self._head = head
         self._contents = contents
@@ -211,7 +211,7 @@ class _Pass:
         self._is_complete = True
 
 
-class _Contents:
+class _RestoredContents:
     """The contents of files on their way into their locations.
 
     If the block raises, those that were not there before are removed again. A process that is
@@ -226,7 +226,7 @@ class _Contents:
         self.compared = 0
         """How many stored contents have been found equal to those of the lists."""
 
-    def __enter__(self) -> _Contents:
+    def __enter__(self) -> _RestoredContents:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

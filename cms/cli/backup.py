@@ -40,7 +40,7 @@ def back_up(config: Config, address: str) -> int:
     def find_dump(major: int) -> Path:
         return find_program("pg_dump", postgres_bin=config.postgres_bin, major=major)
 
-    with existing_database(_past_pooler(config)) as dsn, _progress() as bar:
+    with existing_database(_with_direct_address(config)) as dsn, _progress() as bar:
         storages = Storages.from_config(config)
         backup = Backup(dsn, storages, find_program=find_dump, watcher=bar)
         # Closed while there still is a server: it ends the transaction of a backup that fails.
@@ -56,7 +56,7 @@ def restore(config: Config, address: str, *, replaces: bool) -> int:
     archive = archive_at(address, config)
     # Before a database is made for it.
     archive.size()
-    with database(_past_pooler(config)) as dsn, _progress() as bar:
+    with database(_with_direct_address(config)) as dsn, _progress() as bar:
         prepare_schema(dsn)
         storages = Storages.from_config(config)
         restoration = Restoration(dsn, storages, archive=archive, watcher=bar)
@@ -71,12 +71,12 @@ def restore(config: Config, address: str, *, replaces: bool) -> int:
 def restore_collection(config: Config, address: str, *, collection: str) -> None:
     """Put the rows of one collection back."""
     archive = archive_at(address, config)
-    with existing_database(_past_pooler(config)) as dsn, _progress() as bar:
+    with existing_database(_with_direct_address(config)) as dsn, _progress() as bar:
         merged = CollectionRestoration(dsn, archive, bar, collection).run()
     say(f"{collection}: {merged.created} created, {merged.replaced} replaced.")
 
 
-def _past_pooler(config: Config) -> Config:
+def _with_direct_address(config: Config) -> Config:
     """Return the settings with the address of the server itself: an archive needs one session."""
     return replace(config, database_url=config.database_direct_url or config.database_url)
 

@@ -57,7 +57,7 @@ class UndefinedName(Stale):
     """PostgreSQL does not know a name in a statement; to load the structure again may help."""
 
 
-class _Outcome(NamedTuple):
+class _MappedError(NamedTuple):
     """What an error becomes: a code of `STATUS`, and a sentence without its full stop."""
 
     code: str
@@ -66,31 +66,31 @@ class _Outcome(NamedTuple):
 
 RULE_BROKEN = "A value breaks a rule of the table"
 
-_OUTCOMES: Mapping[type[psycopg.Error], _Outcome] = MappingProxyType(
+_OUTCOMES: Mapping[type[psycopg.Error], _MappedError] = MappingProxyType(
     {
-        pg.UniqueViolation: _Outcome(
+        pg.UniqueViolation: _MappedError(
             "RECORD_NOT_UNIQUE", "A value that must be unique is already there"
         ),
-        pg.ExclusionViolation: _Outcome(
+        pg.ExclusionViolation: _MappedError(
             "RECORD_NOT_UNIQUE", "A value is in conflict with one that is already there"
         ),
-        pg.ForeignKeyViolation: _Outcome(
+        pg.ForeignKeyViolation: _MappedError(
             "INVALID_FOREIGN_KEY", "A key points to an item that is not there, or is still in use"
         ),
-        pg.RestrictViolation: _Outcome("INVALID_FOREIGN_KEY", "The item is still in use"),
-        pg.NotNullViolation: _Outcome("NOT_NULL_VIOLATION", "A value is required"),
-        pg.StringDataRightTruncation: _Outcome(
+        pg.RestrictViolation: _MappedError("INVALID_FOREIGN_KEY", "The item is still in use"),
+        pg.NotNullViolation: _MappedError("NOT_NULL_VIOLATION", "A value is required"),
+        pg.StringDataRightTruncation: _MappedError(
             "VALUE_TOO_LONG", "A value is too long for its field"
         ),
-        pg.NumericValueOutOfRange: _Outcome(
+        pg.NumericValueOutOfRange: _MappedError(
             "VALUE_OUT_OF_RANGE", "A value is out of its field's range"
         ),
-        pg.DatetimeFieldOverflow: _Outcome(
+        pg.DatetimeFieldOverflow: _MappedError(
             "VALUE_OUT_OF_RANGE", "A date or time is out of its field's range"
         ),
-        pg.IntervalFieldOverflow: _Outcome("VALUE_OUT_OF_RANGE", "An interval is out of range"),
-        pg.CheckViolation: _Outcome("INVALID_PAYLOAD", RULE_BROKEN),
-        pg.SequenceGeneratorLimitExceeded: _Outcome(
+        pg.IntervalFieldOverflow: _MappedError("VALUE_OUT_OF_RANGE", "An interval is out of range"),
+        pg.CheckViolation: _MappedError("INVALID_PAYLOAD", RULE_BROKEN),
+        pg.SequenceGeneratorLimitExceeded: _MappedError(
             "VALUE_OUT_OF_RANGE", "The table's keys are used up"
         ),
     }

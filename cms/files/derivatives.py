@@ -120,6 +120,6 @@ def _source(original: Original) -> Iterator[Path]:
 
 
 def _chunks(file: Path) -> Iterator[bytes]:
-    with file.open("rb") as opened:
-        while chunk := opened.read(CHUNK_BYTES):
+    with file.open("rb") as content:
+        while chunk := content.read(CHUNK_BYTES):
             yield chunk

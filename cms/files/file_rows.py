@@ -138,12 +138,12 @@ def _plan_filtered_create(flow: FlowFilter, *, rows: Sequence[NewRow]) -> WriteP
 def _filtered_row(flow: FlowFilter, row: NewRow) -> NewRow:
     """Return a row with what flows make of it, which see the service's values too."""
     payload = {**row.defaults, **row.values, **row.owned}
-    shown = without(payload, _INTERNAL)
-    item = flow.filters.item(shown, verb="create")
+    visible_values = without(payload, _INTERNAL)
+    item = flow.filters.item(visible_values, verb="create")
     # Values of the service that flows have left as they were do not count as sent.
     changes: FieldValues = {}
     for name, value in item.items():
-        if name in row.values or shown.get(name) != value:
+        if name in row.values or visible_values.get(name) != value:
             changes[name] = value
     return row._replace(values=dict(flow.call.check_filtered(changes)))
 
@@ -168,7 +168,7 @@ def plan_update(
         )
     else:
         plan = plan_change(call, changes)
-    return plans.matching_item(call, plan, key=row_key, if_match=request.if_match)
+    return plans.with_item_precondition(call, plan, key=row_key, if_match=request.if_match)
 
 
 def _plan_change(
@@ -189,7 +189,7 @@ def matching_row(
 ) -> WritePlan[T]:
     """Return a plan that runs only if the row of a key is in the state that If-Match names."""
     row_key = parse_key(call.collection, key)
-    return plans.matching_item(call, plan, key=row_key, if_match=request.if_match)
+    return plans.with_item_precondition(call, plan, key=row_key, if_match=request.if_match)
 
 
 def plan_update_many(call: WriteCall, payload: object) -> WritePlan[WrittenItems]:

@@ -64,7 +64,7 @@ class RunWorker:
         taken = _TakenRun(*rows[0])
         is_last = job.attempt >= MAX_ATTEMPTS
         try:
-            _RunAttempt(self.services, identifier, taken, is_last).run()
+            _QueuedAttempt(self.services, identifier, taken, is_last).run()
         except _TakenOver:
             # Another attempt of the job, which is not this worker's any more, could disturb it.
             text = "attempt %d at run %s came too late: another worker has taken it over"
@@ -72,7 +72,7 @@ class RunWorker:
 
 
 @dataclass(frozen=True, slots=True)
-class _RunAttempt:
+class _QueuedAttempt:
     """An attempt at a run, which ends as this attempt only while no other worker has begun one."""
 
     services: Services

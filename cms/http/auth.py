@@ -13,7 +13,7 @@ from cms.auth.sessions import IssuedTokens, Issuer, Mode
 from cms.config import Config
 from cms.errors import invalid_payload, invalid_provider, invalid_query, no_object
 from cms.http.answers.envelope import send, send_written
-from cms.http.answers.etags import send_with_etag
+from cms.http.answers.tagged_answers import send_with_etag
 from cms.http.requests.cookies import Cookies, refresh_token_of
 from cms.http.requests.media import (
     check_texts,

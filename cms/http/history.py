@@ -6,7 +6,7 @@ import falcon
 
 from cms.errors import invalid_payload
 from cms.http.answers.envelope import send_written
-from cms.http.answers.etags import send_with_etag
+from cms.http.answers.tagged_answers import send_with_etag
 from cms.http.items import params_of, send_list, send_search
 from cms.http.requests.media import idempotency_key_of, read_json, read_json_object
 from cms.items.history import comments, revisions

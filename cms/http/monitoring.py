@@ -15,8 +15,8 @@ from cms.errors import Refused, forbidden
 from cms.health.check import ERROR
 from cms.health.health import Health, public_health
 from cms.http.answers.envelope import send
-from cms.http.answers.errors import RETRY_AFTER_SECONDS
-from cms.http.middleware.administrators import is_administrator
+from cms.http.answers.error_handlers import RETRY_AFTER_SECONDS
+from cms.http.requests.administrator_check import is_administrator
 from cms.jobs.housekeeping import queue_depth
 from cms.metrics.exposition import CONTENT_TYPE, Gauge, exposition
 from cms.store.administrators import require_administrator

@@ -83,7 +83,7 @@ def drain(config: Config, database: Database, tasks: Iterable[Task]) -> None:
     asyncio.run(Worker(config, database, tasks).run_due())
 
 
-class _Group(NamedTuple):
+class _TaskGroup(NamedTuple):
     """Names of tasks, how many of their jobs a worker runs at a time, how often it looks for any.
 
     Without `poll_seconds` it is notified of new ones.
@@ -94,12 +94,12 @@ class _Group(NamedTuple):
     poll_seconds: float | None = None
 
 
-def _groups_of(tasks: Iterable[Task], max_jobs: int) -> list[_Group]:
+def _groups_of(tasks: Iterable[Task], max_jobs: int) -> list[_TaskGroup]:
     """Return a group for each task that limits its jobs itself, and one group for all others."""
     # A task with its own number gets a fetcher of its own, so that long jobs such as flows leave
     # room for mails.
     others: list[str] = []
-    groups: list[_Group] = []
+    groups: list[_TaskGroup] = []
     for task in tasks:
         if task.max_concurrent is None:
             others.append(task.name)
@@ -107,9 +107,9 @@ def _groups_of(tasks: Iterable[Task], max_jobs: int) -> list[_Group]:
             poll_seconds = None
             if task.poll:
                 poll_seconds = task.poll.total_seconds()
-            groups.append(_Group((task.name,), task.max_concurrent, poll_seconds))
+            groups.append(_TaskGroup((task.name,), task.max_concurrent, poll_seconds))
     if others:
-        groups.insert(0, _Group(tuple(others), max_jobs))
+        groups.insert(0, _TaskGroup(tuple(others), max_jobs))
     return groups
 
 
@@ -225,7 +225,7 @@ class Worker:
         for fetcher in self._fetchers:
             fetcher.stop()  # type: ignore[no-untyped-call]
 
-    def _make_fetcher(self, queue: App, group: _Group, *, wait: bool) -> Fetcher:
+    def _make_fetcher(self, queue: App, group: _TaskGroup, *, wait: bool) -> Fetcher:
         return Fetcher(
             queue,
             # Each task has a queue of its name: a job waits for a worker whose version has its

@@ -61,17 +61,17 @@ def _smtp_connection(config: Config) -> Iterator[smtplib.SMTP]:
     port = config.email_smtp_port
     context = ssl.create_default_context()
     if config.email_smtp_secure:
-        with _Connection(host, port, context) as server:
+        with _SmtpConnection(host, port, context) as server:
             yield server
         return
-    with _Connection(host, port) as server:
+    with _SmtpConnection(host, port) as server:
         # No silent way back: a server, or somebody in between, that offers no TLS is an error.
         if not config.email_smtp_ignore_tls:
             server.starttls(context=context)
         yield server
 
 
-class _Connection(smtplib.SMTP):
+class _SmtpConnection(smtplib.SMTP):
     """A connection that ends after `MAX_SECONDS`; with a context it is TLS from the first byte."""
 
     def __init__(self, host: str, port: int, context: ssl.SSLContext | None = None) -> None:

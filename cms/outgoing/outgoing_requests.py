@@ -161,13 +161,13 @@ def _resolver_until(deadline: float, resolve: HostResolver) -> HostResolver:
     def resolve_until_deadline(host: str, port: int) -> Sequence[Address]:
         addresses: Future[Sequence[Address]] = Future()
 
-        def work() -> None:
+        def resolve_in_thread() -> None:
             try:
                 addresses.set_result(resolve(host, port))
             except Exception as error:
                 addresses.set_exception(error)
 
-        threading.Thread(target=work, daemon=True).start()
+        threading.Thread(target=resolve_in_thread, daemon=True).start()
         try:
             return addresses.result(max(deadline - time.monotonic(), 0))
         except TimeoutError:

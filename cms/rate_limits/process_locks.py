@@ -43,7 +43,7 @@ class MutexLocks:
         library = ctypes.PyDLL(None)
         self._try = library.pthread_mutex_trylock
         self._unlock = library.pthread_mutex_unlock
-        self._mark_consistent = library.pthread_mutex_consistent
+        self._make_consistent = library.pthread_mutex_consistent
         self._wait = ctypes.CDLL(None).pthread_mutex_lock
         attributes = _Mutex()
         _check(library.pthread_mutexattr_init(attributes))
@@ -63,7 +63,7 @@ class MutexLocks:
             result = self._wait(mutex)
         # Its holder was killed. What it was writing is usable: see `SharedTable`.
         if result == errno.EOWNERDEAD:
-            result = self._mark_consistent(mutex)
+            result = self._make_consistent(mutex)
         _check(result)
 
     def release(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Assemble the catalogue from the answer of `load_catalogue`, which has changed collections only."""
+"""Assemble the catalogue from the answer of `load_catalogue`: only changed collections are new."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ T = TypeVar("T")
 class Structure:
     """A catalogue, and what is needed to load only the changes of a newer one.
 
-    `marks` are digests of the collections: one changes with any of the rows that its collection is
-    made of. `foreign_keys` are those with one column.
+    `fingerprints` are digests of the collections: one changes with any of the rows that its
+    collection is made of. `foreign_keys` are those with one column.
     """
 
     catalogue: Catalogue
-    marks: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    fingerprints: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     foreign_keys: tuple[ForeignKey, ...] = ()
 
 
 def build_structure(version: int, loaded: LoadedLists, before: Structure) -> Structure:
     """Return the structure of the lists in the answer of `load_catalogue`.
 
-    `version` is the counter of structure. `before` has the marks that the statement was given: the
-    answer has the collections whose marks differ. One that no longer exists has the mark None.
+    `version` is the counter of structure. `before` has the fingerprints that the statement was
+    given: the answer has the collections whose fingerprints differ. One that no longer exists has
+    the fingerprint None.
     """
-    differing = loaded("marks")
-    marks = without(before.marks, differing)
-    marks |= without_none(differing)
+    differing = loaded("fingerprints")
+    fingerprints = without(before.fingerprints, differing)
+    fingerprints |= without_none(differing)
     collections = without(before.catalogue.collections, differing) | collections_of(loaded)
     # All parts are in the order of their names, so that the catalogue is the same whether it was
     # loaded at once or in changes.
@@ -58,7 +59,9 @@ def build_structure(version: int, loaded: LoadedLists, before: Structure) -> Str
         actions=actions_of(loaded("parts"), loaded("actions"), _owners(collections)),
     )
     reserved = tuple(name for name in loaded("service_tables") if name not in SYSTEM_TABLES)
-    return Structure(replace(catalogue, reserved_tables=reserved), marks, tuple(foreign_keys))
+    return Structure(
+        replace(catalogue, reserved_tables=reserved), fingerprints, tuple(foreign_keys)
+    )
 
 
 NO_STRUCTURE = Structure(Catalogue(0, {}, ()))

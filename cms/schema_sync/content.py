@@ -66,7 +66,7 @@ def read_content(sections: Iterable[str], fetch: Fetch, catalogue: Catalogue) ->
     Raises `Refused` UNPROCESSABLE_CONTENT for two records of one name.
     """
     requested = set(sections)
-    reader = _Reader(fetch, catalogue)
+    reader = _ContentReader(fetch, catalogue)
     content: dict[str, Records] = {}
     for section in TABLES:
         if section in requested:
@@ -86,7 +86,7 @@ def _by_unique_name(section: str, records: Sequence[Record]) -> Records:
     return named
 
 
-class _Reader:
+class _ContentReader:
     """Reads rows, and turns them into records."""
 
     def __init__(self, fetch: Fetch, catalogue: Catalogue) -> None:
@@ -113,7 +113,7 @@ class _Reader:
         return {**record, **values}
 
 
-def _roles(reader: _Reader) -> list[Record]:
+def _roles(reader: _ContentReader) -> list[Record]:
     names = reader.names(ROLES)
     records = []
     for row in reader.rows(ROLES):
@@ -121,7 +121,7 @@ def _roles(reader: _Reader) -> list[Record]:
     return records
 
 
-def _permissions(reader: _Reader) -> list[Record]:
+def _permissions(reader: _ContentReader) -> list[Record]:
     roles = reader.names(ROLES)
     records = []
     for row in reader.rows(PERMISSIONS):
@@ -131,7 +131,7 @@ def _permissions(reader: _Reader) -> list[Record]:
     return records
 
 
-def _settings(reader: _Reader) -> list[Record]:
+def _settings(reader: _ContentReader) -> list[Record]:
     roles = reader.names(ROLES)
     records = []
     for row in reader.rows(SETTINGS):
@@ -140,7 +140,7 @@ def _settings(reader: _Reader) -> list[Record]:
     return records
 
 
-def _flows(reader: _Reader) -> list[Record]:
+def _flows(reader: _ContentReader) -> list[Record]:
     keys = reader.names(OPERATIONS, "key")
     flows = reader.names(FLOWS)
     operations: dict[str, list[Record]] = {}
@@ -172,7 +172,7 @@ def with_flow(operation_type: object, options: object, names: Mapping[Any, objec
     return {**options, "flow": names[flow]}
 
 
-def _dashboards(reader: _Reader) -> list[Record]:
+def _dashboards(reader: _ContentReader) -> list[Record]:
     panels: dict[str, list[Record]] = {}
     for row in sorted(reader.rows(PANELS), key=_panel_order):
         siblings = panels.setdefault(row["dashboard"], [])
@@ -188,7 +188,7 @@ def _panel_order(row: Row) -> tuple[object, ...]:
     return (row["position_y"], row["position_x"], row["type"], row["name"] or "")
 
 
-_RECORDS: Mapping[str, Callable[[_Reader], list[Record]]] = {
+_RECORDS: Mapping[str, Callable[[_ContentReader], list[Record]]] = {
     "roles": _roles,
     "permissions": _permissions,
     "flows": _flows,

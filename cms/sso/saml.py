@@ -82,7 +82,7 @@ class EndedSession(NamedTuple):
     url: str | None
 
 
-class _Subject(NamedTuple):
+class _SamlSubject(NamedTuple):
     """Whom an assertion is about, and until when it counts."""
 
     request: str
@@ -333,7 +333,7 @@ def _request_at(address: str, parameters: Mapping[str, str]) -> Mapping[str, Any
     }
 
 
-def _subject_of(answer: OneLogin_Saml2_Response, addresses: ServiceAddresses) -> _Subject:
+def _subject_of(answer: OneLogin_Saml2_Response, addresses: ServiceAddresses) -> _SamlSubject:
     """Return the one confirmed subject; raises ValueError if a required value is missing."""
     request = answer.get_in_response_to()
     if not request or len(request) > MAX_REQUEST_ID:
@@ -346,7 +346,7 @@ def _subject_of(answer: OneLogin_Saml2_Response, addresses: ServiceAddresses) ->
         end = data.get("NotOnOrAfter")
         is_for_this = data.get("InResponseTo") == request
         if end and is_for_this and data.get("Recipient") == addresses.answers:
-            return _Subject(request, _time(end))
+            return _SamlSubject(request, _time(end))
     raise ValueError("no subject is confirmed for this address, this request and a time")
 
 

@@ -31,7 +31,7 @@ MAX_DOCUMENT_BYTES = 16_000_000
 """Bytes of the cached descriptions of a snapshot for its callers."""
 
 _CATALOGUE_LISTS = (
-    "marks",
+    "fingerprints",
     "tables",
     "columns",
     "keys",
@@ -172,7 +172,7 @@ class Snapshots:
 
     def _load(self, before: Snapshot | None) -> Snapshot:
         # One statement, so that the counters and all lists are of the same moment.
-        rows = self._fetch(statement("load_catalogue"), (_marks(before),))
+        rows = self._fetch(statement("load_catalogue"), (_collection_fingerprints(before),))
         return _snapshot(rows[0], before)
 
     def _with_same_structure(self, before: Snapshot | None) -> Snapshot | None:
@@ -242,7 +242,7 @@ def load_snapshot(transaction: Transaction, *, before: Snapshot | None = None) -
     if isinstance(last, Snapshot):
         before = last
     # Not kept for the process yet: the transaction may still be rolled back.
-    rows = transaction.read(statement("load_catalogue"), (_marks(before),))
+    rows = transaction.read(statement("load_catalogue"), (_collection_fingerprints(before),))
     snapshot = _snapshot(rows[0], before)
     transaction.known["snapshot"] = snapshot
     transaction.last_known["snapshot"] = snapshot
@@ -264,11 +264,11 @@ def snapshot_at(transaction: Transaction, version: Version, *, before: Snapshot 
     return load_snapshot(transaction, before=before)
 
 
-def _marks(before: Snapshot | None) -> str:
-    """Return the marks of what need not be loaded, as JSON."""
+def _collection_fingerprints(before: Snapshot | None) -> str:
+    """Return the fingerprints of collections that are in memory, as JSON."""
     if before is None:
         return "{}"
-    return jsontext.dumps(before.structure.marks).decode()
+    return jsontext.dumps(before.structure.fingerprints).decode()
 
 
 def _snapshot(row: Row, before: Snapshot | None) -> Snapshot:

@@ -76,7 +76,7 @@ def create(
         metadata.delete_stale_field_records(transaction, collection, name, catalogue=catalogue)
         add_column(transaction, collection, definition)
     insert_field_record(transaction, collection, definition)
-    return _finish_changes(transaction, [_Rename(name, name)], before=owner)[0]
+    return _finish_changes(transaction, [_FieldRename(name, name)], before=owner)[0]
 
 
 def update_fields(
@@ -107,7 +107,7 @@ def update_all(
     renames = []
     for name, payload in patches:
         new_name = _update(transaction, owner, require_field(owner, name), payload, catalogue)
-        renames.append(_Rename(name, new_name))
+        renames.append(_FieldRename(name, new_name))
     return _finish_changes(transaction, renames, before=owner)
 
 
@@ -255,7 +255,7 @@ def _update(
     return str(name)
 
 
-class _Rename(NamedTuple):
+class _FieldRename(NamedTuple):
     """The names of a field before and after a change, which may be the same."""
 
     before: str
@@ -263,7 +263,7 @@ class _Rename(NamedTuple):
 
 
 def _finish_changes(
-    transaction: Transaction, renames: Sequence[_Rename], *, before: Collection
+    transaction: Transaction, renames: Sequence[_FieldRename], *, before: Collection
 ) -> list[Record]:
     """Adjust indexes and revisions to fields that have changed, and return their records."""
     # The new catalogue tells what PostgreSQL has made of the changes, such as default values.

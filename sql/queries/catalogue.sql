@@ -1,6 +1,6 @@
 -- name: load_catalogue
 -- All rows of which the model of collections, fields and relations is made, at one moment and in one round trip; of the
--- collections only those whose mark is not that in $1, an object of marks by names.
+-- collections only those whose fingerprint is not that in $1, an object of fingerprints by names.
 WITH RECURSIVE namespace AS MATERIALIZED (  -- looked up once and not for each row
     SELECT current_schema()::regnamespace::oid AS oid
 ),
@@ -294,8 +294,8 @@ checks AS MATERIALIZED (  -- of tables, and of the domains that their columns ar
     WHERE con.contype = 'c'
       AND con.contypid <> 0
 ),
-marks AS (  -- a collection has the mark that it had if all rows that it is made of are the same
-    SELECT name, sum(mark)::text AS mark
+fingerprints AS (  -- a collection has the fingerprint that it had if all rows that it is made of are the same
+    SELECT name, sum(hash)::text AS fingerprint
     FROM (
         SELECT name, hash_record_extended(tables, 1) FROM tables
         UNION ALL SELECT table_name, hash_record_extended(columns, 2) FROM columns
@@ -307,21 +307,21 @@ marks AS (  -- a collection has the mark that it had if all rows that it is made
         UNION ALL SELECT collection, hashtextextended(c::text, 7) FROM system_collections AS c
         UNION ALL SELECT collection, hashtextextended(f::text, 8) FROM system_fields AS f
         UNION ALL SELECT collection, hashtextextended(d::text, 9) FROM system_dropped_collections AS d
-    ) AS parts (name, mark)
+    ) AS parts (name, hash)
     GROUP BY name
 ),
 known AS (
-    SELECT key AS name, value AS mark
+    SELECT key AS name, value AS fingerprint
     FROM json_each_text($1::json)
 ),
-differing AS MATERIALIZED (  -- the mark is NULL for what is gone
-    SELECT name, marks.mark
-    FROM marks
+differing AS MATERIALIZED (  -- the fingerprint is NULL for what is gone
+    SELECT name, fingerprints.fingerprint
+    FROM fingerprints
     FULL JOIN known USING (name)
-    WHERE marks.mark IS DISTINCT FROM known.mark
+    WHERE fingerprints.fingerprint IS DISTINCT FROM known.fingerprint
 ),
 changed AS MATERIALIZED (
-    SELECT name FROM differing WHERE mark IS NOT NULL
+    SELECT name FROM differing WHERE fingerprint IS NOT NULL
 )
 SELECT
     version.structure,
@@ -333,7 +333,7 @@ SELECT
         FROM system_flows
         WHERE status = 'active' AND trigger = 'event'
     )::text AS event_flows,
-    coalesce((SELECT json_object_agg(name, mark) FROM differing), '{}')::text AS marks,
+    coalesce((SELECT json_object_agg(name, fingerprint) FROM differing), '{}')::text AS fingerprints,
     coalesce((SELECT json_agg(tables) FROM tables WHERE name IN (TABLE changed)), '[]')::text AS tables,
     coalesce((
         SELECT json_agg(columns ORDER BY table_name, position)

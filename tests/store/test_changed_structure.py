@@ -167,7 +167,7 @@ def parts(structure: Structure) -> dict[str, Any]:
     parts_by_name["order"] = list(catalogue.collections)
     parts_by_name["fields"] = {key: list(one.fields) for key, one in catalogue.collections.items()}
     parts_by_name["order of relations"] = [list(catalogue.by_many), list(catalogue.by_one)]
-    parts_by_name["marks"] = structure.marks
+    parts_by_name["fingerprints"] = structure.fingerprints
     parts_by_name["foreign keys"] = structure.foreign_keys
     return parts_by_name
 

@@ -53,7 +53,7 @@ def panel_query(panel_type: str, options: Options) -> PanelQuery | None:
 
 def _aggregate_metric(options: Options) -> PanelQuery:
     function = options["function"]
-    aggregate = _Aggregate(function, options.get("field") or _ALL_ROWS)
+    aggregate = _PanelAggregate(function, options.get("field") or _ALL_ROWS)
 
     def data_of(items: Items) -> dict[str, object]:
         # There is no group, so an aggregate has one row at most.
@@ -115,7 +115,9 @@ def _rows(options: Options, fields: Sequence[str]) -> PanelQuery:
 
 
 def _chart(options: Options) -> PanelQuery:
-    aggregate = _Aggregate(options.get("function") or "count", options.get("yAxis") or _ALL_ROWS)
+    aggregate = _PanelAggregate(
+        options.get("function") or "count", options.get("yAxis") or _ALL_ROWS
+    )
     x_axis = options["xAxis"]
     # `year(date)` is answered under `date_year`.
     x_name = parse_name(x_axis).key
@@ -139,7 +141,7 @@ def _chart(options: Options) -> PanelQuery:
 def _time_series(options: Options) -> PanelQuery:
     field = options["dateField"]
     parts = PRECISIONS[options.get("precision") or "day"]
-    aggregate = _Aggregate(
+    aggregate = _PanelAggregate(
         options.get("function") or "count", options.get("valueField") or _ALL_ROWS
     )
     groups = [f"{part}({field})" for part in parts]
@@ -193,7 +195,7 @@ def _moment(parts: Mapping[str, int]) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-class _Aggregate(NamedTuple):
+class _PanelAggregate(NamedTuple):
     """One aggregate of a field, or of the rows themselves."""
 
     function: str

@@ -46,7 +46,7 @@ _PROCESS = Path("/proc/self")
 _SETUP = resources.files("cms.flows.scripts").joinpath("isolate.js").read_text("utf-8")
 
 
-class _Answer(NamedTuple):
+class _ScriptAnswer(NamedTuple):
     """The answer to a job, and whether its script has met a limit."""
 
     json: str
@@ -97,7 +97,7 @@ def _data_bytes() -> int:
     return int(size.split()[0]) * 1024
 
 
-def _run(job: ScriptJob, heap_bytes: int) -> _Answer:
+def _run(job: ScriptJob, heap_bytes: int) -> _ScriptAnswer:
     deadline = time.monotonic() + job.max_seconds
     # An isolate of its own for each script: nothing of one is seen by the next.
     with MiniRacer() as engine:
@@ -123,10 +123,10 @@ def _run(job: ScriptJob, heap_bytes: int) -> _Answer:
         # Also of a script that has failed: its output is what tells why.
         lines = _lines(engine)
     if limit is not None:
-        return _Answer(json.dumps({"limit": limit, "lines": lines}), has_met_limit=True)
+        return _ScriptAnswer(json.dumps({"limit": limit, "lines": lines}), has_met_limit=True)
     # As a text: a line end of the script's would make two answers of it.
     content = {"outcome": outcome[:MAX_ANSWER_LENGTH], "lines": lines}
-    return _Answer(json.dumps(content), has_met_limit=False)
+    return _ScriptAnswer(json.dumps(content), has_met_limit=False)
 
 
 def _setup_script() -> str:

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import falcon
 
-from cms.http.answers.errors import with_search
-from cms.http.middleware.administrators import is_administrator
+from cms.http.answers.error_handlers import with_search
+from cms.http.requests.administrator_check import is_administrator
 from cms.http.requests.request import RequestState, method_label
 from cms.logs import log_request, logs_requests
 from cms.store.store import Store

@@ -15,7 +15,7 @@ from cms.http.requests.request import mount_path
 SESSION_COOKIE = "cms_session_token"
 REFRESH_COOKIE = "cms_refresh_token"
 
-_PAST = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Cookies:
             value,
             max_age=max_age or None,
             # Only a date in the past deletes a cookie in every browser.
-            expires=None if max_age else _PAST,
+            expires=None if max_age else _EPOCH,
             path=path,
             secure=self.secure,
             # No script of a page can read the token, and so none can steal it.

@@ -178,7 +178,7 @@ def analyze_outdated(collections: frozenset[str], estimator: Estimator) -> None:
     itself, but not before the next minute, and not a table of less than fifty rows.
     """
     rows = estimator.fetch(statement("find_statistics"), [array(sorted(collections))])
-    tables = [_Table(*row) for row in rows]
+    tables = [_EstimatedTable(*row) for row in rows]
     outdated = [table for table in tables if table.is_unanalyzed]
     outdated += _grown_tables(tables, estimator)
     if not outdated:
@@ -193,7 +193,7 @@ def analyze_outdated(collections: frozenset[str], estimator: Estimator) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _EstimatedTable:
     schema: str
     name: str
     rows: float
@@ -205,12 +205,12 @@ class _Table:
         return concat(name(self.schema), ".", name(self.name))
 
 
-def _grown_tables(tables: Sequence[_Table], estimator: Estimator) -> list[_Table]:
+def _grown_tables(tables: Sequence[_EstimatedTable], estimator: Estimator) -> list[_EstimatedTable]:
     """Return the small tables that hold more rows than PostgreSQL's statistics say.
 
     PostgreSQL counts changes a second late, so the rows of small tables are counted here.
     """
-    small: list[_Table] = []
+    small: list[_EstimatedTable] = []
     for table in tables:
         # A table that was never analyzed is outdated in any case.
         if not table.is_unanalyzed and table.size <= SMALL_TABLE_BYTES:

@@ -11,7 +11,7 @@ MAX_IMPORT_PROBLEMS = 100
 """How many problems of a file an answer holds."""
 
 
-class _Entry(NamedTuple):
+class _LineProblem(NamedTuple):
     line: int
     problem: Problem
 
@@ -23,7 +23,7 @@ class ImportProblems:
     `is_partial` is set when some rows were only checked, not written: they may have more problems.
     """
 
-    entries: list[_Entry] = field(default_factory=list)
+    entries: list[_LineProblem] = field(default_factory=list)
     total: int = 0
     is_partial: bool = False
 
@@ -35,7 +35,7 @@ class ImportProblems:
         self.total += 1
         # The others are only counted: a file may have millions of them.
         if len(self.entries) < MAX_IMPORT_PROBLEMS:
-            self.entries.append(_Entry(line, problem))
+            self.entries.append(_LineProblem(line, problem))
 
     def refuse(self) -> None:
         """Raise `Refused` with the problems by line, and with their number where there are more."""

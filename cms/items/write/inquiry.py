@@ -179,7 +179,7 @@ class _InquiryRun:
         extensions = {"collection": collection.name, "constraint": name}
         problem = describe_check(database_problem("INVALID_PAYLOAD", extensions), collection)
         question = questions.rows_breaking(collection, check, values)
-        breaking = self._matching(numbers, question)
+        breaking = self._answered_numbers(numbers, question)
         if len(check.columns) == 1:
             self._add_field_problems(problem, row_set, breaking, check.columns[0])
             return
@@ -217,7 +217,7 @@ class _InquiryRun:
             "constraint": constraint.name,
         }
         problem = database_problem("INVALID_FOREIGN_KEY", extensions)
-        dangling = self._matching(list(references), question)
+        dangling = self._answered_numbers(list(references), question)
         self._add_field_problems(problem, row_set, dangling, column.name)
 
     def _check_unique(self, row_set: InquirySet, column: Field, values: _Values) -> None:
@@ -273,7 +273,7 @@ class _InquiryRun:
 
     # Questions
 
-    def _matching(self, numbers: Sequence[int], question: Fragment) -> list[int]:
+    def _answered_numbers(self, numbers: Sequence[int], question: Fragment) -> list[int]:
         """Return the numbers of the rows that a question answers by their position, from 1."""
         if not numbers:
             return []

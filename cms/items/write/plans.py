@@ -258,17 +258,17 @@ def delete_items(call: WriteCall, executor: Executor, keys: Sequence[str]) -> No
 # If-Match
 
 
-def matching_item(
+def with_item_precondition(
     call: WriteCall, plan: WritePlan[T], *, key: str, if_match: str | None
 ) -> WritePlan[T]:
     """Return a plan that runs only while an item has the version of an If-Match header, if any."""
     if if_match is None:
         return plan
     # Without `run_alone`: the version is compared under a lock, which takes a transaction.
-    return WritePlan(partial(_run_on_matching_item, call, plan, key=key, if_match=if_match))
+    return WritePlan(partial(_run_if_item_matches, call, plan, key=key, if_match=if_match))
 
 
-def _run_on_matching_item(
+def _run_if_item_matches(
     call: WriteCall, plan: WritePlan[T], transaction: Transaction, *, key: str, if_match: str
 ) -> T:
     executor = call.in_transaction(transaction).executor
@@ -276,12 +276,14 @@ def _run_on_matching_item(
     return plan.run(transaction)
 
 
-def matching_singleton(call: WriteCall, plan: WritePlan[T], *, if_match: str) -> WritePlan[T]:
+def with_singleton_precondition(
+    call: WriteCall, plan: WritePlan[T], *, if_match: str
+) -> WritePlan[T]:
     """Return a plan that runs only while a singleton has the version of an If-Match header."""
-    return WritePlan(partial(_run_on_matching_singleton, call, plan, if_match=if_match))
+    return WritePlan(partial(_run_if_singleton_matches, call, plan, if_match=if_match))
 
 
-def _run_on_matching_singleton(
+def _run_if_singleton_matches(
     call: WriteCall, plan: WritePlan[T], transaction: Transaction, *, if_match: str
 ) -> T:
     executor = call.in_transaction(transaction).executor

@@ -199,8 +199,8 @@ def _run(
         return items
     readable: list[Item] = []
     for item, row in zip(items, rows, strict=True):
-        is_shown, *_ = statement.extra_columns(row)
-        if is_shown:
+        is_readable, *_ = statement.extra_columns(row)
+        if is_readable:
             readable.append(item)
     return readable or None
 
@@ -285,8 +285,8 @@ def _print_with_answer(
     extra_columns: tuple[str, ...] = ()
     # Where the caller may not read every item, a column beside the items marks those that it may.
     if answer.allowed != EVERY_ROW:
-        single_statement = replace(single_statement, shown=predicate(answer.allowed, 0))
-        extra_columns = ("shown",)
+        single_statement = replace(single_statement, readable=predicate(answer.allowed, 0))
+        extra_columns = ("readable",)
     print_mutation = write.insert if shape.mutation is Insert else write.update
     columns = [collection.fields[name] for name in shape.columns]
     fragment = print_mutation(collection, columns, arguments, single_statement=single_statement)

@@ -26,8 +26,6 @@ from cms.items.write.calls import (
     new_call,
 )
 from cms.items.write.plans import (
-    matching_item,
-    matching_singleton,
     plan_create,
     plan_delete,
     plan_delete_many,
@@ -35,6 +33,8 @@ from cms.items.write.plans import (
     plan_update,
     plan_update_each,
     plan_update_many,
+    with_item_precondition,
+    with_singleton_precondition,
 )
 from cms.query.language.ast import EMPTY_QUERY
 from cms.query.language.parse import parse_query_string
@@ -116,14 +116,16 @@ def _plan_update_one(
     call: WriteCall, *, key: str, payload: object, if_match: str | None
 ) -> WritePlan[bytes | None]:
     key = parse_key(call.collection, key)
-    return _plan_matching_update(call, key=key, payload=payload, if_match=if_match)
+    return _plan_conditional_update(call, key=key, payload=payload, if_match=if_match)
 
 
-def _plan_matching_update(
+def _plan_conditional_update(
     call: WriteCall, *, key: str, payload: object, if_match: str | None
 ) -> WritePlan[bytes | None]:
     plan = plan_update(call, key, payload)
-    return _body_plan(call, matching_item(call, plan, key=key, if_match=if_match), single=True)
+    return _body_plan(
+        call, with_item_precondition(call, plan, key=key, if_match=if_match), single=True
+    )
 
 
 def update_me(
@@ -147,7 +149,7 @@ def _plan_update_me(
     require_own_user(call.context)
     # The key comes from the credentials: it needs no parsing as one of a URL does.
     key = str(call.context.actor.user)
-    return _plan_matching_update(call, key=key, payload=payload, if_match=if_match)
+    return _plan_conditional_update(call, key=key, payload=payload, if_match=if_match)
 
 
 def restore(
@@ -197,7 +199,7 @@ def _plan_update_many(
         # The payload is the item itself, whatever names its fields have: `data` may be one of them.
         plan: WritePlan[WrittenItems] = plan_singleton(call, payload)
         if if_match is not None:
-            plan = matching_singleton(call, plan, if_match=if_match)
+            plan = with_singleton_precondition(call, plan, if_match=if_match)
         return _body_plan(call, plan, single=True)
     if isinstance(payload, list):
         return _body_plan(call, plan_update_each(call, payload), single=False)
@@ -221,7 +223,7 @@ def delete_one(
 
 def _plan_delete_one(call: WriteCall, *, key: str, if_match: str | None) -> WritePlan[object]:
     key = parse_key(call.collection, key)
-    return matching_item(call, plan_delete(call, key), key=key, if_match=if_match)
+    return with_item_precondition(call, plan_delete(call, key), key=key, if_match=if_match)
 
 
 def delete_many(store: Store, identity: Identity, collection: str, payload: object) -> None:

@@ -16,7 +16,7 @@ def lower_text(text: str) -> str:
     """Return a text in lower case as PostgreSQL makes it: each character becomes one character."""
     # Python would make two characters of some, such as the Turkish capital dotted I, and a text
     # would then differ from what `lower()` of PostgreSQL compares.
-    return "".join(letter.lower()[0] for letter in text)
+    return "".join(character.lower()[0] for character in text)
 
 
 def _text(value: Any) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import unquote_plus
 from cms.query.language.brackets import decoded_pairs, merge_pairs
 from cms.query.language.operators import OPERATORS, OperandKind
 
-_OPERAND_MARK = "\udfff"
+_OPERAND_MARKER = "\udfff"
 """A character that no query string holds: half of a surrogate pair."""
 
 # Clients send brackets raw or percent-encoded, in either case.
@@ -77,12 +77,12 @@ class QueryShape(NamedTuple):
 
     def params(self) -> dict[str, object]:
         """Return the parameters as nested dicts, with gaps for operands."""
-        # The n-th mark gets the n-th operand. Both sides run through the query string from left to
-        # right; the tree may meet the gaps in another order, and so each knows its index.
+        # The n-th marker gets the n-th operand. Both sides run through the query string from left
+        # to right; the tree may meet the gaps in another order, and so each knows its index.
         indexes = count()
         pairs: list[tuple[str, object]] = []
         for name, value in decoded_pairs(self.text):
-            if value == _OPERAND_MARK:
+            if value == _OPERAND_MARKER:
                 pairs.append((name, OperandGap(next(indexes))))
             else:
                 pairs.append((name, value))
@@ -112,7 +112,7 @@ def shape_of(query_string: str) -> QueryShape:
 
     def take_out(match: re.Match[str]) -> str:
         operands.append(unquote_plus(match[2]))
-        return match[1] + _OPERAND_MARK
+        return match[1] + _OPERAND_MARKER
 
     return QueryShape(_OPERAND.sub(take_out, query_string), tuple(operands))
 

@@ -13,10 +13,10 @@ WHOLE_WORD = 1_000_000
 
 
 def best_matches(words: Sequence[Sequence[SearchMatch]]) -> Predicate | None:
-    """Return which rows fit best, of the places of each word; None where no index finds them."""
+    """Return which rows fit best, of the tests of each word; None where no index finds them."""
     best: list[Predicate] = []
-    for places in words:
-        heaviest = _heaviest(places)
+    for matches in words:
+        heaviest = _heaviest(matches)
         if not heaviest or not all(map(_has_index, heaviest)):
             return None
         best.append(AnyOf(heaviest))
@@ -25,21 +25,21 @@ def best_matches(words: Sequence[Sequence[SearchMatch]]) -> Predicate | None:
 
 def best_relevance(relevance: Relevance) -> int:
     """Return what the rows count that fit best."""
-    return sum(WHOLE_WORD + _greatest_weight(places) for places in relevance.words)
+    return sum(WHOLE_WORD + _greatest_weight(matches) for matches in relevance.words)
 
 
-def _heaviest(places: Sequence[SearchMatch]) -> tuple[SearchMatch, ...]:
-    """Return the places in the fields that count most, where the word stands as a whole."""
-    weight = _greatest_weight(places)
+def _heaviest(matches: Sequence[SearchMatch]) -> tuple[SearchMatch, ...]:
+    """Return the tests of the fields that count most: the word must stand there as a whole."""
+    weight = _greatest_weight(matches)
     heaviest: list[SearchMatch] = []
-    for match in places:
+    for match in matches:
         if match.value.field.search_weight == weight:
             heaviest.append(replace(match, is_whole=True))
     return tuple(heaviest)
 
 
-def _greatest_weight(places: Sequence[SearchMatch]) -> int:
-    return max((match.value.field.search_weight for match in places), default=0)
+def _greatest_weight(matches: Sequence[SearchMatch]) -> int:
+    return max((match.value.field.search_weight for match in matches), default=0)
 
 
 def _has_index(match: SearchMatch) -> bool:

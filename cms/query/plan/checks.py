@@ -160,18 +160,18 @@ def escape_like(text: str) -> str:
 
 def relevance(collection: str, values: Sequence[Value], words: Sequence[SearchWord]) -> Value:
     """Return how well a row fits the words, as a value to sort by."""
-    places = places_of(values, words)
-    return Value(Field(collection, RELEVANCE, INTEGER), relevance=Relevance(places))
+    matches = search_matches(values, words)
+    return Value(Field(collection, RELEVANCE, INTEGER), relevance=Relevance(matches))
 
 
-def places_of(
+def search_matches(
     values: Sequence[Value], words: Sequence[SearchWord]
 ) -> tuple[tuple[SearchMatch, ...], ...]:
-    """Return for each word where it may be found, in the order of the values."""
-    return tuple(_places(values, word) for word in words)
+    """Return for each word its tests of the values, in their order."""
+    return tuple(_matches_of_word(values, word) for word in words)
 
 
-def _places(values: Sequence[Value], word: SearchWord) -> tuple[SearchMatch, ...]:
+def _matches_of_word(values: Sequence[Value], word: SearchWord) -> tuple[SearchMatch, ...]:
     # One parameter for all texts, however many there are.
     text = Placeholder(word.text, parse_text, "search")
     return tuple(SearchMatch(value, _operand(value, word, text), word.is_short) for value in values)

@@ -71,14 +71,14 @@ def _fits_aggregate(function: str, field_type: FieldType) -> bool:
 
 def _refuse_duplicate_values(aggregates: Iterable[AggregateValue]) -> None:
     """Raise `Refused` INVALID_QUERY where two values of one function would share a key."""
-    shown: dict[tuple[str, str], JsonPath | JsonPaths | None] = {}
+    paths_by_key: dict[tuple[str, str], JsonPath | JsonPaths | None] = {}
     for aggregate in aggregates:
         value = aggregate.value
         if value is None:
             continue
         key = aggregate.function, value.key
         # `meta.a_b` and `meta.a.b` are different values with one key.
-        if shown.setdefault(key, value.at) != value.at:
+        if paths_by_key.setdefault(key, value.at) != value.at:
             raise invalid_query(
                 f'Two values of {aggregate.function} would both be called "{value.key}"',
                 parameter="aggregate",

@@ -9,7 +9,7 @@ from cms.query.language.ast import RowOutput, SearchWord, Slot
 from cms.query.language.parameters import COUNT_ESTIMATE, COUNTS
 from cms.query.plan.best_matches import best_matches, has_search_index
 from cms.query.plan.bindings import Placeholder
-from cms.query.plan.checks import places_of, relevance, typed_test, value_of
+from cms.query.plan.checks import relevance, search_matches, typed_test, value_of
 from cms.query.plan.conditions import predicate_of
 from cms.query.plan.cursor_terms import cursor_of
 from cms.query.plan.grouping import grouping_of, unfit
@@ -101,16 +101,16 @@ def _outputs(query: GuardedQuery) -> tuple[Output, ...]:
 def _output(outputs: list[GuardedOutput]) -> Output:
     """Return the one output of a key: a column, related items, or both of a many-to-any field."""
     columns: list[Output] = []
-    opened: list[GuardedEmbed] = []
+    guarded_embeds: list[GuardedEmbed] = []
     for output in outputs:
         if isinstance(output, GuardedColumn):
             columns.append(ValueOutput(output.key, value_of(output.value)))
         else:
-            opened.append(output)
-    if not opened:
+            guarded_embeds.append(output)
+    if not guarded_embeds:
         return columns[0]
-    embeds = tuple(map(_embed, opened))
-    return _merge_embeds(embeds, opened[0].field, is_shared=len(outputs) > 1)
+    embeds = tuple(map(_embed, guarded_embeds))
+    return _merge_embeds(embeds, guarded_embeds[0].field, is_shared=len(outputs) > 1)
 
 
 def _embed(output: GuardedEmbed) -> Embed:
@@ -180,7 +180,7 @@ def _best(query: GuardedQuery) -> Predicate | None:
     # Where all rows are read, all are ranked.
     if query.window is None or query.window.row_limit is None:
         return None
-    matches = best_matches(places_of(_search_values(query), query.search))
+    matches = best_matches(search_matches(_search_values(query), query.search))
     if matches is None:
         return None
     return with_rules_beside(_where(query, matches))
@@ -191,13 +191,13 @@ def _search(query: GuardedQuery) -> Predicate | None:
     if not query.search:
         return None
     values = _search_values(query)
-    own = places_of(values, query.search)
+    matches_by_word = search_matches(values, query.search)
     # Without an index of its own the row is read anyway, and compared with all keys one by one.
     has_indexes = all(map(has_search_index, values))
     words: list[Predicate] = []
-    for word, places in zip(query.search, own, strict=True):
+    for word, own_matches in zip(query.search, matches_by_word, strict=True):
         is_indexed = has_indexes and not word.is_short
-        matches: list[Predicate] = [*places]
+        matches: list[Predicate] = [*own_matches]
         for items in query.search_items:
             matches.append(_related_match(items, word, is_indexed=is_indexed))
         words.append(AnyOf(tuple(matches)))
@@ -208,14 +208,14 @@ def _search(query: GuardedQuery) -> Predicate | None:
 
 def _related_match(items: RelatedSearch, word: SearchWord, *, is_indexed: bool) -> Exists:
     values = list(map(value_of, items.values))
-    (places,) = places_of(values, [word])
-    return Exists(items.step, AnyOf(places), keys_first=items.is_indexed and is_indexed)
+    (matches,) = search_matches(values, [word])
+    return Exists(items.step, AnyOf(matches), keys_first=items.is_indexed and is_indexed)
 
 
 def _highlights(query: GuardedQuery) -> Highlights | None:
     if not query.highlights:
         return None
-    return Highlights(places_of(_search_values(query), query.search))
+    return Highlights(search_matches(_search_values(query), query.search))
 
 
 def _search_values(query: GuardedQuery) -> list[Value]:

@@ -82,7 +82,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Relevance:
-    """How well a row fits the words of a search: for each word, the places where it may be."""
+    """How well a row fits the words of a search: for each word, the values that may hold it."""
 
     words: tuple[tuple[SearchMatch, ...], ...]
 
@@ -344,7 +344,7 @@ class MaskColumn:
 
 @dataclass(frozen=True, slots=True)
 class Highlights:
-    """Where the words of a search are, as each item shows it: the places of each word."""
+    """Where the words of a search are, as items show it: the values that may hold each word."""
 
     words: tuple[tuple[SearchMatch, ...], ...]
 

@@ -156,7 +156,7 @@ def resolve_rule(
     """
     subject = Subject(collection=collection)
     return ResolvedRule(
-        _Resolver(catalogue).resolve(rule.filter, subject),
+        _RuleResolver(catalogue).resolve(rule.filter, subject),
         collection.name if collection else None,
         rule.message,
         frozenset(_caller_paths(rule.filter)),
@@ -178,7 +178,7 @@ def _caller_paths(filter: Filter) -> Iterator[CallerValue]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Resolver:
+class _RuleResolver:
     catalogue: Catalogue | None
 
     def resolve(self, filter: Filter, subject: Subject) -> ResolvedFilter:
@@ -247,7 +247,7 @@ class _Resolver:
 
 
 def _path_behind_field(name: FieldName, collection: Collection | None) -> DottedName | None:
-    """Return a name with a dot taken apart; None for any other, and one that begins with no field."""
+    """Return a name with a dot taken apart; None for others, and where it begins with no field."""
     if collection is None or name.function:
         return None
     dotted = dotted_name(name, collection.fields.__contains__)

@@ -235,7 +235,7 @@ def _operand_extension(operator: Operator, operands: Sequence[object]) -> Mappin
     """Return the operands under the key of the extension that fits the operator."""
     if not operands or operator.operand_kind is OperandKind.FLAG:
         return {}
-    shown = list(map(_as_json, operands))
+    values = list(map(_as_json, operands))
     if operator.operand_kind is OperandKind.PATTERN:
         # The names of extensions are those of the interface: FAILED_VALIDATION has `valid`,
         # `invalid` or `substring`, by the kind of the operator.
@@ -245,8 +245,8 @@ def _operand_extension(operator: Operator, operands: Sequence[object]) -> Mappin
     else:
         key = "valid"
     if operator.operand_kind is OperandKind.TWO:
-        return {key: shown}
-    return {key: shown[0]}
+        return {key: values}
+    return {key: values[0]}
 
 
 def _as_json(operand: object) -> object:

@@ -68,14 +68,14 @@ def best_first(plan: ReadPlan) -> Fragment:
     terms = plan.cursor.terms if plan.cursor else ()
     starts = plan.cursor.starts if plan.cursor else ()
     all_behind = behind(terms, starts) if starts else EMPTY
-    found = conditions(all_behind, predicate(plan.allowed, 0), predicate(plan.where, 0))
+    page_conditions = conditions(all_behind, predicate(plan.allowed, 0), predicate(plan.where, 0))
     return fill(
         _BEST_OR_ALL,
         _sample(plan),
         _best_of_page(plan),
         _is_page("system_best", plan),
         name(plan.collection.name),
-        concat(found, order_by(plan.order, 0), rows_up_to_limit(plan.page)),
+        concat(page_conditions, order_by(plan.order, 0), rows_up_to_limit(plan.page)),
     )
 
 
@@ -118,7 +118,7 @@ def _in_order(plan: ReadPlan) -> Fragment:
 
 def _by_index(plan: ReadPlan, when: Fragment) -> Fragment:
     # The OFFSET keeps PostgreSQL from reading them in order. Without an index it had better do so.
-    fence = optional(" OFFSET 0", when=not all(places[0].is_short for places in _words(plan)))
+    fence = optional(" OFFSET 0", when=not all(matches[0].is_short for matches in _words(plan)))
     return fill(
         _BY_INDEX,
         name(plan.collection.name),
@@ -137,8 +137,8 @@ def _best(plan: ReadPlan) -> tuple[Fragment, Fragment]:
 def _is_selective(plan: ReadPlan) -> Fragment:
     """Print that the best are few among the rows that have each word themselves."""
     # What related items have counts nothing.
-    found = predicate(All(tuple(map(AnyOf, _words(plan)))), 0)
-    condition = conditions(predicate(plan.allowed, 0), found)
+    has_each_word = predicate(All(tuple(map(AnyOf, _words(plan)))), 0)
+    condition = conditions(predicate(plan.allowed, 0), has_each_word)
     return fill(_IS_SELECTIVE, _sampled(plan), condition)
 
 

@@ -16,7 +16,8 @@ from cms.schema.types.field_type import Search
 # The text comes with what becomes of its characters, by the function that the search compares
 # with: only PostgreSQL knows the dictionary. Of ASCII letters the service knows it.
 _CHARACTERS = (
-    "CASE WHEN octet_length({0}) <> length({0}) AND ({1}) THEN (SELECT json_object_agg(c, system_fold(c)) "
+    "CASE WHEN octet_length({0}) <> length({0}) AND ({1}) THEN "
+    "(SELECT json_object_agg(c, system_fold(c)) "
     "FROM (SELECT DISTINCT string_to_table({0}, NULL) AS c) AS letters WHERE octet_length(c) > 1) "
     "END"
 )
@@ -33,8 +34,8 @@ def highlight_columns(highlights: Highlights | None) -> list[Fragment]:
 
 
 def _folded_words(highlights: Highlights) -> Iterator[Fragment]:
-    for places in highlights.words:
-        for match in places:
+    for matches in highlights.words:
+        for match in matches:
             if _is_text(match):
                 yield fill("system_fold({0})", param(match.word, "text"))
                 break
@@ -47,10 +48,10 @@ def _columns_of_field(matches: Sequence[SearchMatch]) -> list[Fragment]:
         # The condition of the search itself, without an index: none helps on single rows.
         tests.append(search_match(replace(match, is_short=True), 0))
     has_word = join(" OR ", tests)
-    shown = fill("CASE WHEN {0} THEN {1}::text END", has_word, value)
+    matched_text = fill("CASE WHEN {0} THEN {1}::text END", has_word, value)
     if not _is_text(matches[0]):
-        return [shown]
-    return [shown, fill(_CHARACTERS, fill("({0})", value), has_word)]
+        return [matched_text]
+    return [matched_text, fill(_CHARACTERS, fill("({0})", value), has_word)]
 
 
 def _is_text(match: SearchMatch) -> bool:

@@ -65,15 +65,15 @@ def select(plan: ReadPlan) -> Fragment:
     """
     plan = share_masks(plan)
     if plan.grouping:
-        shown = group_outputs(plan.grouping, 0)
+        outputs = group_outputs(plan.grouping, 0)
     else:
-        shown = top_outputs(plan)
+        outputs = top_outputs(plan)
     # For two fields, roughly: SELECT r.c0, r.c1, v.structure, v.access, v.flows, r.found FROM
     # system_version AS v LEFT JOIN LATERAL (SELECT TRUE AS found, t0."id" AS c0, t0."title" AS c1
     # FROM "articles" AS t0 ORDER BY t0."id" LIMIT 100) AS r ON TRUE
-    outputs = [text("TRUE AS found"), *numbered_outputs(shown)]
-    inner = rows(plan, commas(outputs), 0)
-    return fill(_WITH_VERSION, output_columns("r", len(shown)), count_columns(plan), inner)
+    columns = [text("TRUE AS found"), *numbered_outputs(outputs)]
+    inner = rows(plan, commas(columns), 0)
+    return fill(_WITH_VERSION, output_columns("r", len(outputs)), count_columns(plan), inner)
 
 
 def top_outputs(plan: ReadPlan) -> list[Fragment]:
@@ -90,7 +90,7 @@ def top_outputs(plan: ReadPlan) -> list[Fragment]:
     return columns
 
 
-def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPTY) -> Fragment:
+def rows(plan: ReadPlan, columns: Fragment, level: int, *, linked: Fragment = EMPTY) -> Fragment:
     """Print the rows of one level; `linked` is the condition that links them to the row above."""
     if plan.cursor and plan.cursor.starts:
         linked = behind(plan.cursor.terms, plan.cursor.starts)  # nothing leads to the top
@@ -103,11 +103,11 @@ def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPT
     if plan.grouping:
         # Groups are few and computed anyway: the exact page takes the place of the round limit.
         tail = grouping_tail(plan.grouping, level) + (page or rows_up_to_limit(plan.page))
-        return fill(_ROWS, shown, with_masks(plan, source, level), tail)
+        return fill(_ROWS, columns, with_masks(plan, source, level), tail)
     ordered = concat(source, order_by(plan.order, level), rows_up_to_limit(plan.page))
     if plan.page and page:
         ordered = cut_page(ordered, plan.page, level)
-    return fill(_ROWS, shown, with_masks(plan, ordered, level), EMPTY)
+    return fill(_ROWS, columns, with_masks(plan, ordered, level), EMPTY)
 
 
 def with_masks(plan: ReadPlan, source: Fragment, level: int) -> Fragment:
@@ -224,10 +224,10 @@ def _related_outputs(plan: ReadPlan, level: int) -> list[Fragment]:
     if plan.grouping:
         return numbered_outputs(group_outputs(plan.grouping, level))
     if plan.renamed:
-        return numbered_outputs(output(shown, level) for shown in plan.outputs)
+        return numbered_outputs(output(item, level) for item in plan.outputs)
     outputs = []
-    for shown in plan.outputs:
-        outputs.append(concat(output(shown, level), " AS ", name(shown.key)))
+    for item in plan.outputs:
+        outputs.append(concat(output(item, level), " AS ", name(item.key)))
     return outputs
 
 
@@ -243,7 +243,7 @@ def embedded_item(item: Embed) -> Fragment:
     return text("row_to_json(n.*)")
 
 
-class _Member(NamedTuple):
+class _JsonMember(NamedTuple):
     """A column and the keys that lead to it in an object; none do so in the object itself."""
 
     path: tuple[str, ...]
@@ -258,17 +258,17 @@ def as_object(paths: Sequence[tuple[str, ...]]) -> Fragment:
     """
     members = []
     for number, path in enumerate(paths):
-        members.append(_Member(path, f"n.c{number}"))
+        members.append(_JsonMember(path, f"n.c{number}"))
     return _object(members)
 
 
-def _object(members: Sequence[_Member]) -> Fragment:
+def _object(members: Sequence[_JsonMember]) -> Fragment:
     # Paths with one head make one entry: ("count",), ("sum", "a"), ("sum", "b") is {"count": n.c0,
     # "sum": {"a": n.c1, "b": n.c2}}.
-    members_by_key: dict[str, list[_Member]] = {}
+    members_by_key: dict[str, list[_JsonMember]] = {}
     for member in members:
         key, *rest = member.path
-        inner = _Member(tuple(rest), member.column)
+        inner = _JsonMember(tuple(rest), member.column)
         members_by_key.setdefault(key, []).append(inner)
     entries = []
     for key, inner_members in members_by_key.items():

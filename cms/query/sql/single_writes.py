@@ -27,28 +27,28 @@ class SingleStatement:
     the present one.
 
     Rules are conditions on a row (t0); None is no rule. `before` are tried on the row as it was.
-    `after` must hold for the row as it then is, or nothing is written. `shown` says whether the
-    caller may read that row. The answer has `rows.found`, and behind it the results of `shown` and
-    of `before.seen`.
+    `after` must hold for the row as it then is, or nothing is written. `readable` says whether the
+    caller may read that row. The answer has `rows.found`, and behind it the results of `readable`
+    and of `before.seen`.
     """
 
     version: int
     outputs: tuple[Fragment, ...] = ()
     before: StoredRowTests | None = None
     after: Fragment | None = None
-    shown: Fragment | None = None
+    readable: Fragment | None = None
 
 
 def single_answer(single_statement: SingleStatement) -> Fragment:
     """Print the answer: the counters, and beside them the written row, if there is one."""
     columns = output_columns("rows", len(single_statement.outputs))
-    shown = optional(", rows.shown", when=single_statement.shown)
+    readable = optional(", rows.readable", when=single_statement.readable)
     seen = optional(", (SELECT old.seen FROM old)", when=single_statement.before)
     # The counters come in any case, and so there is a row even where none was written.
     shape = (
         "SELECT {0}, v.structure, v.access, v.flows, rows.found{1}{2} FROM v LEFT JOIN rows ON TRUE"
     )
-    return fill(shape, columns, shown, seen)
+    return fill(shape, columns, readable, seen)
 
 
 def rule_results(single_statement: SingleStatement | None) -> Fragment:

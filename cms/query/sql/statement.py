@@ -89,8 +89,8 @@ class Statement:
     def _with_highlights(self, row: tuple[Any, ...]) -> dict[str, Any]:
         assert self.highlights is not None
         first = self._first_extra - self.highlights.width
-        shown = self.highlights.read(row[first : self._first_extra])
-        return {**self._nested(row), HIGHLIGHTS: shown}
+        highlights = self.highlights.read(row[first : self._first_extra])
+        return {**self._nested(row), HIGHLIGHTS: highlights}
 
     def row_texts(self, output: RowOutput, rows: Rows) -> list[str]:
         """Return an output of each row, one of `row_outputs`, in the order of the items."""

@@ -294,8 +294,8 @@ def _returning(
         # system_require raises an error, which undoes the write.
         if single_statement.after:
             columns.append(fill("system_require({0})", single_statement.after))
-        if single_statement.shown:
-            columns.append(fill("coalesce({0}, FALSE) AS shown", single_statement.shown))
+        if single_statement.readable:
+            columns.append(fill("coalesce({0}, FALSE) AS readable", single_statement.readable))
     return commas(columns)
 
 

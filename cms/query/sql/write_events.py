@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
-from cms.query.sql.write_history import Step, is_recorded, shown, whole_row, with_steps
+from cms.query.sql.write_history import Step, is_recorded, read_value, whole_row, with_steps
 from cms.schema.model import Collection, Field
 from cms.schema.system import event_name
 
@@ -60,7 +60,7 @@ def event_columns(
     """
     if not arguments.flows:
         return []
-    key = fill("to_json({0}) AS key_value", shown(collection.key))
+    key = fill("to_json({0}) AS key_value", read_value(collection.key))
     if columns is None:
         # The history has the whole row already, as `data`.
         if collection.accountability == "all":
@@ -69,7 +69,7 @@ def event_columns(
     entries = []
     for field in columns:
         if is_recorded(field):
-            entries.append(fill("{0}, {1}", param(field.name, "text"), shown(field)))
+            entries.append(fill("{0}, {1}", param(field.name, "text"), read_value(field)))
     return [key, fill("json_build_object({0}) AS payload", commas(entries))]
 
 
@@ -118,7 +118,7 @@ def creation_runs(collection: Collection, arguments: ArgumentSlots) -> Fragment:
         param(event_name(collection.name, "create"), "text"),
         param(collection.name, "text"),
         whole_row(collection),
-        shown(collection.key),
+        read_value(collection.key),
         arguments.address(),
         arguments.user(),
         name(collection.name),

@@ -87,7 +87,7 @@ def whole_row(collection: Collection, *, masks: bool = False) -> Fragment:
     columns = []
     for field in collection.columns:
         if masks or is_recorded(field):
-            columns.append(fill("{0} AS {1}", shown(field), name(field.name)))
+            columns.append(fill("{0} AS {1}", read_value(field), name(field.name)))
     return fill("(SELECT row_to_json(d.*) FROM (SELECT {0}) AS d)", commas(columns))
 
 
@@ -96,7 +96,7 @@ def is_recorded(field: Field) -> bool:
     return not (field.is_secret or field.name in system_table(field.collection).withheld_columns)
 
 
-def shown(field: Field) -> Fragment:
+def read_value(field: Field) -> Fragment:
     """Print the value of a column of a row (t0) as reads show it."""
     return fill(field.json_sql, fill(field.type.value_sql, text(f"t0.{quoted(field.name)}")))
 
@@ -130,7 +130,7 @@ def delta_of(fields: list[Field]) -> Fragment:
     for index, field in enumerate(fields):
         before = _compared(field, f"old.w{index}")
         after = _compared(field, f"t0.{quoted(field.name)}")
-        entries.append(fill(shape, param(field.name, "text"), shown(field), before, after))
+        entries.append(fill(shape, param(field.name, "text"), read_value(field), before, after))
     rows = (
         "(SELECT json_object_agg(d.name, d.value) FROM (VALUES {0}) AS d (name, value, "
         "changed) WHERE d.changed)"
