@@ -54,8 +54,8 @@ FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 class Problem:
     """One thing that is wrong: a code of `STATUS`, a sentence, and extensions with the details.
 
-    `own_status` is the status of a code that a flow has made up. `is_undone` says of a database that
-    has failed that nothing of the transaction is stored; otherwise nobody knows.
+    `own_status` is the status of a code that a flow has made up. `is_undone` says of a
+    database that has failed that nothing of the transaction is stored; otherwise nobody knows.
     """
 
     code: str

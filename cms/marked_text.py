@@ -9,7 +9,7 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import NamedTuple
 
 MAX_MARKS = 1_000
-"""How often one word is marked in a text at most, because marks make a text several times as long."""
+"""How often one word is marked in a text at most: marks make a text several times as long."""
 
 _SMALL_LETTERS = dict(zip(ascii_uppercase, ascii_lowercase, strict=True))
 

@@ -1,1 +1,1 @@
-"""What the project is built of and into: the lock file, licences, known vulnerabilities, archives."""
+"""What the project is built of and into: lock file, licences, known vulnerabilities, archives."""

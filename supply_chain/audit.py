@@ -55,8 +55,8 @@ def audit(lock_file: Path) -> Audit:
 def judged(exit_code: int, output: str, errors: str) -> Audit:
     """Tell what the exit code and the output of pip-audit mean.
 
-    It exits with 0 also if the service knew no package at all, and with 1 for vulnerabilities as for
-    its own errors.
+    It exits with 0 also if the service knew no package at all, and with 1 for vulnerabilities as
+    for its own errors.
     """
     if not output.strip():
         return _failed(exit_code, errors)
@@ -84,7 +84,8 @@ def _failed(exit_code: int, errors: str) -> Audit:
 
 def _unreachable(reason: str) -> Audit:
     lines = (
-        "NOT AUDITED: the service of vulnerabilities cannot be reached from here. Nothing is known.",
+        "NOT AUDITED: the service of vulnerabilities cannot be reached from here. "
+        "Nothing is known.",
         f"The reason: {reason}",
     )
     return Audit(passes=True, lines=lines)

@@ -87,7 +87,7 @@ def licence_of(name: str) -> str:
 
 
 def _statements(package: Distribution) -> Iterator[list[str]]:
-    """What metadata says of the licence, the most exact first: an expression, a text, classifiers."""
+    """Yield what metadata says of the licence, most exact first: expression, text, classifiers."""
     metadata = package.metadata
     yield metadata.get_all("License-Expression") or []
     yield metadata.get_all("License") or []

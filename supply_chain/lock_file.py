@@ -1,4 +1,4 @@
-"""The lock file: every package that a checkout installs, with one version and the hashes of its files."""
+"""The lock file: every package that a checkout installs, one version, the hashes of its files."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _locked_package(words: str) -> LockedPackage:
 
 
 def required_packages(setup: str, extra: str) -> Iterator[Requirement]:
-    """What setup.cfg asks for: the service's own requirements and those of an extra, with the extras
-    that it includes.
+    """What setup.cfg asks for: the service's own requirements and those of an extra, with the
+    extras that it includes.
     """
     configuration = ConfigParser()
     configuration.read_string(setup)

@@ -21,7 +21,7 @@ _SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A system under uv's name; `built` are the packages that have no wheel for it, but an sdist."""
+    """A system under uv's name; `built` are the packages that have an sdist but no wheel for it."""
 
     name: str
     title: str
@@ -41,7 +41,7 @@ PLATFORMS = (
 
 
 def unserved(lock: str) -> Iterator[str]:
-    """Yield a line for every platform and Python that the lock file does not serve, with the reason."""
+    """Yield a line, with the reason, for every platform and Python that the lock file fails."""
     for platform, python in product(PLATFORMS, PYTHONS):
         reason = refusal(lock, platform, python)
         if reason:

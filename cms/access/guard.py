@@ -90,7 +90,7 @@ def _has_right(policy: Policy, collection: str, actions: Sequence[str]) -> bool:
 
 
 def _no_collection(policy: Policy) -> Refused:
-    """Return the refusal of a hidden or missing collection, which only administrators tell apart."""
+    """Return the refusal of a hidden or missing collection, which administrators tell apart."""
     if policy.is_admin:
         return not_found("collection")
     return forbidden()

@@ -160,7 +160,7 @@ def policy_of(
 def grants_of(
     rows: Iterable[Mapping[str, object]], former: Policy | None = None
 ) -> list[StoredGrant]:
-    """Return rows of `system_permissions` as grants; those that `former` has are not parsed again."""
+    """Return rows of `system_permissions` as grants; those in `former` are not parsed again."""
     known: dict[bytes, StoredGrant] = {}
     if former:
         for former_grants in former.grants.values():

@@ -95,7 +95,7 @@ def _use(
 
 
 def _check_password(store: Store, share: str, password: str) -> str | None:
-    """Compare a password with that of a share, and return the stored one; None if the share has none.
+    """Compare a password with that of a share; return the stored one, None if there is none.
 
     Raises `Refused` INVALID_CREDENTIALS. Wrong ones are counted, and callers have to wait after too
     many.

@@ -167,7 +167,7 @@ def user_filters(
 
 
 def _same_email(payload: Mapping[str, object], changes: dict[str, object]) -> Mapping[str, object]:
-    """Remove the address from the changes and return it, if only its case differs from what was sent."""
+    """Remove the address from the changes and return it, if only its case is not the sent one's."""
     sent = payload.get("email")
     email = changes.get("email")
     if isinstance(sent, str) and isinstance(email, str) and email.lower() == sent.lower():

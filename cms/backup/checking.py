@@ -70,7 +70,7 @@ def missing_extensions(head: Head, transaction: Transaction) -> list[str]:
 
 
 def content_of(transaction: Transaction) -> str | None:
-    """Name something that an installation holds and a new one does not; None if there is nothing."""
+    """Name something that an installation holds and a new one does not; None for nothing."""
     for name, _size, _columns in transaction.execute(statement("list_backup_tables")):
         if not name.startswith(("system_", "procrastinate_")):
             return f"the table {name}"

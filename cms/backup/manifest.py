@@ -37,8 +37,9 @@ class Head:
     """What has to be known before anything of an archive is restored.
 
     `server` is PostgreSQL's version as a number, `migrations` are names with their SHA-256,
-    `extensions` names with their schemas, `storages` the locations that files are in, `filled_views`
-    the materialized views with rows. The tables are in the order of their numbers in the archive.
+    `extensions` names with their schemas, `storages` the locations that files are in,
+    `filled_views` the materialized views with rows. The tables are in the order of their numbers in
+    the archive.
     """
 
     format: int

@@ -236,8 +236,9 @@ def _tables_behind(tables: Sequence[str]) -> Finding:
         names += f" and {len(tables) - MAX_NAMES} more"
     return Finding(
         WARNING,
-        f"schema: {names} have the names of collections; PostgreSQL would take them for those whose "
-        "own table another program drops: rename them, or take their schema off the search path",
+        f"schema: {names} have the names of collections; PostgreSQL would take them for those "
+        "whose own table another program drops: rename them, or take their schema off the "
+        "search path",
     )
 
 

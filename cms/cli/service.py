@@ -102,7 +102,7 @@ class Service:
 
 @contextmanager
 def service(config: Config, *, url: str | None, token: str | None) -> Iterator[Service]:
-    """Yield the service at `url`, by default PUBLIC_URL; the default token is an administrator's."""
+    """Yield the service at `url` or else PUBLIC_URL; the default token is an administrator's."""
     with requests.Session() as session:
         # Proxies and .netrc of this account are ignored: proxies are for other hosts, and .netrc
         # would replace the token.

@@ -1,4 +1,4 @@
-"""What the workers of the web server tell `cms serve`, on a line that is open while one of them lives."""
+"""What the workers of the web server tell `cms serve`, on a line that is open while one lives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class WorkerReports:
         self._workers: set[int] = set()
 
     def read(self) -> list[str]:
-        """Wait for bytes; return the messages that are complete with them, but those of new workers."""
+        """Wait for bytes; return the messages that they complete, but not those of new workers."""
         chunk = self.line.recv(READ_BYTES)
         self.is_closed = not chunk
         *lines, self._incomplete = (self._incomplete + chunk).split(b"\n")

@@ -148,7 +148,7 @@ def lock_alone(
 
 
 def limit_waiting(transaction: Transaction, deadline: float | None) -> None:
-    """Have the transaction wait for a lock until a time of the monotonic clock; None is no limit."""
+    """Let the transaction wait for locks until a time of the monotonic clock; None is no limit."""
     # To PostgreSQL, 0 is no limit.
     milliseconds = 0
     if deadline is not None:

@@ -104,7 +104,7 @@ def merge(
 
 
 def _conflict_action(columns: Sequence[str], keys: Sequence[str]) -> sql.Composable:
-    """Return what happens to a stored row with the key of a staged one: it gets all other values."""
+    """Return what happens to a stored row with a staged row's key: it gets all its other values."""
     values: list[sql.Composable] = []
     for name in columns:
         if name not in keys:

@@ -125,7 +125,8 @@ def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str
 def stop(data_folder: DataFolder, *, immediately: bool = False) -> None:
     """Stop the server by a fast shutdown: open transactions roll back, recovery is not needed.
 
-    `immediately` is for data that nobody needs any more. A full disk keeps a fast shutdown from ending.
+    `immediately` is for data that nobody needs any more. A full disk keeps a fast shutdown from
+    ending.
     """
     shutdown = 'kill -QUIT "$0"' if immediately else 'kill -INT "$0"'
     postmaster = read_postmaster(data_folder.cluster)

@@ -30,7 +30,7 @@ def machine_settings(machine: Machine) -> dict[str, str]:
         "maintenance_work_mem": _size(memory // 32, lowest=32 * MEBIBYTE, highest=GIBIBYTE),
         "max_worker_processes": str(max(8, cores)),
         "max_parallel_workers": str(cores),
-        # Half of the cores are left to other requests; a single core gains nothing by parallel work.
+        # Half of the cores are left to other requests; one core gains nothing by parallel work.
         "max_parallel_workers_per_gather": str(min(cores // 2, 4)),
     }
 
@@ -43,7 +43,8 @@ def write_settings(data_folder: DataFolder, machine: Machine) -> Path:
     lines = [f"{name} = '{value}'\n" for name, value in machine_settings(machine).items()]
     included = _quoted(data_folder.cluster / "postgresql.conf")
     text = (
-        "# Written at each start, for the memory and the cores of this machine. Change nothing here:\n"
+        "# Written at each start, for the memory and the cores of this machine. "
+        "Change nothing here:\n"
         "# what postgresql.conf sets, which is included last, counts instead.\n"
         f"{''.join(lines)}include {included}\n"
     )

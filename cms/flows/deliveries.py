@@ -37,7 +37,7 @@ class Delivery(NamedTuple):
 
 
 def record_delivery(run: Run, delivery: Delivery, *, has_failed: bool) -> None:
-    """Log a delivery; switch the flow off once its deliveries have failed for `flows_max_outage`."""
+    """Log a delivery; switch the flow off once deliveries have failed for `flows_max_outage`."""
     if run.operation is None:
         return
     if delivery.reason is not None:

@@ -211,7 +211,7 @@ class Secrets:
         return masked
 
     def _secret_names(self, value: Mapping[Any, object], own_name: str) -> set[str]:
-        """Return those names of a mapping whose values are secrets; `own_name` names the mapping."""
+        """Return the names of a mapping whose values are secrets; `own_name` names the mapping."""
         # The members of `query` are names of a URL: `key` and `sig` are secrets there, and ordinary
         # words elsewhere.
         is_secret = is_query_secret if own_name == "query" else is_secret_name

@@ -61,7 +61,7 @@ class ArgonHash(NamedTuple):
 
 
 def parse_hash(text: str) -> ArgonHash | None:
-    """Return a stored argon2 hash; None for what no settings can make, or settings of other services.
+    """Return a stored argon2 hash; None for one that no settings of this service can make.
 
     Nothing is compared with such a text, which would take another time.
     """

@@ -48,7 +48,7 @@ class HashingQueue:
         self._callers = threading.BoundedSemaphore(MAX_CALLERS)
 
     def run(self, work: Callable[[], T], wait_slots: WaitSlots | None = None) -> T:
-        """Return what a hash answers; raises `Refused` SERVICE_UNAVAILABLE after too long a wait."""
+        """Return what a hash answers; raises `Refused` SERVICE_UNAVAILABLE after a long wait."""
         if wait_slots is None:
             return self._submit(work).result()
         with self._entered(wait_slots):

@@ -119,7 +119,8 @@ class Passwords:
             dummies = self._dummies or self._first_dummies()
             prefix = compared.prefix if compared else None
             if prefix is not None and prefix not in dummies:
-                # Stored since, past the service: from now on everybody is compared with one of them.
+                # Stored since by another program: from now on everybody is compared with one of
+                # them.
                 dummies = {**dummies, prefix: dummy_hash(prefix)}
             self._dummies = dummies
         return [dummy for other, dummy in dummies.items() if other != prefix]

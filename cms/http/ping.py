@@ -1,7 +1,7 @@
 """GET /server/ping without Falcon: load balancers of many machines ask it all the time.
 
-Pings that need more than the usual headers are left to the resource: other methods, browsers of other
-sites, traces, and paths that are written in another way.
+Pings that need more than the usual headers are left to the resource: other methods, browsers of
+other sites, traces, and paths that are written in another way.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def _changed_item(visible: VisibleCollections, collection: Collection) -> JsonSc
 
 
 def _with_example(schema: JsonSchema, collection: Collection, names: Iterable[str]) -> JsonSchema:
-    # Many texts of the service's own collections are words that it knows, such as those of `status`.
+    # Many texts of the service's own collections are words that it knows, as those of `status`.
     return schema if collection.is_system else with_example(schema, names)
 
 

@@ -28,8 +28,8 @@ class RateLimiter:
 
     Keys are digests with the secret of the service: services that share counters do not mix, and
     the counters hold nobody's address. In one process, services on different databases do not mix
-    either. Machines that count together may write the address of their database differently, but not the
-    schema.
+    either. Machines that count together may write the address of their database differently, but
+    not the schema.
     """
 
     def __init__(self, counters: Counters, config: Config, secret: str) -> None:

@@ -89,7 +89,7 @@ class FieldDefinition:
 
 @dataclass(frozen=True, slots=True)
 class CollectionDefinition:
-    """A collection to be made; `schema` is None for a folder, `meta` for a table without a record."""
+    """A collection to be made: `schema` is None for a folder, `meta` for a table without record."""
 
     name: str
     meta: MetaSettings | None

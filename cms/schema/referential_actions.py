@@ -31,7 +31,7 @@ ACTIONS_BY_CODE = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as statements name it; with `only`, without the rows of tables that inherit from it."""
+    """A table as statements name it; `only` leaves out the rows of tables that inherit from it."""
 
     name: str
     # None also spares the statement the name of the schema: the service's own is first in the

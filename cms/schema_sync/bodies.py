@@ -8,7 +8,7 @@ from cms.schema_sync.sections import GROUPS, settable
 
 
 def body(record: Record, *members: str) -> Record:
-    """Return the body that creates a record: its settings, and those of its members that are named."""
+    """Return the body that creates a record: its settings, and the members that are named."""
     settings = settable(record)
     result: Record = {}
     for key in (*members, *GROUPS):

@@ -144,8 +144,8 @@ class OAuthClient:
             try:
                 return self._tokens_by(session, endpoints.access, state, code=code)
             except OAuthError as error:
-                # A provider checks the client before the code, so the code is still unused and the next
-                # method can send it again.
+                # A provider checks the client before the code, so the code is still unused and the
+                # next method can send it again.
                 if error.error != "invalid_client" or method == endpoints.auth_methods[-1]:
                     raise
         raise ProviderError("it takes no secret of a client")

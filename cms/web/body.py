@@ -100,7 +100,7 @@ class StreamedBody:
         return iter(self.readline, b"")
 
     def _take(self, is_enough: Callable[[], bool], length: Callable[[], int | None]) -> bytes:
-        """Wait until `is_enough` or the body ends, and take `length()` bytes; all of them for None."""
+        """Wait until `is_enough` or the body ends; take `length()` bytes, all of them for None."""
         if self._on_first_read:
             on_first_read = self._on_first_read
             self._on_first_read = None

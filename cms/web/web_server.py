@@ -93,7 +93,8 @@ class WebServer:
         self._environ: Environ = {
             "SCRIPT_NAME": os.environ.get("SCRIPT_NAME", ""),
             "SERVER_SOFTWARE": "cms",
-            # This server ends connections with unread bodies itself (cms/http/requests/request_body.py).
+            # This server ends connections with unread bodies itself
+            # (cms/http/requests/request_body.py).
             "cms.ends_unread": True,
             "wsgi.errors": sys.stderr,
             "wsgi.input_terminated": True,

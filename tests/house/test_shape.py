@@ -64,11 +64,10 @@ def test_modules_are_short() -> None:
     assert too_long == []
 
 
-def test_lines_of_tests_are_short() -> None:
-    """Ruff checks those of the service, where texts may be longer."""
+def test_lines_are_short() -> None:
     lines = [
         f"{module.path}:{line}"
-        for folder in ("tests", "bench")
+        for folder in FOLDERS
         for module in source_modules(folder)
         for line in module.long_lines
     ]

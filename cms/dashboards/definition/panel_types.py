@@ -38,7 +38,7 @@ PRECISIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "second": ("year", "month", "day", "hour", "minute", "second"),
     }
 )
-"""The functions of a date whose values together are the moment that a point stands for, by units."""
+"""The functions of a date whose values together are the moment of a point, by units."""
 ALL_TIME = "auto"
 """The range of a time series without a beginning."""
 

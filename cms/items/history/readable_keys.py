@@ -1,4 +1,4 @@
-"""The keys of items that a user can read: only on these may the user comment, or be told of them."""
+"""The keys of items that a user can read, and so may comment on and be notified of."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ class CursorContent(NamedTuple):
 class CursorSeal(NamedTuple):
     """What seals and opens the cursors of one query of one caller.
 
-    `key` has 64 bytes and is the caller's; `query` is a digest of what all pages of the query share.
+    `key` has 64 bytes and is the caller's; `query` is a digest of what all pages of the query
+    share.
     """
 
     key: bytes
@@ -113,8 +114,8 @@ def open_cursor(parsed: ParsedQuery, seal: CursorSeal) -> ParsedQuery:
         else:
             slots.append(Slot(len(literals)))
             literals.append(value)
-    opened = replace(cursor, token=None, start=CursorStart(tuple(slots), content.order))
-    return ParsedQuery(replace(parsed.query, cursor=opened), tuple(literals))
+    opened_cursor = replace(cursor, token=None, start=CursorStart(tuple(slots), content.order))
+    return ParsedQuery(replace(parsed.query, cursor=opened_cursor), tuple(literals))
 
 
 class CutPage(NamedTuple):

@@ -75,8 +75,8 @@ def prepare_read(
     """Return the statement and the literals of a read.
 
     A query string that differs from an earlier one in operands only is not even parsed. A `keyed`
-    read, of one item, comes with the item's version. A read `for_answer` is a whole answer: it comes
-    with the version of a singleton, and with the cursor of a list.
+    read, of one item, comes with the item's version. A read `for_answer` is a whole answer: it
+    comes with the version of a singleton, and with the cursor of a list.
     `nested_page` is the page of the lists in the items, when it is not the store's.
     """
     preparation = _Preparation(store, context, request, keyed, for_answer, nested_page)

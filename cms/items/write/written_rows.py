@@ -54,7 +54,7 @@ class WrittenRows:
         set_values[row_id.row] = {**set_values[row_id.row], **values}
 
     def add_revision(self, row_id: RowId, revision: int | None) -> None:
-        """Add the revision of a second statement on a row, which keeps its first revision as its own."""
+        """Add the revision of a second statement on a row, whose own one stays its first."""
         target = self._sets[row_id.set]
         written = self._written.setdefault(target.number, [None] * len(target.rows))
         # Revisions below the row keep the first one as their parent.

@@ -197,8 +197,8 @@ class Window:
 
     `row_limit` is a round number that is written into the statement: with a limit that it does not
     know PostgreSQL guesses so badly that it plans every execution anew. Without `limit` the page is
-    the first `row_limit` rows. `page_limit` is a round number that covers the page alone, for a page
-    that is small beside what it skips.
+    the first `row_limit` rows. `page_limit` is a round number that covers the page alone, for a
+    page that is small beside what it skips.
     """
 
     row_limit: int | None

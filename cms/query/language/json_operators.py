@@ -99,7 +99,8 @@ NONE_OF = JsonComparison(
 NULL = JsonComparison("{0} IS NULL")
 NOT_NULL = JsonComparison("{0} IS NOT NULL")
 CONTAINS = JsonComparison(
-    f"CASE {_TYPE} WHEN 'string' THEN {TEXT_OF_VALUE} LIKE {{1}} WHEN 'array' THEN EXISTS {_ENTRIES} END",
+    f"CASE {_TYPE} WHEN 'string' THEN {TEXT_OF_VALUE} LIKE {{1}} "
+    f"WHEN 'array' THEN EXISTS {_ENTRIES} END",
     _PATTERN_AND_ENTRIES,
 )
 NOT_CONTAINS = JsonComparison(

@@ -29,7 +29,7 @@ A limit of 37 is printed as LIMIT 50, and cut to 37 by a parameter.
 """
 
 _GUESSED_PART = 10
-"""PostgreSQL takes a page whose limit it does not know for a tenth of the rows that it is cut from."""
+"""PostgreSQL takes a page of unknown limit for a tenth of the rows that it is cut from."""
 
 WINDOW_MINIMUMS = {"limit": -1, "offset": 0, "page": 1}
 """The parameters of a page, each with the least value that it takes."""

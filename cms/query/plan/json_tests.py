@@ -61,7 +61,7 @@ def plain_text(operand: object) -> str:
 
 
 def entries(operand: object) -> list[object]:
-    """Return the entries of an array that `_contains` looks for: the text, and what it stands for."""
+    """Return the entries of an array that `_contains` looks for: the text, and its JSON value."""
     text = str(parse_text(operand))
     value = json_value(operand)
     if value == text or isinstance(value, list | dict | None):

@@ -26,8 +26,8 @@ class ArgumentSlots:
 
     With `single` there is a plain value for each column instead, which PostgreSQL executes fastest.
     `history_action` is the action in the history, where it differs from the write's own. `flows`
-    are those that run after the write: depth and accountability of their runs are then literals after
-    the author.
+    are those that run after the write: depth and accountability of their runs are then literals
+    after the author.
     """
 
     first_slot: int = 0

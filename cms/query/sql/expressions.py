@@ -233,8 +233,8 @@ def caller_path(path: CallerPath, level: int) -> Fragment:
     Each step selects rows by the keys of the step before, inside out.
     """
     # SELECT t2."id" FROM "departments" AS t2 WHERE t2."id" = ANY (ARRAY(SELECT t1."department" FROM
-    # "system_users" AS t1 WHERE t1.id = $1::uuid)) for $CURRENT_USER.department.id. It depends on no
-    # row around it, so PostgreSQL runs it once for a statement.
+    # "system_users" AS t1 WHERE t1.id = $1::uuid)) for $CURRENT_USER.department.id. It depends on
+    # no row around it, so PostgreSQL runs it once for a statement.
     depth = level + 1
     rows = fill(
         "{0} AS {1} WHERE {1}.id = {2}",
@@ -373,19 +373,19 @@ _FAST_FOLD = "system_fold_unindexed"
 
 
 def relevance(value: Relevance, level: int) -> Fragment:
-    """Print how well a row fits: for each word, the best of the places where it stands."""
+    """Print how well a row fits: for each word, the best of the values that hold it."""
     best = []
-    for places in value.words:
+    for matches in value.words:
         # At least 0: a word that stands nowhere else may stand in a related item.
         counts = [text("0")]
-        for match in places:
+        for match in matches:
             counts.append(_count_of(match, level))
         best.append(fill("GREATEST({0})", join(", ", counts)))
     return fill("({0})", join(" + ", best))
 
 
 def _count_of(match: SearchMatch, level: int) -> Fragment:
-    """Print what a word counts in one place: a whole word more than a part in any other place."""
+    """Print what a word counts in one value: a whole word more than a part in any other value."""
     weight = match.value.field.search_weight
     whole = str(WHOLE_WORD + weight)
     if match.value.type.search is Search.CONTAINED:

@@ -215,7 +215,7 @@ BIG_INTEGER = FieldType(
     cell=Cell.NUMBER,
     search=Search.EQUAL,
     cast="bigint",
-    # The smallest bigint, -2**63, does not match: no relation to any collection can name such a key.
+    # The smallest bigint, -2**63, does not match: no many-to-any relation can name such a key.
     key_pattern=_integers_up_to(str(2**63 - 1)),
     base_types=("int8",),
     markers=_NUMBER_MARKERS,
