@@ -31,7 +31,7 @@ from cms.query.plan.guarded import (
     GuardedTest,
     GuardedValue,
 )
-from cms.query.plan.resolved import both
+from cms.query.plan.read_plan import both
 from cms.schema.field_names import FieldName, dotted_name
 from cms.schema.model import Field
 

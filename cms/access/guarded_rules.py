@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from cms.access.policy import FULL_GRANT, Grant, StoredGrant
 from cms.query.language.ast import EVERYTHING, NOTHING, And, Or
-from cms.query.plan.resolved import EVERY_ROW, NO_ROW, All, AnyOf, Predicate
+from cms.query.plan.read_plan import EVERY_ROW, NO_ROW, All, AnyOf, Predicate
 from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
 from cms.schema.model import Catalogue, Collection
 

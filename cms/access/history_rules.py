@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from cms.access.guarded_rules import UNRESTRICTED, GuardedRule, all_of, any_of, grouped_by_rule
 from cms.access.views import View
 from cms.query.plan.history_items import about_item
-from cms.query.plan.resolved import VisibleMembers
+from cms.query.plan.read_plan import VisibleMembers
 from cms.schema.model import Catalogue, Collection
 from cms.schema.system import ACTIVITY, REVISIONS
 

@@ -11,7 +11,7 @@ from cms.access.views import View
 from cms.errors import Refused, forbidden, invalid_query, not_found
 from cms.query.plan.guarded import GuardedValue
 from cms.query.plan.links import Link, any_links, link_of
-from cms.query.plan.resolved import LinkStep, Predicate, both
+from cms.query.plan.read_plan import LinkStep, Predicate, both
 from cms.schema.field_names import FieldName, dotted_name
 from cms.schema.model import Catalogue, Field
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cms.access.guarded_rules import NO_ROWS, UNRESTRICTED, GuardedRule, all_of, any_of
 from cms.query.language.ast import Constant, OperatorTest
-from cms.query.plan.resolved import All, AnyOf, Predicate
+from cms.query.plan.read_plan import All, AnyOf, Predicate
 
 
 def rule(value: object) -> GuardedRule:

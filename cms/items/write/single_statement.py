@@ -34,7 +34,7 @@ from cms.query.plan.inner_parts import inner_parts
 from cms.query.plan.links import Link
 from cms.query.plan.nesting import list_levels
 from cms.query.plan.plan import plan
-from cms.query.plan.resolved import (
+from cms.query.plan.read_plan import (
     EVERY_ROW,
     Embed,
     EmbedChoice,

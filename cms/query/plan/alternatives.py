@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from cms.query.plan.resolved import All, AnyOf, Exists, Predicate, TypedTest, Value
+from cms.query.plan.read_plan import All, AnyOf, Exists, Predicate, TypedTest, Value
 from cms.schema.types.field_type import Trait
 
 MAX_JOINED_SUBSELECTS = 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cms.query.plan.resolved import All, AnyOf, Predicate, Relevance, SearchMatch, Value
+from cms.query.plan.read_plan import All, AnyOf, Predicate, Relevance, SearchMatch, Value
 from cms.schema.types.field_type import Search
 
 WHOLE_WORD = 1_000_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cms.query.language.ast import And, Or
-from cms.query.plan.checks import typed_test, value_of
 from cms.query.plan.guarded import AtItems, AtValue, FieldTest, GuardedFilter, GuardedTest
 from cms.query.plan.json_tests import json_test
-from cms.query.plan.resolved import All, AnyOf, Exists, Predicate, Value
+from cms.query.plan.read_plan import All, AnyOf, Exists, Predicate, Value
+from cms.query.plan.typed_tests import typed_test, value_of
 
 
 # {"year(published)": {"_gt": 2000}} of the query arrives as AtValue(year of published,

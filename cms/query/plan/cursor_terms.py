@@ -9,7 +9,7 @@ from cms.query.language.cursor_parameters import AFTER, wrong_token
 from cms.query.plan.bindings import Placeholder, unchanged
 from cms.query.plan.document_paths import JsonPath
 from cms.query.plan.guarded import GuardedQuery
-from cms.query.plan.resolved import Cursor, Order
+from cms.query.plan.read_plan import Cursor, Order
 
 
 def cursor_of(query: GuardedQuery, order: tuple[Order, ...]) -> Cursor | None:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 from cms.errors import Refused, invalid_query
-from cms.query.plan.checks import value_of
 from cms.query.plan.document_paths import JsonPath, JsonPaths
 from cms.query.plan.guarded import (
     AggregateTerm,
@@ -15,7 +14,8 @@ from cms.query.plan.guarded import (
     GuardedQuery,
     GuardedTerm,
 )
-from cms.query.plan.resolved import AggregateValue, Group, Grouping, Order, Value
+from cms.query.plan.read_plan import AggregateValue, Group, Grouping, Order, Value
+from cms.query.plan.typed_tests import value_of
 from cms.schema.types.field_type import FieldType, Trait
 
 _TRAITS_OF_AGGREGATES = {

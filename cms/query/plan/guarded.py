@@ -20,7 +20,7 @@ from cms.query.language.ast import (
     Window,
 )
 from cms.query.plan.document_paths import JsonPath, JsonPaths, json_path_key
-from cms.query.plan.resolved import (
+from cms.query.plan.read_plan import (
     LinkStep,
     Predicate,
     VisibleMembers,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from cms.query.language.ast import Constant
-from cms.query.plan.checks import typed_test
 from cms.query.plan.guarded import GuardedTest
 from cms.query.plan.links import history_item_link
-from cms.query.plan.resolved import EVERY_ROW, All, Exists, LinkStep, Predicate, Value
+from cms.query.plan.read_plan import EVERY_ROW, All, Exists, LinkStep, Predicate, Value
 from cms.query.plan.revision_items import on_revision_item
+from cms.query.plan.typed_tests import typed_test
 from cms.schema.model import Catalogue, Collection
 
 

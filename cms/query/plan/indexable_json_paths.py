@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cms.query.plan.document_paths import JsonPath
-from cms.query.plan.resolved import (
+from cms.query.plan.read_plan import (
     All,
     AnyOf,
     Embed,

@@ -23,9 +23,9 @@ from cms.query.language.json_operators import (
 from cms.query.language.operators import OPERATORS, OperandKind, Operator
 from cms.query.language.shapes import JsonText
 from cms.query.plan.bindings import Placeholder
-from cms.query.plan.checks import like_pattern, require_fit
 from cms.query.plan.guarded import GuardedOperand, GuardedPath, GuardedTest
-from cms.query.plan.resolved import JsonOperand, JsonTest, Value
+from cms.query.plan.read_plan import JsonOperand, JsonTest, Value
+from cms.query.plan.typed_tests import like_pattern, require_fit
 from cms.schema.types.json_members import json_type, parse_scalar
 from cms.schema.types.texts import parse_text
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from cms.query.language.python_comparisons import never
-from cms.query.plan.resolved import All, AnyOf, Exists, Predicate, SearchMatch, TypedTest, Value
+from cms.query.plan.read_plan import All, AnyOf, Exists, Predicate, SearchMatch, TypedTest, Value
 from cms.schema.types.field_type import Trait
 
 Combine = Callable[[tuple[Predicate, ...]], Predicate]

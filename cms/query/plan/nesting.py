@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cms.query.language.ast import Slot
-from cms.query.plan.resolved import (
+from cms.query.plan.read_plan import (
     Embed,
     EmbedChoice,
     LinkStep,

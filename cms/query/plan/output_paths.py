@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cms.query.plan.resolved import AggregateValue, Grouping, ReadPlan
+from cms.query.plan.read_plan import AggregateValue, Grouping, ReadPlan
 
 KeyPath = tuple[str, ...]
 """The keys that lead to a value in an item of the answer."""

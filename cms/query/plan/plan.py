@@ -9,7 +9,6 @@ from cms.query.language.ast import RowOutput, SearchWord, Slot
 from cms.query.language.parameters import COUNT_ESTIMATE, COUNTS
 from cms.query.plan.best_matches import best_matches, has_search_index
 from cms.query.plan.bindings import Placeholder
-from cms.query.plan.checks import relevance, search_matches, typed_test, value_of
 from cms.query.plan.conditions import predicate_of
 from cms.query.plan.cursor_terms import cursor_of
 from cms.query.plan.grouping import grouping_of, unfit
@@ -25,7 +24,7 @@ from cms.query.plan.guarded import (
     RelevanceTerm,
 )
 from cms.query.plan.masked_tests import with_rules_beside
-from cms.query.plan.resolved import (
+from cms.query.plan.read_plan import (
     EVERY_ROW,
     All,
     AnyOf,
@@ -45,6 +44,8 @@ from cms.query.plan.resolved import (
     both,
 )
 from cms.query.plan.restricted_conditions import is_restricted
+from cms.query.plan.search_matches import relevance, search_matches
+from cms.query.plan.typed_tests import typed_test, value_of
 from cms.schema.model import Collection, Field
 from cms.schema.names import MAX_NAME_BYTES
 from cms.schema.types.field_type import Trait

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cms.query.plan.inner_parts import inner_parts
-from cms.query.plan.resolved import CallerPath, LinkStep, Value
+from cms.query.plan.read_plan import CallerPath, LinkStep, Value
 
 
 def is_restricted(part: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cms.query.plan.resolved import (
+from cms.query.plan.read_plan import (
     NO_ROW,
     All,
     AnyOf,

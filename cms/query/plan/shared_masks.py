@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from cms.query.plan.inner_parts import inner_parts
-from cms.query.plan.resolved import (
+from cms.query.plan.read_plan import (
     AggregateValue,
     AnyOf,
     CallerPath,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cms.digits import MAX_DIGITS
-from cms.query.plan.resolved import (
+from cms.query.plan.read_plan import (
     EmbedChoice,
     Grouping,
     Output,

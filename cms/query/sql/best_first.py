@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from cms.fragment import EMPTY, Fragment, concat, fill, name, optional, param, text
 from cms.query.plan.best_matches import best_relevance
-from cms.query.plan.resolved import All, AnyOf, Order, ReadPlan, SearchMatch
+from cms.query.plan.read_plan import All, AnyOf, Order, ReadPlan, SearchMatch
 from cms.query.sql.clauses import conditions, order_by, row_limit, rows_up_to_limit
 from cms.query.sql.expressions import predicate
 from cms.query.sql.keyset import behind

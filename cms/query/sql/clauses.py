@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cms.fragment import EMPTY, Fragment, clause, fill, optional, text
-from cms.query.plan.resolved import AggregateValue, Order, Page, ReadPlan
+from cms.query.plan.read_plan import AggregateValue, Order, Page, ReadPlan
 from cms.query.sql.expressions import TRUE, predicate
 from cms.query.sql.sorted_values import sorted_value
 

@@ -17,7 +17,7 @@ from cms.query.plan.alternatives import (
 from cms.query.plan.best_matches import WHOLE_WORD
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.document_paths import JsonPath, JsonPaths
-from cms.query.plan.resolved import (
+from cms.query.plan.read_plan import (
     EVERY_ROW,
     All,
     AnyOf,

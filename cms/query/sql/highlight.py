@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from cms import jsontext
 from cms.fragment import Fragment, commas, concat, fill, join, param
 from cms.marked_text import marked_whole, marked_words
-from cms.query.plan.resolved import Highlights, ReadPlan, SearchMatch
+from cms.query.plan.read_plan import Highlights, ReadPlan, SearchMatch
 from cms.query.sql.expressions import expression, search_match
 from cms.schema.types.field_type import Search
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cms.fragment import Fragment, commas, fill, param
 from cms.query.plan.bindings import Placeholder
-from cms.query.plan.resolved import Order
+from cms.query.plan.read_plan import Order
 from cms.query.sql.expressions import FALSE, TRUE, join_conditions
 from cms.query.sql.sorted_values import sorted_value
 

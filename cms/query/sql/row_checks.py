@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cms.fragment import Fragment, commas, fill, name, optional, param
-from cms.query.plan.resolved import Predicate
+from cms.query.plan.read_plan import Predicate
 from cms.query.sql.arguments import key_cast
 from cms.query.sql.arrays import array
 from cms.query.sql.expressions import predicate

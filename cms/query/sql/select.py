@@ -23,7 +23,7 @@ from cms.query.language.ast import RowOutput
 from cms.query.language.parameters import FILTER_COUNT
 from cms.query.plan.document_paths import JsonPath
 from cms.query.plan.output_paths import output_paths
-from cms.query.plan.resolved import (
+from cms.query.plan.read_plan import (
     AggregateValue,
     Embed,
     EmbedChoice,

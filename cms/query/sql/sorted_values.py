@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cms.fragment import Fragment, concat, fill, name
-from cms.query.plan.resolved import Order
+from cms.query.plan.read_plan import Order
 from cms.query.sql.columns import alias
 from cms.query.sql.expressions import (
     expression,

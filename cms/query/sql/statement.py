@@ -10,7 +10,7 @@ from cms.query.language.ast import HIGHLIGHTS, RowOutput
 from cms.query.plan.indexable_json_paths import IndexableJsonPath, indexable_json_paths
 from cms.query.plan.nesting import ListLevel, list_levels
 from cms.query.plan.output_paths import KeyPath, output_paths
-from cms.query.plan.resolved import Cursor, Output, ReadPlan, ValueOutput
+from cms.query.plan.read_plan import Cursor, Output, ReadPlan, ValueOutput
 from cms.query.plan.sizes import NO_SIZE, AnswerSize, WrittenSize, size_of
 from cms.query.sql.count_estimate import EstimateStatements, estimate_statements
 from cms.query.sql.highlight import HighlightReader, reader_of

@@ -137,7 +137,7 @@ class FieldType:
 
     name: str
     # An operator fits if it needs none, or one of these (`require_fit` of
-    # cms/query/plan/checks.py).
+    # cms/query/plan/typed_tests.py).
     traits: frozenset[Trait] = frozenset()
 
     # Values
