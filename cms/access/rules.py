@@ -12,7 +12,7 @@ from cms.access.history_rules import HISTORY_COLLECTIONS, narrow_to_items
 from cms.access.name_guard import NameGuard, ViewLookup
 from cms.access.policy import Policy, SharedItem, StoredGrant
 from cms.access.shares import ShareRules
-from cms.access.views import KeptView, View, unite_grants
+from cms.access.views import CachedView, View, unite_grants
 from cms.errors import Refused
 from cms.query.language.ast import Filter
 from cms.query.plan.bindings import Bindings, bind_values
@@ -44,24 +44,24 @@ def view_lookup(policy: Policy, catalogue: Catalogue, action: str = "read") -> V
         # The view of an administrator is made sooner than compared.
         if policy.is_admin:
             return _view(name, policy, catalogue, action)
-        kept = policy.views.get((name, action))
-        if kept is None or not kept.dependencies.hold_in(whole):
-            kept = policy.views[name, action] = _kept_view(name, policy, whole, action)
+        cached = policy.views.get((name, action))
+        if cached is None or not cached.dependencies.hold_in(whole):
+            cached = policy.views[name, action] = _cached_view(name, policy, whole, action)
         if isinstance(catalogue, TracedCatalogue):
-            catalogue.dependencies.add(kept.dependencies)
-        return kept.view
+            catalogue.dependencies.add(cached.dependencies)
+        return cached.view
 
     return lookup
 
 
-def _kept_view(name: str, policy: Policy, whole: Catalogue, action: str) -> KeptView:
+def _cached_view(name: str, policy: Policy, whole: Catalogue, action: str) -> CachedView:
     traced = TracedCatalogue(whole, policy)
     dependencies = traced.dependencies
     dependencies.grants[name, action] = policy.grants.get((name, action), ())
     # These depend on all grants; what a share shows depends on those of others as well.
     if policy.shared or name in HISTORY_COLLECTIONS:
         dependencies.lasting = False
-    return KeptView(_view(name, policy, traced, action), dependencies)
+    return CachedView(_view(name, policy, traced, action), dependencies)
 
 
 def _view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> View | None:

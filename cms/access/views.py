@@ -52,7 +52,7 @@ class View:
         return name
 
 
-class KeptView(NamedTuple):
+class CachedView(NamedTuple):
     """A view in the cache of a policy, None where nothing is shown, and what it was made of."""
 
     view: View | None
@@ -66,16 +66,16 @@ def with_views(policy: Policy, former: Policy) -> Policy:
     """
     if former.grants == policy.grants and former.has_app_access == policy.has_app_access:
         return former
-    for key, kept in former.views.copy().items():
-        if kept.dependencies.hold_for(policy):
-            policy.views[key] = kept
+    for key, cached in former.views.copy().items():
+        if cached.dependencies.hold_for(policy):
+            policy.views[key] = cached
     return policy
 
 
 def drop_old_views(policy: Policy, catalogue: Catalogue) -> None:
     """Drop the views of other structures from a policy, with the collections that they hold."""
-    for key, kept in policy.views.copy().items():
-        if not kept.dependencies.hold_in(catalogue):
+    for key, cached in policy.views.copy().items():
+        if not cached.dependencies.hold_in(catalogue):
             # A request that comes between makes its view again.
             policy.views.pop(key, None)
 

@@ -184,7 +184,7 @@ def _plan_change(
     return plans.payload_plan(call, plans.complete_update(call, parsed, [key]))
 
 
-def matching_row(
+def with_row_precondition(
     request: WriteRequest, call: WriteCall, plan: WritePlan[T], *, key: str
 ) -> WritePlan[T]:
     """Return a plan that runs only if the row of a key is in the state that If-Match names."""

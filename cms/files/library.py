@@ -126,7 +126,7 @@ class LibraryCalls:
         plan = WritePlan(partial(_delete_rows, call, payload, self.delete_rows))
         if key is None:
             return plan
-        return file_rows.matching_row(request, call, plan, key=key)
+        return file_rows.with_row_precondition(request, call, plan, key=key)
 
     def _run(
         self,

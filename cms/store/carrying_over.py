@@ -45,9 +45,9 @@ def carried_over(before: Snapshot, current: Snapshot) -> Snapshot:
 def _carry_statements(old: StatementCache, new: StatementCache, catalogue: Catalogue) -> None:
     # The statements that were used longest ago come first, so they are still the first to be
     # dropped.
-    for key, kept in old.copy().items():
-        if kept.dependencies.hold_in(catalogue):
-            new.setdefault(key, kept)
+    for key, cached in old.copy().items():
+        if cached.dependencies.hold_in(catalogue):
+            new.setdefault(key, cached)
 
 
 def _with_callers(before: Snapshot, current: Snapshot) -> Snapshot:

@@ -16,7 +16,7 @@ from cms.query.sql.statement import Statement
 from cms.store.context import RequestContext
 from cms.store.counters import check_version
 from cms.store.snapshot import Snapshot
-from cms.store.statement_caches import KeptStatement
+from cms.store.statement_caches import CachedStatement
 from cms.store.store import Store
 
 
@@ -24,7 +24,7 @@ def cached_statement(
     store: Store,
     snapshot: Snapshot,
     key: Hashable,
-    make_statement: Callable[[], KeptStatement],
+    make_statement: Callable[[], CachedStatement],
     *,
     policy: Policy | None = None,
 ) -> Statement:
@@ -33,13 +33,13 @@ def cached_statement(
     Without a `policy` it is the same whatever the rights are.
     """
     # The library's types forget that there may be none.
-    kept = cast("KeptStatement | None", snapshot.write_statements.get(key))
-    if kept is not None and (policy is None or kept.is_for(policy)):
+    cached = cast("CachedStatement | None", snapshot.write_statements.get(key))
+    if cached is not None and (policy is None or cached.is_for(policy)):
         store.database.metrics.count_plan_cache_hit()
-        return kept.statement
+        return cached.statement
     store.database.metrics.count_plan_cache_miss()
-    kept = snapshot.write_statements[key] = make_statement()
-    return kept.statement
+    cached = snapshot.write_statements[key] = make_statement()
+    return cached.statement
 
 
 def fetch_fragment(fetch: Fetch, fragment: Fragment, bindings: Bindings) -> list[Row]:

@@ -104,7 +104,7 @@ class Snapshot:
         texts: set[str] = set()
         # Copies, because other threads change the caches meanwhile.
         for cache in (self.prepared_reads, self.statements, self.write_statements):
-            texts.update(kept.statement.text for kept in cache.copy().values())
+            texts.update(cached.statement.text for cached in cache.copy().values())
         return texts
 
 

@@ -16,7 +16,7 @@ MAX_STATEMENT_CHARACTERS = 8_000_000
 """Characters of all cached statements: one with many relations is as long as hundreds of others."""
 
 
-class KeptStatement(NamedTuple):
+class CachedStatement(NamedTuple):
     """A statement, what it is made of, and the literals of the read that it was made for."""
 
     statement: Statement
@@ -24,16 +24,16 @@ class KeptStatement(NamedTuple):
     literals: tuple[object, ...] = ()
 
     def is_for(self, policy: Policy) -> bool:
-        """Tell whether the statement is what a policy allows, of the name that it is kept under."""
+        """Tell whether the statement is what a policy allows, whose name is in the key."""
         return self.dependencies.hold_for(policy)
 
 
-StatementCache = LRUCache[Hashable, KeptStatement]
+StatementCache = LRUCache[Hashable, CachedStatement]
 
 
 def statement_cache() -> StatementCache:
     """Return an empty cache of statements."""
-    return LRUCache(MAX_STATEMENT_CHARACTERS, getsizeof=lambda _, kept: _weight(kept.statement))
+    return LRUCache(MAX_STATEMENT_CHARACTERS, getsizeof=lambda _, cached: _weight(cached.statement))
 
 
 def _weight(statement: Statement) -> int:

@@ -16,7 +16,7 @@ from cms.schema.build import NO_STRUCTURE
 from cms.schema.model import Version
 from cms.store import statement_caches
 from cms.store.snapshot import Snapshot
-from cms.store.statement_caches import KeptStatement
+from cms.store.statement_caches import CachedStatement
 
 
 @pytest.fixture
@@ -27,12 +27,12 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Snapshot:
     return Snapshot(Version(1, 1, 1), NO_STRUCTURE, "")
 
 
-def missed() -> KeptStatement:
+def missed() -> CachedStatement:
     pytest.fail("it is not there any more")
 
 
-def of(text: str) -> KeptStatement:
-    return KeptStatement(Statement(text, (), (), ()), Dependencies())
+def of(text: str) -> CachedStatement:
+    return CachedStatement(Statement(text, (), (), ()), Dependencies())
 
 
 def query(number: int) -> Query:

@@ -36,7 +36,7 @@ from cms.schema.field_names import FieldName
 from cms.schema.model import Kind
 from cms.store.context import RequestContext
 from cms.store.snapshot import PreparedRead
-from cms.store.statement_caches import KeptStatement
+from cms.store.statement_caches import CachedStatement
 from cms.store.store import Store
 
 _CURSOR = re.compile(r"page(?:\[|%5[Bb])after")
@@ -97,17 +97,17 @@ def prepare_read(
         context.actor.policy.name,
     )
     # The library's types forget that there may be none.
-    kept = cast("KeptStatement | None", context.snapshot.prepared_reads.get(key))
-    if kept is not None and kept.is_for(context.actor.policy):
+    cached = cast("CachedStatement | None", context.snapshot.prepared_reads.get(key))
+    if cached is not None and cached.is_for(context.actor.policy):
         store.database.metrics.count_plan_cache_hit()
-        return kept.statement, shape.fill_gaps(kept.literals)
+        return cached.statement, shape.fill_gaps(cached.literals)
     try:
-        kept = preparation.run(shape.params())
+        cached = preparation.run(shape.params())
     except Refused:
         # The shape lacks the operands: the problems are those of the query string as sent.
         return preparation.run_or_refuse_all(nested_params(request.query_string))
-    context.snapshot.prepared_reads[key] = kept
-    return kept.statement, shape.fill_gaps(kept.literals)
+    context.snapshot.prepared_reads[key] = cached
+    return cached.statement, shape.fill_gaps(cached.literals)
 
 
 class _Preparation(NamedTuple):
@@ -120,13 +120,13 @@ class _Preparation(NamedTuple):
     for_answer: bool
     nested_page: PageSizes | None
 
-    def run(self, params: Mapping[str, object]) -> KeptStatement:
+    def run(self, params: Mapping[str, object]) -> CachedStatement:
         """Return the statement and literals to keep; raises `Refused` with the first problem."""
         parsed = self._parse(params)
         cursor = parsed.query.cursor
         if cursor is not None and cursor.start is not None:
-            # A kept statement is for every caller of the policy; an opened cursor is for one caller
-            # only.
+            # A cached statement is for every caller of the policy; an opened cursor is for one
+            # caller only.
             raise wrong_token()
         return self._statement(parsed)._replace(literals=parsed.literals)
 
@@ -184,9 +184,9 @@ class _Preparation(NamedTuple):
             return parsed
         return open_cursor(parsed, cursor_seal(self.store, self.context, self.request, params))
 
-    def _statement(self, parsed: ParsedQuery) -> KeptStatement:
+    def _statement(self, parsed: ParsedQuery) -> CachedStatement:
         page = (self.nested_page or self.store.page).default_window
-        return _kept_statement(
+        return _cached_statement(
             self.store, self.context, self.request.collection, parsed.query, page
         )
 
@@ -226,28 +226,28 @@ def statement_for(
 ) -> Statement:
     """Return the statement of a query's shape, planned once as long as what it is made of stays."""
     page = store.page.default_window
-    return _kept_statement(store, context, collection, query, page).statement
+    return _cached_statement(store, context, collection, query, page).statement
 
 
-def _kept_statement(
+def _cached_statement(
     store: Store, context: RequestContext, collection: str, query: Query, page: Window | None
-) -> KeptStatement:
+) -> CachedStatement:
     statements = context.snapshot.statements
     policy = context.actor.policy
     # The guard puts the rules of the policy into the statement, so the policy is part of its key.
     cache_key = (collection, query, policy.name, page)
-    kept = cast("KeptStatement | None", statements.get(cache_key))
-    if kept is not None and kept.is_for(policy):
+    cached = cast("CachedStatement | None", statements.get(cache_key))
+    if cached is not None and cached.is_for(policy):
         store.database.metrics.count_plan_cache_hit()
-        return kept
+        return cached
     store.database.metrics.count_plan_cache_miss()
-    kept = statements[cache_key] = _planned(store, context, collection, query, page)
-    return kept
+    cached = statements[cache_key] = _planned(store, context, collection, query, page)
+    return cached
 
 
 def _planned(
     store: Store, context: RequestContext, collection: str, query: Query, page: Window | None
-) -> KeptStatement:
+) -> CachedStatement:
     """Return the statement of a query, guarded, planned and printed, and what it is made of."""
     policy = context.actor.policy
     catalogue = TracedCatalogue(context.snapshot.catalogue, policy)
@@ -261,7 +261,7 @@ def _planned(
         # Other tests of the key are for several keys (`_in`).
         single=query.key_test is not None and query.key_test.operator == "_eq",
     )
-    return KeptStatement(statement, catalogue.dependencies)
+    return CachedStatement(statement, catalogue.dependencies)
 
 
 def narrow_to_key(query: Query, slot: Slot) -> Query:

@@ -19,7 +19,7 @@ from cms.schema.model import Collection
 from cms.store.context import RequestContext
 from cms.store.fetching import cached_statement, fetch_statement
 from cms.store.identity import ClientInfo
-from cms.store.statement_caches import KeptStatement
+from cms.store.statement_caches import CachedStatement
 from cms.store.store import Store
 
 
@@ -155,9 +155,9 @@ class Executor:
         of the key and the `collection` alone; without one it may be of all of the structure.
         """
 
-        def make_statement() -> KeptStatement:
+        def make_statement() -> CachedStatement:
             statement = number_parameters(make_fragment())
-            return KeptStatement(statement, self._dependencies(collection))
+            return CachedStatement(statement, self._dependencies(collection))
 
         cached = cached_statement(self.store, self.context.snapshot, cache_key, make_statement)
         literals = [*self.client.author(self.context.actor.user), *values]

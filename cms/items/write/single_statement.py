@@ -52,7 +52,7 @@ from cms.query.sql.single_writes import SingleStatement, StoredRowTests
 from cms.query.sql.statement import Statement
 from cms.schema.model import Catalogue, Collection, Kind
 from cms.store.fetching import cached_statement, fetch_current
-from cms.store.statement_caches import KeptStatement
+from cms.store.statement_caches import CachedStatement
 
 _NEEDS_TRANSACTION = Statement("", (), (), ())
 """Stands in the cache for the statement of a shape whose writes take a transaction."""
@@ -227,17 +227,17 @@ def _statement(call: WriteCall, shape: WriteShape) -> Statement:
         hash(shape.row_rules)
     except TypeError:  # a rule that compares with a geometry
         return _NEEDS_TRANSACTION
-    make_statement = partial(_kept_statement, call, shape)
+    make_statement = partial(_traced_statement, call, shape)
     return cached_statement(call.store, call.context.snapshot, key, make_statement, policy=policy)
 
 
-def _kept_statement(call: WriteCall, shape: WriteShape) -> KeptStatement:
+def _traced_statement(call: WriteCall, shape: WriteShape) -> CachedStatement:
     """Return the statement of a shape, or `_NEEDS_TRANSACTION`, and what that depends on."""
     policy = call.context.actor.policy
     catalogue = TracedCatalogue(call.context.snapshot.catalogue, policy)
     # The rules of the shape are noted as if they were made here.
     note_rules(policy, shape.collection, _VERBS[shape.mutation], catalogue)
-    return KeptStatement(_print_statement(call, shape, catalogue), catalogue.dependencies)
+    return CachedStatement(_print_statement(call, shape, catalogue), catalogue.dependencies)
 
 
 def _print_statement(call: WriteCall, shape: WriteShape, catalogue: Catalogue) -> Statement:
