@@ -27,9 +27,10 @@ from cms.openapi.operation import (
     write,
 )
 from cms.schema.system import COLLECTIONS
+from cms.schema_sync.document_texts import FILE_FORMATS
 
 _READ = Need(COLLECTIONS, "read")
-_YAML = "application/yaml"
+_YAML = FILE_FORMATS["yaml"].media_type
 _RECORD = nullable(OBJECT)
 
 COLLECTION = "Collection"
