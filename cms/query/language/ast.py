@@ -45,10 +45,15 @@ class Constant:
     value: object
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Constant) and _typed(self.value) == _typed(other.value)
+        if not isinstance(other, Constant):
+            return False
+        # Nearly all are the same object, or differ already for Python.
+        if self.value is other.value:
+            return True
+        return self.value == other.value and _typed(self.value) == _typed(other.value)
 
     def __hash__(self) -> int:
-        return hash(_typed(self.value))
+        return hash(self.value)
 
 
 def _typed(value: object) -> tuple[object, ...]:
