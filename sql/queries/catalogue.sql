@@ -295,7 +295,9 @@ checks AS MATERIALIZED (  -- of tables, and of the domains that their columns ar
       AND con.contypid <> 0
 ),
 fingerprints AS (  -- a collection has the fingerprint that it had if all rows that it is made of are the same
-    SELECT name, sum(hash)::text AS fingerprint
+    -- Hashed once more: the hash of a record is a sum of those of its columns, and a sum of such sums stays the same
+    -- where two rows exchange what they have in one column, as their names.
+    SELECT name, sum(hashint8extended(hash, 0))::text AS fingerprint
     FROM (
         SELECT name, hash_record_extended(tables, 1) FROM tables
         UNION ALL SELECT table_name, hash_record_extended(columns, 2) FROM columns

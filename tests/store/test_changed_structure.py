@@ -220,6 +220,38 @@ def test_every_kind_of_change_is_one_that_postgresql_takes(loader: Loader, chang
     pytest.fail(change)
 
 
+EXCHANGES = (
+    "ALTER TABLE {t} RENAME a TO c; ALTER TABLE {t} RENAME b TO a; ALTER TABLE {t} RENAME c TO b",
+    "ALTER TABLE {t} ALTER a TYPE text USING NULL, ALTER b TYPE integer USING NULL",
+    "ALTER TABLE {t} ALTER d DROP NOT NULL, ALTER e SET NOT NULL",
+    "ALTER TABLE {t} ALTER d DROP DEFAULT, ALTER e SET DEFAULT 1",
+    "ALTER TABLE {t} DROP CONSTRAINT {t}_d_key, ADD CONSTRAINT {t}_d_key UNIQUE (e), "
+    "DROP CONSTRAINT {t}_f_key, ADD CONSTRAINT {t}_f_key UNIQUE (d)",
+    "ALTER TABLE {t} DROP CONSTRAINT {t}_d_fkey, DROP CONSTRAINT {t}_e_fkey, "
+    "ADD CONSTRAINT {t}_d_fkey FOREIGN KEY (d) REFERENCES other_row, "
+    "ADD CONSTRAINT {t}_e_fkey FOREIGN KEY (e) REFERENCES t0",
+)
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+def test_columns_that_exchange_what_they_have_are_loaded(loader: Loader, exchange: str) -> None:
+    """Each column is another one, and all of them together have what they had."""
+    assert loader.change("ALTER TABLE other_row ADD PRIMARY KEY (x)")
+    # Sums that are equal by their nature may differ by an overflow.
+    tables = [f"pair{number}" for number in range(8)]
+    for name in tables:
+        assert loader.change(
+            f"CREATE TABLE {name} (id integer PRIMARY KEY, a integer, b text, "
+            "d integer DEFAULT 1 NOT NULL UNIQUE REFERENCES t0, "
+            "e integer REFERENCES other_row, f integer UNIQUE)"
+        )
+    snapshots = Snapshots(loader.fetch)
+    snapshots.current()
+    for name in tables:
+        assert loader.change(exchange.format(t=name))
+    assert_same(loader, snapshots)
+
+
 def test_a_transaction_that_is_undone_leaves_nothing_behind(loader: Loader) -> None:
     snapshots = Snapshots(loader.fetch)
     before = snapshots.current().structure

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
+import pytest
+
 from cms.access.guarded_rules import NO_ROWS, UNRESTRICTED, GuardedRule, all_of, any_of
 from cms.query.language.ast import Constant, OperatorTest
 from cms.query.plan.read_plan import All, AnyOf, Predicate
@@ -17,6 +21,24 @@ def test_rules_of_one_source_are_equal_and_have_one_hash() -> None:
     assert rule(1) == rule(1)
     assert hash(rule(1)) == hash(rule(1))
     assert rule(1) != rule(2)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, True),
+        (0, False),
+        (1, Decimal(1)),
+        (Decimal("1.0"), Decimal("1.00")),
+        ((1, "a"), (True, "a")),
+        (("a",), "a"),
+    ],
+)
+def test_rules_whose_literals_python_takes_for_equal_are_two(one: object, other: object) -> None:
+    assert rule(one) != rule(other)
+    for unite, kind in ((all_of, All), (any_of, AnyOf)):
+        united = unite([rule(one), rule(other), rule(one)])
+        assert united.predicate == kind((rule(one).predicate, rule(other).predicate))
 
 
 def test_one_rule_stays_as_it_is() -> None:

@@ -7,6 +7,7 @@ Two requests that differ in literals only have equal trees, and so share one fin
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum, StrEnum, auto
 from typing import Generic, TypeVar
 
@@ -33,11 +34,36 @@ class Now:
     unit: str = "second"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A literal of a rule, the same in every request; a list is a tuple and may hold variables."""
+    """A literal of a rule, the same in every request; a list is a tuple and may hold variables.
+
+    Constants are equal if their values have one type as well: rules are told apart by them, and
+    inside of JSON the number 1 is not true.
+    """
 
     value: object
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Constant):
+            return False
+        # Nearly all are the same object, or differ already for Python.
+        if self.value is other.value:
+            return True
+        return self.value == other.value and _typed(self.value) == _typed(other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+def _typed(value: object) -> tuple[object, ...]:
+    """Return a value with its type: to Python true is the number 1, and so is 1.00."""
+    if isinstance(value, tuple):
+        return tuple(map(_typed, value))
+    # As texts, numbers with other zeros at their end are others.
+    if isinstance(value, Decimal):
+        return Decimal, str(value)
+    return type(value), value
 
 
 class Caller(StrEnum):
