@@ -21,9 +21,10 @@ from cms.openapi.json_schemas import (
     reference,
 )
 from cms.openapi.operation import JSON
+from cms.query.language.aggregates import AGGREGATES
 from cms.query.language.cursor_parameters import AFTER
 from cms.query.language.operators import OPERATORS, OperandKind
-from cms.query.language.parameters import AGGREGATES, META
+from cms.query.language.parameters import META
 
 FILTER = "Filter"
 TESTS = "FilterTests"

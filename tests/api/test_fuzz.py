@@ -24,8 +24,8 @@ from cms.config import Config
 from cms.database.connections import Transaction
 from cms.database.reader import Reader
 from cms.errors import STATUS
+from cms.query.language.aggregates import AGGREGATES
 from cms.query.language.operators import OPERATORS, OperandKind
-from cms.query.language.parse import AGGREGATES
 from cms.schema.types import TYPES
 from tests.client import ADMIN_EMAIL, Answer
 from tests.things import Stage, field
@@ -211,7 +211,9 @@ parameters: dict[str, st.SearchStrategy[Any]] = {
     "filter": filters | deep,
     "sort": lists
     | st.builds(
-        lambda function, name: [f"-{function}.{name}"], st.sampled_from(AGGREGATES), plain_names
+        lambda function, name: [f"-{function}.{name}"],
+        st.sampled_from(list(AGGREGATES)),
+        plain_names,
     ),
     "limit": windows,
     "offset": windows,

@@ -14,8 +14,8 @@ from cms.config import Config
 from cms.errors import STATUS
 from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.trigger_types import SCOPES, TRIGGER_TYPES
+from cms.query.language.aggregates import AGGREGATES
 from cms.query.language.operators import OPERATORS
-from cms.query.language.parse import AGGREGATES
 from cms.schema.meta_settings import COLUMN_SCHEMA
 from cms.schema.types import TYPES
 

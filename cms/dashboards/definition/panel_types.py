@@ -20,8 +20,8 @@ from cms.option_checks import (
     text,
     whole_number,
 )
+from cms.query.language.aggregates import AGGREGATES
 from cms.query.language.literals import parse_variable
-from cms.query.language.parameters import AGGREGATES
 
 ROW_FUNCTIONS = ("first", "last")
 """Functions of a metric that show the value of one row."""

@@ -7,22 +7,12 @@ from collections.abc import Iterable, Mapping
 
 from cms.errors import invalid_query
 from cms.query.language import limits
+from cms.query.language.aggregates import AGGREGATES
 from cms.query.language.ast import Aggregate, SortTerm
 from cms.query.language.brackets import as_list
 from cms.query.language.filters import decode_json
 from cms.schema.field_names import FieldName, FieldPath, parse_path, parse_value_path
 
-AGGREGATES = (
-    "count",
-    "countDistinct",
-    "countAll",
-    "sum",
-    "sumDistinct",
-    "avg",
-    "avgDistinct",
-    "min",
-    "max",
-)
 FILTER_COUNT = "filter_count"
 COUNTS = ("total_count", FILTER_COUNT)
 """The counts that `meta` may have: of all rows that the caller sees, and of those of the filter."""

@@ -27,7 +27,6 @@ from cms.query.language.limits import LimitExceeded
 from cms.query.language.literals import Literals
 from cms.query.language.paging import WINDOW_MINIMUMS, PageSizes
 from cms.query.language.parameters import (
-    AGGREGATES,
     EVERY_FIELD,
     Params,
     counts_of,
@@ -39,7 +38,6 @@ from cms.query.language.query_parser import DEEP_PARAMETERS, LEVEL_PARAMETERS, Q
 from cms.schema.field_names import FieldName, FieldPath
 
 __all__ = [
-    "AGGREGATES",
     "DEEP_PARAMETERS",
     "PARAMETERS",
     "PageSizes",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from cms.errors import Problem, Refused, invalid_query
 from cms.query.language import limits
+from cms.query.language.aggregates import AGGREGATES
 from cms.query.language.ast import (
     EVERYTHING,
     Aggregate,
@@ -26,7 +27,6 @@ from cms.query.language.filters import parse_filter
 from cms.query.language.literals import Literals
 from cms.query.language.paging import PageSizes, parse_window
 from cms.query.language.parameters import (
-    AGGREGATES,
     Params,
     aggregate_of,
     counts_of,

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from cms.errors import Refused, invalid_query
+from cms.query.language.aggregates import AGGREGATES, AggregateOutput
 from cms.query.plan.document_paths import JsonPath, JsonPaths
 from cms.query.plan.guarded import (
     AggregateTerm,
@@ -17,14 +18,6 @@ from cms.query.plan.guarded import (
 from cms.query.plan.read_plan import AggregateValue, Group, Grouping, Order, Value
 from cms.query.plan.typed_tests import value_of
 from cms.schema.types.field_type import FieldType, Trait
-
-_TRAITS_OF_AGGREGATES = {
-    # DISTINCT sorts or hashes, for which PostgreSQL needs an equality of the type; json has none.
-    "countDistinct": Trait.SORTING,
-    "min": Trait.ORDER,
-    "max": Trait.ORDER,
-}
-"""What some aggregates need of a type; sums and averages need numbers."""
 
 
 def grouping_of(query: GuardedQuery) -> Grouping | None:
@@ -51,7 +44,7 @@ def _group(group: GuardedGroup) -> Group:
 def _aggregate(aggregate: GuardedAggregate, *, descending: bool = False) -> AggregateValue:
     function = aggregate.function
     if aggregate.value is None:
-        if not function.startswith("count"):
+        if AGGREGATES[function].output is not AggregateOutput.COUNT:
             raise invalid_query(f"{function} takes a field, not *", parameter="aggregate")
         return AggregateValue(function, None, descending)
     value = value_of(aggregate.value)
@@ -62,11 +55,8 @@ def _aggregate(aggregate: GuardedAggregate, *, descending: bool = False) -> Aggr
 
 
 def _fits_aggregate(function: str, field_type: FieldType) -> bool:
-    # A count needs values only, a count of different ones needs to compare them.
-    if function == "count":
-        return True
-    trait = _TRAITS_OF_AGGREGATES.get(function, Trait.ARITHMETIC)
-    return trait in field_type.traits
+    trait = AGGREGATES[function].trait
+    return trait is None or trait in field_type.traits
 
 
 def _refuse_duplicate_values(aggregates: Iterable[AggregateValue]) -> None:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 
 from cms.fragment import Fragment, fill, join, param
+from cms.query.language.aggregates import AGGREGATES
 from cms.query.sql.constants import text_list
 from cms.schema.types.field_type import FieldType
 
@@ -54,20 +55,6 @@ def _object(document: Fragment, outer: JsonSteps, paths: Sequence[JsonSteps]) ->
     return fill("'{' || {0} || '}'", join(" || ',' || ", members))
 
 
-_AGGREGATES = {
-    "count": "count({0})",
-    "countAll": "count({0})",
-    "countDistinct": "count(DISTINCT system_json_key({0}))",
-    "sum": "sum(system_json_number({0}))",
-    "sumDistinct": "sum(DISTINCT system_json_number({0}))",
-    "avg": "avg(system_json_number({0}))",
-    "avgDistinct": "avg(DISTINCT system_json_number({0}))",
-    # Of numbers, if there are any, else of texts.
-    "min": "coalesce(to_jsonb(min(system_json_number({0}))), to_jsonb(min(system_json_text({0}))))",
-    "max": "coalesce(to_jsonb(max(system_json_number({0}))), to_jsonb(max(system_json_text({0}))))",
-}
-
-
 def aggregate(function: str, member: Fragment) -> Fragment:
     """Print an aggregate of a value of each document."""
-    return fill(_AGGREGATES[function], member)
+    return fill(AGGREGATES[function].json_sql, member)

@@ -19,6 +19,7 @@ from cms.fragment import (
     param,
     text,
 )
+from cms.query.language.aggregates import AGGREGATES, AggregateOutput
 from cms.query.language.ast import RowOutput
 from cms.query.language.parameters import FILTER_COUNT
 from cms.query.plan.document_paths import JsonPath
@@ -316,35 +317,24 @@ def grouping_tail(grouping: Grouping, level: int) -> Fragment:
     return group_by + clause(" ORDER BY ", terms)
 
 
-_AGGREGATES = {
-    "count": "count({0})",
-    "countAll": "count({0})",
-    "countDistinct": "count(DISTINCT {0})",
-    "sum": "sum({0})",
-    "sumDistinct": "sum(DISTINCT {0})",
-    "avg": "avg({0})",
-    "avgDistinct": "avg(DISTINCT {0})",
-    "min": "min({0})",
-    "max": "max({0})",
-}
-
-
 def aggregate(item: AggregateValue, level: int) -> Fragment:
     """Print an aggregate as it is sorted by."""
     if item.value is None:
         return text("count(*)")
     if isinstance(item.value.at, JsonPath):
         return json_paths.aggregate(item.function, json_member(item.value, item.value.at, level))
-    return fill(_AGGREGATES[item.function], expression(item.value, level))
+    return fill(AGGREGATES[item.function].sql, expression(item.value, level))
 
 
 def aggregate_output(item: AggregateValue, level: int) -> Fragment:
     """Print an aggregate as it is shown."""
     value = aggregate(item, level)
-    if item.value is None or item.function.startswith("count"):
+    if item.value is None:
         return value
-    # The least and the largest value look like values of the field; sums and averages have a type
-    # of their own.
-    if item.function in ("min", "max"):
-        return fill(item.value.field.json_sql, value)
-    return fill(item.value.field.type.sum_sql, value)
+    match AGGREGATES[item.function].output:
+        case AggregateOutput.COUNT:
+            return value
+        case AggregateOutput.VALUE_OF_THE_FIELD:
+            return fill(item.value.field.json_sql, value)
+        case AggregateOutput.NUMBER:
+            return fill(item.value.field.type.sum_sql, value)
