@@ -1,0 +1,1 @@
+"""A content management service: a REST interface over PostgreSQL (docs/code-map.md)."""

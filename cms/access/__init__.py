@@ -1,0 +1,1 @@
+"""Authorization: policies, the guard of queries, rules of permissions, what errors may name."""

@@ -1,0 +1,1 @@
+"""What the panels of dashboards show, and their pictures."""

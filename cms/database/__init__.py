@@ -1,0 +1,1 @@
+"""PostgreSQL by psycopg: connections, the wire protocol, errors, statements, migrations."""

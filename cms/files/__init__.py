@@ -1,0 +1,1 @@
+"""Files and folders: rows, contents in storage locations, media types, images."""

@@ -1,0 +1,1 @@
+"""Flows: made ready to run, and run."""

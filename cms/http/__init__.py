@@ -1,0 +1,1 @@
+"""Falcon resources, in modules called after their routes: requests and answers translated."""

@@ -1,0 +1,1 @@
+"""Items: reads, writes, their history, imports and exports."""

@@ -1,0 +1,1 @@
+"""Mail: posted in a transaction, rendered and sent by a worker."""

@@ -1,0 +1,1 @@
+"""Counters of requests: windows, memory that workers share, Redis."""

@@ -1,0 +1,1 @@
+"""The model of collections, fields and relations; their definitions and DDL."""

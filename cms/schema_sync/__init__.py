@@ -1,0 +1,1 @@
+"""The structure as a document: snapshots, their differences, and changes by them."""

@@ -1,0 +1,1 @@
+"""Logins by other services: OAuth 2 and OpenID Connect, SAML, LDAP."""

@@ -1,0 +1,1 @@
+"""What every request goes through: caller, snapshot, freshness, retries, idempotency."""

@@ -1,0 +1,1 @@
+"""Changes of collections, fields and relations: DDL, records, history."""

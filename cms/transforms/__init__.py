@@ -1,0 +1,1 @@
+"""Transforms of images, as requests and presets ask for them."""

@@ -1,0 +1,1 @@
+"""gunicorn's worker classes: an event loop for clients, threads for the application."""

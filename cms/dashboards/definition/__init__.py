@@ -1,0 +1,1 @@
+"""Panels as they are written: types, options, the query of each."""

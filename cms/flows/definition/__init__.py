@@ -1,0 +1,1 @@
+"""Flows as they are written: options, templates, schedules, the graph of operations."""

@@ -1,0 +1,1 @@
+"""Scripts of flows: JavaScript that runs in child processes."""

@@ -1,0 +1,1 @@
+"""Answers: data and errors in their envelopes, tags, and the time to send them."""

@@ -1,0 +1,1 @@
+"""Activity, revisions and reverts of items, and comments on them."""

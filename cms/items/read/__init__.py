@@ -1,0 +1,1 @@
+"""Reads of items: one statement a request, its limits, its explanation."""

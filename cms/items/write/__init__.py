@@ -1,0 +1,1 @@
+"""Writes of items: parsed, resolved, authorized and planned, run."""

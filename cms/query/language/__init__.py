@@ -1,0 +1,1 @@
+"""The query language: parsers, the syntax tree, limits, operators and aggregates."""

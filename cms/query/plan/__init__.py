@@ -1,0 +1,1 @@
+"""Guarded queries planned: operators fit the types, operands become parameters."""

@@ -1,0 +1,1 @@
+"""Rules that are tried in Python, on payloads."""

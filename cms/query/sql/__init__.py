@@ -1,0 +1,1 @@
+"""The printers of SQL: reads, writes, locks, history."""
