@@ -16,12 +16,12 @@ from cms.auth.sessions import Issuer
 from cms.config import Config, load
 from cms.config.providers import SAML
 from cms.files.assets import Assets
-from cms.files.library import Library
+from cms.files.media_library import MediaLibrary
 from cms.flows.filter_flows import FlowPayloadFilter
 from cms.flows.flow_calls import FlowCalls
 from cms.flows.run import Services
+from cms.health.checked_parts import database_check, other_parts
 from cms.health.health import Health
-from cms.health.parts import database_check, other_parts
 from cms.http import (
     accounts,
     assets,
@@ -147,7 +147,7 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
     writers = recent_writers(config, issuer.secret)
     store = Store(config, writers=writers, secret=issuer.secret, wait_slots=wait_slots)
     links = MailLinks.from_config(config, issuer.secret)
-    library = Library.from_config(store, config)
+    library = MediaLibrary.from_config(store, config)
     asset_source = Assets(store, library.contents.storages, config)
     limiter = rate_limiter(config, issuer.secret)
     app = App(
@@ -210,7 +210,7 @@ def _middleware(
     ]
 
 
-def _add_server(app: App, config: Config, library: Library) -> None:
+def _add_server(app: App, config: Config, library: MediaLibrary) -> None:
     store = app.store
     app.add_route("/server/ping", server.PingResource())
     parts = other_parts(config, store, library.contents.storages)
@@ -347,7 +347,7 @@ def _add_items(app: App, config: Config) -> None:
     app.add_route("/utils/revert/{revision}", history.RevertResource(store))
 
 
-def _add_files(app: App, library: Library) -> None:
+def _add_files(app: App, library: MediaLibrary) -> None:
     app.add_route("/files", files.FilesResource(library))
     app.add_route("/files/import", files.FileImportResource(library))
     app.add_route("/utils/export/{collection}", files.ExportResource(library))

@@ -17,7 +17,7 @@ from gunicorn.arbiter import Arbiter
 from cms.config import Config, ConfigError, load
 from cms.rate_limits.shared_table import process_table
 from cms.text_shapes import url_host
-from cms.web.starting import remember_arbiter
+from cms.web.worker_startup import remember_arbiter
 
 WORKERS = {
     "event": "cms.web.event_worker.EventWorker",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from cms.database.connections import Transaction
 from cms.emails import is_email
-from cms.mail.post import Mail, post, post_decoy
+from cms.mail.mail_queue import Mail, post, post_decoy
 
 RESET = "password-reset"
 INVITATION = "user-invitation"

@@ -11,8 +11,8 @@ from cms.config.providers import LDAP, SAML, Provider
 from cms.config.secret_file import secret_of
 from cms.database.connections import standalone_transaction
 from cms.database.statements import statement
-from cms.sso.failure import ProviderError
 from cms.sso.provider_clients import check_provider
+from cms.sso.provider_errors import ProviderError
 from cms.store.store import Store
 
 _UNUSED_DATABASE = "postgresql://localhost/unused"

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from cms.errors import abbreviated, invalid_payload
 from cms.files import file_rows
 from cms.files.contents import FieldValues, ReceivedContent
+from cms.files.file_payloads import pop_location, require_text
 from cms.files.file_rows import WriteRequest
 from cms.files.files import create_rows
-from cms.files.library import Library
-from cms.files.payloads import pop_location, require_text
+from cms.files.media_library import MediaLibrary
 from cms.files.upload_form import FileUpload
 from cms.items.read.prepare import ReadRequest
 from cms.items.transfer.export import export
@@ -18,7 +18,7 @@ from cms.schema.system import FILES
 
 
 def export_to_file(
-    library: Library, request: WriteRequest, collection: str, payload: Mapping[str, object]
+    library: MediaLibrary, request: WriteRequest, collection: str, payload: Mapping[str, object]
 ) -> None:
     """Create a file with the items of `query` in `format`, and with the fields of `file`.
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from cms import jsontext
 from cms.errors import Refused, forbidden
 from cms.files.contents import FieldValues
-from cms.files.payloads import checked_changes, checked_fields
+from cms.files.file_payloads import checked_changes, checked_fields
 from cms.items.read.reads import parse_key
 from cms.items.write import plans
 from cms.items.write.authorizing import WriteAuthorizer

@@ -19,14 +19,14 @@ from cms.errors import abbreviated, invalid_payload
 from cms.files import file_rows
 from cms.files.contents import Content, Contents, FieldValues, ReceivedContent, contents_of
 from cms.files.file_names import title_of
-from cms.files.file_rows import NewRow, WriteRequest
-from cms.files.library import Library, LibraryCalls
-from cms.files.payloads import (
+from cms.files.file_payloads import (
     checked_changes,
     checked_fields,
     decode_base64,
     pop_location,
 )
+from cms.files.file_rows import NewRow, WriteRequest
+from cms.files.media_library import LibraryCalls, MediaLibrary
 from cms.files.upload_form import FileUpload, FormPart, receive, second_file
 from cms.items.read.reads import parse_key
 from cms.items.write.calls import WriteCall, WrittenItems
@@ -34,7 +34,7 @@ from cms.schema.system import FILES
 from cms.store.write_plan import WritePlan
 
 
-def upload(library: Library, request: WriteRequest, parts: Iterable[FormPart]) -> bytes | None:
+def upload(library: MediaLibrary, request: WriteRequest, parts: Iterable[FormPart]) -> bytes | None:
     """Create the files of a form, and return one file, or several as an array.
 
     Returns None to a caller that may not read files.
@@ -47,7 +47,7 @@ def upload(library: Library, request: WriteRequest, parts: Iterable[FormPart]) -
 
 
 def upload_json(
-    library: Library, request: WriteRequest, payload: Mapping[str, object]
+    library: MediaLibrary, request: WriteRequest, payload: Mapping[str, object]
 ) -> bytes | None:
     """Create a file of a JSON body, whose `data` is the content in base64."""
     file_rows.require_permission(library.store, request.identity, collection=FILES, action="create")
@@ -67,7 +67,7 @@ def upload_json(
 
 
 def create_rows(
-    library: Library, request: WriteRequest, uploads: Sequence[FileUpload]
+    library: MediaLibrary, request: WriteRequest, uploads: Sequence[FileUpload]
 ) -> bytes | None:
     """Write the rows of contents that are stored.
 
@@ -107,7 +107,7 @@ def _create_committed(
 
 
 def replace(
-    library: Library, request: WriteRequest, key: str, parts: Iterable[FormPart]
+    library: MediaLibrary, request: WriteRequest, key: str, parts: Iterable[FormPart]
 ) -> bytes | None:
     """Give a file a new content, and the values of its form's fields.
 
@@ -173,7 +173,12 @@ def _with_content_digest(request: WriteRequest, uploads: Sequence[FileUpload]) -
 
 
 def _replace_content(
-    library: Library, request: WriteRequest, key: str, *, changes: FieldValues, owned: FieldValues
+    library: MediaLibrary,
+    request: WriteRequest,
+    key: str,
+    *,
+    changes: FieldValues,
+    owned: FieldValues,
 ) -> bytes | None:
     """Change a file's row to a new content; the old one is removed after the commit."""
     plan = partial(_plan_replacement, request=request, key=key, changes=changes, owned=owned)

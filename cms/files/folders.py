@@ -12,7 +12,7 @@ from cms.errors import Problem, Refused, invalid_payload
 from cms.files import file_rows
 from cms.files.contents import Content, FieldValues
 from cms.files.file_rows import NewRow, WriteRequest
-from cms.files.library import Library, LibraryCalls
+from cms.files.media_library import LibraryCalls, MediaLibrary
 from cms.items.write.calls import WriteCall
 from cms.items.write.rows import link_revisions
 from cms.schema.system import FILES, FOLDERS
@@ -30,7 +30,7 @@ class _FileInFolder(NamedTuple):
     path: str | None
 
 
-def create(library: Library, request: WriteRequest, payload: object) -> bytes | None:
+def create(library: MediaLibrary, request: WriteRequest, payload: object) -> bytes | None:
     """Create a folder, or those of an array."""
     single = not isinstance(payload, list)
     payloads: Sequence[object] = [payload]

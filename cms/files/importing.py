@@ -10,10 +10,10 @@ from urllib.parse import unquote, urlsplit
 from cms.errors import Refused, abbreviated, invalid_payload, unavailable
 from cms.files import file_rows
 from cms.files.contents import FieldValues, ReceivedContent, too_large
+from cms.files.file_payloads import pop_location, require_text
 from cms.files.file_rows import WriteRequest
 from cms.files.files import create_rows
-from cms.files.library import Library
-from cms.files.payloads import pop_location, require_text
+from cms.files.media_library import MediaLibrary
 from cms.files.upload_form import FileUpload
 from cms.outgoing.outgoing_addresses import AddressDenied
 from cms.outgoing.outgoing_requests import (
@@ -33,7 +33,7 @@ _PLAIN_NAME = re.compile(r'filename\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))', re
 
 
 def import_url(
-    library: Library, request: WriteRequest, payload: Mapping[str, object]
+    library: MediaLibrary, request: WriteRequest, payload: Mapping[str, object]
 ) -> bytes | None:
     """Create a file with the content at an address, and with the fields of `data`.
 
@@ -64,7 +64,7 @@ def import_url(
 
 
 def _store_response(
-    library: Library, request: WriteRequest, answer: OutgoingResponse, fields: FieldValues
+    library: MediaLibrary, request: WriteRequest, answer: OutgoingResponse, fields: FieldValues
 ) -> bytes | None:
     # A page of an error is not the file.
     if not 200 <= answer.status < 300:

@@ -8,7 +8,6 @@ from typing import Any
 import re2
 
 from cms import jsontext
-from cms.flows.first_parts import MAX_DEPTH, first_part
 from cms.flows.secret_hints import may_hold_secrets
 from cms.flows.secret_texts import (
     forms_of,
@@ -17,6 +16,7 @@ from cms.flows.secret_texts import (
     masked_by_form,
     secrets_in,
 )
+from cms.flows.truncation import MAX_DEPTH, truncate
 from cms.text_shapes import MASK
 
 MIN_SECRET_LENGTH = 4
@@ -231,7 +231,7 @@ class Secrets:
         parsed = _parsed(text)
         # A text that is JSON holds names like any other value.
         if parsed is not None and depth <= MAX_DEPTH:
-            part, is_cut = first_part(parsed, length)
+            part, is_cut = truncate(parsed, length)
             masked = self._masked(part, depth + 1)
             # A text without secrets stays as it was written, if all of it was looked at.
             if is_cut or masked != part:

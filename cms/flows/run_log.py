@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from cms import jsontext
 from cms.flows.engine import StepLog
-from cms.flows.first_parts import first_part
 from cms.flows.redaction import Secrets
+from cms.flows.truncation import truncate
 from cms.text_shapes import MASK
 
 MAX_LOG_BYTES = 2**18
@@ -44,7 +44,7 @@ class _RemainingSpace:
         # Looking for secrets takes longer than all else: only what is kept is searched.
         kept = value
         if is_cut:
-            kept = first_part(value, limit).value
+            kept = truncate(value, limit).value
         masked = secrets.masked(kept)
         # Measured anew: masks are shorter or longer than what they stand for.
         size = len(jsontext.dumps(masked))

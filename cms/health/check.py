@@ -12,7 +12,7 @@ from cms.database.error_mapping import Stale
 from cms.errors import UNEXPECTED_ERROR, Refused
 from cms.jobs.task import JobError
 from cms.rate_limits.counters import CountersLost
-from cms.sso.failure import ProviderError
+from cms.sso.provider_errors import ProviderError
 from cms.store.refusals import refusal_of_stale
 
 log = logging.getLogger("cms")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cms.cached_value import CachedValue
 from cms.health.check import ERROR, OK, WARN, Check, Report, report_of
-from cms.health.parts import Part
+from cms.health.checked_parts import Part
 
 CACHE_SECONDS = 5.0
 MAX_SECONDS = 3.0

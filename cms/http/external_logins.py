@@ -21,9 +21,9 @@ from cms.processes.wait_slots import NoFreeSlot, WaitSlots
 from cms.sso import directory_login, external_login
 from cms.sso.directory_login import DirectoryCredentials
 from cms.sso.external_users import ExternalAccount, ExternalAccounts, pending_account
-from cms.sso.failure import ProviderError, provider_failed
 from cms.sso.login_state import FACTOR_LIFE, LIFE, LoginState, PendingFactor, not_begun
 from cms.sso.provider_clients import Providers
+from cms.sso.provider_errors import ProviderError, provider_failed
 from cms.sso.redirects import checked_redirect, with_reason
 from cms.store.store import Store
 

@@ -10,7 +10,7 @@ from cms.files.file_rows import WriteRequest
 from cms.files.files import FILE_CALLS
 from cms.files.folders import FOLDER_CALLS
 from cms.files.importing import import_url
-from cms.files.library import Library, LibraryCalls
+from cms.files.media_library import LibraryCalls, MediaLibrary
 from cms.http.answers.envelope import send_written
 from cms.http.items import ItemResource, ItemsResource
 from cms.http.requests.form import form_parts, is_form
@@ -20,7 +20,7 @@ from cms.http.requests.media import idempotency_key_of, read_json, read_json_obj
 class LibraryItemsResource:
     """Reads, changes and deletes several files or folders."""
 
-    def __init__(self, library: Library, calls: LibraryCalls) -> None:
+    def __init__(self, library: MediaLibrary, calls: LibraryCalls) -> None:
         self._library = library
         self._collection = calls.collection
         self._calls = calls
@@ -47,7 +47,7 @@ class LibraryItemsResource:
 class LibraryItemResource:
     """One file or folder by its id."""
 
-    def __init__(self, library: Library, calls: LibraryCalls) -> None:
+    def __init__(self, library: MediaLibrary, calls: LibraryCalls) -> None:
         self._library = library
         self._collection = calls.collection
         self._calls = calls
@@ -70,7 +70,7 @@ class LibraryItemResource:
 class FilesResource(LibraryItemsResource):
     """Files; new ones come as a form or as JSON."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: MediaLibrary) -> None:
         super().__init__(library, FILE_CALLS)
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
@@ -90,7 +90,7 @@ class FilesResource(LibraryItemsResource):
 class FileResource(LibraryItemResource):
     """One file; a form replaces its content."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: MediaLibrary) -> None:
         super().__init__(library, FILE_CALLS)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
@@ -107,7 +107,7 @@ class FileResource(LibraryItemResource):
 class FileImportResource:
     """A file that the service fetches from a URL."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: MediaLibrary) -> None:
         self._library = library
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
@@ -118,7 +118,7 @@ class FileImportResource:
 class ExportResource:
     """A file of the items of a collection."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: MediaLibrary) -> None:
         self._library = library
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
@@ -130,7 +130,7 @@ class ExportResource:
 class FoldersResource(LibraryItemsResource):
     """The tree of folders."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: MediaLibrary) -> None:
         super().__init__(library, FOLDER_CALLS)
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
@@ -141,7 +141,7 @@ class FoldersResource(LibraryItemsResource):
 class FolderResource(LibraryItemResource):
     """One folder."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: MediaLibrary) -> None:
         super().__init__(library, FOLDER_CALLS)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cms.database.connections import Fetch
 from cms.database.statements import statement
-from cms.mail.post import Mail, post_all
+from cms.mail.mail_queue import Mail, post_all
 
 
 class Notification(NamedTuple):

@@ -11,8 +11,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
 from cms.jobs.task import JobError, PermanentError
+from cms.mail.mail_queue import GENERIC, Mail
 from cms.mail.plain import plain
-from cms.mail.post import GENERIC, Mail
 from cms.markdown import html_of_markdown
 
 BUILT_IN_TEMPLATES = Path(__file__).parent / "templates"

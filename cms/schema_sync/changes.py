@@ -13,10 +13,10 @@ from cms.database.connections import Transaction
 from cms.errors import invalid_payload
 from cms.mappings import without
 from cms.schema.records import Record
-from cms.schema_sync.bodies import body, changes_body
 from cms.schema_sync.comparison import RecordDiff, of_section
 from cms.schema_sync.document import Rename
 from cms.schema_sync.losses import Deletions, deletions_of, require_no_loss
+from cms.schema_sync.record_payloads import create_payload, update_payload
 from cms.schema_sync.schema_snapshot import SchemaSnapshot
 from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, Records
 from cms.schema_sync.structure_transaction import StructureTransaction
@@ -133,13 +133,13 @@ def _create_collections(
     """Create collections with their fields, and return their names."""
     fields_of: dict[str, list[Record]] = {}
     for (collection, _), record in all_fields.items():
-        fields_of.setdefault(collection, []).append(body(record, "field", "type"))
+        fields_of.setdefault(collection, []).append(create_payload(record, "field", "type"))
     created = []
     for diff in diffs:
         if diff.before is not None or diff.after is None:
             continue
         (name,) = diff.name
-        payload = body(diff.after, "collection")
+        payload = create_payload(diff.after, "collection")
         meta = payload.get("meta")
         if isinstance(meta, Mapping):
             payload["meta"] = without(meta, _LATER)
@@ -155,7 +155,7 @@ def _create_collections(
 def _create_fields(structure: StructureTransaction, diffs: Iterable[RecordDiff]) -> None:
     for diff in diffs:
         if diff.before is None and diff.after is not None:
-            payload = body(diff.after, "field", "type")
+            payload = create_payload(diff.after, "field", "type")
             collection = diff.name[0]
             fields.create(
                 structure.transaction, structure.context, collection=collection, payload=payload
@@ -175,7 +175,7 @@ def _change_fields(structure: StructureTransaction, diffs: Iterable[RecordDiff])
             retyped.append(diff)
         else:
             collection, field = diff.name
-            patches.setdefault(collection, []).append(RecordPatch(field, changes_body(diff)))
+            patches.setdefault(collection, []).append(RecordPatch(field, update_payload(diff)))
     for collection, changes in patches.items():
         fields.update_all(
             structure.transaction, structure.context, collection=collection, patches=changes
@@ -193,7 +193,7 @@ def _save_relations(structure: StructureTransaction, diffs: Iterable[RecordDiff]
             created.append(diff)
             continue
         collection, field = diff.name
-        payload = changes_body(diff)
+        payload = update_payload(diff)
         relations.update(
             structure.transaction,
             structure.context,
@@ -204,7 +204,7 @@ def _save_relations(structure: StructureTransaction, diffs: Iterable[RecordDiff]
         structure.reload()
     for diff in created:
         assert diff.after
-        payload = body(diff.after, "collection", "field", "related_collection")
+        payload = create_payload(diff.after, "collection", "field", "related_collection")
         # Documents with two relations of one list are refused, so that none depends on another.
         relations.add(structure.transaction, structure.context, payload=payload)
     structure.reload()
@@ -215,6 +215,6 @@ def _change_collections(structure: StructureTransaction, diffs: Iterable[RecordD
     patches = []
     for diff in diffs:
         if diff.before is not None and diff.after is not None:
-            patches.append(RecordPatch(diff.name[0], changes_body(diff)))
+            patches.append(RecordPatch(diff.name[0], update_payload(diff)))
     if patches:
         collections.update_all(structure.transaction, structure.context, patches=patches)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from cms.schema import ddl
 from cms.schema.model import Catalogue, ForeignKey
-from cms.schema_sync.bodies import changes_body
 from cms.schema_sync.comparison import RecordDiff
 from cms.schema_sync.losses import loss_of_values
+from cms.schema_sync.record_payloads import update_payload
 from cms.schema_sync.structure_transaction import StructureTransaction
 from cms.structure import collections, fields
 from cms.structure.column_changes import ValuesLost
@@ -70,7 +70,7 @@ def _change_type(structure: StructureTransaction, diff: RecordDiff) -> bool:
     if collection not in structure.catalogue.collections:
         return False
     deferred = len(structure.transaction.after_commit)
-    patch = RecordPatch(field, changes_body(diff, "type"))
+    patch = RecordPatch(field, update_payload(diff, "type"))
     try:
         with structure.transaction.savepoint():
             fields.update_all(

@@ -12,7 +12,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, KeySet
 
 from cms.config.providers import OPENID, Provider
-from cms.sso.failure import ProviderError
+from cms.sso.provider_errors import ProviderError
 from cms.sso.transport import fetch_object
 
 WELL_KNOWN = "/.well-known/openid-configuration"

@@ -17,8 +17,8 @@ from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import capitalized, invalid_provider
 from cms.mappings import without_none
-from cms.sso.failure import ProviderError, login_refused
 from cms.sso.profile import Profile
+from cms.sso.provider_errors import ProviderError, login_refused
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
 

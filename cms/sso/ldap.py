@@ -15,9 +15,9 @@ from ldap3.utils.conv import escape_filter_chars
 
 from cms.config.providers import Provider
 from cms.emails import is_email
-from cms.sso.failure import ProviderError
 from cms.sso.ldap_connection import Deadline, close, connect
 from cms.sso.profile import MAX_NAME_LENGTH, Profile
+from cms.sso.provider_errors import ProviderError
 
 log = logging.getLogger("cms.auth")
 

@@ -16,7 +16,7 @@ from ldap3.core.exceptions import LDAPException
 from pyasn1.error import PyAsn1Error
 
 from cms.config.providers import Provider
-from cms.sso.failure import ProviderError
+from cms.sso.provider_errors import ProviderError
 
 MAX_SECONDS = 10.0
 """For all that one login asks of its directory, so that a slow one holds a thread no longer."""

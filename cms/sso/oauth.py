@@ -17,10 +17,10 @@ from authlib.integrations.requests_client import OAuth2Session
 from cms.config.providers import OPENID, Provider
 from cms.sso.client import BegunLogin, ConfirmedUser
 from cms.sso.discovery import Discovery, Endpoints
-from cms.sso.failure import ProviderError, login_refused
 from cms.sso.id_token import Expected, InvalidIdToken, checked_claims
 from cms.sso.login_state import LoginState
 from cms.sso.profile import Profile, profile_from_claims
+from cms.sso.provider_errors import ProviderError, login_refused
 from cms.sso.transport import ProviderTransport, fetch_object
 
 _BASIC = "client_secret_basic"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cms.config.providers import Provider
 from cms.emails import is_email
-from cms.sso.failure import ProviderError
+from cms.sso.provider_errors import ProviderError
 
 # PostgreSQL keeps no zero bytes, and half a character is none.
 _UNSTORABLE = re.compile("[\\0\\ud800-\\udfff]")

@@ -11,7 +11,7 @@ from cms.config.providers import LDAP, SAML, Provider
 from cms.errors import invalid_provider
 from cms.sso.client import ProviderClient
 from cms.sso.directory_login import Directory
-from cms.sso.failure import ProviderError
+from cms.sso.provider_errors import ProviderError
 from cms.store.store import Store
 
 

@@ -23,7 +23,7 @@ from cms.outgoing.outgoing_requests import (
     ResponseTooLarge,
     fetch,
 )
-from cms.sso.failure import ProviderError
+from cms.sso.provider_errors import ProviderError
 
 MAX_SECONDS = 10.0
 """For all requests of one login, so that a slow provider holds a thread no longer."""

@@ -19,9 +19,9 @@ from cms.query.plan.estimate import Estimate
 from cms.query.sql.statement import Statement
 from cms.schema.build import NO_STRUCTURE, Structure, build_structure
 from cms.schema.model import Catalogue, Version
-from cms.store.carrying_over import carried_over
 from cms.store.current_version import current_version
 from cms.store.event_flows import NO_EVENT_FLOWS, EventFlows, event_flows
+from cms.store.snapshot_reuse import carried_over
 from cms.store.statement_caches import MAX_STATEMENTS, StatementCache, statement_cache
 
 log = logging.getLogger("cms.store")
@@ -65,7 +65,7 @@ class Snapshot:
     """The catalogue at one version of the counters, with caches of all that depends on it.
 
     A new version is a new snapshot, so that nothing in the caches is ever out of date. They begin
-    with what still holds of those before (`cms.store.carrying_over`).
+    with what still holds of those before (`cms.store.snapshot_reuse`).
     """
 
     version: Version

@@ -35,8 +35,8 @@ SWEEP_SECONDS = 0.5
 """How often time limits are looked at; they may be exceeded by so much."""
 DRAIN_SECONDS = 0.5
 """How long a server that stops waits for the next request of a connection."""
-PACE_BYTES = 262_144
-"""The bytes that a client must send or take within `pace_seconds`, unless it finishes earlier."""
+MIN_BYTES_PER_WINDOW = 262_144
+"""The bytes that a client must send or take in `rate_window_seconds`, unless it finishes before."""
 
 DESCRIPTORS_PER_CONNECTION = 2
 """One of the event loop and one of the threads (`WebServer.socket_of`)."""
@@ -47,8 +47,8 @@ class ClientLimits:
     """What the settings allow a client; times are in seconds.
 
     `request_seconds` bounds a head, and a body that is read before a thread is taken. Longer bodies
-    and answers must move `PACE_BYTES` in every `pace_seconds`. A request that has waited for a
-    thread for `queue_seconds` is refused. A thread that has worked on one request for
+    and answers must move `MIN_BYTES_PER_WINDOW` in every `rate_window_seconds`. A request that has
+    waited for a thread for `queue_seconds` is refused. A thread that has worked on one request for
     `thread_seconds` counts as hung.
     """
 
@@ -56,6 +56,6 @@ class ClientLimits:
     idle_seconds: float = 5.0
     queue_seconds: float = 5.0
     thread_seconds: float = 900.0
-    pace_seconds: float = 30.0
+    rate_window_seconds: float = 30.0
     max_connections: int = 10_000
     max_streams: int = 256

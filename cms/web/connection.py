@@ -19,9 +19,9 @@ from cms.web.client_limits import (
     LINGER_SECONDS,
     MAX_LINGERING_BYTES,
 )
-from cms.web.exchange import Exchange
-from cms.web.pace import Pace
+from cms.web.http_exchange import HttpExchange
 from cms.web.request_reader import RequestReader
+from cms.web.transfer_rate import TransferRate
 
 if TYPE_CHECKING:
     from cms.web.web_server import WebServer
@@ -42,14 +42,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.is_lost = False
         self.is_closing = False
         self.refusal: bytes | None = None  # replaces the answer to a body that was cut off
-        self._pending: deque[Exchange] = deque()
-        self._current_exchange: Exchange | None = None  # the last one that went to a thread
+        self._pending: deque[HttpExchange] = deque()
+        self._current_exchange: HttpExchange | None = None  # the last one that went to a thread
         self._is_busy = False  # a thread is answering a request
         self._is_half_closed = False
         self._discarded_bytes = 0
         # When the last answer ended, or the end of the connection began.
         self._idle_since = time.monotonic()
-        self._pace = Pace()
+        self._transfer_rate = TransferRate()
 
     # The connection's own events
 
@@ -113,7 +113,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """How many requests have arrived and are not answered yet."""
         return len(self._pending) + self._is_busy
 
-    def enqueue(self, exchange: Exchange) -> None:
+    def enqueue(self, exchange: HttpExchange) -> None:
         """Add a request that is ready for a thread."""
         self._pending.append(exchange)
         self._advance()
@@ -238,11 +238,11 @@ class ClientConnection(asyncio.BufferedProtocol):
     def sweep(self, now: float) -> None:
         """End the connection where its client has exceeded a time limit."""
         body = self._request_reader.body
-        # While bytes move, the pace counts; else the time that a head or an idle client may take.
+        # While bytes move, their rate counts; else the time that a head or an idle client may take.
         if self.transport.get_write_buffer_size() or (body and body.is_awaited):
-            self._check_pace(now)
+            self._check_transfer_rate(now)
             return
-        self._pace.end()
+        self._transfer_rate.reset()
         if self._request_reader.is_due:
             if now - self._request_reader.started_at > self.server.limits.request_seconds:
                 self._request_reader.drop(_TOO_SLOW)
@@ -256,11 +256,13 @@ class ClientConnection(asyncio.BufferedProtocol):
             return LINGER_SECONDS
         return DRAIN_SECONDS if self.server.is_draining else self.server.limits.idle_seconds
 
-    def _check_pace(self, now: float) -> None:
-        """End a client that moves fewer than `PACE_BYTES` in the time for them."""
+    def _check_transfer_rate(self, now: float) -> None:
+        """End a client that moves fewer than `MIN_BYTES_PER_WINDOW` in the time for them."""
         moved = self.output.taken_bytes + self._request_reader.received
         limits = self.server.limits
-        if self._pace.is_too_slow(moved, now=now, pace_seconds=limits.pace_seconds):
+        if self._transfer_rate.is_too_slow(
+            moved, now=now, window_seconds=limits.rate_window_seconds
+        ):
             self.end_waiting(error_answers.TOO_SLOW)
 
     # Ending clients to make room

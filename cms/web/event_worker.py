@@ -25,9 +25,9 @@ from cms.config import Config, load
 from cms.web.affinity import Affinity
 from cms.web.client_limits import DESCRIPTORS_PER_CONNECTION, SWEEP_SECONDS, ClientLimits
 from cms.web.connection_share import ConnectionCounts, ConnectionShare
-from cms.web.head import Environ
-from cms.web.starting import StoppableWorker
+from cms.web.request_head import Environ
 from cms.web.web_server import Proxies, WebServer
+from cms.web.worker_startup import StoppableWorker
 
 
 class EventWorker(StoppableWorker):
@@ -109,7 +109,7 @@ class EventWorker(StoppableWorker):
             request_seconds=config.request_timeout.total_seconds(),
             idle_seconds=self.cfg.keepalive,
             thread_seconds=config.web_timeout.total_seconds(),
-            pace_seconds=config.send_timeout.total_seconds(),
+            rate_window_seconds=config.send_timeout.total_seconds(),
             max_connections=min(self.cfg.worker_connections, for_connections),
         )
 

@@ -13,7 +13,6 @@ import httptools
 
 from cms.errors import BODY_BREAKS_OFF
 from cms.web import error_answers
-from cms.web.body import StreamedBody
 from cms.web.client_limits import (
     MAX_BUFFERED_BODY,
     MAX_BYTES_AHEAD,
@@ -22,8 +21,9 @@ from cms.web.client_limits import (
     MAX_PIPELINED,
     PARSE_SECONDS,
 )
-from cms.web.exchange import Exchange
-from cms.web.head import Environ, RequestHead
+from cms.web.http_exchange import HttpExchange
+from cms.web.request_head import Environ, RequestHead
+from cms.web.streamed_body import StreamedBody
 
 if TYPE_CHECKING:
     from cms.web.connection import ClientConnection
@@ -47,9 +47,9 @@ class RequestReader:
         self._environ = connection.server.environ_of(connection.transport, connection.address)
         self._behind_proxy = connection.server.proxies.trust(self.client)
         self._head: RequestHead | None = None
-        self._exchange: Exchange | None = None  # whose body is arriving
+        self._exchange: HttpExchange | None = None  # whose body is arriving
         self._buffer: bytearray | None = None  # that body, if it is read before a thread is taken
-        self._upgrade_exchange: Exchange | None = None  # it asks for another protocol
+        self._upgrade_exchange: HttpExchange | None = None  # it asks for another protocol
         self._chunks: list[bytes] = []  # of a body that a thread reads
         self._body_bytes = 0
         self._framing_bytes = 0  # of chunks, beyond the usual number
@@ -338,7 +338,7 @@ class RequestReader:
         if self._behind_proxy and self._server.proxies.say_https(head.environ):
             head.environ["wsgi.url_scheme"] = "https"
         expects_continue = _pop_expectation(head.environ) and length != 0
-        self._exchange = Exchange(
+        self._exchange = HttpExchange(
             self._connection, head.environ, keep_alive=self._parser.should_keep_alive()
         )
         self._buffer = bytearray()

@@ -9,7 +9,7 @@ from typing import Any
 from gunicorn.http.errors import ConfigurationProblem, InvalidRequestLine
 from gunicorn.workers.gthread import ThreadWorker
 
-from cms.web.starting import StoppableWorker
+from cms.web.worker_startup import StoppableWorker
 
 
 class ThreadedWorker(StoppableWorker, ThreadWorker):  # type: ignore[misc]  # gunicorn has no types

@@ -20,7 +20,7 @@ from cms.web import error_answers
 from cms.web.client_limits import DRAIN_SECONDS, MAX_BUFFERED_IN_ALL, ClientLimits
 from cms.web.connection import ClientConnection
 from cms.web.connection_share import ConnectionShare
-from cms.web.head import Environ
+from cms.web.request_head import Environ
 from cms.web.thread_pool import ThreadPool
 from cms.web.unsent_answers import UnsentAnswers
 

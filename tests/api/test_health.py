@@ -16,8 +16,8 @@ from cms.config import Config, load
 from cms.config.locations import Location
 from cms.health import health as health_module
 from cms.health.check import Check, CheckResult
+from cms.health.checked_parts import Part
 from cms.health.health import Health
-from cms.health.parts import Part
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.mail.server import mail_server
 from tests.queues import QueueDatabase

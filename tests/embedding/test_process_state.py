@@ -59,7 +59,7 @@ PURE = {
     "cms.query.sql.arguments",
     "cms.query.sql.constants",
     "cms.regex",
-    "cms.web.head",
+    "cms.web.request_head",
 }
 """Modules that remember results of functions of their arguments alone, which know no database."""
 

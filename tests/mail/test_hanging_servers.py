@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from cms.mail import smtp
-from cms.mail.post import Mail, post
+from cms.mail.mail_queue import Mail, post
 from cms.tasks import tasks_of
 from tests.queues import QueueDatabase
 

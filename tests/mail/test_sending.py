@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from cms.errors import Refused
-from cms.mail.post import Mail, post
+from cms.mail.mail_queue import Mail, post
 from cms.tasks import tasks_of
 from tests.mail.server import Inbox, mail_server, server_context
 from tests.queues import QueueDatabase

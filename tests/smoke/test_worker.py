@@ -19,7 +19,7 @@ import pytest
 
 from cms.config import Config
 from cms.jobs.job_worker import GRACE_SECONDS, POLL_SECONDS
-from cms.mail.post import Mail, post
+from cms.mail.mail_queue import Mail, post
 from tests.databases import end_connections
 from tests.mail.server import Inbox, mail_server
 from tests.queues import QueueDatabase, queue_database

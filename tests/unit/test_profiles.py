@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cms.config.providers import Provider, with_driver_defaults
-from cms.sso.failure import ProviderError
 from cms.sso.profile import MAX_IDENTIFIER_LENGTH, MAX_NAME_LENGTH, Profile, profile_from_claims
+from cms.sso.provider_errors import ProviderError
 
 
 def profile(claims: dict[str, Any], **options: Any) -> Profile:

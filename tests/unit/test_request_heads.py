@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from cms.web.head import RequestHead
+from cms.web.request_head import RequestHead
 
 
 def head(*headers: tuple[bytes, bytes], target: bytes = b"/", prefix: str = "") -> RequestHead:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cms.flows.first_parts import MAX_DEPTH
 from cms.flows.redaction import MAX_TEXT_LENGTH, Secrets
 from cms.flows.secret_hints import may_hold_secrets
+from cms.flows.truncation import MAX_DEPTH
 from cms.text_shapes import MASK
 
 NAMES = frozenset({"pin", "größe"})

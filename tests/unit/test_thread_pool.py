@@ -12,7 +12,7 @@ from queue import Queue
 
 import pytest
 
-from cms.web.body import BodyError, StreamedBody
+from cms.web.streamed_body import BodyError, StreamedBody
 from cms.web.thread_pool import ThreadPool
 
 TIMEOUT_SECONDS = 20.0

@@ -9,8 +9,8 @@ from uuid import UUID
 from cms.database.connections import Transaction
 from cms.flows.definition.options import texts_of
 from cms.flows.run import Rejected, RenderedOptions, Run
+from cms.mail.mail_queue import GENERIC, BodyFormat, Mail, post
 from cms.mail.notifications import Notification, notify
-from cms.mail.post import GENERIC, BodyFormat, Mail, post
 
 _TEMPLATE_TYPE = "template"
 _FORMATS: Mapping[str, str] = {"wysiwyg": "html", _TEMPLATE_TYPE: "markdown"}

@@ -17,11 +17,11 @@ from cms.errors import not_found
 from cms.items.read.reads import Item
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.executor import Executor
-from cms.items.write.inquiry import InquirySet, refuse
 from cms.items.write.item_parsers import item_parser_of
 from cms.items.write.nested import CompletePayload
 from cms.items.write.parsed import Expects, ParsedSet
 from cms.items.write.payload_parser import PayloadParser
+from cms.items.write.refusal_diagnosis import InquirySet, refuse
 from cms.items.write.resolved_rows import ALL_NEW, StoredRows
 from cms.query.language.ast import ParsedQuery
 from cms.schema.model import Collection

@@ -16,13 +16,13 @@ from cms.errors import STATUS, Problem, Refused
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.executor import Executor
 from cms.items.write.hooks import hooks_of
-from cms.items.write.inquiry import InquirySet, refuse
 from cms.items.write.item_filters import check_deletion
 from cms.items.write.mutations import AuthorizedDelete, AuthorizedSet, RowSet
 from cms.items.write.parsed import ParsedSet
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.planning import plan_mutations
 from cms.items.write.problems import with_position
+from cms.items.write.refusal_diagnosis import InquirySet, refuse
 from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet, walk_sets
 from cms.items.write.resolving import Resolver
 from cms.items.write.rows import lock_rows

@@ -12,7 +12,6 @@ from cms.database.error_mapping import Conflict
 from cms.items.write.conflicts import locating_conflicts
 from cms.items.write.deletion import delete_rows
 from cms.items.write.executor import Executor
-from cms.items.write.inquiry import InquirySet, inquire_on_conflict
 from cms.items.write.mutations import (
     DeferredUpdate,
     Delete,
@@ -23,6 +22,7 @@ from cms.items.write.mutations import (
     RowSet,
     Update,
 )
+from cms.items.write.refusal_diagnosis import InquirySet, inquire_on_conflict
 from cms.items.write.resolved_rows import keys_of
 from cms.items.write.row_indexes import at_indexes
 from cms.items.write.rows import (

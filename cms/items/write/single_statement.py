@@ -24,9 +24,9 @@ from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.conflicts import locating_conflicts
 from cms.items.write.event_runs import cause_literals, flows_after
 from cms.items.write.executor import number_parameters
-from cms.items.write.inquiry import InquirySet, inquire_on_conflict
 from cms.items.write.mutations import AuthorizedSet, Delete, Insert, Update
 from cms.items.write.problems import Problems
+from cms.items.write.refusal_diagnosis import InquirySet, inquire_on_conflict
 from cms.items.write.resolved_rows import ResolvedSet, values_of
 from cms.items.write.rows import ColumnNames, column_values, group_by_columns
 from cms.query.language.ast import Query

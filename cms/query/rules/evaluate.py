@@ -11,8 +11,8 @@ from typing import Any
 from cms.query.language.operators import OperandKind, Operator
 from cms.regex import compile_regex
 from cms.schema.types import ALIAS
+from cms.schema.types.date_times import TIMESTAMP
 from cms.schema.types.field_type import FieldFunction, FieldType
-from cms.schema.types.moments import TIMESTAMP
 from cms.schema.types.numbers import BOOLEAN, DECIMAL
 from cms.schema.types.structures import JSON
 from cms.schema.types.texts import TEXT, parse_text

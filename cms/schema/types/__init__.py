@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from cms.schema.types.date_times import DATE, DATETIME, TIME, TIMESTAMP
 from cms.schema.types.field_type import FieldType
-from cms.schema.types.moments import DATE, DATETIME, TIME, TIMESTAMP
 from cms.schema.types.numbers import (
     BIG_INTEGER,
     BOOLEAN,

@@ -9,8 +9,8 @@ from contextlib import closing
 import pytest
 
 from cms.config import Config
-from cms.sso.failure import ProviderError
 from cms.sso.ldap import DirectoryAnswer, DirectoryClient
+from cms.sso.provider_errors import ProviderError
 from tests.people import outcome
 from tests.sso.ldap.directory import PASSWORD, PEOPLE, SERVICE, Directory
 from tests.sso.ldap.logins import REFUSED, authenticate, log_in, provider_of

@@ -14,9 +14,9 @@ import pyotp
 import pytest
 
 from cms.config import Config, providers
-from cms.sso.failure import ProviderError
 from cms.sso.ldap import DirectoryClient
 from cms.sso.ldap_connection import Deadline
+from cms.sso.provider_errors import ProviderError
 from tests.client import with_other_status
 from tests.people import of_user, outcome
 from tests.sso.ldap.conftest import EDITORS, HOME, WRITERS

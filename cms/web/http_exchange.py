@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from cms.web import error_answers
 from cms.web.answer_output import ClientGone
-from cms.web.body import BodyError, StreamedBody
 from cms.web.client_limits import MAX_UNSENT
-from cms.web.head import Environ
+from cms.web.request_head import Environ
+from cms.web.streamed_body import BodyError, StreamedBody
 
 if TYPE_CHECKING:
     from cms.web.connection import ClientConnection
@@ -26,7 +26,7 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
 _BODILESS = ("1", "204", "304")  # how statuses begin whose answers have no body
 
 
-class Exchange:
+class HttpExchange:
     """A request with what a thread needs to answer it.
 
     `body` is a body that is still arriving, None where it was read before. `queued_at` is when the

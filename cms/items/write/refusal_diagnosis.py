@@ -1,4 +1,4 @@
-"""Asks the database what else is wrong with a payload that was refused.
+"""Diagnosis of a refused payload: the database is asked what else is wrong with it.
 
 PostgreSQL stops at the first value that it refuses, while an answer lists everything that is wrong.
 So after a refusal, by PostgreSQL or by the service, the transaction is undone, and PostgreSQL is
@@ -21,7 +21,7 @@ from cms.items.write.parsed import PendingKey
 from cms.items.write.problems import Problems, with_position
 from cms.items.write.resolved_rows import ResolvedRow
 from cms.items.write.row_indexes import at_indexes
-from cms.query.sql import questions
+from cms.query.sql import diagnostic_queries
 from cms.schema.model import Catalogue, CheckConstraint, Collection, Field, ForeignKey
 from cms.schema.system import system_table
 from cms.store.refusals import RunQuestion
@@ -153,7 +153,7 @@ class _InquiryRun:
         """
         try:
             if values:
-                self._ask(questions.cast_all(column, values))
+                self._ask(diagnostic_queries.cast_all(column, values))
         except Conflict as conflict:
             if len(values) == 1:
                 yield _UnfitValue(values[0], conflict.problems[0])
@@ -178,7 +178,7 @@ class _InquiryRun:
             values.append(at_indexes(column, numbers))
         extensions = {"collection": collection.name, "constraint": name}
         problem = describe_check(database_problem("INVALID_PAYLOAD", extensions), collection)
-        question = questions.rows_breaking(collection, check, values)
+        question = diagnostic_queries.rows_breaking(collection, check, values)
         breaking = self._answered_numbers(numbers, question)
         if len(check.columns) == 1:
             self._add_field_problems(problem, row_set, breaking, check.columns[0])
@@ -210,7 +210,7 @@ class _InquiryRun:
         for number, value in values.items():
             if value not in written:
                 references[number] = value
-        question = questions.rows_dangling(column, constraint, list(references.values()))
+        question = diagnostic_queries.rows_dangling(column, constraint, list(references.values()))
         extensions = {
             "collection": row_set.collection.name,
             "field": column.name,
@@ -229,11 +229,12 @@ class _InquiryRun:
         changed_keys = self._changed_keys(collection.name)
         # Positions in `texts`, which PostgreSQL counts from 1.
         taken: set[int] = set()
-        for position, key in self._answers(questions.rows_holding(collection, column, texts)):
+        question = diagnostic_queries.rows_holding(collection, column, texts)
+        for position, key in self._answers(question):
             if key not in changed_keys:
                 taken.add(position)
         # A row may repeat the value of a row before it in the call.
-        repeated = self._answers(questions.rows_repeating(column, texts))
+        repeated = self._answers(diagnostic_queries.rows_repeating(column, texts))
         taken.update(single_values(repeated))
         extensions = {"collection": collection.name, "field": column.name}
         problem = database_problem("RECORD_NOT_UNIQUE", extensions)

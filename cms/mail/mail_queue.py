@@ -1,4 +1,4 @@
-"""Mails as the rest of the service posts them: jobs in the queue, which a worker sends."""
+"""The queue of mails: the rest of the service posts them as jobs, which a worker sends."""
 
 from __future__ import annotations
 

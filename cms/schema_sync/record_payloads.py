@@ -1,4 +1,4 @@
-"""Records as the bodies of calls that create or change them."""
+"""Records as the payloads of calls that create or change them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from cms.schema_sync.comparison import RecordDiff
 from cms.schema_sync.sections import GROUPS, settable
 
 
-def body(record: Record, *members: str) -> Record:
-    """Return the body that creates a record: its settings, and the members that are named."""
+def create_payload(record: Record, *members: str) -> Record:
+    """Return the payload that creates a record: its settings, and the members that are named."""
     settings = settable(record)
     result: Record = {}
     for key in (*members, *GROUPS):
@@ -17,8 +17,8 @@ def body(record: Record, *members: str) -> Record:
     return result
 
 
-def changes_body(diff: RecordDiff, *members: str) -> Record:
-    """Return the body that changes a record: the groups of settings that differ, whole."""
+def update_payload(diff: RecordDiff, *members: str) -> Record:
+    """Return the payload that changes a record: the groups of settings that differ, whole."""
     assert diff.before and diff.after
     before = settable(diff.before)
     after = settable(diff.after)

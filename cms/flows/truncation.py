@@ -1,4 +1,4 @@
-"""The beginnings of values that are too large to be looked at as a whole."""
+"""Truncation of values that are too large to be looked at as a whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_DEPTH = 100
 """Levels of a value that a log keeps: JSON is not written at any depth."""
 
 
-class FirstPart(NamedTuple):
+class Truncated(NamedTuple):
     """The beginning of a value, and whether anything comes behind it."""
 
     value: object
@@ -30,11 +30,11 @@ class _Budget:
         return self.is_cut
 
 
-def first_part(value: object, length: int) -> FirstPart:
+def truncate(value: object, length: int) -> Truncated:
     """Return the first `length` characters of a value, roughly; no text is cut in the middle."""
     budget = _Budget(length)
     part = _part(value, budget, 0)
-    return FirstPart(part, budget.is_cut)
+    return Truncated(part, budget.is_cut)
 
 
 def _part(value: object, budget: _Budget, depth: int) -> object:

@@ -1,4 +1,6 @@
-"""The printers of questions about rows that the database has refused (cms/items/write/inquiry.py).
+"""The printers of queries about rows that the database has refused.
+
+cms/items/write/refusal_diagnosis.py runs them.
 
 Values are sent as text and cast to the types of their columns without domains and lengths, unless
 the question is about these. Where the answer is rows, they hold the numbers of the refused rows,

@@ -1,4 +1,4 @@
-"""The library of files and folders: its collaborators, and the changes that both kinds take.
+"""The media library, files and folders: its collaborators, and the changes that both kinds take.
 
 A row of a file and one of a folder are changed and deleted in the same way. What differs is in the
 values `FILE_CALLS` (cms/files/files.py) and `FOLDER_CALLS` (cms/files/folders.py).
@@ -15,8 +15,8 @@ from cms.config import Config
 from cms.database.connections import Transaction
 from cms.files import file_rows
 from cms.files.contents import Content, Contents, FieldValues
+from cms.files.file_payloads import checked_batch
 from cms.files.file_rows import WriteRequest
-from cms.files.payloads import checked_batch
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.outgoing.outgoing_addresses import AddressFilter
 from cms.store.store import Store
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class MediaLibrary:
     """The collaborators and limits of the calls on files.
 
     `max_field_bytes` is the limit of all fields of a form together.
@@ -39,7 +39,7 @@ class Library:
     max_field_bytes: int
 
     @classmethod
-    def from_config(cls, store: Store, config: Config) -> Library:
+    def from_config(cls, store: Store, config: Config) -> MediaLibrary:
         return cls(
             store,
             Contents(config),
@@ -70,24 +70,26 @@ class LibraryCalls:
     check: Callable[[Transaction], None] = _nothing
 
     def change_one(
-        self, library: Library, request: WriteRequest, key: str, payload: object
+        self, library: MediaLibrary, request: WriteRequest, key: str, payload: object
     ) -> bytes | None:
         """Change one row, and return it as a body; None for a caller that may not read it."""
         changes = self.checked_changes(payload)
         plan = partial(file_rows.plan_update, request, key=key, changes=changes)
         return self.write(library, request, action="update", plan=plan, single=True)
 
-    def change_many(self, library: Library, request: WriteRequest, payload: object) -> bytes | None:
+    def change_many(
+        self, library: MediaLibrary, request: WriteRequest, payload: object
+    ) -> bytes | None:
         """Change rows: an array of objects with ids, or `data` with `keys` or `query`."""
         batch = checked_batch(payload, self.checked_changes)
         plan = partial(file_rows.plan_update_many, payload=batch)
         return self.write(library, request, action="update", plan=plan, single=False)
 
-    def delete_one(self, library: Library, request: WriteRequest, key: str) -> None:
+    def delete_one(self, library: MediaLibrary, request: WriteRequest, key: str) -> None:
         """Delete one row with the contents that belong to it."""
         self._delete(library, request, [key], key=key)
 
-    def delete_many(self, library: Library, request: WriteRequest, payload: object) -> None:
+    def delete_many(self, library: MediaLibrary, request: WriteRequest, payload: object) -> None:
         """Delete rows with their contents: by an array of ids, by `keys`, or by `query`.
 
         Raises `Refused` FORBIDDEN when the caller may not delete one of them; then all stay.
@@ -96,7 +98,7 @@ class LibraryCalls:
 
     def write(
         self,
-        library: Library,
+        library: MediaLibrary,
         request: WriteRequest,
         *,
         action: str,
@@ -113,7 +115,12 @@ class LibraryCalls:
         return WritePlan(partial(_write_rows, plan(call), self.check, single=single))
 
     def _delete(
-        self, library: Library, request: WriteRequest, payload: object, *, key: str | None = None
+        self,
+        library: MediaLibrary,
+        request: WriteRequest,
+        payload: object,
+        *,
+        key: str | None = None,
     ) -> None:
         plan = partial(self._plan_delete, request=request, payload=payload, key=key)
         contents = self._run(library, request, action="delete", plan=plan)
@@ -130,7 +137,7 @@ class LibraryCalls:
 
     def _run(
         self,
-        library: Library,
+        library: MediaLibrary,
         request: WriteRequest,
         *,
         action: str,

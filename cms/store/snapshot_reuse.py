@@ -1,4 +1,4 @@
-"""What a new snapshot takes over of the one before: callers, views and statements that still hold.
+"""What a new snapshot reuses of the one before: callers, views and statements that still hold.
 
 A statement, or a view of a policy, has beside it what it was made of (`cms.access.dependencies`).
 After a change of structure a statement stays if its collections and relations have not changed;

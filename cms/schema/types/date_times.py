@@ -1,4 +1,4 @@
-"""The types of moments, and the functions of their parts in UTC.
+"""The types of dates, times and both, and the functions of their parts in UTC.
 
 Moments of the service ($NOW, date-created) are datetimes in UTC; clients send moments as text.
 """
