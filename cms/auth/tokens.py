@@ -16,6 +16,8 @@ from cms.errors import Problem, Refused, invalid_token
 
 ISSUER = "cms"
 _ALGORITHM = "HS256"
+_FORMER_FINGERPRINT = "mark"
+"""What links of older versions call the claim `fingerprint`."""
 # Without `exp` PyJWT would accept a token for ever.
 _REQUIRED_CLAIMS = ["session", "iss", "iat", "exp"]
 
@@ -71,17 +73,29 @@ def link_token(purpose: str, *, user: str, fingerprint: str, secret: str, life: 
     Each purpose has a key of its own, so that a token serves no other purpose. The token ends when
     the `fingerprint` of the account changes, as it does by its use.
     """
-    return sign(purpose, {"id": user, "mark": fingerprint}, secret=secret, life=life)
+    # Also under the former name: while machines are upgraded one by one, a link of a new one may
+    # be opened at an old one, which knows no other.
+    claims = {"id": user, "fingerprint": fingerprint, _FORMER_FINGERPRINT: fingerprint}
+    return sign(purpose, claims, secret=secret, life=life)
 
 
 def read_link_token(purpose: str, token: str, *, secret: str) -> LinkToken:
     """Return the contents of a link's token; raises `Refused` INVALID_TOKEN."""
-    claims = read_signed(purpose, token, secret=secret, required=("id", "mark"))
+    claims = read_signed(purpose, token, secret=secret, required=("id",))
     try:
+        fingerprint = _claimed_fingerprint(claims)
         # The id is cast to uuid by statements: text that is none must not reach the database.
-        return LinkToken(str(uuid.UUID(claims["id"])), str(claims["mark"]))
-    except (ValueError, TypeError, AttributeError):
+        return LinkToken(str(uuid.UUID(claims["id"])), fingerprint)
+    except (LookupError, ValueError, TypeError, AttributeError):
         raise invalid_token() from None
+
+
+def _claimed_fingerprint(claims: Mapping[str, Any]) -> str:
+    """Return the fingerprint of a link's claims; raises KeyError where there is none."""
+    # Links that were sent before the claim had its name end within their own life.
+    if "fingerprint" not in claims:
+        return str(claims[_FORMER_FINGERPRINT])
+    return str(claims["fingerprint"])
 
 
 def sign(purpose: str, claims: Mapping[str, object], *, secret: str, life: timedelta) -> str:

@@ -10,7 +10,8 @@ from datetime import timedelta
 import pytest
 
 from cms.app import create_app
-from cms.auth.tokens import link_token
+from cms.auth.account_mail import fingerprint_of
+from cms.auth.tokens import link_token, sign
 from cms.config import Config
 from cms.hashing.passwords import Passwords
 from tests.client import Answer, Client
@@ -122,6 +123,18 @@ def test_a_link_has_its_time(stage: Stage, client: Client, settings: Config) -> 
         life=timedelta(seconds=-1),
     )
     assert reset(client, token).errors[0]["reason"] == "expired"
+
+
+def test_a_link_that_an_older_version_sent_is_good_once(
+    stage: Stage, client: Client, settings: Config
+) -> None:
+    email = person(stage)
+    fingerprint = fingerprint_of(email, str(of_user(stage, email, "password")))
+    claims = {"id": str(of_user(stage, email, "id")), "mark": fingerprint}
+    token = sign("password-reset", claims, secret=settings.secret or "", life=timedelta(minutes=1))
+    assert reset(client, token).status == 204
+    assert login(client, email, NEW).status == 200
+    assert reset(client, token).errors[0]["reason"] == "used"
 
 
 @pytest.mark.parametrize(
