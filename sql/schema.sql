@@ -662,7 +662,7 @@ $$;
 COMMENT ON FUNCTION system_reached_tables() IS 'The tables of the schema, and those of other schemas whose rows a deletion of ours may reach';
 
 -- Changes of the tables by other programs are found without a call, by a fingerprint of PostgreSQL's catalogue.
-CREATE FUNCTION system_mark() RETURNS text
+CREATE FUNCTION system_structure_fingerprint() RETURNS text
     LANGUAGE sql STABLE AS $$
     WITH tables AS MATERIALIZED (
         SELECT oid, hashtextextended(concat_ws(' ', relname, relkind, relhastriggers), oid::bigint) AS mark
@@ -742,7 +742,16 @@ CREATE FUNCTION system_mark() RETURNS text
     FROM marks
 $$;
 
-COMMENT ON FUNCTION system_mark() IS 'Differs when the tables, columns, keys, indexes, triggers, comments or types are others';
+COMMENT ON FUNCTION system_structure_fingerprint() IS 'Differs when the tables, columns, keys, indexes, triggers, comments or types are others';
+
+-- Web servers of the version before serve until they are restarted, and their statements call this one. PostgreSQL
+-- replaces the call by its body, so that it costs nothing. A later version drops it.
+CREATE FUNCTION system_mark() RETURNS text
+    LANGUAGE sql STABLE AS $$
+    SELECT system_structure_fingerprint()
+$$;
+
+COMMENT ON FUNCTION system_mark() IS 'The former name of system_structure_fingerprint(), for services of the version before';
 
 -- A month is created as a table of its own and then attached. Before that, rows of the month in the default partition
 -- are moved to it; the lock keeps others from inserting more meanwhile.

@@ -329,7 +329,7 @@ SELECT
     version.structure,
     version.access,
     version.flows,
-    system_mark() AS fingerprint,
+    system_structure_fingerprint() AS fingerprint,
     (
         SELECT json_agg(json_build_object('id', id, 'options', options) ORDER BY date_created, id)
         FROM system_flows
@@ -397,7 +397,7 @@ WHERE status = 'active'
 
 -- name: find_fingerprint
 -- The counter of structure, and the fingerprint of the structure at this moment.
-SELECT structure, system_mark() AS fingerprint
+SELECT structure, system_structure_fingerprint() AS fingerprint
 FROM system_version;
 
 -- name: wait_for_others

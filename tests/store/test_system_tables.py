@@ -406,3 +406,15 @@ def test_every_foreign_key_is_served_by_an_index(migrated: Connection) -> None:
         """,
     )
     assert bare == set()
+
+
+def test_the_former_name_of_the_fingerprint_is_the_same_and_costs_nothing(
+    migrated: Connection,
+) -> None:
+    """Services of the version before call it while machines are upgraded one by one."""
+    both = migrated.execute("SELECT system_mark(), system_structure_fingerprint()").fetchall()
+    ((former, current),) = both
+    assert former == current
+    plan = migrated.execute("EXPLAIN (VERBOSE) SELECT system_mark() FROM system_version")
+    lines = [str(line).strip() for (line,) in plan]
+    assert "Output: system_structure_fingerprint()" in lines
