@@ -32,7 +32,7 @@ from tests.memory import use_memory
 from tests.people import QUICK, Outbox, outbox, quick_hashes
 from tests.queues import QueueDatabase, queue_database
 from tests.sharing import Magazine, magazine
-from tests.things import Stage, staged
+from tests.things import Stage, Table, field, staged
 
 PROCESSORS = (
     len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -256,6 +256,12 @@ def stage(
     """
     with staged(stage_settings, make_database, template) as stage:
         yield stage
+
+
+@pytest.fixture
+def pages(stage: Stage) -> Table:
+    """A collection for flows to act upon, with a title and a number, and no rows."""
+    return stage.empty_table(field("title", "string"), field("views", "integer"))
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from cms.database.connections import Row
 from cms.database.wire import Chunking, Wire
 from cms.processes import memory
 from tests.client import Answer, Client
+from tests.file_imports import post_file
 from tests.things import Stage, Table, aliases_of_text, field, table
 
 pytestmark = pytest.mark.usefixtures("nested_collections")
@@ -167,9 +168,7 @@ def test_memory_is_given_back_after_large_writes_and_imports(
     assert trims == [1]
     file = "n,text\r\n" + f"1,{'x' * 10_000}\r\n" * 150
     for rows, status in ((file, 200), (file + "no,\r\n", 400)):
-        answer = api.send(
-            "POST", f"/utils/import/{items.name}", raw=rows, **{"Content-Type": "text/csv"}
-        )
+        answer = post_file(items, rows, api=api)
         assert answer.status == status, answer
     assert trims == [1, 1, 1]
 

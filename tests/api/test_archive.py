@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.client import Client
+from tests.file_imports import post_file
 from tests.members import may, member
 from tests.things import Json, Stage, Table, field, table
 
@@ -97,9 +98,7 @@ def test_it_holds_wherever_items_are_made(admin: Client, notes: Table) -> None:
     assert admin.post("/batch", {"operations": [create]}).data == [[{"status": "draft"}] * 2]
     before = len(notes.column("id", "filter[status]=draft&limit=-1"))
     rows = "text\na\nb\n"
-    answer = admin.send(
-        "POST", f"/utils/import/{notes.name}", raw=rows, **{"Content-Type": "text/csv"}
-    )
+    answer = post_file(notes, rows, api=admin)
     assert answer.data == {"created": 2, "updated": 0}
     assert len(notes.column("id", "filter[status]=draft&limit=-1")) == before + 2
     only = table(admin, field("status", "string"), field("a", "string"), singleton=True, **STATES)

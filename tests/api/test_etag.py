@@ -154,7 +154,7 @@ def test_of_fifty_editors_with_the_same_tag_one_wins(
 
 
 @pytest.fixture
-def site(admin: Client) -> Table:
+def singleton(admin: Client) -> Table:
     return table(
         admin,
         field("title", "string", default_value="new"),
@@ -167,27 +167,29 @@ def change(api: Client, path: str, body: dict[str, object], if_match: str) -> An
     return api.send("PATCH", path, body, **{"If-Match": if_match})
 
 
-def test_a_singleton_has_a_version_before_it_has_a_row(site: Table) -> None:
-    unmade = tag(site.api, site.path)
-    assert change(site.api, site.path, {"title": "mine"}, '"x-y"').status == 412
-    assert change(site.api, site.path, {"title": "mine"}, unmade).status == 200
-    late = change(site.api, site.path, {"title": "theirs"}, unmade)
+def test_a_singleton_has_a_version_before_it_has_a_row(singleton: Table) -> None:
+    unmade = tag(singleton.api, singleton.path)
+    assert change(singleton.api, singleton.path, {"title": "mine"}, '"x-y"').status == 412
+    assert change(singleton.api, singleton.path, {"title": "mine"}, unmade).status == 200
+    late = change(singleton.api, singleton.path, {"title": "theirs"}, unmade)
     assert (late.status, late.codes) == (412, ["PRECONDITION_FAILED"])
-    assert site.get(fields="title").data == {"title": "mine"}
-    whole, part = (tag(site.api, f"{site.path}{query}") for query in ("", "?fields=title"))
+    assert singleton.get(fields="title").data == {"title": "mine"}
+    whole, part = (
+        tag(singleton.api, f"{singleton.path}{query}") for query in ("", "?fields=title")
+    )
     assert whole.split("-")[0] == part.split("-")[0] != unmade.split("-")[0]
-    assert change(site.api, site.path, {"other": "x"}, part).status == 200
-    assert change(site.api, site.path, {"other": "y"}, part).status == 412
-    assert change(site.api, site.path, {"other": "z"}, "*").status == 200
+    assert change(singleton.api, singleton.path, {"other": "x"}, part).status == 200
+    assert change(singleton.api, singleton.path, {"other": "y"}, part).status == 412
+    assert change(singleton.api, singleton.path, {"other": "z"}, "*").status == 200
 
 
-def test_the_version_of_a_singleton_is_shown_nowhere(site: Table) -> None:
-    site.api.patch(site.path, {"title": "a"})
+def test_the_version_of_a_singleton_is_shown_nowhere(singleton: Table) -> None:
+    singleton.api.patch(singleton.path, {"title": "a"})
     for query in ("", "?fields=*", "?fields=title", "?meta=*", "?export=json"):
-        assert "version" not in site.api.get(f"{site.path}{query}").text.lower()
-    assert site.api.search(site.path, {"fields": ["title"]}).data == {"title": "a"}
-    assert site.read("aggregate[count]=*").data == [{"count": 1}]
-    assert "-" not in tag(site.api, f"{site.path}?aggregate[count]=*")
+        assert "version" not in singleton.api.get(f"{singleton.path}{query}").text.lower()
+    assert singleton.api.search(singleton.path, {"fields": ["title"]}).data == {"title": "a"}
+    assert singleton.read("aggregate[count]=*").data == [{"count": 1}]
+    assert "-" not in tag(singleton.api, f"{singleton.path}?aggregate[count]=*")
 
 
 @pytest.mark.parametrize("path", ["/settings", "/users/me"])

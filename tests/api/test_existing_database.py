@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as trying
 from hypothesis import strategies as st
 
-from tests.api.test_import import send
 from tests.client import Answer
 from tests.examples import example_count
+from tests.file_imports import post_file
 from tests.things import Stage, Table
 
 _numbers = itertools.count(1)
@@ -160,7 +160,7 @@ def test_a_value_of_any_type_is_read_as_it_was_written(
         content = things.get(export=form).content
         copy.api.delete(copy.path, {"query": {"limit": -1}})
         assert copy.column("id") == [], form
-        assert send(copy, content, form=form).status == 200, content
+        assert post_file(copy, content, form=form).status == 200, content
         assert copy.get(sort="id").data == things.get(sort="id").data or (
             form == "csv" and "" in values
         )
@@ -397,7 +397,7 @@ def test_columns_of_any_name_are_shown_under_a_star_and_alone_by_an_alias(stage:
         assert things.api.search(things.path, {"filter": {name: {"_eq": "new"}}}).data == [item]
     for form in ("json", "csv"):
         copy = existing_table(stage, f"id serial PRIMARY KEY, {columns}")
-        assert send(copy, things.get(export=form).content, form=form).status == 200
+        assert post_file(copy, things.get(export=form).content, form=form).status == 200
         assert copy.get().data == [item]
 
 

@@ -10,8 +10,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cms.config import Config
-from tests.api.test_import import send
 from tests.client import Client
+from tests.file_imports import post_file
 from tests.members import may, member
 from tests.things import Stage, Table, admin_token, field, table
 
@@ -72,7 +72,7 @@ def test_explicit_keys_of_related_items_move_their_sequence_too(admin: Client) -
 
 
 def test_explicit_keys_of_an_import_move_the_sequence(things: Table) -> None:
-    assert send(things, "id,name\n4,a\n2,b\n").status == 200
+    assert post_file(things, "id,name\n4,a\n2,b\n").status == 200
     assert keys(*things.add({})) == [5]
 
 

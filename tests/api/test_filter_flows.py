@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.active_flows import make_flow, step
-from tests.client import Answer, Client
+from tests.client import Client
+from tests.file_imports import post_file
 from tests.members import may, member
 from tests.things import Stage, Table, field, table
 
@@ -38,7 +39,7 @@ def parts(stage: Stage) -> Table:
 
 
 @pytest.fixture
-def pages(stage: Stage, admin: Client, parts: Table) -> Table:
+def pages_with_parts(stage: Stage, admin: Client, parts: Table) -> Table:
     pages = stage.empty_table(field("title", "string"), field("cover", "integer"))
     list_of = {"collection": parts.name, "field": "page", "related_collection": pages.name}
     meta = {"one_field": "parts", "sort_field": "place"}
@@ -59,12 +60,12 @@ def texts(table: Table) -> list[Any]:
 
 
 def test_related_items_are_filtered_however_they_are_nested(
-    admin: Client, pages: Table, parts: Table
+    admin: Client, pages_with_parts: Table, parts: Table
 ) -> None:
     filter_flow(admin, parts, [RENAME], "create", "update")
     body = {"title": "a", "parts": [{"text": "b"}, {"text": "c"}], "cover": {"text": "d"}}
     query = "?fields=id,cover,parts.id,parts.place"
-    page = admin.post(f"{pages.path}{query}", body).data
+    page = admin.post(f"{pages_with_parts.path}{query}", body).data
     assert sorted(texts(parts)) == ["b!", "c!", "d!"]
     first, second = page["parts"]
     assert [first["place"], second["place"]] == [1, 2]
@@ -73,7 +74,7 @@ def test_related_items_are_filtered_however_they_are_nested(
         "update": [{"id": first["id"], "text": "f"}],
         "delete": [second["id"]],
     }
-    path = f"{pages.path}/{page['id']}"
+    path = f"{pages_with_parts.path}/{page['id']}"
     assert admin.patch(path, {"parts": changes}).status == 200
     read = {item["id"]: item for item in admin.get(parts.path).data}
     assert read[first["id"]]["text"] == f"f!{first['id']}"
@@ -87,11 +88,11 @@ def test_related_items_are_filtered_however_they_are_nested(
 
 
 def test_related_items_that_stay_as_they_are_pass_no_flow(
-    admin: Client, pages: Table, parts: Table
+    admin: Client, pages_with_parts: Table, parts: Table
 ) -> None:
-    page = admin.post(pages.path, {"parts": [{"text": "a"}]}).data
+    page = admin.post(pages_with_parts.path, {"parts": [{"text": "a"}]}).data
     filter_flow(admin, parts, [REFUSE], "update")
-    path = f"{pages.path}/{page['id']}"
+    path = f"{pages_with_parts.path}/{page['id']}"
     assert admin.patch(path, {"title": "b", "parts": page["parts"]}).status == 200
     refused = admin.patch(path, {"parts": []})
     assert refused.codes == ["KEPT"]
@@ -103,36 +104,41 @@ def test_related_items_that_stay_as_they_are_pass_no_flow(
 
 
 def test_a_filter_flow_sees_the_owner_of_a_related_item(
-    admin: Client, pages: Table, parts: Table
+    admin: Client, pages_with_parts: Table, parts: Table
 ) -> None:
     show = {"text": "page {{$trigger.payload.page}}"}
     filter_flow(admin, parts, [step("show", "transform", {"json": show})], "create", "update")
-    page = admin.post(pages.path, {"title": "a"}).data["id"]
+    page = admin.post(pages_with_parts.path, {"title": "a"}).data["id"]
     part = admin.post(parts.path, {"text": "b"}).data["id"]
-    changed = admin.patch(f"{pages.path}/{page}", {"parts": [part, {"text": "c"}]})
+    changed = admin.patch(f"{pages_with_parts.path}/{page}", {"parts": [part, {"text": "c"}]})
     assert changed.status == 200
     assert texts(parts) == [f"page {page}"] * 2
-    assert len(admin.get(f"{pages.path}/{page}").data["parts"]) == 2
+    assert len(admin.get(f"{pages_with_parts.path}/{page}").data["parts"]) == 2
 
 
 def test_what_a_flow_nests_is_filtered_and_authorized_too(
-    stage: Stage, admin: Client, pages: Table, parts: Table
+    stage: Stage, admin: Client, pages_with_parts: Table, parts: Table
 ) -> None:
     nest = {"title": "a", "parts": [{"text": "nested"}]}
-    filter_flow(admin, pages, [step("nest", "transform", {"json": nest})], "create")
+    filter_flow(admin, pages_with_parts, [step("nest", "transform", {"json": nest})], "create")
     filter_flow(admin, parts, [RENAME], "create")
-    assert admin.post(pages.path, {}).status == 200
+    assert admin.post(pages_with_parts.path, {}).status == 200
     assert texts(parts) == ["nested!"]
-    caller = member(stage, may(pages.name, action="create"), may(pages.name), may(parts.name))
-    assert caller.post(pages.path, {}).status == 403
+    caller = member(
+        stage,
+        may(pages_with_parts.name, action="create"),
+        may(pages_with_parts.name),
+        may(parts.name),
+    )
+    assert caller.post(pages_with_parts.path, {}).status == 403
     assert texts(parts) == ["nested!"]
 
 
 @pytest.mark.release
 def test_what_a_flow_makes_of_a_related_item_is_checked_as_if_it_was_sent(
-    stage: Stage, admin: Client, pages: Table, parts: Table
+    stage: Stage, admin: Client, pages_with_parts: Table, parts: Table
 ) -> None:
-    page = admin.post(pages.path, {"parts": [{"text": "a"}]}).data
+    page = admin.post(pages_with_parts.path, {"parts": [{"text": "a"}]}).data
     (part,) = page["parts"]
     results: list[tuple[Json, int, str]] = [
         ({"nonsense": 1}, 400, "nonsense"),
@@ -142,7 +148,7 @@ def test_what_a_flow_makes_of_a_related_item_is_checked_as_if_it_was_sent(
     for result, status, name in results:
         filter_flow(admin, parts, [step("x", "transform", {"json": result})], "update")
         change = {"parts": {"update": [{"id": part, "text": "b"}]}}
-        answer = admin.patch(f"{pages.path}/{page['id']}", change)
+        answer = admin.patch(f"{pages_with_parts.path}/{page['id']}", change)
         assert (answer.status, answer.errors[0]["path"]) == (
             status,
             ["parts", "update", 0, name],
@@ -152,12 +158,12 @@ def test_what_a_flow_makes_of_a_related_item_is_checked_as_if_it_was_sent(
     # The flow sets a field that this caller may not.
     caller = member(
         stage,
-        may(pages.name, action="create"),
-        may(pages.name),
+        may(pages_with_parts.name, action="create"),
+        may(pages_with_parts.name),
         may(parts.name, "place", "page", action="create"),
         may(parts.name),
     )
-    assert caller.post(pages.path, {"parts": [{"place": 3}]}).status == 403
+    assert caller.post(pages_with_parts.path, {"parts": [{"place": 3}]}).status == 403
     assert texts(parts) == ["a"]
 
 
@@ -175,17 +181,17 @@ def test_deletions_inside_a_write_are_filtered(admin: Client, stage: Stage, part
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("form", "content"),
     [
-        ("a.csv", "id,text\n{key},a\n,b\n"),
-        ("a.json", '[{{"id": {key}, "text": "a"}}, {{"text": "b"}}]'),
-        ("a.ndjson", '{{"id": {key}, "text": "a"}}\n{{"text": "b"}}\n'),
+        ("csv", "id,text\n{key},a\n,b\n"),
+        ("json", '[{{"id": {key}, "text": "a"}}, {{"text": "b"}}]'),
+        ("jsonl", '{{"id": {key}, "text": "a"}}\n{{"text": "b"}}\n'),
     ],
 )
-def test_imports_are_filtered(admin: Client, parts: Table, name: str, content: str) -> None:
+def test_imports_are_filtered(admin: Client, parts: Table, form: str, content: str) -> None:
     key = admin.post(parts.path, {"text": "old"}).data["id"]
     filter_flow(admin, parts, [RENAME], "create", "update")
-    assert send(admin, parts, name, content.format(key=key)).status == 200
+    assert post_file(parts, content.format(key=key), form=form).status == 200
     assert texts(parts) == [f"a!{key}", "b!"]
 
 
@@ -193,15 +199,17 @@ def test_an_import_tells_the_lines_that_a_flow_refuses(admin: Client, parts: Tab
     rule = {"$trigger": {"payload": {"text": {"_neq": "bad"}}}}
     steps = [step("check", "condition", {"filter": rule}, reject="stop"), REFUSE]
     filter_flow(admin, parts, steps, "create")
-    answer = send(admin, parts, "a.csv", "text\nfine\nbad\ngood\nbad\n")
+    answer = post_file(parts, "text\nfine\nbad\ngood\nbad\n")
     assert answer.status == 409
     assert [error["line"] for error in answer.errors] == [3, 5]
     assert texts(parts) == []
 
 
-def test_an_import_filters_what_its_rows_nest(admin: Client, pages: Table, parts: Table) -> None:
+def test_an_import_filters_what_its_rows_nest(
+    admin: Client, pages_with_parts: Table, parts: Table
+) -> None:
     filter_flow(admin, parts, [RENAME], "create")
-    answer = send(admin, pages, "a.json", '[{"title": "a", "parts": [{"text": "b"}]}]')
+    answer = post_file(pages_with_parts, '[{"title": "a", "parts": [{"text": "b"}]}]', form="json")
     assert answer.status == 200
     assert texts(parts) == ["b!"]
 
@@ -244,14 +252,18 @@ def test_a_refused_item_of_an_array_is_named(admin: Client, parts: Table) -> Non
 
 
 def test_a_batch_passes_flows_operation_by_operation(
-    admin: Client, pages: Table, parts: Table
+    admin: Client, pages_with_parts: Table, parts: Table
 ) -> None:
     filter_flow(admin, parts, [RENAME], "create", "update")
     key = parts.add({"text": "a"})[0]["id"]
     operations = [
         {"method": "create", "collection": parts.name, "data": [{"text": "b"}, {"text": "c"}]},
         {"method": "update", "collection": parts.name, "key": key, "data": {"text": "d"}},
-        {"method": "create", "collection": pages.name, "data": {"parts": [{"text": "e"}]}},
+        {
+            "method": "create",
+            "collection": pages_with_parts.name,
+            "data": {"parts": [{"text": "e"}]},
+        },
     ]
     assert admin.post("/batch", {"operations": operations}).status == 200
     assert texts(parts) == [f"d!{key}", "b!", "c!", "e!"]
@@ -361,13 +373,6 @@ def test_a_user_changes_itself_through_filters(stage: Stage, admin: Client) -> N
     assert caller.patch("/users/me", {"first_name": "A"}).status == 403
 
 
-def send(admin: Client, things: Table, name: str, content: str) -> Answer:
-    kinds = {"csv": "text/csv", "json": "application/json", "ndjson": "application/x-ndjson"}
-    headers = {"content-type": kinds[name.partition(".")[2]]}
-    path = f"/utils/import/{things.name}"
-    return admin.send("POST", path, raw=content.encode(), **headers)
-
-
 def test_no_flow_runs_for_a_caller_who_may_not_write(
     stage: Stage, admin: Client, parts: Table
 ) -> None:
@@ -393,9 +398,14 @@ def test_no_flow_runs_for_a_caller_who_may_not_write(
 
 
 def test_no_flow_runs_for_nested_items_that_a_caller_may_not_write(
-    stage: Stage, admin: Client, pages: Table, parts: Table
+    stage: Stage, admin: Client, pages_with_parts: Table, parts: Table
 ) -> None:
     filter_flow(admin, parts, [REFUSE], "create")
-    writer = member(stage, may(pages.name), may(pages.name, action="create"), may(parts.name))
-    answer = writer.post(pages.path, {"title": "a", "parts": [{"text": "b"}]})
+    writer = member(
+        stage,
+        may(pages_with_parts.name),
+        may(pages_with_parts.name, action="create"),
+        may(parts.name),
+    )
+    answer = writer.post(pages_with_parts.path, {"title": "a", "parts": [{"text": "b"}]})
     assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])

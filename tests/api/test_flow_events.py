@@ -19,11 +19,6 @@ Json = dict[str, Any]
 KEEP = step("keep", "transform", {"json": "{{$trigger}}"})
 
 
-@pytest.fixture
-def pages(stage: Stage) -> Table:
-    return stage.empty_table(field("title", "string"), field("views", "integer"))
-
-
 def action(*scope: str, **options: object) -> Json:
     return {"type": "action", "scope": list(scope), **options}
 

@@ -18,7 +18,7 @@ from tests.active_flows import make_flow, runs, step, work
 from tests.client import Client
 from tests.files.sources import Source, raw_source
 from tests.members import member
-from tests.things import Stage, Table, field
+from tests.things import Stage, Table
 
 pytestmark = pytest.mark.usefixtures("flows_of_the_test")
 
@@ -32,11 +32,6 @@ def stage_settings(settings: Config) -> Config:
         import_ip_allow_list=(ip_network("127.0.0.1/32"),),
         flows_run_script_timeout=timedelta(seconds=2),
     )
-
-
-@pytest.fixture
-def pages(stage: Stage) -> Table:
-    return stage.empty_table(field("title", "string"))
 
 
 def script(admin: Client, code: str) -> str:

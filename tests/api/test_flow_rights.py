@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("flows_of_the_test")
 
 
 @pytest.fixture
-def pages(stage: Stage) -> Table:
+def guarded_pages(stage: Stage) -> Table:
     pages = stage.empty_table(
         field("title", "string"),
         field("hidden", "string"),
@@ -31,15 +31,15 @@ def pages(stage: Stage) -> Table:
 
 
 @pytest.fixture
-def caller(stage: Stage, pages: Table) -> Client:
+def caller(stage: Stage, guarded_pages: Table) -> Client:
     """A user who sees one title, changes it, and sees nothing else."""
     own = {"title": {"_eq": "own"}}
     return member(
         stage,
         may("system_flows"),
-        may(pages.name, "id", "title", permissions=own),
+        may(guarded_pages.name, "id", "title", permissions=own),
         may(
-            pages.name,
+            guarded_pages.name,
             "title",
             action="update",
             permissions=own,
@@ -77,15 +77,15 @@ FORBIDDEN_READS: list[Json] = [
 
 @pytest.mark.parametrize("body", FORBIDDEN_READS, ids=json.dumps)
 def test_a_flow_reads_what_its_caller_may_read(
-    admin: Client, caller: Client, pages: Table, body: Json
+    admin: Client, caller: Client, guarded_pages: Table, body: Json
 ) -> None:
     flow = item_flow(admin, "item-read", *(body.keys() - {"collection"}))
-    answer = caller.post(f"/flows/trigger/{flow}", {"collection": pages.name, **body})
+    answer = caller.post(f"/flows/trigger/{flow}", {"collection": guarded_pages.name, **body})
     assert not {"h-one", "h-two", "p-one", "p-two"} & set(texts_of(answer.data))
     assert set(answer.data) == {"errors"}
     # The problems of the same call without a flow, which name nothing that is hidden.
     if set(body) == {"query"}:
-        direct = caller.send("SEARCH", f"/items/{pages.name}", body)
+        direct = caller.send("SEARCH", f"/items/{guarded_pages.name}", body)
         expected = [{"code": code} for code in direct.codes]
         assert [error["extensions"] for error in answer.data["errors"]] == expected
 
@@ -102,14 +102,14 @@ def texts_of(value: object) -> Iterator[str]:
 
 
 def test_a_list_of_keys_shows_those_that_the_caller_sees(
-    admin: Client, caller: Client, pages: Table
+    admin: Client, caller: Client, guarded_pages: Table
 ) -> None:
     flow = item_flow(admin, "item-read", "key")
-    body = {"collection": pages.name, "key": [1, 2]}
+    body = {"collection": guarded_pages.name, "key": [1, 2]}
     assert caller.post(f"/flows/trigger/{flow}", body).data == [{"id": 1, "title": "own"}]
     everything: Json = {"query": {"filter": {"_or": [{"id": {"_gt": 0}}, {}]}, "limit": -1}}
     flow = item_flow(admin, "item-read", "query")
-    body = {"collection": pages.name, **everything}
+    body = {"collection": guarded_pages.name, **everything}
     assert caller.post(f"/flows/trigger/{flow}", body).data == [{"id": 1, "title": "own"}]
 
 
@@ -131,33 +131,33 @@ FORBIDDEN_WRITES: list[tuple[str, Json]] = [
 
 @pytest.mark.parametrize(("kind", "body"), FORBIDDEN_WRITES, ids=str)
 def test_a_flow_writes_what_its_caller_may_write(
-    admin: Client, caller: Client, pages: Table, kind: str, body: Json
+    admin: Client, caller: Client, guarded_pages: Table, kind: str, body: Json
 ) -> None:
     flow = item_flow(admin, kind, *(body.keys() - {"collection"}))
-    before = admin.get(f"/items/{pages.name}").data
-    answer = caller.post(f"/flows/trigger/{flow}", {"collection": pages.name, **body})
+    before = admin.get(f"/items/{guarded_pages.name}").data
+    answer = caller.post(f"/flows/trigger/{flow}", {"collection": guarded_pages.name, **body})
     assert set(answer.data) == {"errors"}, answer.text
     for secret in ("h-one", "h-two", "p-one"):
         assert secret not in answer.text
-    assert admin.get(f"/items/{pages.name}").data == before
+    assert admin.get(f"/items/{guarded_pages.name}").data == before
 
 
 def test_a_caller_does_through_a_flow_what_it_may(
-    admin: Client, caller: Client, pages: Table
+    admin: Client, caller: Client, guarded_pages: Table
 ) -> None:
     flow = item_flow(admin, "item-update", "key", "payload")
-    body = {"collection": pages.name, "key": 1, "payload": {"title": "own"}}
+    body = {"collection": guarded_pages.name, "key": 1, "payload": {"title": "own"}}
     assert caller.post(f"/flows/trigger/{flow}", body).data == [1]
 
 
 def test_a_body_does_not_choose_whose_rights_count(
-    stage: Stage, admin: Client, caller: Client, pages: Table
+    stage: Stage, admin: Client, caller: Client, guarded_pages: Table
 ) -> None:
     """What a caller sends beside the options stays beside them."""
     flow = item_flow(admin, "item-read", "query")
-    for claim in ("$full", new_role(stage, may(pages.name))):
+    for claim in ("$full", new_role(stage, may(guarded_pages.name))):
         body = {
-            "collection": pages.name,
+            "collection": guarded_pages.name,
             "permissions": claim,
             "$accountability": {"role": claim, "user": None},
             "query": {"fields": ["hidden"]},
@@ -166,18 +166,18 @@ def test_a_body_does_not_choose_whose_rights_count(
 
 
 def test_the_rights_of_public_are_no_more_than_those_of_nobody(
-    admin: Client, caller: Client, pages: Table
+    admin: Client, caller: Client, guarded_pages: Table
 ) -> None:
     flow = item_flow(admin, "item-read", permissions="$public")
-    answer = caller.post(f"/flows/trigger/{flow}", {"collection": pages.name})
+    answer = caller.post(f"/flows/trigger/{flow}", {"collection": guarded_pages.name})
     assert set(answer.data) == {"errors"}
 
 
 def test_all_rights_do_not_show_what_nobody_sees(
-    admin: Client, caller: Client, pages: Table
+    admin: Client, caller: Client, guarded_pages: Table
 ) -> None:
     flow = item_flow(admin, "item-read", "query", permissions="$full")
-    body = {"collection": pages.name, "query": {"fields": ["title", "pin"], "sort": ["id"]}}
+    body = {"collection": guarded_pages.name, "query": {"fields": ["title", "pin"], "sort": ["id"]}}
     answer = caller.post(f"/flows/trigger/{flow}", body)
     assert [item["title"] for item in answer.data] == ["own", "other"]
     assert "p-one" not in answer.text
@@ -188,13 +188,13 @@ def test_all_rights_do_not_show_what_nobody_sees(
 
 
 def test_the_log_does_not_show_what_is_written_to_concealed_fields(
-    admin: Client, pages: Table
+    admin: Client, guarded_pages: Table
 ) -> None:
-    scope = {"type": "filter", "scope": ["items.create"], "collections": [pages.name]}
+    scope = {"type": "filter", "scope": ["items.create"], "collections": [guarded_pages.name]}
     watcher = make_flow(admin, "event", scope, [step("see", "log", {"message": "{{$trigger}}"})])
     flow = item_flow(admin, "item-create", "payload")
     payload = {"title": "new", "pin": "p-three"}
-    body = {"collection": pages.name, "payload": payload, "note": "it is p-three"}
+    body = {"collection": guarded_pages.name, "payload": payload, "note": "it is p-three"}
     assert admin.post(f"/flows/trigger/{flow}", body).data == [3]
     for logged in (flow, watcher):
         text = json.dumps(runs(admin, logged))

@@ -16,8 +16,8 @@ from cms.auth import accounts
 from cms.config import Config
 from cms.database.migrate import migrate
 from cms.embedded import start
-from tests.api.test_import import send
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
+from tests.file_imports import post_file
 from tests.members import may, member
 from tests.things import Stage, Table, field, staged, table
 
@@ -88,9 +88,12 @@ def test_geojson_comes_back_as_it_was_sent(shapes: Table) -> None:
 def test_an_exported_geometry_is_imported_again(shapes: Table, form: str) -> None:
     exported = shapes.get(export=form).text
     assert shapes.api.patch(shapes.path, {"query": {}, "data": {"shape": None}}).status == 200
-    assert send(shapes, exported, form=form).data == {"created": 0, "updated": 4}
+    assert post_file(shapes, exported, form=form).data == {"created": 0, "updated": 4}
     assert shapes.column("shape") == [POINT, SQUARE, LINE, None]
-    assert send(shapes, 'shape\n"{""type"": ""Cube""}"\nnowhere\n').codes == ["INVALID_PAYLOAD"] * 2
+    assert (
+        post_file(shapes, 'shape\n"{""type"": ""Cube""}"\nnowhere\n').codes
+        == ["INVALID_PAYLOAD"] * 2
+    )
 
 
 @pytest.mark.parametrize(

@@ -19,22 +19,8 @@ from cms.items.transfer.imports import BATCH_ROWS
 from cms.items.transfer.sources import SourceRow
 from cms.items.write.plans import ParsedPayload
 from tests.client import Answer, Client
-from tests.things import Json, Stage, Table, admin_token, field, table
-
-TYPES = {"csv": "text/csv", "json": "application/json", "jsonl": "application/x-ndjson"}
-
-
-def send(
-    things: Table,
-    body: str | bytes,
-    *,
-    form: str = "csv",
-    api: Client | None = None,
-    headers: Json | None = None,
-) -> Answer:
-    """Import a file as the body itself."""
-    all_headers = {"Content-Type": TYPES[form], **(headers or {})}
-    return (api or things.api).send("POST", f"/utils/import/{things.name}", raw=body, **all_headers)
+from tests.file_imports import TYPES, post_file
+from tests.things import Stage, Table, admin_token, field, table
 
 
 def form_of(
@@ -76,16 +62,16 @@ def make_things(things: Table, stage: Stage, settings: Config) -> Iterator[Calla
 
 def test_rows_of_keys_that_are_there_change_items_and_others_are_new(things: Table) -> None:
     things.add({"name": "a", "price": 1}, {"name": "b", "price": 2})
-    answer = send(things, "id,name,price\r\n1,A,\r\n,c,3\r\n9,i,9\r\n")
+    answer = post_file(things, "id,name,price\r\n1,A,\r\n,c,3\r\n9,i,9\r\n")
     assert answer.data == {"created": 2, "updated": 1}
     rows = [(item["id"], item["name"], item["price"]) for item in things.get(sort="id").data]
     assert rows == [(1, "A", None), (2, "b", 2), (3, "c", 3), (9, "i", 9)]
 
 
 def test_automatic_keys_go_on_behind_those_that_a_file_brought(things: Table) -> None:
-    send(things, "id,name\n40,a\n20,b\n")
+    post_file(things, "id,name\n40,a\n20,b\n")
     assert things.add({"name": "c"})[0]["id"] == 41
-    assert send(things, "id,name\n5,e\n").data["created"] == 1
+    assert post_file(things, "id,name\n5,e\n").data["created"] == 1
     assert things.add({"name": "d"})[0]["id"] == 42
 
 
@@ -97,7 +83,10 @@ def test_every_form_says_the_same(things: Table, form: str) -> None:
         "] \n",
         "jsonl": '{"name": "a, \\"b\\"\\nc", "price": 1.50}\n\n{"name": "d", "price": null}',
     }
-    assert send(things, bodies[form].encode(), form=form).data == {"created": 2, "updated": 0}
+    assert post_file(things, bodies[form].encode(), form=form).data == {
+        "created": 2,
+        "updated": 0,
+    }
     assert [(item["name"], item["price"]) for item in things.get().data] == [
         ('a, "b"\nc', 1.5),
         ("d", None),
@@ -106,7 +95,7 @@ def test_every_form_says_the_same(things: Table, form: str) -> None:
 
 @pytest.mark.parametrize(("form", "empty"), [("csv", "name\n"), ("json", "[]"), ("jsonl", "")])
 def test_a_file_without_rows_does_nothing(things: Table, form: str, empty: str) -> None:
-    assert send(things, empty, form=form).data == {"created": 0, "updated": 0}
+    assert post_file(things, empty, form=form).data == {"created": 0, "updated": 0}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +111,7 @@ def test_a_form_is_recognised_by_the_name_of_its_file_or_by_its_type(
     things: Table, filename: str, kind: str, body: bytes
 ) -> None:
     raw = form_of(body, filename=filename, kind=kind)
-    answer = send(things, raw, headers={"Content-Type": "multipart/form-data; boundary=edge"})
+    answer = post_file(things, raw, headers={"Content-Type": "multipart/form-data; boundary=edge"})
     assert answer.data == {"created": 1, "updated": 0}
 
 
@@ -130,13 +119,13 @@ def test_what_is_no_such_file_is_refused(things: Table) -> None:
     multipart = {"Content-Type": "multipart/form-data; boundary=edge"}
     whole = form_of(b"name\na\n", filename="x.csv")
     refused = [
-        (send(things, "<a/>", headers={"Content-Type": "text/xml"}), 415),
-        (send(things, form_of(b"", filename="x.pdf"), headers=multipart), 415),
-        (send(things, form_of(b"", filename="x.csv", name="other"), headers=multipart), 400),
-        (send(things, whole[:-20], headers=multipart), 400),
-        (send(things, whole, headers={"Content-Type": "multipart/form-data"}), 400),
-        (send(things, b"", headers=multipart), 400),
-        (send(things, b""), 400),
+        (post_file(things, "<a/>", headers={"Content-Type": "text/xml"}), 415),
+        (post_file(things, form_of(b"", filename="x.pdf"), headers=multipart), 415),
+        (post_file(things, form_of(b"", filename="x.csv", name="other"), headers=multipart), 400),
+        (post_file(things, whole[:-20], headers=multipart), 400),
+        (post_file(things, whole, headers={"Content-Type": "multipart/form-data"}), 400),
+        (post_file(things, b"", headers=multipart), 400),
+        (post_file(things, b""), 400),
     ]
     assert [
         (answer.status, answer.text) for answer, status in refused if answer.status != status
@@ -162,7 +151,7 @@ BAD_JSON = [
 def test_an_array_that_is_no_json_is_reported_with_its_line(
     things: Table, body: str, line: int
 ) -> None:
-    answer = send(things, body, form="json")
+    answer = post_file(things, body, form="json")
     assert (answer.status, lines(answer)) == (400, [(line, "INVALID_PAYLOAD", None)])
     assert things.get().data == []
 
@@ -171,18 +160,18 @@ def test_items_are_whole_wherever_a_piece_of_the_file_ends(things: Table) -> Non
     items = [{"name": "é" * (n % 250), "price": n * 1_000_003} for n in range(1_500)]
     body = json.dumps(items, ensure_ascii=False)
     assert len(body.encode()) > 5 * 2**16
-    assert send(things, body.encode(), form="json").data["created"] == len(items)
+    assert post_file(things, body.encode(), form="json").data["created"] == len(items)
     assert things.column("price", "limit=-1&sort=id") == [item["price"] for item in items]
 
 
 def test_a_bad_line_is_reported_beside_the_others(things: Table) -> None:
-    answer = send(
+    answer = post_file(
         things, '{"name": "a"}\nnonsense\n{"name": []}\n7\n{"name": "b\\u0000"}\n', form="jsonl"
     )
     assert (answer.status, [line for line, _, _ in lines(answer)]) == (400, [2, 3, 4, 5])
-    broken = send(things, b"name\n\xff\n")
+    broken = post_file(things, b"name\n\xff\n")
     assert (broken.status, lines(broken)) == (400, [(2, "INVALID_PAYLOAD", None)])
-    unclosed = send(things, 'name\n"a\n')
+    unclosed = post_file(things, 'name\n"a\n')
     assert (unclosed.status, lines(unclosed)) == (400, [(2, "INVALID_PAYLOAD", None)])
 
 
@@ -199,7 +188,7 @@ def test_everything_that_is_wrong_is_reported_with_its_line_and_nothing_is_writt
         "d,5",
         "e,6,x",
     ]
-    answer = send(things, "\n".join(rows))
+    answer = post_file(things, "\n".join(rows))
     assert lines(answer) == [
         (3, "FAILED_VALIDATION", "name"),
         (4, "INVALID_PAYLOAD", "price"),
@@ -217,14 +206,14 @@ def test_what_the_database_refuses_is_reported_with_the_line_of_its_row(
 ) -> None:
     rows = [f"row {n},{n}" for n in range(200)]
     rows[150] = "again,7"
-    answer = send(things, "\n".join(["name,code", *rows]))
+    answer = post_file(things, "\n".join(["name,code", *rows]))
     assert (answer.status, lines(answer)) == (400, [(152, "RECORD_NOT_UNIQUE", "code")])
     assert stage.value(f'SELECT count(*) FROM "{things.name}"') == 0
 
 
 @pytest.mark.release
 def test_no_more_than_a_hundred_faults_are_told_and_their_number(things: Table) -> None:
-    answer = send(things, "name,price\n" + "a,x\n" * 12_000)
+    answer = post_file(things, "name,price\n" + "a,x\n" * 12_000)
     assert len(answer.errors) == 101
     assert [error["line"] for error in answer.errors[:100]] == list(range(2, 102))
     assert answer.errors[100]["total"] == 12_000
@@ -237,14 +226,14 @@ def test_no_more_than_a_hundred_faults_are_told_and_their_number(things: Table) 
 def test_a_header_names_fields_that_are_there_each_once(
     things: Table, header: str, named: str | None
 ) -> None:
-    answer = send(things, f"{header}\na,b\n")
+    answer = post_file(things, f"{header}\na,b\n")
     assert (answer.status, answer.errors[0]["line"]) == (400, 1)
     assert answer.errors[0].get("field") == (named or None)
 
 
 @pytest.mark.release
 def test_a_header_of_very_many_names_is_refused_at_once(things: Table) -> None:
-    answer = send(things, ",".join(f"x{n}" for n in range(100_000)) + "\n")
+    answer = post_file(things, ",".join(f"x{n}" for n in range(100_000)) + "\n")
     assert (answer.status, len(answer.errors), answer.errors[100]["total"]) == (400, 101, 100_000)
 
 
@@ -253,13 +242,13 @@ def test_imports_that_wait_for_each_other_are_both_done(
     things: Table, make_things: Callable[..., Table]
 ) -> None:
     keys = range(1, 2 * BATCH_ROWS + 1)
-    send(things, "id,name\n" + "".join(f"{key},a\n" for key in keys))
+    post_file(things, "id,name\n" + "".join(f"{key},a\n" for key in keys))
     bodies = [
         "id,name\n" + "".join(f"{key},{name}\n" for key in order)
         for name, order in (("b", keys), ("c", keys[::-1]))
     ]
     with ThreadPoolExecutor() as threads:
-        answers = list(threads.map(lambda body: send(make_things(), body), bodies))
+        answers = list(threads.map(lambda body: post_file(make_things(), body), bodies))
     assert [answer.data["updated"] for answer in answers] == [len(keys)] * 2
     assert things.column("name", "groupBy=name&aggregate[count]=*") in (["b"], ["c"])
 
@@ -284,7 +273,7 @@ def test_each_batch_is_parsed_while_the_database_writes_the_one_before(
     monkeypatch.setattr(imports, "BATCH_ROWS", 2)
     monkeypatch.setattr(imports._Import, "_parse", parse_noted)
     monkeypatch.setattr(Wire, "_result_after", wait_noted)
-    assert send(things, "name\na\nb\nc\nd\ne\n").data["created"] == 5
+    assert post_file(things, "name\na\nb\nc\nd\ne\n").data["created"] == 5
     assert steps == ["parsed", *["sent", "parsed", "written"] * 2, "sent", "written"]
     assert things.column("name") == list("abcde")
 
@@ -293,7 +282,7 @@ def test_faults_of_several_batches_are_reported_together(
     things: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imports, "BATCH_ROWS", 2)
-    answer = send(things, "name,price\na,1\nb,x\nc,3\n,4\ne,5\nf,y\n")
+    answer = post_file(things, "name,price\na,1\nb,x\nc,3\n,4\ne,5\nf,y\n")
     assert [line for line, _, _ in lines(answer)] == [3, 5, 7]
     assert things.column("name") == []
 
@@ -302,13 +291,16 @@ def test_a_file_that_breaks_off_behind_good_batches_leaves_nothing(
     things: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imports, "BATCH_ROWS", 2)
-    answer = send(things, 'name\na\nb\nc\nd\n"e\n')
+    answer = post_file(things, 'name\na\nb\nc\nd\n"e\n')
     assert (answer.status, answer.errors[0]["line"]) == (400, 6)
     assert things.column("name") == []
 
 
 def test_a_key_that_comes_again_changes_the_row_that_it_made(things: Table) -> None:
-    assert send(things, "id,name\n1,a\n2,b\n1,c\n2,d\n1,e\n").data == {"created": 2, "updated": 3}
+    assert post_file(things, "id,name\n1,a\n2,b\n1,c\n2,d\n1,e\n").data == {
+        "created": 2,
+        "updated": 3,
+    }
     assert things.column("name") == ["e", "d"]
 
 
@@ -320,14 +312,14 @@ def test_rows_of_json_may_speak_of_different_fields_and_of_related_items(
     relation = {"collection": things.name, "field": "shelf", "related_collection": shelves.name}
     assert admin.post("/relations", {**relation, "meta": {"one_field": "things"}}).status == 200
     items = [{"name": "a"}, {"name": "b", "shelf": {"name": "left"}}, {"price": 2, "name": "c"}]
-    assert send(things, json.dumps(items), form="json").data["created"] == 3
+    assert post_file(things, json.dumps(items), form="json").data["created"] == 3
     assert things.column("shelf") == [None, 1, None]
-    assert send(shelves, 'name,id,things\nright,,"[1,3]"\nleft,1,\n').data == {
+    assert post_file(shelves, 'name,id,things\nright,,"[1,3]"\nleft,1,\n').data == {
         "created": 1,
         "updated": 1,
     }
     assert things.column("shelf") == [2, 1, 2]
-    wrong = send(things, "name,shelf\na,1\nb,77\n")
+    wrong = post_file(things, "name,shelf\na,1\nb,77\n")
     assert lines(wrong) == [(3, "INVALID_FOREIGN_KEY", "shelf")]
 
 
@@ -342,7 +334,7 @@ def test_an_object_in_a_refused_row_is_not_taken_for_a_key(
     assert admin.post(f"/fields/{things.name}", field("shelf", key)).status == 200
     relation = {"collection": things.name, "field": "shelf", "related_collection": shelves}
     assert admin.post("/relations", relation).status == 200
-    answer = send(things, '{"shelf": {"id": "1"}}\n{"shelf": "77"}', form="jsonl")
+    answer = post_file(things, '{"shelf": {"id": "1"}}\n{"shelf": "77"}', form="jsonl")
     assert lines(answer) == [
         (1, "FAILED_VALIDATION", "name"),
         (2, "FAILED_VALIDATION", "name"),
@@ -352,7 +344,7 @@ def test_an_object_in_a_refused_row_is_not_taken_for_a_key(
 
 def test_history_tells_of_every_row(things: Table, stage: Stage) -> None:
     things.add({"name": "a"})
-    send(things, "id,name\n1,A\n,b\n")
+    post_file(things, "id,name\n1,A\n,b\n")
     activity = things.api.get(f"/activity?filter[collection]={things.name}&sort=id").data
     actions = [(entry["action"], entry["item"]) for entry in activity]
     assert sorted(actions) == [("create", "1"), ("create", "2"), ("update", "1")]
@@ -373,7 +365,7 @@ def test_new_rows_get_their_specials_their_places_and_their_defaults(admin: Clie
         field("state", "string", default_value="draft"),
         sort_field="place",
     )
-    send(things, "name,made\na,2001-01-01T00:00:00Z\nb,\n")
+    post_file(things, "name,made\na,2001-01-01T00:00:00Z\nb,\n")
     items = things.get(sort="id").data
     assert [item["place"] for item in items] == [1, 2]
     assert [item["state"] for item in items] == ["draft", "draft"]
@@ -383,7 +375,7 @@ def test_new_rows_get_their_specials_their_places_and_their_defaults(admin: Clie
 def test_rules_of_fields_are_tried_on_every_row(admin: Client) -> None:
     rule = {"meta": {"validation": {"name": {"_starts_with": "ok"}}}}
     things = table(admin, {**field("name", "string"), **rule})
-    assert lines(send(things, "name\nok\nbad\nok 2\nworse\n")) == [
+    assert lines(post_file(things, "name\nok\nbad\nok 2\nworse\n")) == [
         (3, "FAILED_VALIDATION", "name"),
         (5, "FAILED_VALIDATION", "name"),
     ]
@@ -391,9 +383,9 @@ def test_rules_of_fields_are_tried_on_every_row(admin: Client) -> None:
 
 def test_a_call_that_is_sent_twice_is_done_once(things: Table) -> None:
     key = {"Idempotency-Key": f"once-{things.name}"}
-    first, second = (send(things, "name\na\n", headers=key) for _ in range(2))
+    first, second = (post_file(things, "name\na\n", headers=key) for _ in range(2))
     assert (first.text, things.column("name")) == (second.text, ["a"])
-    assert send(things, "name\nb\n", headers=key).status == 422
+    assert post_file(things, "name\nb\n", headers=key).status == 422
 
 
 def test_files_and_rows_have_limits(things: Table, make_things: Callable[..., Table]) -> None:
@@ -403,17 +395,17 @@ def test_files_and_rows_have_limits(things: Table, make_things: Callable[..., Ta
         ("json", f'[{{"name": "{long}"}}]'),
         ("jsonl", f'{{"name": "{long}"}}'),
     ]:
-        answer = send(things, body, form=form)
+        answer = post_file(things, body, form=form)
         assert (answer.status, answer.codes) == (413, ["CONTENT_TOO_LARGE"]), answer
     small = make_things(files_max_upload_size=100)
     for body in ("name\n" + "a\n" * 100, "name\na\n"):
-        assert send(small, body).status == (413 if len(body) > 100 else 200)
+        assert post_file(small, body).status == (413 if len(body) > 100 else 200)
 
 
 def test_items_are_imported_by_the_structure_of_now(
     things: Table, make_things: Callable[..., Table]
 ) -> None:
     other = make_things()
-    assert send(other, "name\na\n").data["created"] == 1
+    assert post_file(other, "name\na\n").data["created"] == 1
     assert things.api.post(f"/fields/{things.name}", field("fresh", "integer")).status == 200
-    assert send(other, "name,fresh\nb,1\n").data["created"] == 1
+    assert post_file(other, "name,fresh\nb,1\n").data["created"] == 1

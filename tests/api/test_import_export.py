@@ -15,8 +15,8 @@ from cms.config import Config
 from cms.items.transfer.imports import Upload, import_file
 from cms.store.identity import Identity
 from cms.store.store import Store
-from tests.api.test_import import send
 from tests.client import Client
+from tests.file_imports import post_file
 from tests.memory import resident_bytes
 from tests.things import Json, Stage, Table, field, table
 
@@ -90,10 +90,10 @@ def test_an_export_can_be_imported_again(typed_rows: Table, stage: Stage, form: 
     before = typed_rows.get(sort="id").text
     exported = typed_rows.get(export=form).text
     stage.execute(f"DELETE FROM {typed_rows.name}")
-    answer = send(typed_rows, exported.encode(), form=form)
+    answer = post_file(typed_rows, exported.encode(), form=form)
     assert answer.data == {"created": len(ROWS), "updated": 0}
     assert typed_rows.get(sort="id").text == before
-    again = send(typed_rows, exported.encode(), form=form)
+    again = post_file(typed_rows, exported.encode(), form=form)
     assert again.data == {"created": 0, "updated": len(ROWS)}
     assert typed_rows.get(sort="id").text == before
     assert typed_rows.get(export=form).text == exported
@@ -105,7 +105,7 @@ def test_secrets_of_an_export_stay_as_they_are(admin: Client, stage: Stage) -> N
     kept = stage.value(f"SELECT code FROM {things.name} WHERE id = 1")
     exported = things.get(export="csv").text
     assert "1,a,**********" in exported
-    assert send(things, exported).data == {"created": 0, "updated": 2}
+    assert post_file(things, exported).data == {"created": 0, "updated": 2}
     assert stage.value(f"SELECT code FROM {things.name} WHERE id = 1") == kept
 
 
@@ -119,7 +119,7 @@ def test_an_export_of_all_rows_holds_all_that_belongs_to_them(admin: Client, for
     parents.add({"name": "a"})
     children.add(*[{"parent": 1}] * 150)
     exported = parents.get(export=form, limit=-1).text
-    assert send(parents, exported, form=form).data == {"created": 0, "updated": 1}
+    assert post_file(parents, exported, form=form).data == {"created": 0, "updated": 1}
     assert children.read("filter[parent]=1&aggregate[count]=*").data == [{"count": 150}]
     for query, number in (
         ("", 100),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.test_import import lines, send
+from tests.api.test_import import lines
 from tests.client import Client, with_other_status
+from tests.file_imports import post_file
 from tests.members import may, member
 from tests.things import Stage, Table, field, table
 
@@ -31,9 +32,9 @@ def test_nobody_imports_without_a_right_and_nothing_tells_what_is_there(
     reader = member(stage, may(posts.name))
     nowhere = Table(reader, "nowhere")
     answers = [
-        send(posts, "title\nx\n", api=reader),
-        send(nowhere, "title\nx\n"),
-        send(posts, "x\n", api=anonymous),
+        post_file(posts, "title\nx\n", api=reader),
+        post_file(nowhere, "title\nx\n"),
+        post_file(posts, "x\n", api=anonymous),
     ]
     assert with_other_status(answers, 403) == []
     assert len({answer.text for answer in answers}) == 1
@@ -56,11 +57,13 @@ def test_a_hidden_field_of_the_header_is_as_one_that_is_not_there(
 ) -> None:
     caller = member(stage, may(posts.name, "title", action="create"), may(posts.name))
     hidden, missing = (
-        send(posts, f"title,{name}\nx,y\n", api=caller) for name in ("note", "nowhere")
+        post_file(posts, f"title,{name}\nx,y\n", api=caller) for name in ("note", "nowhere")
     )
     assert (hidden.status, hidden.text) == (missing.status, missing.text)
     assert (hidden.status, lines(hidden)) == (403, [(1, "FORBIDDEN", None)])
-    rows = send(posts, '{"title": "x"}\n{"note": "y"}\n{"note": "z"}\n', form="jsonl", api=caller)
+    rows = post_file(
+        posts, '{"title": "x"}\n{"note": "y"}\n{"note": "z"}\n', form="jsonl", api=caller
+    )
     assert (rows.status, lines(rows)) == (403, [(2, "FORBIDDEN", None)])
 
 
@@ -69,13 +72,13 @@ def test_rows_that_are_there_need_the_right_to_update_and_others_the_right_to_cr
 ) -> None:
     creator = member(stage, may(posts.name, action="create"), may(posts.name))
     updater = member(stage, may(posts.name, action="update"), may(posts.name))
-    refused = send(posts, "id,title\n,new\n1,A\n", api=creator)
+    refused = post_file(posts, "id,title\n,new\n1,A\n", api=creator)
     assert (refused.status, lines(refused)) == (403, [(3, "FORBIDDEN", None)])
-    refused = send(posts, "id,title\n1,A\n,new\n", api=updater)
+    refused = post_file(posts, "id,title\n1,A\n,new\n", api=updater)
     assert (refused.status, lines(refused)) == (403, [(3, "FORBIDDEN", None)])
     assert titles(posts) == ["a", "b"]
-    assert send(posts, "id,title\n,new\n", api=creator).data == {"created": 1, "updated": 0}
-    assert send(posts, "id,title\n1,A\n", api=updater).data == {"created": 0, "updated": 1}
+    assert post_file(posts, "id,title\n,new\n", api=creator).data == {"created": 1, "updated": 0}
+    assert post_file(posts, "id,title\n1,A\n", api=updater).data == {"created": 0, "updated": 1}
     assert titles(posts) == ["A", "b", "new"]
 
 
@@ -91,10 +94,10 @@ def test_a_row_fulfils_its_rule_before_and_after(posts: Table, stage: Stage) -> 
         ("id,status\n1,live\n", 2),
         ("title,status\nx,draft\ny,live\nz,draft\n", 3),
     ]:
-        answer = send(posts, body, api=caller)
+        answer = post_file(posts, body, api=caller)
         assert (answer.status, lines(answer)) == (403, [(line, "FORBIDDEN", None)]), answer
     assert titles(posts) == ["a", "b"]
-    assert send(posts, "id,title,status\n1,A,draft\n,x,draft\n", api=caller).data == {
+    assert post_file(posts, "id,title,status\n1,A,draft\n,x,draft\n", api=caller).data == {
         "created": 1,
         "updated": 1,
     }
@@ -109,15 +112,15 @@ def test_a_key_that_the_caller_does_not_see_is_new_and_therefore_taken(
         may(posts.name, action="update"),
         may(posts.name, permissions=DRAFTS),
     )
-    answer = send(posts, "id,title\n1,A\n2,B\n", api=caller)
+    answer = post_file(posts, "id,title\n1,A\n2,B\n", api=caller)
     assert (answer.status, lines(answer)) == (400, [(3, "RECORD_NOT_UNIQUE", "id")])
     assert titles(posts) == ["a", "b"]
 
 
 def test_who_may_create_and_not_read_may_choose_keys(posts: Table, stage: Stage) -> None:
     caller = member(stage, may(posts.name, action="create"))
-    assert send(posts, "id,title\n9,new\n", api=caller).data == {"created": 1, "updated": 0}
-    taken = send(posts, "id,title\n1,A\n", api=caller)
+    assert post_file(posts, "id,title\n9,new\n", api=caller).data == {"created": 1, "updated": 0}
+    taken = post_file(posts, "id,title\n1,A\n", api=caller)
     assert (taken.status, taken.codes) == (400, ["RECORD_NOT_UNIQUE"])
 
 
@@ -128,9 +131,9 @@ def test_presets_and_validation_apply_to_every_row(posts: Table, stage: Stage) -
         may(posts.name, "title", action="create", presets={"status": "draft"}, validation=rule),
         may(posts.name),
     )
-    refused = send(posts, "title\nok\nbad\n", api=caller)
+    refused = post_file(posts, "title\nok\nbad\n", api=caller)
     assert (refused.status, lines(refused)) == (422, [(3, "FAILED_VALIDATION", "title")])
-    assert send(posts, "title\nok\n", api=caller).data["created"] == 1
+    assert post_file(posts, "title\nok\n", api=caller).data["created"] == 1
     assert posts.column("status", "sort=-id&limit=1") == ["draft"]
 
 
@@ -145,7 +148,9 @@ def test_people_and_rights_are_imported_by_nobody(admin: Client, stage: Stage) -
         "system_activity",
     ):
         for each in (admin, caller):
-            answer = send(Table(admin, name), "email,status\nann@example.com,active\n", api=each)
+            answer = post_file(
+                Table(admin, name), "email,status\nann@example.com,active\n", api=each
+            )
             assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
     assert admin.get("/users", **{"filter[email]": "ann@example.com"}).data == []
 
@@ -154,4 +159,6 @@ def test_what_no_call_writes_is_not_imported(admin: Client, stage: Stage) -> Non
     single = table(admin, field("name", "string"), singleton=True)
     stage.execute("CREATE VIEW looks AS SELECT 1 AS id, 'a' AS name")
     statuses = {single.name: 404, "looks": 403, "nowhere": 404}
-    assert {name: send(Table(admin, name), "name\na\n").status for name in statuses} == statuses
+    assert {
+        name: post_file(Table(admin, name), "name\na\n").status for name in statuses
+    } == statuses

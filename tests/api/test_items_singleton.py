@@ -10,7 +10,7 @@ from tests.things import Json, Table, field, table
 
 
 @pytest.fixture
-def site(admin: Client) -> Table:
+def singleton(admin: Client) -> Table:
     return table(
         admin,
         field("title", "string", default_value="it's new"),
@@ -23,8 +23,8 @@ def site(admin: Client) -> Table:
     )
 
 
-def test_it_reads_as_its_defaults_while_there_is_no_item(site: Table) -> None:
-    answer = site.get()
+def test_it_reads_as_its_defaults_while_there_is_no_item(singleton: Table) -> None:
+    answer = singleton.get()
     assert answer.data == {
         "id": None,
         "title": "it's new",
@@ -36,41 +36,43 @@ def test_it_reads_as_its_defaults_while_there_is_no_item(site: Table) -> None:
     }
 
 
-def test_the_defaults_are_shaped_like_the_item(site: Table) -> None:
-    assert site.get(fields="size,title").data == {"size": 3, "title": "it's new"}
-    assert site.read("fields=nothing").status == 400
+def test_the_defaults_are_shaped_like_the_item(singleton: Table) -> None:
+    assert singleton.get(fields="size,title").data == {"size": 3, "title": "it's new"}
+    assert singleton.read("fields=nothing").status == 400
 
 
-def test_a_patch_makes_the_item_and_then_changes_it(site: Table) -> None:
-    item = site.api.patch(site.path, {"title": "a"}).data
+def test_a_patch_makes_the_item_and_then_changes_it(singleton: Table) -> None:
+    item = singleton.api.patch(singleton.path, {"title": "a"}).data
     assert (item["title"], item["size"]) == ("a", 3)
-    changed = site.api.patch(f"{site.path}?fields=id,title,size", {"size": 4}).data
+    changed = singleton.api.patch(f"{singleton.path}?fields=id,title,size", {"size": 4}).data
     assert changed == {"id": item["id"], "title": "a", "size": 4}
-    assert site.get(fields="title,size").data == {"title": "a", "size": 4}
-    assert site.get(limit=0, page=7, fields="title").data == {"title": "a"}
-    assert site.api.search(site.path, {"fields": ["title"], "offset": 3}).data == {"title": "a"}
+    assert singleton.get(fields="title,size").data == {"title": "a", "size": 4}
+    assert singleton.get(limit=0, page=7, fields="title").data == {"title": "a"}
+    assert singleton.api.search(singleton.path, {"fields": ["title"], "offset": 3}).data == {
+        "title": "a"
+    }
 
 
-def test_a_wrong_patch_is_refused_with_its_field(site: Table) -> None:
+def test_a_wrong_patch_is_refused_with_its_field(singleton: Table) -> None:
     for _ in range(2):  # while there is no item, and after
-        answer = site.api.patch(site.path, {"size": "x"})
+        answer = singleton.api.patch(singleton.path, {"size": "x"})
         assert (answer.status, answer.errors[0]["field"]) == (400, "size"), answer
-        assert site.api.patch(site.path, [1]).status == 400
-        assert site.api.patch(site.path, {}).status == 200
+        assert singleton.api.patch(singleton.path, [1]).status == 400
+        assert singleton.api.patch(singleton.path, {}).status == 200
 
 
-def test_it_has_no_items_to_create_delete_or_name(site: Table) -> None:
-    site.api.patch(site.path, {"title": "a"})
+def test_it_has_no_items_to_create_delete_or_name(singleton: Table) -> None:
+    singleton.api.patch(singleton.path, {"title": "a"})
     answers = [
-        site.api.post(site.path, {"title": "b"}),
-        site.api.delete(site.path, [1]),
-        site.api.get(f"{site.path}/1"),
-        site.api.patch(f"{site.path}/1", {"title": "b"}),
-        site.api.delete(f"{site.path}/1"),
+        singleton.api.post(singleton.path, {"title": "b"}),
+        singleton.api.delete(singleton.path, [1]),
+        singleton.api.get(f"{singleton.path}/1"),
+        singleton.api.patch(f"{singleton.path}/1", {"title": "b"}),
+        singleton.api.delete(f"{singleton.path}/1"),
     ]
     for answer in answers:
         assert (answer.status, answer.codes) == (404, ["NOT_FOUND"]), answer
-    assert site.get().data["title"] == "a"
+    assert singleton.get().data["title"] == "a"
 
 
 def test_of_a_table_that_holds_more_it_shows_the_first(admin: Client) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.client import Answer, Client
 from tests.examples import example_count
+from tests.file_imports import post_file
 from tests.members import may, member
 from tests.model.test_reads import cases_for_each
 from tests.things import Json, Stage, Table, field, table
@@ -107,8 +108,7 @@ def together(api: Client, things: Table, items: Sequence[Json]) -> list[tuple[in
 
 def imported(api: Client, things: Table, items: Sequence[Json]) -> list[tuple[int, Json]]:
     body = "".join(json.dumps(item) + "\n" for item in items)
-    kind = {"Content-Type": "application/x-ndjson"}
-    answer = api.send("POST", f"/utils/import/{things.name}", raw=body, **kind)
+    answer = post_file(things, body, form="jsonl", api=api)
     return [(error.pop("line") - 1, error) for error in _faults(answer)]
 
 

@@ -32,7 +32,7 @@ KEYS = (
 
 
 @pytest.fixture(scope="module")
-def pages(admin: Client) -> str:
+def pages_path(admin: Client) -> str:
     key = field("id", "string", is_primary_key=True)
     body = {"collection": "pages", "schema": {}, "fields": [key, field("title", "string")]}
     assert admin.post("/collections", body).status == 200
@@ -45,8 +45,8 @@ def encoded(text: str) -> str:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_key_may_hold_any_character(admin: Client, pages: str, key: str) -> None:
-    path = f"{pages}/{encoded(key)}"
+def test_a_key_may_hold_any_character(admin: Client, pages_path: str, key: str) -> None:
+    path = f"{pages_path}/{encoded(key)}"
     assert admin.get(path).data == {"id": key, "title": key}
     assert admin.get(path.replace("%2F", "%2f")).data["id"] == key
     assert admin.get(f"{path}?fields=title&filter[title][_neq]=a%2Fb/c").data == {"title": key}
@@ -55,31 +55,31 @@ def test_a_key_may_hold_any_character(admin: Client, pages: str, key: str) -> No
     assert admin.get(f"/permissions/me/pages/{encoded(key)}").data["update"]["access"] is True
 
 
-def test_items_of_such_keys_are_changed_and_deleted(admin: Client, pages: str) -> None:
-    admin.post(pages, {"id": "to/go", "title": "new"})
-    assert admin.patch(f"{pages}/to%2Fgo", {"title": "changed"}).data["title"] == "changed"
-    assert admin.get(f"{pages}/to%2Fgo").data["title"] == "changed"
-    assert admin.delete(f"{pages}/to%2Fgo").status == 204
-    assert admin.get(f"{pages}/to%2Fgo").status == 404
+def test_items_of_such_keys_are_changed_and_deleted(admin: Client, pages_path: str) -> None:
+    admin.post(pages_path, {"id": "to/go", "title": "new"})
+    assert admin.patch(f"{pages_path}/to%2Fgo", {"title": "changed"}).data["title"] == "changed"
+    assert admin.get(f"{pages_path}/to%2Fgo").data["title"] == "changed"
+    assert admin.delete(f"{pages_path}/to%2Fgo").status == 204
+    assert admin.get(f"{pages_path}/to%2Fgo").status == 404
 
 
-def test_an_encoded_slash_parts_no_names(admin: Client, pages: str) -> None:
+def test_an_encoded_slash_parts_no_names(admin: Client, pages_path: str) -> None:
     for path in (
         "/items%2Fpages",
         "/items%2Fpages/x",
-        f"{pages}%2F50%25",
+        f"{pages_path}%2F50%25",
         "/%2Fitems/pages",
         "/server%2fping",
     ):
         assert admin.get(path).status == 404, path
-    assert admin.get(f"{pages}/a/b").codes == ["ROUTE_NOT_FOUND"]
-    assert admin.get(f"{pages}/a%2Fb%2Frevisions").codes == ["NOT_FOUND"]
-    assert admin.get(f"{pages}/a%252Fb").data["id"] == "a%2Fb"
+    assert admin.get(f"{pages_path}/a/b").codes == ["ROUTE_NOT_FOUND"]
+    assert admin.get(f"{pages_path}/a%2Fb%2Frevisions").codes == ["NOT_FOUND"]
+    assert admin.get(f"{pages_path}/a%252Fb").data["id"] == "a%2Fb"
     assert admin.get("/server/x/../ping").status == 404
     assert admin.get("/server/%2e%2e/server/ping").status == 404
 
 
-def test_what_is_no_encoding_stays_as_it_is(admin: Client, pages: str) -> None:
+def test_what_is_no_encoding_stays_as_it_is(admin: Client, pages_path: str) -> None:
     for path, key in (
         ("50%", "50%"),
         ("%zz", "%zz"),
@@ -88,14 +88,14 @@ def test_what_is_no_encoding_stays_as_it_is(admin: Client, pages: str) -> None:
         ("%ff%2F", None),
         ("a%00%2Fb", None),
     ):
-        answer = admin.get(f"{pages}/{path}")
+        answer = admin.get(f"{pages_path}/{path}")
         assert (answer.status, answer.body.get("data", {}).get("id")) == (
             (200, key) if key else (404, None)
         ), path
 
 
 @pytest.fixture
-def call_application(stage: Stage, pages: str) -> Callable[..., tuple[int, bytes]]:
+def call_application(stage: Stage, pages_path: str) -> Callable[..., tuple[int, bytes]]:
     """Call the application as servers do: `call_application(path_info, **environ)`."""
 
     def call(path_info: str, **environ: str) -> tuple[int, bytes]:

@@ -9,6 +9,7 @@ import pytest
 from cms.items.transfer import imports
 from cms.items.write import nested
 from tests.client import Answer, Client
+from tests.file_imports import post_file
 from tests.members import may, member
 from tests.things import Stage, Table, field
 
@@ -371,12 +372,6 @@ def test_both_focal_points_of_a_file(admin: Client) -> None:
 # Imports
 
 
-def send(things: Table, file: str) -> Answer:
-    return things.api.send(
-        "POST", f"/utils/import/{things.name}", raw=file, **{"Content-Type": "text/csv"}
-    )
-
-
 def test_an_import_tells_every_row_that_the_database_minds(
     many: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,7 +387,7 @@ def test_an_import_tells_every_row_that_the_database_minds(
         "8,1,,",
         ",,w,99",
     ]
-    answer = send(many, "\r\n".join(["stars,hearts,slug,a", *rows]))
+    answer = post_file(many, "\r\n".join(["stars,hearts,slug,a", *rows]))
     assert faults(answer, "line") == [
         ("INVALID_FOREIGN_KEY", "a", 77, 4),
         ("INVALID_FOREIGN_KEY", "a", 88, 7),
@@ -412,7 +407,7 @@ def test_an_import_tells_every_row_that_the_database_minds(
 
 
 def test_an_import_tells_no_row_that_points_to_a_refused_one(many: Table) -> None:
-    answer = send(many, "id,stars,a\r\n20,9,\r\n21,1,20\r\n22,1,21\r\n23,1,24\r\n")
+    answer = post_file(many, "id,stars,a\r\n20,9,\r\n21,1,20\r\n22,1,21\r\n23,1,24\r\n")
     assert faults(answer, "line") == [
         ("INVALID_FOREIGN_KEY", "a", 24, 5),
         ("INVALID_PAYLOAD", "stars", 9, 2),
@@ -424,7 +419,7 @@ def test_an_import_tells_no_row_that_points_to_one_beside_a_refused_one(
 ) -> None:
     monkeypatch.setattr(imports, "BATCH_ROWS", 2)
     for wrong in ("no", "9"):
-        answer = send(many, f"id,stars,a\r\n20,{wrong},\r\n21,1,\r\n22,1,21\r\n")
+        answer = post_file(many, f"id,stars,a\r\n20,{wrong},\r\n21,1,\r\n22,1,21\r\n")
         assert [(error["field"], error["line"]) for error in answer.errors] == [("stars", 2)], (
             answer
         )
@@ -443,6 +438,6 @@ def test_an_import_stops_asking_the_database_after_a_hundred_faults(
         return write(executor, authorizer, payload)
 
     monkeypatch.setattr(imports, "write_tree", counted)
-    answer = send(many, "stars\r\n" + "9\r\n" * 5_000)
+    answer = post_file(many, "stars\r\n" + "9\r\n" * 5_000)
     assert (len(answer.errors), answer.errors[-1]["total"]) == (101, 100)
     assert sum(tried) < 1_000

@@ -19,7 +19,7 @@ CONTENT = bytes(range(256)) * 4_000
 
 
 @pytest.fixture(scope="module", autouse=True)
-def pages(host: Host) -> None:
+def rights_on_pages(host: Host) -> None:
     """Ada may read and create pages and files, and the public may not."""
     admin = host.admin
     key = {"field": "id", "type": "string", "schema": {"is_primary_key": True}}

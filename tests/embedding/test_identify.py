@@ -55,7 +55,7 @@ def embedded(make_embedded: MakeEmbedded) -> Client:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def pages(stage: Stage) -> None:
+def pages_collection(stage: Stage) -> None:
     """A collection that writers may read and create in, and the public may not even see."""
     fields = [{"field": "title", "type": "string", "schema": {}}]
     collection = {"collection": "pages", "schema": {}, "fields": fields}

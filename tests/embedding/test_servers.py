@@ -72,7 +72,9 @@ class Site(requests.Session):
 
 
 @pytest.fixture(params=list(SERVERS))
-def site(request: pytest.FixtureRequest, tmp_path: Path, dsn: str) -> Iterator[Callable[[], Site]]:
+def open_site(
+    request: pytest.FixtureRequest, tmp_path: Path, dsn: str
+) -> Iterator[Callable[[], Site]]:
     """Run an example behind a server; yields what makes a browser."""
     framework = request.param.partition(",")[0]
     write_example(tmp_path, FLASK if framework == "flask" else DJANGO, dsn)
@@ -150,10 +152,10 @@ def await_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> None
         assert time.monotonic() < deadline, log.read_text()
 
 
-def test_the_whole_example_works(site: Callable[[], Site]) -> None:
-    stranger = site()
+def test_the_whole_example_works(open_site: Callable[[], Site]) -> None:
+    stranger = open_site()
     assert stranger.get("/cms/items/pages").status_code == 403
-    with site() as ada:
+    with open_site() as ada:
         ada.sign_in()
         own = {"Origin": ada.origin}
         if "runserver" not in ada.server:  # it passes on no target

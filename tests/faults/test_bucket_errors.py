@@ -62,7 +62,7 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(
+def bucket_site(
     settings: Config,
     tmp_path_factory: pytest.TempPathFactory,
     make_database: Callable[..., str],
@@ -94,90 +94,94 @@ def assert_unavailable(answer: Answer) -> None:
 @pytest.mark.parametrize("kind", PASSING)
 @pytest.mark.parametrize("content", [b"small", BIG], ids=["small", "big"])
 def test_an_upload_goes_on_after_an_error_that_passes(
-    site: Site, kind: str, content: bytes
+    bucket_site: Site, kind: str, content: bytes
 ) -> None:
-    with site.bucket.failing(kind, "PUT", times=1):
-        key = site.send(content).data["id"]
-    assert site.files.admin.get(f"/assets/{key}").content == content
+    with bucket_site.bucket.failing(kind, "PUT", times=1):
+        key = bucket_site.send(content).data["id"]
+    assert bucket_site.files.admin.get(f"/assets/{key}").content == content
 
 
 @pytest.mark.parametrize("kind", [*PASSING, DENIED])
 @pytest.mark.parametrize("content", [b"small", BIG], ids=["small", "big"])
 def test_an_upload_that_the_bucket_refuses_leaves_no_row_and_no_object(
-    site: Site, kind: str, content: bytes
+    bucket_site: Site, kind: str, content: bytes
 ) -> None:
-    key = site.add()
-    before = site.paths(), site.files.rows()
-    with site.bucket.failing(kind, "PUT"):
-        assert_unavailable(site.send(content))
-        assert_unavailable(site.send(content, "PATCH", f"/files/{key}"))
-    assert (site.paths(), site.files.rows()) == before
-    assert not site.unfinished()
-    assert site.files.admin.get(f"/assets/{key}").content == b"some bytes"
+    key = bucket_site.add()
+    before = bucket_site.paths(), bucket_site.files.rows()
+    with bucket_site.bucket.failing(kind, "PUT"):
+        assert_unavailable(bucket_site.send(content))
+        assert_unavailable(bucket_site.send(content, "PATCH", f"/files/{key}"))
+    assert (bucket_site.paths(), bucket_site.files.rows()) == before
+    assert not bucket_site.unfinished()
+    assert bucket_site.files.admin.get(f"/assets/{key}").content == b"some bytes"
 
 
 @pytest.mark.parametrize("kind", [INTERNAL, LOST, DENIED])
-def test_an_upload_in_parts_that_cannot_be_finished_leaves_nothing(site: Site, kind: str) -> None:
-    before = site.paths(), site.files.rows()
-    with site.bucket.failing(kind, "POST", "uploadId"):
-        assert_unavailable(site.send(BIG))
-    assert (site.paths(), site.files.rows()) == before
-    assert not site.unfinished()
+def test_an_upload_in_parts_that_cannot_be_finished_leaves_nothing(
+    bucket_site: Site, kind: str
+) -> None:
+    before = bucket_site.paths(), bucket_site.files.rows()
+    with bucket_site.bucket.failing(kind, "POST", "uploadId"):
+        assert_unavailable(bucket_site.send(BIG))
+    assert (bucket_site.paths(), bucket_site.files.rows()) == before
+    assert not bucket_site.unfinished()
 
 
 @pytest.mark.parametrize("kind", [INTERNAL, RESET, DENIED])
-def test_an_upload_that_cannot_be_read_back_leaves_nothing(site: Site, kind: str) -> None:
+def test_an_upload_that_cannot_be_read_back_leaves_nothing(bucket_site: Site, kind: str) -> None:
     """Its type and size are found out from what is stored."""
-    before = site.paths(), site.files.rows()
+    before = bucket_site.paths(), bucket_site.files.rows()
     for method in ("GET", "HEAD"):
-        with site.bucket.failing(kind, method):
-            answer = site.files.send("POST", "/files", ("file", PHOTO, "a.png"))
+        with bucket_site.bucket.failing(kind, method):
+            answer = bucket_site.files.send("POST", "/files", ("file", PHOTO, "a.png"))
         assert_unavailable(answer)
-        assert (site.paths(), site.files.rows()) == before
+        assert (bucket_site.paths(), bucket_site.files.rows()) == before
 
 
 # Contents
 
 
 @pytest.mark.parametrize("kind", [*PASSING, HALF])
-def test_a_content_is_delivered_after_an_error_that_passes(site: Site, kind: str) -> None:
-    key = site.add(BIG)
-    with site.bucket.failing(kind, "GET", times=1):
-        assert site.files.admin.get(f"/assets/{key}").content == BIG
+def test_a_content_is_delivered_after_an_error_that_passes(bucket_site: Site, kind: str) -> None:
+    key = bucket_site.add(BIG)
+    with bucket_site.bucket.failing(kind, "GET", times=1):
+        assert bucket_site.files.admin.get(f"/assets/{key}").content == BIG
 
 
 @pytest.mark.parametrize("kind", [INTERNAL, SLOW_DOWN, RESET, DENIED])
-def test_a_content_that_the_bucket_does_not_give_is_503(site: Site, kind: str) -> None:
-    key = site.add()
-    with site.bucket.failing(kind, "GET"):
-        assert_unavailable(site.files.admin.get(f"/assets/{key}"))
-    with site.bucket.failing(kind, "HEAD"):
-        assert_unavailable(site.files.admin.get(f"/assets/{key}"))
-    assert site.files.admin.get(f"/assets/{key}").content == b"some bytes"
+def test_a_content_that_the_bucket_does_not_give_is_503(bucket_site: Site, kind: str) -> None:
+    key = bucket_site.add()
+    with bucket_site.bucket.failing(kind, "GET"):
+        assert_unavailable(bucket_site.files.admin.get(f"/assets/{key}"))
+    with bucket_site.bucket.failing(kind, "HEAD"):
+        assert_unavailable(bucket_site.files.admin.get(f"/assets/{key}"))
+    assert bucket_site.files.admin.get(f"/assets/{key}").content == b"some bytes"
 
 
 @pytest.mark.parametrize("kind", [INTERNAL, RESET, DENIED, HALF])
-def test_an_image_that_cannot_be_read_is_transformed_once_it_can(site: Site, kind: str) -> None:
-    key = site.files.add(PHOTO, "a.png")["id"]
-    before = site.paths()
+def test_an_image_that_cannot_be_read_is_transformed_once_it_can(
+    bucket_site: Site, kind: str
+) -> None:
+    key = bucket_site.files.add(PHOTO, "a.png")["id"]
+    before = bucket_site.paths()
     path = f"/assets/{key}?width=200&format=png"
-    with site.bucket.failing(kind, "GET"):
-        assert_unavailable(site.files.admin.get(path))
-    assert site.paths() == before
+    with bucket_site.bucket.failing(kind, "GET"):
+        assert_unavailable(bucket_site.files.admin.get(path))
+    assert bucket_site.paths() == before
     # It is not taken for an image that cannot be transformed.
-    assert site.files.admin.get(path).status == 200
+    assert bucket_site.files.admin.get(path).status == 200
 
 
 @pytest.mark.parametrize("kind", [INTERNAL, LOST, DENIED])
-def test_a_derivative_that_the_bucket_refuses_is_not_kept(site: Site, kind: str) -> None:
-    key = site.files.add(PHOTO, "a.png")["id"]
-    before = site.paths()
+def test_a_derivative_that_the_bucket_refuses_is_not_kept(bucket_site: Site, kind: str) -> None:
+    key = bucket_site.files.add(PHOTO, "a.png")["id"]
+    before = bucket_site.paths()
     path = f"/assets/{key}?width=200&format=png"
-    with site.bucket.failing(kind, "PUT"):
-        assert_unavailable(site.files.admin.get(path))
-    assert site.paths() == before
-    assert site.files.admin.get(path).status == 200
-    assert len(site.paths()) == len(before) + 1
+    with bucket_site.bucket.failing(kind, "PUT"):
+        assert_unavailable(bucket_site.files.admin.get(path))
+    assert bucket_site.paths() == before
+    assert bucket_site.files.admin.get(path).status == 200
+    assert len(bucket_site.paths()) == len(before) + 1
 
 
 # Deletions
@@ -185,13 +189,16 @@ def test_a_derivative_that_the_bucket_refuses_is_not_kept(site: Site, kind: str)
 
 @pytest.mark.parametrize("kind", [INTERNAL, RESET, DENIED])
 def test_a_file_goes_although_its_content_cannot_and_the_log_says_so(
-    site: Site, kind: str, caplog: pytest.LogCaptureFixture
+    bucket_site: Site, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    key = site.add()
-    before = site.paths()
-    with site.bucket.failing(kind, "POST", "delete"), caplog.at_level(logging.WARNING, "cms"):
-        assert site.files.admin.delete(f"/files/{key}").status == 204
-    assert site.files.admin.get(f"/files/{key}").status == 404
+    key = bucket_site.add()
+    before = bucket_site.paths()
+    with (
+        bucket_site.bucket.failing(kind, "POST", "delete"),
+        caplog.at_level(logging.WARNING, "cms"),
+    ):
+        assert bucket_site.files.admin.delete(f"/files/{key}").status == 204
+    assert bucket_site.files.admin.get(f"/files/{key}").status == 404
     # `cms maintain` removes it later.
-    assert site.paths() == before
+    assert bucket_site.paths() == before
     assert "stays in the storage s3" in caplog.text

@@ -39,7 +39,7 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
+def stoppable_site() -> Iterator[Site]:
     with new_folder() as folder, ExitStack() as server:
         data = folder / "server"
         dsn = server.enter_context(start(data, settings=FAST)).dsn
@@ -56,25 +56,27 @@ def site() -> Iterator[Site]:
 
 
 def test_a_database_that_is_stopped_and_started_loses_no_write_and_doubles_none(
-    site: Site,
+    stoppable_site: Site,
 ) -> None:
-    processes = [machine.process for machine in site.machines.web + site.machines.jobs]
+    processes = [
+        machine.process for machine in stoppable_site.machines.web + stoppable_site.machines.jobs
+    ]
     for _ in range(ROUNDS):
-        with busy(site.writers):
-            await_answers(site.writers, 15)
-            site.server.close()
-            for machine in site.machines.web:
+        with busy(stoppable_site.writers):
+            await_answers(stoppable_site.writers, 15)
+            stoppable_site.server.close()
+            for machine in stoppable_site.machines.web:
                 answer = requests.get(f"{machine.url}/server/health", timeout=TIMEOUT_SECONDS)
                 assert answer.status_code == 503
                 assert int(answer.headers["Retry-After"]) > 0
-            refused = site.admin.send("POST", "/items/tags", json={"name": "never"})
+            refused = stoppable_site.admin.send("POST", "/items/tags", json={"name": "never"})
             assert refused.json()["errors"][0]["extensions"]["code"] == "SERVICE_UNAVAILABLE"
-            site.server.enter_context(start(site.data, settings=FAST))
-            await_answers(site.writers, 15)
-        check(site.dsn, site.writers)
-    assert site.admin.data("GET", '/items/tags?filter={"name":{"_eq":"never"}}') == []
-    assert sum(writer.ledger.unheard for writer in site.writers) > 0
+            stoppable_site.server.enter_context(start(stoppable_site.data, settings=FAST))
+            await_answers(stoppable_site.writers, 15)
+        check(stoppable_site.dsn, stoppable_site.writers)
+    assert stoppable_site.admin.data("GET", '/items/tags?filter={"name":{"_eq":"never"}}') == []
+    assert sum(writer.ledger.unheard for writer in stoppable_site.writers) > 0
     # Nobody was restarted.
     assert [process and process.poll() for process in processes] == [None, None, None]
-    for machine in site.machines.web:
+    for machine in stoppable_site.machines.web:
         assert "Traceback" not in machine.log_text()

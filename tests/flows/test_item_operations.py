@@ -20,11 +20,6 @@ from tests.members import grant, may, new_role
 from tests.things import Stage, Table, field, table
 
 
-@pytest.fixture
-def pages(stage: Stage) -> Table:
-    return stage.empty_table(field("title", "string"), field("views", "integer"))
-
-
 def refusal(run: Run, kind: str, **options: Any) -> str:
     with pytest.raises(Refused) as refused:
         do(run, kind, **options)

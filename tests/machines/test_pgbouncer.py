@@ -41,7 +41,7 @@ class Pooled:
 
 
 @pytest.fixture(scope="module")
-def site(make_database: Callable[..., str], template: str) -> Iterator[Pooled]:
+def pooled_site(make_database: Callable[..., str], template: str) -> Iterator[Pooled]:
     dsn = make_database(template)
     set_for_role(dsn)
     with new_folder() as folder, pgbouncer(folder, dsn) as address:
@@ -56,27 +56,27 @@ def site(make_database: Callable[..., str], template: str) -> Iterator[Pooled]:
     drop_database(dsn)
 
 
-def test_clients_read_and_write_in_parallel_without_a_failed_request(site: Pooled) -> None:
-    make_notes(site.admin)
-    second = site.admin.at(site.machines.web[1])
-    with load(site.admin) as outcomes, load(second) as others:
+def test_clients_read_and_write_in_parallel_without_a_failed_request(pooled_site: Pooled) -> None:
+    make_notes(pooled_site.admin)
+    second = pooled_site.admin.at(pooled_site.machines.web[1])
+    with load(pooled_site.admin) as outcomes, load(second) as others:
         outcomes.await_more(200)
         others.await_more(200)
     assert outcomes.failed == {}
     assert others.failed == {}
-    assert site.query("SELECT count(*) FROM notes") == [(outcomes.created + others.created,)]
+    assert pooled_site.query("SELECT count(*) FROM notes") == [(outcomes.created + others.created,)]
 
 
-def test_values_have_the_same_text_as_without_it(site: Pooled) -> None:
+def test_values_have_the_same_text_as_without_it(pooled_site: Pooled) -> None:
     types = {"moment": "timestamp", "day": "date", "span": "unknown", "number": "float"}
-    site.query(
+    pooled_site.query(
         "CREATE TABLE spans (id serial PRIMARY KEY, moment timestamptz, day date, span interval,"
         " number float8);"
         "INSERT INTO spans (moment, day, span, number)"
         " VALUES ('2020-02-03 04:05:06+09', '2020-02-03', '1 day 2 hours', 0.1)"
     )
-    site.admin.send("POST", "/utils/cache/clear")
-    (row,) = site.admin.data("GET", f"/items/spans?fields={','.join(types)}")
+    pooled_site.admin.send("POST", "/utils/cache/clear")
+    (row,) = pooled_site.admin.data("GET", f"/items/spans?fields={','.join(types)}")
     assert row == {
         "moment": "2020-02-02T19:05:06.000Z",
         "day": "2020-02-03",
@@ -85,51 +85,53 @@ def test_values_have_the_same_text_as_without_it(site: Pooled) -> None:
     }
 
 
-def test_what_uses_a_connection_longer_works_as_well(site: Pooled) -> None:
+def test_what_uses_a_connection_longer_works_as_well(pooled_site: Pooled) -> None:
     fields = [{"field": "text", "type": "string"}]
     table = {"collection": "rows", "schema": {}, "fields": fields}
-    site.admin.data("POST", "/collections", table)
+    pooled_site.admin.data("POST", "/collections", table)
     content = "text\n" + "".join(f"row {number}\n" for number in range(ROWS))
     headers = {"Content-Type": "text/csv"}
-    site.admin.send("POST", "/utils/import/rows", data=content, headers=headers)
+    pooled_site.admin.send("POST", "/utils/import/rows", data=content, headers=headers)
     # Exports read by a cursor, in a transaction.
-    exported = site.admin.send("GET", "/items/rows?export=csv&limit=-1&fields=text&sort=id")
+    exported = pooled_site.admin.send("GET", "/items/rows?export=csv&limit=-1&fields=text&sort=id")
     assert exported.text.split() == content.split()
     # Panels are read in one pipeline.
-    dashboard = site.admin.data("POST", "/dashboards", {"name": "All"})["id"]
+    dashboard = pooled_site.admin.data("POST", "/dashboards", {"name": "All"})["id"]
     for _ in range(3):
         options = {"collection": "rows", "function": "count", "field": "*"}
         panel = {"dashboard": dashboard, "type": "metric", "options": options}
         panel |= {"position_x": 1, "position_y": 1, "width": 4, "height": 4}
-        site.admin.data("POST", "/panels", panel)
-    key = site.admin.send("POST", "/files", files={"file": ("a.png", picture("PNG"))}).json()
+        pooled_site.admin.data("POST", "/panels", panel)
+    key = pooled_site.admin.send("POST", "/files", files={"file": ("a.png", picture("PNG"))}).json()
     image = f"/assets/{key['data']['id']}?width=8"
     with ThreadPoolExecutor(8) as threads:
-        sent = list(threads.map(lambda _: site.admin.send("GET", image).status_code, range(8)))
+        sent = list(
+            threads.map(lambda _: pooled_site.admin.send("GET", image).status_code, range(8))
+        )
     assert sent == [200] * 8
-    answer = site.admin.send("GET", f"/dashboards/{dashboard}/data")
+    answer = pooled_site.admin.send("GET", f"/dashboards/{dashboard}/data")
     assert answer.status_code == 200, answer.text
 
 
-def test_two_calls_with_one_key_write_once(site: Pooled) -> None:
-    site.admin.data("POST", "/collections", {"collection": "once", "schema": {}})
+def test_two_calls_with_one_key_write_once(pooled_site: Pooled) -> None:
+    pooled_site.admin.data("POST", "/collections", {"collection": "once", "schema": {}})
     headers = {"Idempotency-Key": "the same"}
 
     def create(_: int) -> int:
-        return site.admin.send("POST", "/items/once", json={}, headers=headers).status_code
+        return pooled_site.admin.send("POST", "/items/once", json={}, headers=headers).status_code
 
     with ThreadPoolExecutor(8) as threads:
         assert set(threads.map(create, range(16))) == {200}
-    assert site.query("SELECT count(*) FROM once") == [(1,)]
+    assert pooled_site.query("SELECT count(*) FROM once") == [(1,)]
 
 
-def test_indexes_of_large_tables_are_built_and_leave_no_lock(site: Pooled) -> None:
-    require_indexes(site, site.admin, "large")
+def test_indexes_of_large_tables_are_built_and_leave_no_lock(pooled_site: Pooled) -> None:
+    require_indexes(pooled_site, pooled_site.admin, "large")
 
 
-def require_indexes(site: Pooled, admin: Client, table: str) -> None:
+def require_indexes(pooled_site: Pooled, admin: Client, table: str) -> None:
     """Have two indexes of a new table built at the same time."""
-    site.query(
+    pooled_site.query(
         f"CREATE TABLE {table} (id serial PRIMARY KEY, a text, b text);"
         f"INSERT INTO {table} (a, b)"
         " SELECT repeat(md5(n::text), 5), n FROM generate_series(1, 90000) AS n"
@@ -144,68 +146,68 @@ def require_indexes(site: Pooled, admin: Client, table: str) -> None:
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(index, "ab")) == [(200, "")] * 2
     indexes = f"SELECT count(*) FROM pg_indexes WHERE tablename = '{table}'"
-    assert site.query(indexes) == [(3,)]
+    assert pooled_site.query(indexes) == [(3,)]
     locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
-    assert site.query(locks) == [(0,)]
+    assert pooled_site.query(locks) == [(0,)]
 
 
 def test_without_a_way_past_it_indexes_of_a_table_are_built_one_after_the_other(
-    site: Pooled,
+    pooled_site: Pooled,
 ) -> None:
     settings = {"DATABASE_PREPARE": "false"}
     with (
         new_folder() as folder,
-        installation(folder, site.address, settings, kinds=("event", "gthread")) as machines,
+        installation(folder, pooled_site.address, settings, kinds=("event", "gthread")) as machines,
     ):
         for number in range(3):
-            require_indexes(site, machines.first.login(), f"larger{number}")
+            require_indexes(pooled_site, machines.first.login(), f"larger{number}")
 
 
-def test_a_worker_does_the_jobs_of_web_servers(site: Pooled) -> None:
+def test_a_worker_does_the_jobs_of_web_servers(pooled_site: Pooled) -> None:
     options = {"method": "GET", "async": True}
-    flow = site.admin.data(
+    flow = pooled_site.admin.data(
         "POST", "/flows", {"name": "H", "trigger": "webhook", "options": options}
     )
     for _ in range(10):
-        assert site.admin.send("GET", f"/flows/trigger/{flow['id']}").ok
+        assert pooled_site.admin.send("GET", f"/flows/trigger/{flow['id']}").ok
     deadline = time.monotonic() + TIMEOUT_SECONDS
     done = f"SELECT count(*) FROM system_flow_runs WHERE flow = '{flow['id']}' AND state = 'done'"
-    while site.query(done) != [(10,)]:
+    while pooled_site.query(done) != [(10,)]:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
-def test_commands_work_through_it(site: Pooled) -> None:
-    settings = {"DATABASE_URL": site.address, "DATABASE_PREPARE": "false"}
+def test_commands_work_through_it(pooled_site: Pooled) -> None:
+    settings = {"DATABASE_URL": pooled_site.address, "DATABASE_PREPARE": "false"}
     settings["SECRET"] = "only-for-tests-" * 3
     for words in (["migrate"], ["maintain"], ["bootstrap"]):
-        done = command(site.folder, *words, **settings)
+        done = command(pooled_site.folder, *words, **settings)
         assert done.returncode == 0, done.stdout
-    report = command(site.folder, "doctor", **settings)
+    report = command(pooled_site.folder, "doctor", **settings)
     assert "session: it has the settings of the service" in report.stdout
 
 
-def test_the_doctor_says_which_settings_are_missing(site: Pooled) -> None:
-    name = site.address.rpartition("/")[2]
-    site.query(f"ALTER ROLE postgres IN DATABASE \"{name}\" SET timezone = 'Asia/Tokyo'")
+def test_the_doctor_says_which_settings_are_missing(pooled_site: Pooled) -> None:
+    name = pooled_site.address.rpartition("/")[2]
+    pooled_site.query(f"ALTER ROLE postgres IN DATABASE \"{name}\" SET timezone = 'Asia/Tokyo'")
     try:
-        with psycopg.connect(site.dsn) as connection:
+        with psycopg.connect(pooled_site.dsn) as connection:
             user = connection.info.user
         assert user == "postgres"
-        with new_folder() as folder, pgbouncer(folder, site.dsn) as address:
+        with new_folder() as folder, pgbouncer(folder, pooled_site.dsn) as address:
             report = command(folder, "doctor", DATABASE_URL=address, DATABASE_PREPARE="false")
         assert "session: a pooler leaves out timezone; set them for the role" in report.stdout
     finally:
-        set_for_role(site.dsn)
+        set_for_role(pooled_site.dsn)
 
 
-def test_an_installation_in_a_schema_has_a_role_of_its_own(site: Pooled) -> None:
-    name = site.address.rpartition("/")[2]
-    site.query(
+def test_an_installation_in_a_schema_has_a_role_of_its_own(pooled_site: Pooled) -> None:
+    name = pooled_site.address.rpartition("/")[2]
+    pooled_site.query(
         f'CREATE ROLE tenant SUPERUSER LOGIN; ALTER ROLE tenant IN DATABASE "{name}"'
         " SET search_path = tenant, public"
     )
-    dsn = make_conninfo(site.dsn, user="tenant")
+    dsn = make_conninfo(pooled_site.dsn, user="tenant")
     settings = {"DATABASE_SCHEMA": "tenant", "DATABASE_PREPARE": "false"}
     try:
         set_for_role(dsn)
@@ -219,21 +221,21 @@ def test_an_installation_in_a_schema_has_a_role_of_its_own(site: Pooled) -> None
             report = command(folder, "doctor", DATABASE_URL=address, **settings)
             assert "migrations: all applied" in report.stdout
         tables = "SELECT schemaname FROM pg_tables WHERE tablename = 'notes_of_tenant'"
-        assert site.query(tables) == [("tenant",)]
+        assert pooled_site.query(tables) == [("tenant",)]
     finally:
-        site.query("DROP SCHEMA tenant CASCADE; DROP OWNED BY tenant; DROP ROLE tenant")
+        pooled_site.query("DROP SCHEMA tenant CASCADE; DROP OWNED BY tenant; DROP ROLE tenant")
 
 
-def test_a_session_in_another_schema_than_the_setting_says_is_refused(site: Pooled) -> None:
+def test_a_session_in_another_schema_than_the_setting_says_is_refused(pooled_site: Pooled) -> None:
     settings = {"DATABASE_SCHEMA": "tenant", "DATABASE_PREPARE": "false"}
     # The role has no search path: PgBouncer leaves out that of the address.
-    report = command(site.folder, "migrate", DATABASE_URL=site.address, **settings)
+    report = command(pooled_site.folder, "migrate", DATABASE_URL=pooled_site.address, **settings)
     assert report.returncode == 1
     assert "pooler leaves out search_path" in report.stdout
-    assert site.query("SELECT FROM pg_namespace WHERE nspname = 'tenant'") == []
+    assert pooled_site.query("SELECT FROM pg_namespace WHERE nspname = 'tenant'") == []
 
 
-def test_the_log_has_no_error(site: Pooled) -> None:
-    text = site.machines.log_text()
+def test_the_log_has_no_error(pooled_site: Pooled) -> None:
+    text = pooled_site.machines.log_text()
     assert "Traceback" not in text
     assert "prepared statement" not in text

@@ -48,19 +48,19 @@ LIMITS = {
 
 
 @pytest.fixture(scope="module")
-def site(module_dsn: str) -> Iterator[Installation]:
+def three_servers(module_dsn: str) -> Iterator[Installation]:
     kinds = ("event", "gthread", "event")
     with new_folder() as folder, redis_server() as redis, bucket_server() as bucket:
         settings = BUCKET | LIMITS | {"STORAGE_S3_ENDPOINT": bucket, "REDIS": redis.address}
-        with installation(folder, module_dsn, settings, kinds=kinds, workers=2) as site:
-            yield site
+        with installation(folder, module_dsn, settings, kinds=kinds, workers=2) as three_servers:
+            yield three_servers
 
 
 @pytest.fixture(scope="module")
-def admins(site: Installation) -> list[Client]:
+def admins(three_servers: Installation) -> list[Client]:
     """The administrator's client of each web server."""
-    admin = site.first.login()
-    return [admin.at(machine) for machine in site.web]
+    admin = three_servers.first.login()
+    return [admin.at(machine) for machine in three_servers.web]
 
 
 def test_a_change_of_structure_is_seen_by_the_next_request_to_every_server(
@@ -83,68 +83,71 @@ def test_a_change_of_structure_is_seen_by_the_next_request_to_every_server(
 
 
 def test_a_change_of_rights_is_seen_by_the_next_request_to_every_server(
-    admins: list[Client], site: Installation
+    admins: list[Client], three_servers: Installation
 ) -> None:
     admins[0].data("POST", "/collections", {"collection": "shown", "schema": {}})
     permission = {"role": None, "collection": "shown", "action": "read", "fields": ["*"]}
     for number in range(ROUNDS):
         changer = admins[number % len(admins)]
         key = changer.data("POST", "/permissions", permission)["id"]
-        assert statuses(site, "/items/shown") == [200, 200, 200]
+        assert statuses(three_servers, "/items/shown") == [200, 200, 200]
         changer.data("DELETE", f"/permissions/{key}")
-        assert statuses(site, "/items/shown") == [403, 403, 403]
+        assert statuses(three_servers, "/items/shown") == [403, 403, 403]
 
 
-def statuses(site: Installation, path: str, **options: object) -> list[int]:
+def statuses(three_servers: Installation, path: str, **options: object) -> list[int]:
     """Ask every server without credentials, and return the statuses."""
-    return [Client(machine.url).send("GET", path, **options).status_code for machine in site.web]
+    return [
+        Client(machine.url).send("GET", path, **options).status_code
+        for machine in three_servers.web
+    ]
 
 
-def test_a_client_has_one_limit_for_all_servers_together(site: Installation) -> None:
+def test_a_client_has_one_limit_for_all_servers_together(three_servers: Installation) -> None:
     client = {"X-Forwarded-For": new_address()}
     counts = Counter[int]()
     began = time.monotonic()
     for _ in range(PER_MINUTE // 2):
-        counts.update(statuses(site, "/auth", headers=client))
+        counts.update(statuses(three_servers, "/auth", headers=client))
     assert time.monotonic() - began < 60, "this machine is too slow for a minute's requests"
     assert counts == {200: PER_MINUTE, 429: PER_MINUTE // 2}
 
 
-def test_a_session_goes_from_server_to_server_and_ends_for_all(site: Installation) -> None:
-    first, second, third = (Client(machine.url) for machine in site.web)
+def test_a_session_goes_from_server_to_server_and_ends_for_all(three_servers: Installation) -> None:
+    first, second, third = (Client(machine.url) for machine in three_servers.web)
     login = first.data("POST", "/auth/login", LOGIN)
     renewed = second.data("POST", "/auth/refresh", {"refresh_token": login["refresh_token"]})
-    for machine in site.web:
+    for machine in three_servers.web:
         holder = Client(machine.url, renewed["access_token"])
         assert holder.data("GET", "/users/me?fields=email") == {"email": ADMIN_EMAIL}
     body = {"refresh_token": renewed["refresh_token"]}
     third.data("POST", "/auth/logout", body)
-    for machine in site.web:
+    for machine in three_servers.web:
         answer = Client(machine.url).send("POST", "/auth/refresh", json=body)
         assert answer.status_code == 401
 
 
 def test_a_session_cookie_is_good_at_every_server_until_the_logout_at_one(
-    site: Installation,
+    three_servers: Installation,
 ) -> None:
-    login = site.first.send("POST", "/auth/login", json={**LOGIN, "mode": "session"})
+    login = three_servers.first.send("POST", "/auth/login", json={**LOGIN, "mode": "session"})
     cookie = f"cms_session_token={login.cookies['cms_session_token']}"
-    headers = {"Cookie": cookie, "Origin": site.web[1].url}
-    assert statuses(site, "/users/me", headers=headers) == [200, 200, 200]
-    logout = Client(site.web[1].url).send(
+    headers = {"Cookie": cookie, "Origin": three_servers.web[1].url}
+    assert statuses(three_servers, "/users/me", headers=headers) == [200, 200, 200]
+    logout = Client(three_servers.web[1].url).send(
         "POST", "/auth/logout", json={"mode": "session"}, headers=headers
     )
     assert logout.status_code == 204, logout.text
-    assert statuses(site, "/users/me", headers=headers) == [401, 401, 401]
+    assert statuses(three_servers, "/users/me", headers=headers) == [401, 401, 401]
 
 
 def test_an_image_that_all_servers_are_asked_for_at_once_is_made_once(
-    site: Installation, admins: list[Client]
+    three_servers: Installation, admins: list[Client]
 ) -> None:
     content = picture("JPEG", (1200, 900))
     form = {"file": ("a.jpg", content, "image/jpeg")}
     key = admins[0].send("POST", "/files", files=form).json()["data"]["id"]
-    before = transforms(site)
+    before = transforms(three_servers)
 
     def read_image(number: int) -> tuple[int, bytes]:
         answer = admins[number % 3].send("GET", f"/assets/{key}?width=300&format=png")
@@ -154,15 +157,15 @@ def test_an_image_that_all_servers_are_asked_for_at_once_is_made_once(
         answers = set(threads.map(read_image, range(12)))
     assert len(answers) == 1
     assert answers.pop()[0] == 200
-    assert transforms(site) - before == 1
+    assert transforms(three_servers) - before == 1
 
 
-def transforms(site: Installation) -> float:
+def transforms(three_servers: Installation) -> float:
     """Return how many images the servers have transformed."""
     headers = {"Authorization": f"Bearer {METRICS_TOKEN}", "X-Forwarded-For": new_address()}
     texts = [
         requests.get(f"{machine.url}/metrics", headers=headers, timeout=TIMEOUT_SECONDS).text
-        for machine in site.web
+        for machine in three_servers.web
     ]
     return sum(value(samples_of(text), "cms_transforms_total") for text in texts)
 

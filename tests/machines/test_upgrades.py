@@ -42,7 +42,7 @@ class Proxied:
 
 
 @pytest.fixture
-def site(make_database: Callable[..., str], template: str) -> Iterator[Proxied]:
+def proxied_site(make_database: Callable[..., str], template: str) -> Iterator[Proxied]:
     dsn = make_database(template)
     kinds = ("event", "gthread", "event")
     with TemporaryDirectory(prefix="cms-upgrades-") as name:
@@ -56,12 +56,14 @@ def site(make_database: Callable[..., str], template: str) -> Iterator[Proxied]:
     drop_database(dsn)
 
 
-def restart_one_by_one(site: Proxied, outcomes: Outcomes, checkout: Path = CHECKOUT) -> None:
-    for machine in site.machines.jobs:
+def restart_one_by_one(
+    proxied_site: Proxied, outcomes: Outcomes, checkout: Path = CHECKOUT
+) -> None:
+    for machine in proxied_site.machines.jobs:
         assert machine.stop() == 0, machine.log_text()
         machine.checkout = checkout
         machine.start()
-    for machine in site.machines.web:
+    for machine in proxied_site.machines.web:
         restart(machine, outcomes, checkout)
 
 
@@ -75,14 +77,14 @@ def restart(machine: Machine, outcomes: Outcomes, checkout: Path = CHECKOUT) -> 
     time.sleep(PAUSE_SECONDS)
 
 
-def test_machines_restart_under_load_without_a_failed_request(site: Proxied) -> None:
-    with load(site.admin) as outcomes:
+def test_machines_restart_under_load_without_a_failed_request(proxied_site: Proxied) -> None:
+    with load(proxied_site.admin) as outcomes:
         outcomes.await_more(50)
-        restart_one_by_one(site, outcomes)
+        restart_one_by_one(proxied_site, outcomes)
         outcomes.await_more(50)
     assert outcomes.failed == {}
-    assert site.rows() == outcomes.created
-    assert "Traceback" not in site.machines.log_text()
+    assert proxied_site.rows() == outcomes.created
+    assert "Traceback" not in proxied_site.machines.log_text()
 
 
 def newer_version(folder: Path) -> Path:
@@ -114,23 +116,23 @@ def migrate(checkout: Path, folder: Path, dsn: str) -> str:
 
 
 def test_the_old_version_serves_while_the_database_is_migrated_and_the_new_one_takes_over(
-    site: Proxied,
+    proxied_site: Proxied,
 ) -> None:
-    newer = newer_version(site.folder)
-    with load(site.admin) as outcomes:
+    newer = newer_version(proxied_site.folder)
+    with load(proxied_site.admin) as outcomes:
         outcomes.await_more(50)
-        assert "nicknames" in migrate(newer, site.folder, site.dsn)
+        assert "nicknames" in migrate(newer, proxied_site.folder, proxied_site.dsn)
         # The old version alone, over the new tables.
         outcomes.await_more(100)
         # Also one that was started again.
-        restart(site.machines.web[0], outcomes)
+        restart(proxied_site.machines.web[0], outcomes)
         # From here on old and new ones side by side.
-        restart_one_by_one(site, outcomes, newer)
+        restart_one_by_one(proxied_site, outcomes, newer)
         outcomes.await_more(50)
     assert outcomes.failed == {}
-    assert site.rows() == outcomes.created
+    assert proxied_site.rows() == outcomes.created
     # Python has compiled what web servers import, so they ran from there.
     assert list((newer / "cms" / "http" / "__pycache__").iterdir())
-    with psycopg.connect(site.dsn) as connection:
+    with psycopg.connect(proxied_site.dsn) as connection:
         assert connection.execute("SELECT count(nickname) FROM system_users").fetchall() == [(0,)]
-    assert "Traceback" not in site.machines.log_text()
+    assert "Traceback" not in proxied_site.machines.log_text()

@@ -46,7 +46,7 @@ class MeasuredService:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[MeasuredService]:
+def measured_service() -> Iterator[MeasuredService]:
     with new_folder() as folder, serving(folder) as service:
         password = PASSWORD.search(service.log_text())
         assert password
@@ -56,32 +56,40 @@ def site() -> Iterator[MeasuredService]:
         ).json()
         children = psutil.Process(service.process.pid).children(recursive=True)
         servers = [child for child in children if "cms.gunicorn_process" in child.cmdline()]
-        site = MeasuredService(
+        measured_service = MeasuredService(
             url,
             {"Authorization": f"Bearer {login['data']['access_token']}"},
             max(servers, key=_memory),
         )
         fields = [{"field": "text", "type": "text"}]
-        assert site.send(
+        assert measured_service.send(
             "POST", "/collections", {"collection": "notes", "schema": {}, "fields": fields}
         ).ok
-        assert site.send("POST", "/items/notes?fields=id", {"text": "x" * 900_000}).ok
-        yield site
+        assert measured_service.send("POST", "/items/notes?fields=id", {"text": "x" * 900_000}).ok
+        yield measured_service
 
 
 def _memory(process: psutil.Process) -> int:
     return int(process.memory_info().rss)
 
 
-def test_memory_goes_back_after_large_answers_and_refused_ones(site: MeasuredService) -> None:
-    assert site.send("GET", "/items/notes?fields=id").ok
-    before = site.memory()
-    assert len(site.send("GET", f"/items/notes/1?{aliases_of_text(60)}").content) > 50_000_000
-    assert site.send("GET", f"/items/notes/1?{aliases_of_text(99)}").status_code == 400
+def test_memory_goes_back_after_large_answers_and_refused_ones(
+    measured_service: MeasuredService,
+) -> None:
+    assert measured_service.send("GET", "/items/notes?fields=id").ok
+    before = measured_service.memory()
+    assert (
+        len(measured_service.send("GET", f"/items/notes/1?{aliases_of_text(60)}").content)
+        > 50_000_000
+    )
+    assert measured_service.send("GET", f"/items/notes/1?{aliases_of_text(99)}").status_code == 400
     read = {"method": "read", "collection": "notes", "query": {"fields": ["text"]}}
-    assert len(site.send("POST", "/batch", {"operations": [read] * 60}).content) > 50_000_000
-    assert site.send("POST", "/batch", {"operations": [read] * 99}).status_code == 400
+    assert (
+        len(measured_service.send("POST", "/batch", {"operations": [read] * 60}).content)
+        > 50_000_000
+    )
+    assert measured_service.send("POST", "/batch", {"operations": [read] * 99}).status_code == 400
     deadline = time.monotonic() + TIMEOUT_SECONDS
-    while site.memory() > before + MORE:
-        assert time.monotonic() < deadline, f"{site.memory()} bytes after {before}"
+    while measured_service.memory() > before + MORE:
+        assert time.monotonic() < deadline, f"{measured_service.memory()} bytes after {before}"
         time.sleep(0.5)

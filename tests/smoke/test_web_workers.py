@@ -55,7 +55,7 @@ class PrefixedService:
 
 
 @pytest.fixture(scope="module", params=["event", "gthread"])
-def site(request: pytest.FixtureRequest) -> Iterator[PrefixedService]:
+def prefixed_service(request: pytest.FixtureRequest) -> Iterator[PrefixedService]:
     with new_folder() as folder, serving(folder, WEB_WORKER=request.param, **SETTINGS) as service:
         login = {"email": "admin@example.com", "password": "a password"}
         answer = PrefixedService(request.param, service.port).call(
@@ -66,71 +66,80 @@ def site(request: pytest.FixtureRequest) -> Iterator[PrefixedService]:
 
 
 @pytest.fixture(scope="module")
-def file(site: PrefixedService) -> str:
-    answer = site.call(
+def file(prefixed_service: PrefixedService) -> str:
+    answer = prefixed_service.call(
         "POST", "/files", files={"file": ("content.bin", CONTENT, "application/octet-stream")}
     )
     return str(answer.json()["data"]["id"])
 
 
-def test_the_worker_of_the_settings_serves(site: PrefixedService) -> None:
-    with site.connect() as wire:
+def test_the_worker_of_the_settings_serves(prefixed_service: PrefixedService) -> None:
+    with prefixed_service.connect() as wire:
         head = b"FETCH /cms/server/ping HTTP/1.1\r\nHost: x\r\n\r\n"
         wire.send(head)
-        assert wire.answer().status == (400 if site.kind == "event" else 405)
+        assert wire.answer().status == (400 if prefixed_service.kind == "event" else 405)
 
 
 def test_ranges_and_answers_without_a_body_leave_the_connection_in_step(
-    site: PrefixedService, file: str
+    prefixed_service: PrefixedService, file: str
 ) -> None:
-    with site.connect() as wire:
-        whole = site.send(wire, "GET", f"/assets/{file}")
+    with prefixed_service.connect() as wire:
+        whole = prefixed_service.send(wire, "GET", f"/assets/{file}")
         assert (whole.status, whole.body) == (200, CONTENT)
-        part = site.send(wire, "GET", f"/assets/{file}", Range="bytes=100-1099999")
+        part = prefixed_service.send(wire, "GET", f"/assets/{file}", Range="bytes=100-1099999")
         assert (part.status, part.body) == (206, CONTENT[100:1_100_000])
         assert part.headers["content-range"] == f"bytes 100-1099999/{len(CONTENT)}"
-        assert site.send(wire, "GET", f"/assets/{file}", Range="bytes=9000000-").status == 416
-        same = site.send(wire, "GET", f"/assets/{file}", If_None_Match=whole.headers["etag"])
+        assert (
+            prefixed_service.send(wire, "GET", f"/assets/{file}", Range="bytes=9000000-").status
+            == 416
+        )
+        same = prefixed_service.send(
+            wire, "GET", f"/assets/{file}", If_None_Match=whole.headers["etag"]
+        )
         assert (same.status, same.body) == (304, b"")
-        head = site.send(wire, "HEAD", f"/assets/{file}")
+        head = prefixed_service.send(wire, "HEAD", f"/assets/{file}")
         assert (head.status, head.body, head.headers["content-length"]) == (
             200,
             b"",
             str(len(CONTENT)),
         )
-        assert site.send(wire, "HEAD", "/users/me").status == 200
-        assert site.send(wire, "GET", "/server/ping").body == b"pong"
+        assert prefixed_service.send(wire, "HEAD", "/users/me").status == 200
+        assert prefixed_service.send(wire, "GET", "/server/ping").body == b"pong"
 
 
-def test_items_come_and_go_in_streams(site: PrefixedService) -> None:
+def test_items_come_and_go_in_streams(prefixed_service: PrefixedService) -> None:
     table = {"collection": "rows", "schema": {}, "fields": [{"field": "text", "type": "string"}]}
-    assert site.call("POST", "/collections", json=table).ok
+    assert prefixed_service.call("POST", "/collections", json=table).ok
     rows = "text\n" + "".join(f"{number} {'x' * 200}\n" for number in range(3_000))
     parts = (rows[start : start + 50_000].encode() for start in range(0, len(rows), 50_000))
-    assert site.call(
+    assert prefixed_service.call(
         "POST", "/utils/import/rows", data=parts, headers={"Content-Type": "text/csv"}
     ).ok
-    with site.connect() as wire:
-        exported = site.send(wire, "GET", "/items/rows?export=csv&limit=-1&fields=text&sort=id")
+    with prefixed_service.connect() as wire:
+        exported = prefixed_service.send(
+            wire, "GET", "/items/rows?export=csv&limit=-1&fields=text&sort=id"
+        )
         assert exported.body.decode().split() == rows.split()
-        assert site.send(wire, "GET", "/server/ping").body == b"pong"
+        assert prefixed_service.send(wire, "GET", "/server/ping").body == b"pong"
 
 
-def test_the_address_of_a_client_is_what_the_proxy_in_front_says(site: PrefixedService) -> None:
+def test_the_address_of_a_client_is_what_the_proxy_in_front_says(
+    prefixed_service: PrefixedService,
+) -> None:
     login = {"email": "admin@example.com", "password": "a password"}
-    assert site.call(
+    assert prefixed_service.call(
         "POST", "/auth/login", json=login, headers={"X-Forwarded-For": "192.0.2.7, 192.0.2.8"}
     ).ok
-    activity = site.call(
+    activity = prefixed_service.call(
         "GET", "/activity?filter[action][_eq]=login&sort=-id&limit=1&fields=ip"
     ).json()["data"]
     assert activity == [{"ip": "192.0.2.8"}]
 
 
 def test_a_prefix_belongs_to_the_application_and_other_paths_to_nobody(
-    site: PrefixedService,
+    prefixed_service: PrefixedService,
 ) -> None:
-    with site.connect() as wire:
+    with prefixed_service.connect() as wire:
         wire.send(b"GET /server/ping HTTP/1.1\r\nHost: x\r\n\r\n")
         assert wire.answer().status == 400
-    assert site.call("GET", "/server%2Fping").status_code == 404
+    assert prefixed_service.call("GET", "/server%2Fping").status_code == 404
