@@ -33,7 +33,7 @@ def marked_words(text: str, words: Sequence[str], folds: Mapping[str, str]) -> s
     spans = list(_merged(sorted(_matches(folded, words))))
     if not spans:
         return None
-    # Nearly every text keeps its length, and then places are the same in both.
+    # Nearly every text keeps its length, and then positions are the same in both.
     if any(len(fold) != 1 for fold in folds.values()):
         spans = list(_merged(_unfolded(text, spans, folds)))
     return _marked(text, spans)

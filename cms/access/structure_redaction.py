@@ -29,13 +29,13 @@ _CALLER_COLLECTIONS = {f"${caller}": caller.collection for caller in Caller}
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Redacts settings: `known` are the collections and fields that may be named.
+    """Redacts settings: `visible` are the collections and fields that may be named.
 
     `catalogue` has all that exist, and so tells which words in options are names at all.
     """
 
     catalogue: Catalogue
-    known: Mapping[str, Collection]
+    visible: Mapping[str, Collection]
 
     # Collections
 
@@ -54,7 +54,7 @@ class Redaction:
             redacted |= {"archive_field": None, "archive_value": None, "unarchive_value": None}
         if not self._is_known_path(name, meta.get("sort_field")):
             redacted["sort_field"] = None
-        if meta.get("group") not in self.known:
+        if meta.get("group") not in self.visible:
             redacted["group"] = None
         paths = meta.get("item_duplication_fields")
         if isinstance(paths, list):
@@ -83,7 +83,7 @@ class Redaction:
         return replace(field, meta=meta, column=field.column and self._column(field.column))
 
     def _column(self, column: Column) -> Column:
-        target = self.known.get(column.foreign_table or "")
+        target = self.visible.get(column.foreign_table or "")
         if target is None:
             return replace(column, foreign_table=None, foreign_column=None)
         if column.foreign_column not in target.fields:
@@ -122,11 +122,11 @@ class Redaction:
 
     def relation(self, relation: Relation) -> Relation:
         """Return a known relation without the fields and collections that may not be named."""
-        many = self.known[relation.many_collection]
-        one = self.known.get(relation.one_collection or "")
+        many = self.visible[relation.many_collection]
+        one = self.visible.get(relation.one_collection or "")
         allowed = relation.one_allowed_collections
         if allowed is not None:
-            allowed = tuple(name for name in allowed if name in self.known)
+            allowed = tuple(name for name in allowed if name in self.visible)
         constraint = relation.constraint
         if constraint and (one is None or constraint.foreign_column not in one.fields):
             # Its name often holds the names of table and column.
@@ -145,7 +145,7 @@ class Redaction:
 
     def _is_known_path(self, collection: str | None, path: object) -> bool:
         """Tell whether every step of a path is a known field."""
-        return isinstance(path, str) and self._resolves(self.known, collection, path)
+        return isinstance(path, str) and self._resolves(self.visible, collection, path)
 
     def _is_known_in_any(self, collections: Iterable[str], path: str) -> bool:
         return any(self._is_known_path(name, path) for name in collections)
@@ -288,7 +288,7 @@ class Redaction:
 
     def _is_known(self, collection: str, path: str) -> bool:
         """Tell whether a collection may be named, and the path in it, unless that is empty."""
-        if collection not in self.known:
+        if collection not in self.visible:
             return False
         return not path or self._is_known_path(collection, path)
 

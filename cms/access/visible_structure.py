@@ -62,27 +62,27 @@ def _without_choices(field: Field) -> Field:
 
 def _permitted(policy: Policy, catalogue: Catalogue) -> Catalogue:
     """Return the collections and fields that some permission is for, with redacted settings."""
-    known: dict[str, Collection] = {}
+    visible: dict[str, Collection] = {}
     for name, collection in catalogue.collections.items():
         if has_permission_on(policy, name):
-            known[name] = _narrowed(collection, policy)
+            visible[name] = _narrowed(collection, policy)
     # A folder shows nothing by itself; without it apps could not list what is in it.
-    for name in _folders(known, catalogue):
-        known[name] = catalogue.collections[name]
-    return _redacted(catalogue, known)
+    for name in _folders(visible, catalogue):
+        visible[name] = catalogue.collections[name]
+    return _redacted(catalogue, visible)
 
 
-def _redacted(catalogue: Catalogue, known: dict[str, Collection]) -> Catalogue:
-    """Return a catalogue of the known collections and of the relations between them."""
-    redaction = Redaction(catalogue, known)
+def _redacted(catalogue: Catalogue, visible: dict[str, Collection]) -> Catalogue:
+    """Return a catalogue of the visible collections and of the relations between them."""
+    redaction = Redaction(catalogue, visible)
     collections: dict[str, Collection] = {}
     # In the order of the catalogue: folders were added last.
     for name in catalogue.collections:
-        if name in known:
-            collections[name] = redaction.collection(known[name])
+        if name in visible:
+            collections[name] = redaction.collection(visible[name])
     relations: list[Relation] = []
     for relation in catalogue.relations:
-        if _is_known(relation, known):
+        if _is_visible(relation, visible):
             relations.append(redaction.relation(relation))
     return Catalogue.of(
         catalogue.structure, collections, tuple(relations), extensions=catalogue.extensions
@@ -111,10 +111,10 @@ def _narrowed(collection: Collection, policy: Policy) -> Collection:
     return replace(collection, fields=fields)
 
 
-def _folders(known: dict[str, Collection], catalogue: Catalogue) -> set[str]:
-    """Return the folders in which known collections are listed."""
+def _folders(visible: dict[str, Collection], catalogue: Catalogue) -> set[str]:
+    """Return the folders in which visible collections are listed."""
     folders: set[str] = set()
-    waiting = [collection.group for collection in known.values()]
+    waiting = [collection.group for collection in visible.values()]
     # A folder may be in another folder.
     while waiting:
         name = waiting.pop()
@@ -125,8 +125,8 @@ def _folders(known: dict[str, Collection], catalogue: Catalogue) -> set[str]:
     return folders
 
 
-def _is_known(relation: Relation, known: dict[str, Collection]) -> bool:
-    many = known.get(relation.many_collection)
+def _is_visible(relation: Relation, visible: dict[str, Collection]) -> bool:
+    many = visible.get(relation.many_collection)
     if many is None or relation.many_field not in many.fields:
         return False
-    return relation.one_collection is None or relation.one_collection in known
+    return relation.one_collection is None or relation.one_collection in visible

@@ -98,7 +98,7 @@ def checked_emails(emails: Sequence[str], *, field: str) -> list[str]:
     for index, email in enumerate(emails):
         email_problems: list[Problem] = []
         collect_problems(email_problems, partial(check_email, email))
-        # All wrong addresses come in one answer, each with its place in the list.
+        # All wrong addresses come in one answer, each with its position in the list.
         problems += at_index(email_problems, index, count=len(emails))
     if problems:
         raise Refused(problems)

@@ -52,11 +52,11 @@ def check_archive(head: Head, transaction: Transaction, storages: Storages) -> N
 
 def check_migrations(head: Head) -> None:
     """Raise `BackupError` for an archive of a version that this one does not know."""
-    known: dict[str, str] = {}
+    own_digests: dict[str, str] = {}
     for migration in read_migrations(sql_folder() / "migrations"):
-        known[migration.name] = migration.sha256
+        own_digests[migration.name] = migration.sha256
     for name, sha256 in head.migrations.items():
-        if known.get(name) != sha256:
+        if own_digests.get(name) != sha256:
             raise BackupError(
                 f"The archive was made with the migration {name}, which this version does not "
                 "have. Restore it with the version that made it, or a newer one."

@@ -14,5 +14,5 @@ class Watcher(Protocol):
     def advance(self, count: int) -> None:
         """Count further bytes of the stage as done."""
 
-    def tell(self, sentence: str) -> None:
+    def report(self, sentence: str) -> None:
         """Show a sentence to the person who waits."""

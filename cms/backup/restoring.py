@@ -122,7 +122,7 @@ class Restoration:
     def _fill(self, transaction: Transaction, head: Head, contents: _RestoredContents) -> None:
         missing = missing_extensions(head, transaction)
         for name in missing:
-            self._watcher.tell(
+            self._watcher.report(
                 f"This server does not have the extension {name}, which the archive's had."
             )
         for name, schema in head.extensions.items():
@@ -302,11 +302,11 @@ def _empty_schema(transaction: Transaction) -> None:
     for (drop,) in transaction.execute(statement("list_drops")):
         bulk.run_script(transaction, drop, purpose="What is there cannot be removed")
     left = _foreign_objects(transaction)
-    lost = [name for key, name in others.items() if key not in left]
-    if lost:
+    dependents = [name for key, name in others.items() if key not in left]
+    if dependents:
         raise BackupError(
             f"Others in this database depend on what would be replaced: "
-            f"{', '.join(lost)}. Remove these first."
+            f"{', '.join(dependents)}. Remove these first."
         )
 
 

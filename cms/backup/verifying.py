@@ -56,7 +56,7 @@ def _head(member: Member) -> Head:
 def _tell_missing(entries: list[Entry], watcher: Watcher) -> int:
     missing = [entry for entry in entries if entry.sha256 is None]
     for entry in missing:
-        watcher.tell(
+        watcher.report(
             f"The archive lacks the content of the file {entry.key} ({entry.name}), which "
             "was lost before the backup."
         )

@@ -167,7 +167,7 @@ class Backup:
         except FileNotFoundError:
             entry["missing"] = True
             self.missing += 1
-            self._watcher.tell(
+            self._watcher.report(
                 f"The file {entry['id']} ({entry['name']}) has lost its content: "
                 f"{entry['storage']}/{entry['path']} is not there."
             )

@@ -107,7 +107,7 @@ class _Bar:
         if self._task is not None:
             self._progress.advance(self._task, count)
 
-    def tell(self, sentence: str) -> None:
+    def report(self, sentence: str) -> None:
         if self._progress.disable:
             announce(sentence)
         else:

@@ -23,4 +23,4 @@ def upgrade_embedded(config: Config) -> None:
         say("The data has the installed version of PostgreSQL already.")
         return
     say(f"Upgraded PostgreSQL {done.before} to {done.after}.")
-    say(f"The old data is in {done.kept}. Remove it when the service has run for a while.")
+    say(f"The old data is in {done.former_data}. Remove it when the service has run for a while.")

@@ -344,16 +344,16 @@ def unknown_options(names: Iterable[str], variables: Iterable[str]) -> Iterator[
 
     `names` are those of AUTH_PROVIDERS.
     """
-    known: dict[str, str] = {}
+    known_variables: dict[str, str] = {}
     # Longer names last: of the providers `a` and `a_b`, AUTH_A_B_LABEL is one of the second.
     for name in sorted(names, key=len):
         for setting in options_of(name).values():
-            known[setting.name] = name
-            known[f"{setting.name}_FILE"] = name
+            known_variables[setting.name] = name
+            known_variables[f"{setting.name}_FILE"] = name
     prefixes = tuple(f"AUTH_{name.upper()}_" for name in names)
     for variable in variables:
-        if not prefixes or not variable.startswith(prefixes) or variable in known:
+        if not prefixes or not variable.startswith(prefixes) or variable in known_variables:
             continue
-        similar = difflib.get_close_matches(variable, known, n=1, cutoff=0.8)
+        similar = difflib.get_close_matches(variable, known_variables, n=1, cutoff=0.8)
         hint = f": {similar[0]}?" if similar else "."
         yield f"{variable} is no setting of a provider{hint}"

@@ -68,9 +68,9 @@ class Transaction:
     """The time and bytes that a batch in it may use."""
     filter_time: Stopwatch = field(default_factory=Stopwatch)
     """The time that filter flows take in it."""
-    known: dict[str, object] = field(default_factory=dict)
+    loaded: dict[str, object] = field(default_factory=dict)
     """What has been loaded since the last statement that may have changed something."""
-    last_known: dict[str, object] = field(default_factory=dict)
+    last_loaded: dict[str, object] = field(default_factory=dict)
     """What has been loaded last, also before such a statement."""
 
     def run(self, fragment: Fragment) -> list[Row]:
@@ -85,7 +85,7 @@ class Transaction:
             with mapped_errors(), self.connection.transaction():
                 yield
         finally:
-            self.known.clear()
+            self.loaded.clear()
 
     @contextmanager
     def read_committed(self) -> Iterator[None]:
@@ -108,7 +108,7 @@ class Transaction:
         # A fragment has one part more than values: each value stands between two parts.
         for part, value in zip(fragment.parts, [*quoted, ""], strict=True):
             text += part + value
-        self.known.clear()
+        self.loaded.clear()
         with mapped_errors(with_values=False):
             self.connection.execute(text)
 
@@ -120,7 +120,7 @@ class Transaction:
         while_waiting: Callable[[], None] | None = None,
     ) -> list[Row]:
         """Run a statement and return its rows; `while_waiting` is called while PostgreSQL works."""
-        self.known.clear()
+        self.loaded.clear()
         with mapped_errors():
             self._limit_time()
             return self.connection.wire.run(

@@ -37,7 +37,7 @@ class Upgrade:
 
     before: int
     after: int
-    kept: Path
+    former_data: Path
 
 
 def upgrade(data: Path, *, binaries: Path | None, announce: Announce) -> Upgrade | None:
@@ -203,11 +203,11 @@ def _counts(dsn: str) -> dict[tuple[str, str], int]:
 
 
 def _exchange(data_folder: DataFolder, unfinished: DataFolder, version: int) -> Path:
-    """Put the new data into the place of the old, and return where that is now."""
-    kept = _free_name(data_folder.home / f"postgres-{version}")
+    """Exchange the old data for the new, and return where the old is now."""
+    former_data = _free_name(data_folder.home / f"postgres-{version}")
     # A start between the two renames makes no new data: see `Launcher`.
     completion_marker(data_folder.home).touch()
-    data_folder.cluster.rename(kept)
+    data_folder.cluster.rename(former_data)
     unfinished.cluster.rename(data_folder.cluster)
     descriptor = os.open(data_folder.home, os.O_RDONLY)
     try:
@@ -215,7 +215,7 @@ def _exchange(data_folder: DataFolder, unfinished: DataFolder, version: int) -> 
     finally:
         os.close(descriptor)
     shutil.rmtree(unfinished.home)
-    return kept
+    return former_data
 
 
 def _free_name(path: Path) -> Path:

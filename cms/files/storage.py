@@ -145,7 +145,7 @@ class Storage:
         return self._pieces(result)
 
     def reader(self, path: str) -> BinaryIO:
-        """Return a content as a file that can be read at any place, a little of it at a time."""
+        """Return a content as a file that can be read at any offset, a little of it at a time."""
         with self._mapped_errors():
             reader = obstore.open_reader(self._store, path, buffer_size=CHUNK_BYTES)
             return BufferedReader(_ObstoreFile(reader, self._mapped_errors), CHUNK_BYTES)

@@ -42,10 +42,10 @@ class _RemainingSpace:
         length = _length(value)
         is_cut = length is None or length > limit
         # Looking for secrets takes longer than all else: only what is kept is searched.
-        kept = value
+        part = value
         if is_cut:
-            kept = truncate(value, limit).value
-        masked = secrets.masked(kept)
+            part = truncate(value, limit).value
+        masked = secrets.masked(part)
         # Measured anew: masks are shorter or longer than what they stand for.
         size = len(jsontext.dumps(masked))
         if masked != MASK and (is_cut or size > limit):

@@ -25,7 +25,7 @@ class _TakenOver(Exception):
     """Another worker has begun an attempt at the same run."""
 
 
-class _TakenRun(NamedTuple):
+class _ClaimedRun(NamedTuple):
     """A row of `take_run`."""
 
     flow: str
@@ -61,14 +61,14 @@ class RunWorker:
         # The run has ended, or was deleted with its flow.
         if not rows:
             return
-        taken = _TakenRun(*rows[0])
+        claimed = _ClaimedRun(*rows[0])
         is_last = job.attempt >= MAX_ATTEMPTS
         try:
-            _QueuedAttempt(self.services, identifier, taken, is_last).run()
+            _QueuedAttempt(self.services, identifier, claimed, is_last).run()
         except _TakenOver:
             # Another attempt of the job, which is not this worker's any more, could disturb it.
             text = "attempt %d at run %s came too late: another worker has taken it over"
-            log.warning(text, taken.attempt, identifier)
+            log.warning(text, claimed.attempt, identifier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class _QueuedAttempt:
 
     services: Services
     id: str
-    taken: _TakenRun
+    claimed: _ClaimedRun
     is_last: bool
 
     def run(self) -> None:
@@ -86,7 +86,7 @@ class _QueuedAttempt:
         except Exception as error:
             # The reason is in the service's log only: an unexpected error may hold anything.
             self._give_back(NO_LOG, UNEXPECTED_ERROR)
-            raise JobError(f"flow {self.taken.flow}: {error!r}") from error
+            raise JobError(f"flow {self.claimed.flow}: {error!r}") from error
         if isinstance(ended, str):
             self._finish("failed", NO_LOG, ended)
             return
@@ -94,16 +94,16 @@ class _QueuedAttempt:
         if rejected and rejected.is_transient and not self.is_last:
             self._give_back(ended.log(), ended.reason)
             # The queue tries failed jobs again, after a pause that doubles.
-            raise JobError(f"flow {self.taken.flow}: {ended.reason}")
+            raise JobError(f"flow {self.claimed.flow}: {ended.reason}")
         self._finish_execution(ended)
 
     def _execute(self) -> Execution | str:
         """Run the flow as it is now; return why, if it cannot run any more."""
-        cause = self.taken.cause
+        cause = self.claimed.cause
         store = self.services.store
-        snapshot = store.primary_snapshot(self.taken.flows)
+        snapshot = store.primary_snapshot(self.claimed.flows)
         # The flow runs as it is now, and not as it was when the run was queued.
-        program = program_of(snapshot, self.taken.flow, store.database.fetch_primary)
+        program = program_of(snapshot, self.claimed.flow, store.database.fetch_primary)
         if program is None:
             return "The flow does not exist any more."
         if not program.definition.is_active:
@@ -112,7 +112,7 @@ class _QueuedAttempt:
             return LOOP
         # There is no deadline, because nobody waits for the run.
         context = RunContext(snapshot, RunLimits())
-        attempt = RunAttempt(run_inner_flow, context, self.taken.attempt, self.id)
+        attempt = RunAttempt(run_inner_flow, context, self.claimed.attempt, self.id)
         return execute(self.services, program, cause, attempt=attempt)
 
     def _give_back(self, run_log: RunLog, reason: str | None) -> None:
@@ -120,13 +120,13 @@ class _QueuedAttempt:
         if self.is_last:
             self._finish("failed", run_log, reason)
         else:
-            self._write("requeue_run", (self.id, run_log.steps, reason, self.taken.attempt))
+            self._write("requeue_run", (self.id, run_log.steps, reason, self.claimed.attempt))
 
     def _finish_execution(self, execution: Execution) -> None:
         is_kept = execution.program.definition.accountability is not None
         rejected = execution.outcome.rejected
         if not is_kept and not rejected:
-            self._write("delete_run", (self.id, self.taken.attempt))
+            self._write("delete_run", (self.id, self.claimed.attempt))
             return
         state = execution.state
         # No attempt is left: what might have been a passing failure is final.
@@ -137,7 +137,7 @@ class _QueuedAttempt:
     def _finish(
         self, state: str, run_log: RunLog, reason: str | None, *, is_activity: bool = True
     ) -> None:
-        values = (self.id, state, *run_log, reason, is_activity, self.taken.attempt)
+        values = (self.id, state, *run_log, reason, is_activity, self.claimed.attempt)
         self._write("finish_run", values)
 
     def _write(self, name: str, values: Sequence[object]) -> None:

@@ -110,34 +110,40 @@ class ExternalLoginResource:
 
     def on_get(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
         """Send the browser to the provider."""
-        known = self._logins.providers.provider(provider)
-        redirect = checked_redirect(known, request.get_param("redirect"))
-        with _refusal_as_redirect(response, redirect), self._logins.asking(known):
-            url, state = self._logins.providers.client(known.name).begin(redirect)
+        login_provider = self._logins.providers.provider(provider)
+        redirect = checked_redirect(login_provider, request.get_param("redirect"))
+        with _refusal_as_redirect(response, redirect), self._logins.asking(login_provider):
+            url, state = self._logins.providers.client(login_provider.name).begin(redirect)
             self._logins.cookies.set_for_login(
                 request,
                 response,
                 _state_cookie(state.id),
                 state.signed(self._logins.issuer.secret),
-                provider=known.name,
+                provider=login_provider.name,
                 max_age=int(LIFE.total_seconds()),
             )
             send_browser(response, url)
 
     def on_post(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
         """Log in by a directory, or take the code of the second factor for a confirmed login."""
-        known = self._logins.providers.provider(provider)
+        login_provider = self._logins.providers.provider(provider)
         payload = read_json_object(request)
-        if known.name in self._logins.providers.directories:
+        if login_provider.name in self._logins.providers.directories:
             mode = mode_of(payload) or Mode.JSON
-            issued = self._logins.log_in_by_directory(request, known.name, payload, mode=mode)
+            issued = self._logins.log_in_by_directory(
+                request, login_provider.name, payload, mode=mode
+            )
             self._logins.cookies.set_session(request, response, issued)
             _send_json(response, issued)
             return
-        self._finish_with_factor(request, response, known, required_text(payload, "otp"))
+        self._finish_with_factor(request, response, login_provider, required_text(payload, "otp"))
 
     def _finish_with_factor(
-        self, request: falcon.Request, response: falcon.Response, known: Provider, code: str
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        login_provider: Provider,
+        code: str,
     ) -> None:
         # The cookie alone stands for the confirmed user: another site's page must not use it.
         self._origins.require(request)
@@ -145,9 +151,9 @@ class ExternalLoginResource:
         if not cookie:
             raise not_begun()
         secret = self._logins.issuer.secret
-        pending = PendingFactor.read(cookie[0], provider=known.name, secret=secret)
+        pending = PendingFactor.read(cookie[0], provider=login_provider.name, secret=secret)
         request.context.count_account(pending.user)
-        account = pending_account(self._logins.store, known, pending.user)
+        account = pending_account(self._logins.store, login_provider, pending.user)
         if account is None:
             raise not_begun()
         external_login.check_status(account)
@@ -157,13 +163,13 @@ class ExternalLoginResource:
         issued = self._logins.finish(
             request,
             response,
-            known,
+            login_provider,
             account,
-            mode=Mode(known.mode),
+            mode=Mode(login_provider.mode),
             logout_url=pending.logout_url,
         )
         self._logins.cookies.forget_for_login(
-            request, response, _FACTOR_COOKIE, provider=known.name
+            request, response, _FACTOR_COOKIE, provider=login_provider.name
         )
         _send_json(response, issued)
 
@@ -174,11 +180,11 @@ class CallbackResource:
 
     def on_get(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
         """Take the provider's answer, with which it sends the browser back."""
-        known = self._logins.providers.provider(provider)
+        login_provider = self._logins.providers.provider(provider)
         answer = answer_of(request)
-        state = self._begun_login(request, response, known, answer.get("state", ""))
+        state = self._begun_login(request, response, login_provider, answer.get("state", ""))
         with _refusal_as_redirect(response, state.redirect):
-            issued = self._log_in(request, response, known, state, answer)
+            issued = self._log_in(request, response, login_provider, state, answer)
             if state.redirect is None:
                 _send_json(response, issued)
             else:

@@ -67,8 +67,8 @@ class SingleLogoutResource:
             return
         name, url = client.ended_session(parameters)
         if name:
-            known = self._logins.providers.provider(provider)
-            end_sessions_of(self._logins.store, known, name, client=request.context.client)
+            login_provider = self._logins.providers.provider(provider)
+            end_sessions_of(self._logins.store, login_provider, name, client=request.context.client)
         if url:
             send_browser(response, url)
         else:

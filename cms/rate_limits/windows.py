@@ -101,7 +101,7 @@ def _tightest(windows: Sequence[Window], limits: Sequence[Limit]) -> int:
 def _refuse(
     stored: Sequence[Window], limits: Sequence[Limit], now: float
 ) -> tuple[tuple[Window, ...], Usage]:
-    """Return the windows with a mark in those that refuse for the first time."""
+    """Return the windows; those that refuse for the first time count one request more."""
     current = [_current(window, limit, now) for window, limit in zip(stored, limits, strict=True)]
     tightest = _tightest(current, limits)
     seconds_left = current[tightest].end - now

@@ -53,12 +53,12 @@ def log_in(
     """
     accounts = ExternalAccounts(store, directory.provider, client)
     answer = directory.client.authenticate(credentials.identifier, credentials.password)
-    known = accounts.find(answer.dn or "")
-    if answer.profile is None or (known and known.is_throttled):
+    existing = accounts.find(answer.dn or "")
+    if answer.profile is None or (existing and existing.is_throttled):
         # A random id is no user's: the statement takes its time and counts nothing.
         counted = str(uuid.uuid4())
-        if known and not known.is_throttled:
-            counted = known.id
+        if existing and not existing.is_throttled:
+            counted = existing.id
         count_failure(store, counted, client)
         raise invalid_credentials()
     account = accounts.account_of(answer.profile)

@@ -59,9 +59,9 @@ def cached_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
 
     caller = identity.caller
     # The library's types forget that there may be none.
-    known = cast("Actor | None", snapshot.actors.get(caller) or snapshot.share_actors.get(caller))
-    if known is not None:
-        return known
+    cached = cast("Actor | None", snapshot.actors.get(caller) or snapshot.share_actors.get(caller))
+    if cached is not None:
+        return cached
     rows = fetch(statement("find_actor"), caller)
     # Rights that are newer than the snapshot must not get into its caches.
     check_version(snapshot, Version(*rows[0][:3]))

@@ -235,17 +235,17 @@ def load_snapshot(transaction: Transaction, *, before: Snapshot | None = None) -
     Of the structure only what is not that of `before` is loaded, or of the last snapshot that this
     transaction has loaded.
     """
-    known = transaction.known.get("snapshot")
-    if isinstance(known, Snapshot):
-        return known
-    last = transaction.last_known.get("snapshot")
+    cached = transaction.loaded.get("snapshot")
+    if isinstance(cached, Snapshot):
+        return cached
+    last = transaction.last_loaded.get("snapshot")
     if isinstance(last, Snapshot):
         before = last
     # Not kept for the process yet: the transaction may still be rolled back.
     rows = transaction.read(statement("load_catalogue"), (_collection_fingerprints(before),))
     snapshot = _snapshot(rows[0], before)
-    transaction.known["snapshot"] = snapshot
-    transaction.last_known["snapshot"] = snapshot
+    transaction.loaded["snapshot"] = snapshot
+    transaction.last_loaded["snapshot"] = snapshot
     return snapshot
 
 
@@ -259,7 +259,7 @@ def snapshot_at(transaction: Transaction, version: Version, *, before: Snapshot 
         ((_, fingerprint),) = transaction.execute(statement("find_fingerprint"))
         if fingerprint == before.fingerprint:
             snapshot = Snapshot(version, before.structure, fingerprint, before.events)
-            transaction.last_known["snapshot"] = snapshot
+            transaction.last_loaded["snapshot"] = snapshot
             return snapshot
     return load_snapshot(transaction, before=before)
 

@@ -133,7 +133,7 @@ def parse_steps(value: object, *, maximum: int = MAX_SIDE) -> tuple[ImageStep, .
         )
     steps = []
     for index, entry in enumerate(entries):
-        # Problems name the step by its place, as clients count them from 0.
+        # Problems name the step by its position, as clients count them from 0.
         path = f"transforms[{index}]"
         step = _step(entry, path)
         _check_sides(step, path, maximum)

@@ -20,7 +20,7 @@ MAX_UNSENT_IN_ALL = 268_435_456
 """The bytes of all answers together that have not been taken by their clients."""
 MAX_PIPELINED = 32
 """Requests of one connection that may wait for an answer; the next is not parsed yet."""
-MAX_BYTES_AHEAD = 262_144
+MAX_PIPELINED_BYTES = 262_144
 """The client must wait while so much has arrived behind a request that is not answered yet."""
 MAX_FRAMING_BYTES = 65_536
 """Bytes of extensions and trailers of chunks, which nobody reads, beyond 16 for each of the body.

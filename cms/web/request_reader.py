@@ -15,10 +15,10 @@ from cms.errors import BODY_BREAKS_OFF
 from cms.web import error_answers
 from cms.web.client_limits import (
     MAX_BUFFERED_BODY,
-    MAX_BYTES_AHEAD,
     MAX_FRAMING_BYTES,
     MAX_HEAD_BYTES,
     MAX_PIPELINED,
+    MAX_PIPELINED_BYTES,
     PARSE_SECONDS,
 )
 from cms.web.http_exchange import HttpExchange
@@ -53,7 +53,7 @@ class RequestReader:
         self._chunks: list[bytes] = []  # of a body that a thread reads
         self._body_bytes = 0
         self._framing_bytes = 0  # of chunks, beyond the usual number
-        self._bytes_ahead = 0  # behind a request that is not answered yet
+        self._pipelined_bytes = 0  # behind a request that is not answered yet
         self._unparsed = b""
         self._is_full = False  # the thread has to read its body before more may arrive
         self.is_holding = False
@@ -135,10 +135,10 @@ class RequestReader:
             return False
         queued = self._connection.queued
         if not queued:
-            self._bytes_ahead = 0
+            self._pipelined_bytes = 0
             return True
         return queued < MAX_PIPELINED and (
-            self._exchange is not None or self._bytes_ahead < MAX_BYTES_AHEAD
+            self._exchange is not None or self._pipelined_bytes < MAX_PIPELINED_BYTES
         )
 
     def _hold(self, rest: bytes) -> None:
@@ -184,7 +184,7 @@ class RequestReader:
         if exchange is None and not data.isascii():
             data = self._with_plain_target(data)
         body_bytes = self._body_bytes
-        self._bytes_ahead += len(data)
+        self._pipelined_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:

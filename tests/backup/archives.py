@@ -29,7 +29,7 @@ class Notes:
     def advance(self, count: int) -> None:
         self.stages[list(self.stages)[-1]] += count
 
-    def tell(self, sentence: str) -> None:
+    def report(self, sentence: str) -> None:
         self.sentences.append(sentence)
 
 

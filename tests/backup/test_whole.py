@@ -253,7 +253,7 @@ def test_a_backup_sees_one_moment(
                 execute(service.dsn, "INSERT INTO days VALUES ('2026-06-06', 'too late')")
                 execute(service.dsn, "UPDATE topics SET title = 'too late' WHERE id = 1")
 
-        def tell(self, sentence: str) -> None:
+        def report(self, sentence: str) -> None:
             return
 
     before = rows_of(service.dsn)

@@ -30,8 +30,8 @@ from cms.schema.referential_actions import ReferentialAction, ReferentialActions
 RevisionsByRow = dict[str, int | None]
 """Row ids of deleted rows, each with the revision of its deletion, or of the nearest row above it.
 
-A row id is the primary key as text, or the physical place of a row without a primary key of one
-column (cms/query/sql/referential.py).
+A row id is the primary key as text, or the physical location (ctid) of a row without a primary key
+of one column (cms/query/sql/referential.py).
 """
 
 

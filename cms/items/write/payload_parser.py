@@ -365,7 +365,7 @@ def _set_order(to_many: ToManyBuilder, element: int, order: int) -> None:
 
 
 def _order_field_of(to_many: ToManyBuilder) -> str | None:
-    """Return the field that keeps the order of a list, if places can be written to it."""
+    """Return the field that keeps the order of a list, if positions can be written to it."""
     collection = to_many.elements.collection
     field = collection.fields.get(to_many.link.relation.order_field or "")
     if field is None or field.column is None or Trait.ARITHMETIC not in field.type.traits:

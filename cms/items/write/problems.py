@@ -14,7 +14,7 @@ from cms.schema.payload import invalid_item
 class PayloadPosition(NamedTuple):
     """A position in the payload.
 
-    `number` is the item's place in an array of several; `path` leads on inside the item.
+    `number` is the item's position in an array of several; `path` leads on inside the item.
     """
 
     number: int | None = None

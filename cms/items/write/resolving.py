@@ -185,7 +185,7 @@ class Resolver:
     def _visible_order_field(self, field: ParsedToMany) -> tuple[str, ...]:
         """Return the field that keeps the order of a list, if the caller may read it.
 
-        Where it may not, the service writes the places without comparing them.
+        Where it may not, the service writes the positions without comparing them.
         """
         order = field.link.relation.order_field
         if not order:

@@ -281,7 +281,7 @@ def _run_values(
     return executor.run_cached(cache_key, make_fragment, values, collection=collection)
 
 
-# Automatic keys and places
+# Automatic keys and positions
 
 
 def advance_keys(executor: Executor, collection: Collection, keys: Sequence[str]) -> None:
@@ -334,7 +334,7 @@ def _next_keys(
 def _with_sort_values(
     executor: Executor, collection: Collection, rows: Sequence[RowValues]
 ) -> Sequence[RowValues]:
-    """Give rows their places at the end of the manual order, in the order of the rows."""
+    """Give rows their positions at the end of the manual order, in the order of the rows."""
     sort_field = write.auto_sort_field(collection)
     if sort_field is None:
         return rows

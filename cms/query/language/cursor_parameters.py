@@ -11,7 +11,7 @@ from cms.query.language.paging import PageSizes, parse_page_size
 from cms.query.language.parameters import NEXT_CURSOR, Params, meta_names
 
 AFTER = "page[after]"
-_OTHER_PLACES = ("offset", "aggregate", "groupBy", "group")
+_CONFLICTING_PARAMETERS = ("offset", "aggregate", "groupBy", "group")
 
 
 def parse_cursor(
@@ -62,7 +62,7 @@ def _token_of(params: Params) -> str | None:
     token = page.get("after")
     if set(page) != {"after"} or not isinstance(token, str) or not token:
         raise invalid_query(f"{AFTER} takes meta.next_cursor of the page before", parameter=AFTER)
-    for name in _OTHER_PLACES:
+    for name in _CONFLICTING_PARAMETERS:
         if params.get(name) not in (None, ""):
             raise invalid_query(f"{AFTER} cannot be sent with {name}", parameter=AFTER)
     return token

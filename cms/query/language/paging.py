@@ -32,7 +32,7 @@ _GUESSED_PART = 10
 """PostgreSQL takes a page of unknown limit for a tenth of the rows that it is cut from."""
 
 WINDOW_MINIMUMS = {"limit": -1, "offset": 0, "page": 1}
-"""The parameters of a page, each with the least value that it takes."""
+"""The parameters of a page, each with the minimum that it takes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The most rows that the lists in an answer may have: a page for every row of the list around."""
+"""The maximum of rows in the lists of an answer: a page for every row of the list around."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ListLevel:
     inner_lists: tuple[ListLevel, ...] = ()
     column: ColumnKey | None = None
     max_rows: float = field(init=False)
-    """The most rows of all innermost lists, under any limits of a request.
+    """The maximum of rows in all innermost lists, under any limits of a request.
 
     It is infinity where a list has no row limit.
     """

@@ -114,7 +114,7 @@ def _column_name(collection: Collection, number: int) -> str:
     return name
 
 
-# The places of rules at one level of a plan
+# Where rules stand at one level of a plan
 
 
 def _with_rules(plan: ReadPlan, rule_of: ReplaceRule) -> ReadPlan:

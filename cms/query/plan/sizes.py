@@ -1,4 +1,4 @@
-"""The most bytes of an answer, as far as its plan tells: small answers need not be measured."""
+"""The maximum size of an answer in bytes, as far as its plan tells: small ones are not measured."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WIDE_ROW = 8 * LONG_VALUE
 
 @dataclass(frozen=True, slots=True)
 class AnswerSize:
-    """The most bytes of a row and of a whole answer; infinity where a list has no limit."""
+    """The maximum size of a row and of a whole answer; infinity where a list has no limit."""
 
     row: float
     total: float
@@ -58,9 +58,9 @@ def size_of(plan: ReadPlan, *, single: bool = False) -> AnswerSize:
 
 @dataclass(frozen=True, slots=True)
 class WrittenSize:
-    """The most bytes of a write's answer: `row` for each item, and values that the body sends.
+    """The maximum size of a write's answer: `row` for each item, and values that the body sends.
 
-    `sent_values` are the most bytes of each output that shows such a value. All items of one call
+    `sent_values` are the maximum sizes of the outputs that show such values. All items of one call
     come in one body, so these are bounded for all of them together.
     """
 
@@ -68,7 +68,7 @@ class WrittenSize:
     sent_values: tuple[float, ...]
 
     def of(self, count: int) -> float:
-        """Return the most bytes of an answer with so many items."""
+        """Return the maximum size of an answer with so many items."""
         total = self.row * count
         for value in self.sent_values:
             # All values of one output come in one body, which is not longer than LONG_VALUE.

@@ -5,7 +5,7 @@ them as it would anyway. Rows that lose what they point to are changed beforehan
 is left for the database to do.
 
 Rows are identified by row ids: the primary key as text, or in a table without a primary key of one
-column the physical place of the row, which does not change while the row is locked.
+column the physical location (ctid) of the row, which does not change while the row is locked.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _identity(label: str, key: Field | None) -> list[Fragment]:
 
 
 def _row_id(key: Field | None) -> Fragment:
-    # The same place exists in every partition and heir of a table.
+    # The same location exists in every partition and heir of a table.
     if key is None:
         return text("concat(t0.tableoid, ' ', t0.ctid)")
     return text(f"t0.{quoted(key.name)}::text")

@@ -177,7 +177,7 @@ def _integers_up_to(maximum: str) -> str:
     # For 250: [0-9]{1,2}, [0-1][0-9]{2}, 2[0-4][0-9]{1}, and 250 itself. A range of numbers has no
     # shorter regular expression.
     alternatives = [f"[0-9]{{1,{rest}}}"]
-    # Numbers as long as the maximum: equal digits up to some place, a smaller one there, then any.
+    # Numbers as long as the maximum: equal digits up to an index, a smaller one there, then any.
     for index, digit in enumerate(maximum):
         if digit != "0":
             smaller = f"[0-{int(digit) - 1}]"

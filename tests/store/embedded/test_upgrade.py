@@ -75,9 +75,9 @@ def test_everything_is_in_the_new_version_and_the_old_folder_is_kept(
     assert done is not None
     assert str(done.before) == before
     assert str(done.after) == version_in(data / "postgres") != before
-    assert done.kept == data / f"postgres-{before}"
-    assert version_in(done.kept) == before
-    names = {"postgres", "postgres.conf", "postgres.run", done.kept.name}
+    assert done.former_data == data / f"postgres-{before}"
+    assert version_in(done.former_data) == before
+    names = {"postgres", "postgres.conf", "postgres.run", done.former_data.name}
     assert {path.name for path in data.iterdir()} == names
     with start(data, settings=FAST) as server:
         assert server.version == done.after
@@ -89,7 +89,7 @@ def test_everything_is_in_the_new_version_and_the_old_folder_is_kept(
         assert migrate(server.dsn) == []
     # The old data is still a database.
     (data / "old").mkdir()
-    done.kept.rename(data / "old" / "postgres")
+    done.former_data.rename(data / "old" / "postgres")
     with start(data / "old", binaries=older, settings=FAST) as server:
         assert rows_of(server.dsn) == rows
 
