@@ -99,6 +99,24 @@ def test_a_file_that_was_just_uploaded_is_delivered_to_its_owner(site: Replicate
     assert site.writer.send("GET", f"/assets/{key}").content == picture("PNG")
 
 
+def test_a_file_that_was_replaced_is_delivered_to_everybody(site: Replicated) -> None:
+    def upload(method: str, path: str, format_name: str) -> str:
+        form = {"file": ("a.png", picture(format_name), "image/png")}
+        key: str = site.writer.send(method, path, files=form).json()["data"]["id"]
+        return key
+
+    key = upload("POST", "/files", "PNG")
+    site.servers.go_on()
+    site.servers.stand_still()
+    assert site.reader.send("GET", f"/assets/{key}").content == picture("PNG")
+    upload("PATCH", f"/files/{key}", "GIF")
+    # The replica shows the row of the former content, which is no longer there.
+    assert site.reader.send("GET", f"/assets/{key}").content == picture("GIF")
+    assert site.reader.send("GET", f"/assets/{key}?width=2").status_code == 200
+    site.writer.data("DELETE", f"/files/{key}")
+    assert site.reader.send("GET", f"/assets/{key}").status_code == 404
+
+
 def test_a_session_is_good_at_once_at_every_machine_and_ends_at_once(site: Replicated) -> None:
     machines = [Client(machine.url) for machine in site.machines.web]
     body = {**LOGIN, "mode": "session"}
