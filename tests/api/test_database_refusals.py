@@ -31,6 +31,21 @@ def test_a_view_in_the_place_of_a_table_is_read_only_at_once(stage: Stage) -> No
     assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
 
 
+def test_a_new_trigger_that_turns_an_item_away_is_reported_at_once(stage: Stage) -> None:
+    things = table(stage.admin, field("name", "string"))
+    things.add({"name": "a"})
+    change(
+        stage,
+        "CREATE FUNCTION turn_away() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
+        f"CREATE TRIGGER turns_away BEFORE INSERT ON {things.name} FOR EACH ROW "
+        "EXECUTE FUNCTION turn_away()",
+    )
+    for body in ({"name": "b"}, [{"name": "b"}, {"name": "c"}]):
+        answer = stage.admin.post(things.path, body)
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
+    assert stage.value(f"SELECT count(*) FROM {things.name}") == 1
+
+
 def test_a_view_whose_sub_select_has_several_rows_is_refused_in_words(stage: Stage) -> None:
     stage.execute("CREATE VIEW doubled AS SELECT 1 AS id, (SELECT generate_series(1, 2)) AS two")
     answer = stage.admin.get("/items/doubled")
