@@ -49,6 +49,9 @@ STATUS: Mapping[str, int] = MappingProxyType(
 FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of the system where a disk, a quota or a limit on the size of files leaves no room."""
 
+SHORTAGE_ERRORS = frozenset({errno.ENOMEM, errno.ENOBUFS, errno.EMFILE, errno.ENFILE})
+"""Errors of the system where there is no memory, or no file descriptor, left for the process."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

@@ -12,6 +12,7 @@ import psycopg
 from psycopg import errors as pg
 from psycopg_pool import PoolTimeout
 
+from cms.database.project_refusals import is_of_project
 from cms.database.server_refusals import (
     full,
     no_connection,
@@ -123,6 +124,7 @@ _UNDEFINED_ERRORS = (
     pg.UndefinedObject,
     pg.DatatypeMismatch,
     pg.WrongObjectType,
+    pg.ObjectNotInPrerequisiteState,  # a write to a view that has taken the place of a table
 )
 """Errors of a statement whose names or types are no longer those of the database."""
 
@@ -186,7 +188,7 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
         return unreachable(error)
     if error.sqlstate == RULE_VIOLATED:
         return forbidden()
-    if _is_raised_by_trigger(error):
+    if is_of_project(error):
         return _refused_by_database(error)
     for error_types, make_refusal in _OTHER_ERRORS:
         if isinstance(error, error_types):
@@ -210,16 +212,6 @@ def _is_bad_value(error: psycopg.Error) -> bool:
         diagnostic.statement_position or diagnostic.internal_position or diagnostic.context
     )
     return isinstance(error, _AMBIGUOUS_ERRORS) and not is_of_statement
-
-
-def _is_raised_by_trigger(error: psycopg.Error) -> bool:
-    """Tell whether a trigger refused with a code of its own."""
-    code = error.sqlstate or ""
-    # psycopg has no class for codes that PostgreSQL itself never raises.
-    is_unknown = type(error) is psycopg.DatabaseError
-    # Violated constraints of tables have been mapped before: other such errors are of triggers.
-    # 44 is the class of WITH CHECK OPTION; 45 is for whoever writes triggers.
-    return code[:2] in ("44", "45") or is_unknown or isinstance(error, psycopg.IntegrityError)
 
 
 @contextmanager
@@ -350,7 +342,6 @@ _OTHER_ERRORS = (
             pg.InvalidForeignKey,
             pg.ObjectInUse,
             pg.FeatureNotSupported,
-            pg.RaiseException,  # a trigger's own refusal, in the words of whoever wrote it
         ),
         _refused_by_database,
     ),

@@ -104,14 +104,21 @@ class Assets:
         self.close = self._image_pool.close
 
     def asset(
-        self, identity: Identity, key: str, parameters: Mapping[str, object], *, accept: str
+        self,
+        identity: Identity,
+        key: str,
+        parameters: Mapping[str, object],
+        *,
+        accept: str,
+        from_primary: bool = False,
     ) -> Asset:
         """Return a file in the form that the parameters ask for.
 
         Raises `Refused`: FORBIDDEN or NOT_FOUND as for its row, ILLEGAL_ASSET_TRANSFORMATION.
         """
         find = partial(self._find, key=key, parameters=parameters, accept=accept)
-        file = self._store.run_read(identity, find)
+        read = self._store.run_primary_read if from_primary else self._store.run_read
+        file = read(identity, find)
         return self._asset(file.row, file.transform)
 
     def _find(

@@ -76,17 +76,24 @@ class AssetResource:
         else:
             _send(request, response, asset, delivery)
 
-    def _find(self, request: falcon.Request, identity: Identity, key: str) -> _RequestedAsset:
+    def _find(
+        self, request: falcon.Request, identity: Identity, key: str, *, from_primary: bool = False
+    ) -> _RequestedAsset:
         accept = request.get_header("Accept") or ""
-        asset = self._assets.asset(identity, key, request.params, accept=accept)
+        asset = self._assets.asset(
+            identity, key, request.params, accept=accept, from_primary=from_primary
+        )
         if is_not_modified(request, asset.tag, asset.modified):
             return _RequestedAsset(asset, None)
         return _RequestedAsset(asset, self._assets.delivery(asset))
 
     def _find_again(self, request: falcon.Request, identity: Identity, key: str) -> _RequestedAsset:
-        """Look a second time: the content may have been replaced after its row was read."""
+        """Look a second time: the content may have been replaced after its row was read.
+
+        A replica may still show the row as it was before.
+        """
         try:
-            return self._find(request, identity, key)
+            return self._find(request, identity, key, from_primary=True)
         except FileNotFoundError:
             raise not_found("file") from None
 

@@ -207,7 +207,25 @@ def test_automatic_keys_follow_the_order_of_the_items_whatever_fields_they_name(
     assert [item["id"] for item in items] == [1, 2, 3, 4, 50, 5]
 
 
-@pytest.mark.parametrize("code", ["45000", "P0001", "23000", "ZZ123"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "45000",
+        "P0001",
+        "23000",
+        "ZZ123",
+        "P0000",
+        "P0002",
+        "P0003",
+        "P0004",
+        "20000",
+        "21000",
+        "09000",
+        "27000",
+        "2F005",
+        "38000",
+    ],
+)
 def test_what_a_trigger_refuses_is_reported_in_its_words_whatever_its_code(
     stage: Stage, admin: Client, code: str
 ) -> None:

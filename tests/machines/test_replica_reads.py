@@ -101,6 +101,24 @@ def test_a_file_that_was_just_uploaded_is_delivered_to_its_owner(
     assert paused_replica.writer.send("GET", f"/assets/{key}").content == picture("PNG")
 
 
+def test_a_file_that_was_replaced_is_delivered_to_everybody(paused_replica: Replicated) -> None:
+    def upload(method: str, path: str, format_name: str) -> str:
+        form = {"file": ("a.png", picture(format_name), "image/png")}
+        key: str = paused_replica.writer.send(method, path, files=form).json()["data"]["id"]
+        return key
+
+    key = upload("POST", "/files", "PNG")
+    paused_replica.servers.go_on()
+    paused_replica.servers.stand_still()
+    assert paused_replica.reader.send("GET", f"/assets/{key}").content == picture("PNG")
+    upload("PATCH", f"/files/{key}", "GIF")
+    # The replica shows the row of the former content, which is no longer there.
+    assert paused_replica.reader.send("GET", f"/assets/{key}").content == picture("GIF")
+    assert paused_replica.reader.send("GET", f"/assets/{key}?width=2").status_code == 200
+    paused_replica.writer.data("DELETE", f"/files/{key}")
+    assert paused_replica.reader.send("GET", f"/assets/{key}").status_code == 404
+
+
 def test_a_session_is_good_at_once_at_every_machine_and_ends_at_once(
     paused_replica: Replicated,
 ) -> None:

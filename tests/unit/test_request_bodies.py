@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from collections.abc import Callable
+from http.client import IncompleteRead
 from typing import Any
 
 import pytest
+from gunicorn.http.errors import ChunkMissingTerminator, InvalidChunkSize, NoMoreData
 
 from cms.errors import Refused
-from cms.http.requests.request_body import SERVER_DRAIN_BYTES, close_if_unread, request_body
+from cms.http.requests.request_body import (
+    SERVER_DRAIN_BYTES,
+    RequestBody,
+    close_if_unread,
+    request_body,
+)
+from cms.web.streamed_body import BodyError
 
 
 class Server:
@@ -91,3 +100,56 @@ def test_gunicorn_reads_off_what_is_short(left: int, closed: bool) -> None:  # n
     environ = {"CONTENT_LENGTH": str(left + 3), "gunicorn.socket": None}
     server = Gunicorn(b"x" * (left + 3), **environ)
     assert (server.answer_after(lambda body: body.read(3)), server.closed) == ([], closed)
+
+
+class FailingStream:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def read(self, size: int = -1) -> bytes:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BodyError("the client is gone"),  # of the service's own server
+        InvalidChunkSize(b"x"),  # of gunicorn
+        ChunkMissingTerminator(b"x"),
+        NoMoreData(),
+        ConnectionResetError(errno.ECONNRESET, "reset"),  # of most servers
+        TimeoutError("timed out"),
+        ValueError("invalid literal for int() with base 16"),
+        EOFError(),
+        IncompleteRead(b"x"),  # of a library
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_of_a_broken_body_are_those_of_the_client(error: Exception) -> None:
+    body = RequestBody(FailingStream(error), 5)
+    with pytest.raises(Refused) as refusal:
+        body.read()
+    assert refusal.value.problems[0].code == "INVALID_PAYLOAD"
+    assert body.is_left_unread({})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        OSError(errno.EMFILE, "Too many open files"),
+        OSError(errno.ENOSPC, "No space left on device"),
+        TypeError("size must be an integer type"),
+        RecursionError("maximum recursion depth exceeded"),
+    ],
+    ids=str,
+)
+def test_other_errors_of_a_server_say_nothing_of_the_body(error: Exception) -> None:
+    body = RequestBody(FailingStream(error), 5)
+    with pytest.raises(type(error)) as raised:
+        body.read()
+    assert raised.value is error
+    # The rest must not be taken for the next request, even where gunicorn would read it.
+    assert body.is_left_unread({"gunicorn.socket": None})

@@ -13,6 +13,7 @@ from cms import jsontext
 from cms.database.error_mapping import Stale
 from cms.errors import (
     FULL_DISK_ERRORS,
+    SHORTAGE_ERRORS,
     STATUS,
     UNEXPECTED_ERROR,
     Problem,
@@ -27,6 +28,9 @@ log = logging.getLogger("cms")
 
 MAX_ERRORS = 200
 """How many problems an answer holds: a small body may have a hundred thousand."""
+
+_THREADING_ERRORS = ("can't start new thread", "can't allocate lock")
+"""What Python says by a RuntimeError where the system refuses a thread, or memory for a lock."""
 
 RETRY_AFTER_SECONDS = "2"
 """About as long as a database server takes to start again."""
@@ -73,7 +77,10 @@ def on_http_error(
 def on_system_error(
     request: falcon.Request, response: falcon.Response, error: OSError, params: Any
 ) -> None:
-    """Answer 507 where a disk is full, such as that of temporary files."""
+    """Answer 507 where a disk is full, such as that of temporary files, and 503 for a shortage."""
+    if error.errno in SHORTAGE_ERRORS:
+        _answer_shortage(request, response, error)
+        return
     if error.errno not in FULL_DISK_ERRORS:
         on_unexpected_error(request, response, error, params)
         return
@@ -86,8 +93,26 @@ def on_memory_error(
     request: falcon.Request, response: falcon.Response, error: MemoryError, params: Any
 ) -> None:
     """Answer 503 where the system gives this process no more memory."""
-    log.error("a request needs more memory than there is", extra={"request": request.context.id})
-    refused = unavailable("service", "It has no memory left for this request")
+    _answer_shortage(request, response, error)
+
+
+def on_runtime_error(
+    request: falcon.Request, response: falcon.Response, error: RuntimeError, params: Any
+) -> None:
+    """Answer 503 where the system gives this process no more threads."""
+    if str(error) in _THREADING_ERRORS:
+        _answer_shortage(request, response, error)
+    else:
+        on_unexpected_error(request, response, error, params)
+
+
+def _answer_shortage(request: falcon.Request, response: falcon.Response, error: Exception) -> None:
+    log.error(
+        "a request needs more memory, threads or files than there are: %s",
+        str(error) or type(error).__name__,
+        extra={"request": request.context.id},
+    )
+    refused = unavailable("service", "It has no memory, threads or files left for this request")
     write_errors(response, refused.status, refused.problems)
 
 
@@ -143,6 +168,7 @@ def add_error_handlers(app: falcon.App[Any, Any]) -> None:
     app.add_error_handler(Exception, on_unexpected_error)
     app.add_error_handler(OSError, on_system_error)
     app.add_error_handler(MemoryError, on_memory_error)
+    app.add_error_handler(RuntimeError, on_runtime_error)
     app.add_error_handler(falcon.HTTPError, on_http_error)
     app.add_error_handler(Refused, on_refused)
     app.add_error_handler(Stale, on_stale)

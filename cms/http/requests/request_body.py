@@ -12,10 +12,20 @@ from typing import Any
 
 from falcon.typing import ReadableIO
 
-from cms.errors import BODY_BREAKS_OFF, Problem, Refused, invalid_payload
+from cms.errors import (
+    BODY_BREAKS_OFF,
+    FULL_DISK_ERRORS,
+    SHORTAGE_ERRORS,
+    Problem,
+    Refused,
+    invalid_payload,
+)
 
 SERVER_DRAIN_BYTES = 2**16
 """Gunicorn reads less than this after an answer, and keeps the connection."""
+
+_BROKEN_BODY_ERRORS = (OSError, EOFError, ValueError)
+"""Built-in exceptions of servers whose client is gone, or sends malformed chunks."""
 
 # int() refuses thousands of digits by an exception, and no body has as many bytes.
 MAX_LENGTH_DIGITS = 18
@@ -69,18 +79,30 @@ class RequestBody:
     def _read_chunk(self, size: int) -> bytes:
         try:
             chunk: bytes = self._stream.read(size) if size >= 0 else self._stream.read()
-        except MemoryError:
-            # The body is not malformed, but its rest stays unread.
+        except Exception as error:
+            # Whatever the error says, the rest stays unread.
             self._is_broken = True
-            raise
-        except Exception:
-            # Each server has its own exception for malformed chunks and for a client that is gone.
-            raise self._broken_body() from None
+            if not _is_of_broken_body(error):
+                raise
+            raise invalid_payload(BODY_BREAKS_OFF) from None
         return chunk
 
     def _broken_body(self) -> Refused:
         self._is_broken = True
         return invalid_payload(BODY_BREAKS_OFF)
+
+
+def _is_of_broken_body(error: Exception) -> bool:
+    """Tell whether a server says by an error that the body is malformed, or its client gone.
+
+    All other errors are of a server that lacks something itself, such as memory or threads, or of a
+    fault in it.
+    """
+    if isinstance(error, OSError) and error.errno in SHORTAGE_ERRORS | FULL_DISK_ERRORS:
+        return False
+    # Many servers have exceptions of their own, such as gunicorn's `InvalidChunkSize`.
+    is_of_server = type(error).__module__ != "builtins" and not isinstance(error, RuntimeError)
+    return is_of_server or isinstance(error, _BROKEN_BODY_ERRORS)
 
 
 def request_body(environ: Mapping[str, Any]) -> RequestBody:

@@ -82,7 +82,8 @@ def _keys_of_query(
     # Locked in the order of their keys, as everywhere, whatever the order of the query is.
     lock_rows(executor, collection, keys)
     locked = set(_select_keys(executor, collection, parsed))
-    return [key for key in keys if key in locked]
+    # A table and those that inherit from it may each have a row of the same key.
+    return [key for key in dict.fromkeys(keys) if key in locked]
 
 
 def _refuse_unknown_parameters(params: Mapping[str, object]) -> None:

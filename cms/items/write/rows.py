@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from cms.database.connections import Row, single_value, single_values
 from cms.database.statements import statement
-from cms.errors import invalid_payload, not_found
+from cms.errors import Refused, invalid_payload, not_found
 from cms.fragment import Fragment
 from cms.items.write.event_runs import cause_literals, flows_after
 from cms.items.write.executor import Executor
@@ -59,9 +59,14 @@ def _insert_group(
 ) -> list[WrittenRow]:
     columns = tuple(sorted(rows[0]))
     written: list[WrittenRow] = run_action(executor, "insert", collection, columns, rows)
-    if len(written) != len(rows):  # a trigger of the table may turn rows away
-        raise invalid_payload("The database did not take every item", collection=collection.name)
+    if len(written) != len(rows):
+        raise not_taken(collection)
     return written
+
+
+def not_taken(collection: Collection) -> Refused:
+    """Return the refusal of an insertion of which a trigger of the table has turned rows away."""
+    return invalid_payload("The database did not take every item", collection=collection.name)
 
 
 def update_rows(

@@ -28,7 +28,7 @@ from cms.items.write.mutations import AuthorizedSet, Delete, Insert, Update
 from cms.items.write.problems import Problems
 from cms.items.write.refusal_diagnosis import InquirySet, inquire_on_conflict
 from cms.items.write.resolved_rows import ResolvedSet, values_of
-from cms.items.write.rows import ColumnNames, column_values, group_by_columns
+from cms.items.write.rows import ColumnNames, column_values, group_by_columns, not_taken
 from cms.query.language.ast import Query
 from cms.query.plan.inner_parts import inner_parts
 from cms.query.plan.links import Link
@@ -192,6 +192,9 @@ def _run(
     rows = fetch_current(call.context, call.store.database.fetch_primary, statement, literals)
     items = statement.items(rows)
     if not items:
+        # The statement is older than the trigger: the next snapshot has another one.
+        if shape.mutation is Insert:
+            raise not_taken(shape.collection)
         # The last column of the one row is whether the caller knows of the stored row.
         is_known = shape.row_rules.before and rows[0][-1]
         raise forbidden() if is_known else not_found()

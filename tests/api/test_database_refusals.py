@@ -1,0 +1,117 @@
+"""What the project's own views, row policies and inherited tables refuse, or show in a way of their
+own: it is nobody's fault, and no lost database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from cms.config import Config
+from tests.client import Client
+from tests.things import Stage, Table, admin_token, field, table
+
+
+def change(stage: Stage, sql: str) -> None:
+    """Change the database behind the back of the service, which keeps all that it knows."""
+    with stage.side_door.connection() as connection:
+        connection.execute(sql.encode())
+
+
+def test_a_view_in_the_place_of_a_table_is_read_only_at_once(stage: Stage) -> None:
+    things = table(stage.admin, field("name", "string"))
+    things.add({"name": "a"})
+    change(
+        stage, f"DROP TABLE {things.name}; CREATE VIEW {things.name} AS SELECT 1 AS id, '' AS name"
+    )
+    answer = stage.admin.post(things.path, {"name": "b"})
+    assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
+
+
+def test_a_new_trigger_that_turns_an_item_away_is_reported_at_once(stage: Stage) -> None:
+    things = table(stage.admin, field("name", "string"))
+    things.add({"name": "a"})
+    change(
+        stage,
+        "CREATE FUNCTION turn_away() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
+        f"CREATE TRIGGER turns_away BEFORE INSERT ON {things.name} FOR EACH ROW "
+        "EXECUTE FUNCTION turn_away()",
+    )
+    for body in ({"name": "b"}, [{"name": "b"}, {"name": "c"}]):
+        answer = stage.admin.post(things.path, body)
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
+    assert stage.value(f"SELECT count(*) FROM {things.name}") == 1
+
+
+def test_a_view_whose_sub_select_has_several_rows_is_refused_in_words(stage: Stage) -> None:
+    stage.execute("CREATE VIEW doubled AS SELECT 1 AS id, (SELECT generate_series(1, 2)) AS two")
+    answer = stage.admin.get("/items/doubled")
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
+    assert "more than one row" in answer.errors[0]["message"]
+
+
+def test_rows_of_one_key_are_changed_and_deleted_by_query_together(stage: Stage) -> None:
+    stage.execute(
+        "CREATE TABLE parents (id integer PRIMARY KEY, name text);"
+        "CREATE TABLE heirs () INHERITS (parents);"
+        "INSERT INTO parents VALUES (1, 'a'), (2, 'a'); INSERT INTO heirs VALUES (1, 'a')"
+    )
+    body = {"query": {"filter": {"name": "a"}}, "data": {"name": "b"}}
+    assert stage.admin.patch("/items/parents", body).status == 200
+    assert stage.value("SELECT array_agg(name) FROM parents") == ["b", "b", "b"]
+    assert stage.admin.delete("/items/parents", {"query": {}}).status == 204
+    assert stage.value("SELECT count(*) FROM parents") == 0
+
+
+@pytest.fixture
+def ordinary(dsn: str, config: Config, make_client: Callable[..., Client]) -> Iterator[Client]:
+    """The administrator's client of a service whose account obeys row policies."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS ordinary_account")
+        connection.execute("CREATE ROLE ordinary_account LOGIN")
+        connection.execute("CREATE TABLE things (id serial PRIMARY KEY, name text)")
+        for kind in ("TABLES", "SEQUENCES", "FUNCTIONS"):
+            connection.execute(
+                f"GRANT ALL ON ALL {kind} IN SCHEMA public TO ordinary_account".encode()
+            )
+    client = make_client(database_url=make_conninfo(dsn, user="ordinary_account"))
+    yield client.bearing(admin_token(config, dsn))
+    client.close()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("DROP OWNED BY ordinary_account")
+        connection.execute("DROP ROLE ordinary_account")
+
+
+@pytest.mark.release
+def test_a_row_policy_counts_at_once_and_refuses_rows_as_a_check_does(
+    ordinary: Client, dsn: str
+) -> None:
+    things = Table(ordinary, "things")
+    # The statements are prepared before there is a policy.
+    things.add({"name": "a"})
+    things.add({"name": "a"}, {"name": "b"})
+    assert ordinary.patch("/items/things/1", {"name": "c"}).status == 200
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("ALTER TABLE things ENABLE ROW LEVEL SECURITY")
+        connection.execute("CREATE POLICY odd ON things USING (id <> 2) WITH CHECK (name <> 'no')")
+    assert [item["id"] for item in things.read("fields=id").data] == [1, 3]
+    for answer in (
+        ordinary.post("/items/things", {"name": "no"}),
+        ordinary.post("/items/things", [{"name": "yes"}, {"name": "no"}]),
+        ordinary.patch("/items/things/1", {"name": "no"}),
+        ordinary.patch("/items/things", {"keys": [1, 3], "data": {"name": "no"}}),
+    ):
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
+        assert "row-level security" in answer.errors[0]["message"]
+    for answer in (
+        ordinary.patch("/items/things/2", {"name": "yes"}),
+        ordinary.delete("/items/things/2"),
+    ):
+        assert answer.status == 404, answer
+    assert things.read("aggregate[count]=*").data == [{"count": 2}]
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("REVOKE INSERT ON things FROM ordinary_account")
+    assert ordinary.post("/items/things", {"name": "yes"}).codes == ["SERVICE_UNAVAILABLE"]
