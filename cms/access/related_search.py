@@ -23,7 +23,7 @@ def search_values(names: NameGuard, view: View) -> tuple[GuardedValue, ...]:
 def related_searches(names: NameGuard, view: View, level: int) -> tuple[RelatedSearch, ...]:
     """Return what a search looks into beyond the fields of a view: one relation far.
 
-    Nobody has named these relations, so what the caller may not follow is left out.
+    The query does not name these relations, so those that the caller may not follow are left out.
     """
     if level >= names.depth:
         return ()

@@ -80,8 +80,8 @@ class ShareRules:
         if collection.name == self.item.collection:
             yield GuardedRule(("shared", self.item.key), root)
         for number, predicate in enumerate(self._ways_to(collection, root)):
-            # The source names the way and not its predicates, which cannot be compared; the policy
-            # of a share belongs to one snapshot, in which ways keep their numbers.
+            # The source holds the number of the way, because predicates cannot be compared. The
+            # numbers stay the same, since the policy of a share belongs to one snapshot.
             yield GuardedRule(("related", self.item.key, number), predicate)
 
     def _ways_to(self, collection: Collection, root: Predicate) -> Iterator[Predicate]:
@@ -96,8 +96,8 @@ class ShareRules:
             if step.link.to_many:
                 for onward in self._steps(step.link.target):
                     if onward.link.target == collection.name and not onward.link.to_many:
-                        # From the end: the row is led to by a row of the junction, which is led to
-                        # by the shared item.
+                        # From the end: a row of the junction leads to the row, and the shared item
+                        # to the junction.
                         yield _back(onward, All((onward.when, _back(step, root))))
 
     def _steps(self, name: str) -> Iterator[_ShareStep]:

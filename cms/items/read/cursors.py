@@ -78,7 +78,7 @@ def seal_of(
     """Return the seal of the query of some parameters; `tests` are further ones of its rows."""
     actor = context.actor
     share = None
-    # A share has neither user nor role of its own; its session tells it from others.
+    # A share has neither user nor role; its session identifies it.
     if actor.policy.shared:
         share = actor.session
     caller = jsontext.dumps(["cursor", actor.user, actor.role, share])
@@ -130,7 +130,7 @@ def cut_page(
 ) -> CutPage:
     """Return the page without the row behind it."""
     assert statement.cursor is not None
-    # The statement reads one row more than the page has: where it comes, there is another page.
+    # The statement reads one row more than the page has: if it gets it, there is another page.
     size_slot = statement.cursor.size
     size = None
     if size_slot is not None:

@@ -33,7 +33,7 @@ from cms.store.store import Store
 _ACTIONS = {
     Expects.ABSENT: ("create",),
     Expects.PRESENT: ("update",),
-    # Which of the two it is shows in the transaction: permissions are checked once more there.
+    # Whether it creates or updates is known in the transaction, which checks permissions again.
     Expects.EITHER: ("create", "update"),
 }
 
@@ -117,7 +117,7 @@ class WriteCall(NamedTuple):
             parser.problems,
             self.context.snapshot.catalogue,
             [InquirySet(root.collection, root.rows)],
-            # For anybody else the stored rows decide, which are looked at in the transaction.
+            # For other callers the stored rows decide; they are read in the transaction.
             is_permitted=self.context.actor.policy.is_admin,
         )
         return CompletePayload(parser, root, None)

@@ -1,7 +1,7 @@
 """Makes resolved rows of parsed rows: adds automatic values and presets, and checks the values.
 
-All that needs no stored row happens here. The items of most calls are completed while the call is
-planned; related items, and items that a query names, are completed in the transaction.
+This module does everything that needs no stored row. The items of most calls are completed while
+the call is planned; related items, and items that a query names, are completed in the transaction.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from cms.store.context import RequestContext
 
 
 class _RowSource(NamedTuple):
-    """A parsed set, with everything that completing one of its rows needs to know of the set.
+    """A parsed set, and the facts about it that completing each of its rows needs.
 
     `owners` are the rows of the set above. `auto_filling` has the automatic fields of new rows
     (under True) and of changed ones, as far as there are any. `has_update_presets` is that of
@@ -81,7 +81,7 @@ class _RowSource(NamedTuple):
 
     def owner_of(self, row: ParsedRow) -> Owner | None:
         """Return the owner of a row, with what rules see in the field that points to it."""
-        # An object at a to-one field does not point to its owner: it is the other way round.
+        # An object at a to-one field does not point to its owner: its owner points to it.
         if row.owner is None or row.owner.field is None:
             return row.owner
         owner = self.owners[row.owner.number]
@@ -111,7 +111,7 @@ class _RowSource(NamedTuple):
 
 
 class _CompletedRow(NamedTuple):
-    """A row that is filled, and what is wrong with it."""
+    """A row with all its values, and its problems."""
 
     row: ResolvedRow
     problems: list[Problem]
@@ -262,7 +262,7 @@ class RowCompleter:
         rules = self._validator.rules_of(collection)
         auto_filling = self._auto_filling(collection, is_new=False)
         values = dict(row.values)
-        # A second time: what the first time found was dropped, as a preset might still set it.
+        # Checked again: the first check ignored missing values, which a preset might still set.
         row_problems = complete_change(values, *auto_filling)
         row = row._replace(values=values)
         if rules.has_rules:
@@ -297,7 +297,7 @@ class RowCompleter:
         if not grants:
             raise forbidden()
         passing = self.passing_grants(grants, row)
-        # One permission is enough: what others find wrong does not matter then.
+        # One permission is enough: the problems by the others do not matter then.
         if passing.grants:
             return passing._replace(problems=[])
         return passing

@@ -1,4 +1,4 @@
-"""The rules that the fields of a collection bring: `validation` and `conditions`."""
+"""The rules of the fields of a collection: `validation` and `conditions`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks the database what else is wrong with a payload that was refused.
+"""Asks the database for the other problems of a payload that was refused.
 
 PostgreSQL stops at the first value that it refuses, while an answer lists everything that is wrong.
 So after a refusal, by PostgreSQL or by the service, the transaction is undone, and PostgreSQL is
@@ -42,7 +42,7 @@ class InquirySet(NamedTuple):
 
 
 class _UnfitValue(NamedTuple):
-    """A value that the type of a column does not take, and what PostgreSQL says of it."""
+    """A value that the type of a column does not take, and PostgreSQL's message about it."""
 
     value: str
     problem: Problem
@@ -52,9 +52,10 @@ class _UnfitValue(NamedTuple):
 class PayloadInquiry:
     """The inquiry about the rows of a payload.
 
-    `is_permitted` says that the caller is known to be permitted to write the rows. What other rows
-    hold is asked about only then, or if all rows are new. Anybody else could find out what a hidden
-    row holds: a unique value that is taken is reported, unless the changed row itself holds it.
+    `is_permitted` says that the caller is known to be permitted to write the rows. Questions about
+    other rows are asked only then, or if all rows are new. Otherwise the answers would reveal
+    values of hidden rows: a unique value that is taken is reported, unless the changed row itself
+    holds it.
     """
 
     catalogue: Catalogue
@@ -225,7 +226,7 @@ class _InquiryRun:
         collection = row_set.collection
         row_numbers = list(values)
         texts = list(values.values())
-        # A row of the call may give its value away in the same call.
+        # A row of the call may give up its value in the same call.
         changed_keys = self._changed_keys(collection.name)
         # Positions in `texts`, which PostgreSQL counts from 1.
         taken: set[int] = set()

@@ -73,7 +73,7 @@ def write_tree(
 
 @contextmanager
 def _explaining_conflicts() -> Iterator[None]:
-    """Let hooks say in their words what the database refuses."""
+    """Let hooks replace the messages of problems that the database finds."""
     try:
         yield
     except Conflict as conflict:

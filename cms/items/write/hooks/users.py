@@ -82,8 +82,8 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
     """End sessions and registrations that a change of users has made invalid.
 
     A new password or address, and a status other than active, end the user's sessions, except the
-    caller's own. Who becomes active begins without the failed logins from before. A user whose
-    status was set is no longer one that waits for the end of a registration.
+    caller's own. A user who becomes active starts without the earlier failed logins. Setting the
+    status of a user also ends a registration that waits to be verified.
     """
     changed: list[str] = []
     with_status: list[str] = []
