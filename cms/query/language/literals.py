@@ -1,4 +1,4 @@
-"""Literals set aside while a request is parsed, so that the tree is the same whatever they are."""
+"""Literals set aside while a request is parsed, so that the tree does not depend on them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class BatchOperation:
 def parse_operations(payload: object) -> list[BatchOperation]:
     """Return the operations of a body.
 
-    Raises `Refused` INVALID_PAYLOAD with everything that is malformed.
+    Raises `Refused` INVALID_PAYLOAD with all malformed operations.
     """
     operations = None
     if isinstance(payload, Mapping) and payload.keys() == {"operations"}:
@@ -184,7 +184,7 @@ class OperationResults:
         return last.value
 
     def resolve_references(self, value: object, path: PayloadPath = ()) -> Any:
-        """Return a value with its references replaced by what they lead to.
+        """Return a value with its references replaced by the values that they refer to.
 
         A reference is an object with the one key `$result`; a text is never one, so that no text
         has to be escaped. Raises `Refused` INVALID_PAYLOAD with the path to a reference that leads

@@ -82,7 +82,7 @@ class Operator:
 _EMPTY = "({0} IS NULL OR {0} = '')"
 # JSON is stored as it was sent, with its blanks: [ ], { } and "" are recognised by their text.
 _EMPTY_JSON = "({0} IS NULL OR {0}::text ~ '^\\s*(\\[\\s*\\]|\\{\\s*\\}|null|\"\")\\s*$')"
-# The CASE keeps null apart from an empty list: NOT (null) is null, so that neither `_contains` nor
+# The CASE keeps null and an empty list apart: NOT (null) is null, so that neither `_contains` nor
 # `_ncontains` holds for a field without a value.
 _HOLDS = (
     "CASE WHEN {0} IS NOT NULL THEN EXISTS (SELECT FROM json_array_elements_text({0}) AS e "
@@ -378,4 +378,4 @@ RULE_OPERATORS: Mapping[str, Operator] = MappingProxyType(
 SECRET_OPERATORS = frozenset(
     operator.name for operator in _ALL if operator.operand_kind is OperandKind.NOTHING
 )
-"""The operators of hashes and concealed fields: none of them could tell the value."""
+"""The operators of hashes and concealed fields: none of them reveals the value."""
