@@ -69,9 +69,9 @@ class Transaction:
     filter_time: Stopwatch = field(default_factory=Stopwatch)
     """The time that filter flows take in it."""
     known: dict[str, object] = field(default_factory=dict)
-    """What has been loaded since the last statement that may have changed something."""
+    """The snapshot loaded since the last statement that may have changed something."""
     last_known: dict[str, object] = field(default_factory=dict)
-    """What has been loaded last, also before such a statement."""
+    """The snapshot loaded last, perhaps before such a statement."""
 
     def run(self, fragment: Fragment) -> list[Row]:
         """Run a statement and return its rows, none when it has no result."""
@@ -190,7 +190,7 @@ class Database:
         self._timeout = config.db_statement_timeout
         self._prepare = config.database_prepare
         self.metrics = Metrics(config.data_dir / "metrics")
-        """What this process counts, its statements among them."""
+        """The metrics of this process, which count its statements as well."""
         self.meter = StatementMeter(self.metrics)
         self._lock = threading.Lock()
         self._epochs = Epochs()
@@ -253,7 +253,7 @@ class Database:
         with (
             mapped_errors(),
             self._borrowed(self._open().write) as connection,
-            # A COMMIT is none of the statements, but its time is theirs: it waits for the disk.
+            # A COMMIT does not count as a statement, but its time does: it waits for the disk.
             self.meter.transaction(connection.transaction()),
         ):
             transaction = Transaction(connection, self._prepare)

@@ -41,8 +41,8 @@ class Conflict(Refused):
     """A value that the database refuses.
 
     `value` is the value of a violated key; `server_text` is PostgreSQL's own message, which may
-    quote a value. Either may belong to another row, so no answer shows them: they serve to find
-    the row of the request that has the value.
+    quote a value. Either may belong to another row, so no answer shows them. They help to find the
+    row of the request that has the value.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Conflict(Refused):
 
 
 class UndefinedName(Stale):
-    """PostgreSQL does not know a name in a statement; to load the structure again may help."""
+    """PostgreSQL does not know a name in a statement; loading the structure again may help."""
 
 
 class _MappedError(NamedTuple):
-    """What an error becomes: a code of `STATUS`, and a sentence without its full stop."""
+    """The mapping of an error: a code of `STATUS`, and a message without its full stop."""
 
     code: str
     sentence: str
@@ -217,8 +217,8 @@ def _is_raised_by_trigger(error: psycopg.Error) -> bool:
     code = error.sqlstate or ""
     # psycopg has no class for codes that PostgreSQL itself never raises.
     is_unknown = type(error) is psycopg.DatabaseError
-    # Violated constraints of tables have been mapped before: other such errors are of triggers.
-    # 44 is the class of WITH CHECK OPTION; 45 is for whoever writes triggers.
+    # Violated constraints of tables have been mapped before: other such errors are of triggers. 44
+    # is the class of WITH CHECK OPTION; 45 is for authors of triggers.
     return code[:2] in ("44", "45") or is_unknown or isinstance(error, psycopg.IntegrityError)
 
 
@@ -243,7 +243,7 @@ def _all_messages(error: psycopg.Error) -> str:
 
 def _is_changed_plan(error: psycopg.Error) -> bool:
     """Tell whether a prepared statement failed because a column changed its type."""
-    # The code alone does not tell: all errors about what PostgreSQL does not support have it.
+    # The code alone does not show it: all errors about unsupported features have this code.
     return isinstance(error, pg.FeatureNotSupported) and "cached plan" in str(error)
 
 
@@ -350,7 +350,7 @@ _OTHER_ERRORS = (
             pg.InvalidForeignKey,
             pg.ObjectInUse,
             pg.FeatureNotSupported,
-            pg.RaiseException,  # a trigger's own refusal, in the words of whoever wrote it
+            pg.RaiseException,  # a refusal by a trigger, with the message of its author
         ),
         _refused_by_database,
     ),

@@ -39,7 +39,7 @@ def short_of_resources(error: psycopg.Error) -> Refused:
 
 
 def no_connection(error: psycopg.Error) -> Refused:
-    # A pool does not tell which: the server does not answer, or all connections are lent.
+    # A pool does not say which: the server does not answer, or all connections are lent.
     reason = "It does not answer, or all connections to it are in use"
     return unavailable("database", reason, is_undone=True)
 

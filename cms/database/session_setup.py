@@ -111,7 +111,7 @@ def address_arguments(
 ) -> dict[str, Any]:
     """Return the arguments with which to connect to an address, beside the address itself.
 
-    `options` come after those of the address. Of all else the address has the last word.
+    `options` come after those of the address. All other settings of the address win.
     """
     try:
         address = conninfo_to_dict(dsn)

@@ -354,11 +354,11 @@ class Wire:
         return name
 
     def _begin_epoch(self) -> None:
-        """Deallocate what is hardly used again, or everything when all must be prepared anew."""
+        """Deallocate statements that are hardly used again, or all if all must be prepared anew."""
         if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
             return  # a failed transaction takes no statement
         epoch = self._epochs.present
-        # If this connection has missed an epoch, what that one kept is not known here.
+        # If this connection has missed an epoch, the statements that it kept are not known here.
         kept = epoch.kept if self._prepared_in == epoch.number - 1 else frozenset()
         self._prepared_in = epoch.number
         dropped = [text for text in self._names if text not in kept]
