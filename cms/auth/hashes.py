@@ -1,4 +1,4 @@
-"""Hashes and random texts for whoever is signed in."""
+"""Hashes and random texts for callers who are signed in."""
 
 from __future__ import annotations
 

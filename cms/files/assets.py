@@ -66,7 +66,7 @@ class Asset(NamedTuple):
 
 
 class _RequestedFile(NamedTuple):
-    """The row of a file, and what is asked of its content."""
+    """The row of a file, and the requested transform of its content."""
 
     row: Item
     transform: ResolvedTransform

@@ -1,4 +1,4 @@
-"""One execution of a flow: its values before, its result after, and what its log keeps."""
+"""One execution of a flow: its values before, its result after, and its log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Accountability = Mapping[str, str | None] | None
 
 
 class Cause(NamedTuple):
-    """What causes a run: the kind of trigger, what `$trigger` stands for, and who is behind it."""
+    """The cause of a run: the kind of trigger, the value of `$trigger`, and the caller."""
 
     trigger: str
     data: object
@@ -96,7 +96,7 @@ class Execution(NamedTuple):
         return rejected.reason or f'The operation "{self.outcome.rejected_key}" was rejected.'
 
     def log(self) -> RunLog:
-        """Return what the log of the run keeps, by the accountability of its flow."""
+        """Return the log of the run, as far as the accountability of its flow keeps it."""
         if self.program.definition.accountability != "all":
             return NO_LOG
         result = self.outcome.values.get("$last")
@@ -111,9 +111,9 @@ def execute(
     identity: Identity | None = None,
     attempt: RunAttempt,
 ) -> Execution:
-    """Run a flow to its end, with what its operations reject; other errors are raised.
+    """Run a flow to its end, rejected or not; other errors are raised.
 
-    `identity` is the caller, where it is there; otherwise it is the one that the cause names.
+    `identity` is the caller, if one waits; otherwise it is the identity that the cause names.
     """
     began = datetime.now(UTC)
     context = attempt.context
@@ -129,7 +129,7 @@ def execute(
         attempt.run_flow,
         snapshot=context.snapshot,
         limits=context.limits,
-        # Runs inside of a run share its secrets: what one has learnt, the log of the other masks.
+        # Runs inside of a run share its secrets: the logs of all mask a secret that one has found.
         secrets=context.secrets or Secrets(_concealed_names(context.snapshot)),
     )
     # Values of the environment are secrets wherever they appear.
@@ -155,7 +155,7 @@ def _concealed_names(snapshot: Snapshot) -> frozenset[str]:
 def _values(services: Services, program: Program, cause: Cause, *, attempt: int) -> dict[str, Any]:
     return {
         "$trigger": cause.data,
-        # For the first operation, the trigger is what came before it.
+        # For the first operation `$last` is the trigger.
         "$last": cause.data,
         "$accountability": cause.accountability,
         # The number of the attempt lets a flow find out that it is tried again.
