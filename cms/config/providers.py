@@ -85,7 +85,7 @@ class Provider:
         return f"AUTH_{self.name.upper()}_{option.upper()}"
 
     def listed(self) -> Mapping[str, str | None]:
-        """Return what everybody may know of the provider."""
+        """Return the public properties of the provider."""
         return {
             "name": self.name,
             "driver": self.driver,
@@ -311,7 +311,7 @@ def with_driver_defaults(provider: Provider) -> Provider:
     return replace(
         complete,
         identifier_key=complete.identifier_key or complete.email_key,
-        # Who is in the directory of an organisation is its user already.
+        # People in the directory of an organisation are its users already.
         allow_public_registration=provider.driver == LDAP if registers is None else registers,
     )
 

@@ -69,7 +69,7 @@ BOOLEANS = {
 
 
 def matched(pattern: str) -> Callable[[str], str]:
-    """Return what parses texts that match a pattern as a whole."""
+    """Return a parser of texts that match a pattern as a whole."""
 
     def parse(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -191,7 +191,7 @@ def _comma_separated(parse_part: Callable[[str], str]) -> Callable[[str], tuple[
 
 
 def _names(pattern: str) -> Callable[[str], tuple[str, ...]]:
-    """Return what parses names that match a pattern; raises ValueError for one that comes twice."""
+    """Return a parser of names that match a pattern; it raises ValueError for repeated names."""
     parse = _comma_separated(matched(pattern))
 
     def parse_names(text: str) -> tuple[str, ...]:
