@@ -92,8 +92,8 @@ def _are_equal(known: Mapping[FieldKey, Relation | None], now: Mapping[FieldKey,
 class TracedCatalogue(Catalogue):
     """A catalogue that notes what is looked up in it.
 
-    It has the collections and relations by their names, whether rows are deleted along, and nothing
-    else: what is noted is then all that the result depends on.
+    It offers lookups of collections and relations by name, and whether rows are deleted along, but
+    nothing else: so the notes are complete.
     """
 
     __slots__ = ("dependencies", "whole")

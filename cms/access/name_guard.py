@@ -28,7 +28,7 @@ class GuardedValuePath(NamedTuple):
 
 @dataclass(slots=True)
 class NameGuard:
-    """Resolves names for one caller, and puts the rules of permissions beside what they lead to.
+    """Resolves names for one caller, and puts the rules of permissions beside their targets.
 
     Hidden and missing names give the same FORBIDDEN, unless the guard `explains`: administrators
     are told which name is wrong. A query may follow relations `depth` levels deep.
@@ -126,7 +126,7 @@ class NameGuard:
 
     def follow(self, name: FieldName, link: Link, view: View) -> View:
         """Return the view of the target of a link that the caller may follow."""
-        # For an administrator the first refusal names the collection, if that is what is missing.
+        # For an administrator the first refusal names the collection, if it is missing.
         if not self.may_follow(link, view):
             self.view(link.target)
             raise self.unknown_field(view, name.written)

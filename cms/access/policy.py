@@ -214,7 +214,7 @@ def _record_text(row: Mapping[str, object]) -> bytes:
     try:
         return jsontext.dumps(row)
     except TypeError:
-        # A column of JSON may hold what is nested too deeply, or half a surrogate pair.
+        # A column of JSON may hold values that are nested too deeply, or half a surrogate pair.
         return token_bytes()  # equals no other record
 
 

@@ -144,7 +144,8 @@ class ShareRules:
         is_item = typed_test(GuardedTest("_eq", (Constant(self.item.key),)), Value(key))
         rules = [of_role.rule.predicate]
         for view in (of_creator, shared_by_creator):
-            # $CURRENT_USER in the creator's rules is the creator, not whoever opens the share.
+            # $CURRENT_USER in the creator's rules is the creator, not the person who opens the
+            # share.
             rules.append(with_caller(view.rule.predicate, self.item.creator_values))
         return All((is_item, *rules))
 
@@ -261,8 +262,8 @@ def _collections_near(name: str, catalogue: Catalogue) -> Iterator[str]:
     yield name
     for link in _links_from(name, catalogue):
         yield link.target
-        # The second step only from rows that belong to the item: what it points to may belong to
-        # everybody, and would lead to the whole database.
+        # The second step starts only from rows that belong to the item. Rows that the item points
+        # to may be shared by all items, and would lead to the whole database.
         if link.to_many:
             for onward in _links_from(link.target, catalogue):
                 yield onward.target

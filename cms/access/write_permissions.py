@@ -126,8 +126,8 @@ class WritePermissions:
     def update_rules(self, collection: Collection, names: Iterable[str]) -> RowRules | None:
         """Return what a row must fulfil before its fields `names` are changed.
 
-        None where only the row tells what the change is: of several permissions, those that hold
-        for it bring their presets, and only their validations count.
+        None where the change depends on the row: if several permissions apply, only those whose
+        rule the row fulfils add presets and check validations.
         """
         changed = frozenset(names)
         return self._update_rules.setdefault_with(

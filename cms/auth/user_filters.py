@@ -1,7 +1,7 @@
 """Filter flows of users, before the service itself writes accounts on behalf of a caller.
 
-Registrations, invitations and what follows their links are fixed statements. Flows see the values
-that these statements are about to write, without secrets. They may refuse them or change the
+Fixed statements write registrations and invitations, and the changes by their links. Flows see the
+values that these statements are about to write, without secrets. They may refuse them or change the
 profile, but not the rights and the address.
 """
 

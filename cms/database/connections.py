@@ -138,7 +138,7 @@ class Transaction:
             return self.connection.wire.read(text, values, prepare=self.prepare, chunking=chunking)
 
     def _limit_time(self) -> None:
-        """Lower the statement timeout to what is left of the batch's time."""
+        """Lower the statement timeout to the rest of the batch's time."""
         if self.allowance is None:
             return
         timeout = self.allowance.next_timeout()

@@ -26,7 +26,7 @@ def read_only(error: psycopg.Error) -> Refused:
 
 
 def full(error: psycopg.Error) -> Refused:
-    # With any higher severity the server ends, and what it was about to commit may be stored.
+    # With any higher severity the server ends, and a running commit may have been stored.
     if error.diag.severity_nonlocalized != "ERROR":
         return unreachable(error)
     return insufficient_storage("database")

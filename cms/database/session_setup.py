@@ -32,7 +32,7 @@ _KEEPALIVES: Mapping[str, object] = MappingProxyType(
 """
 
 _UNANSWERED_MILLISECONDS = 30_000
-"""How long what was sent to a server may stay unconfirmed by its machine."""
+"""How long the machine of a server may take to acknowledge sent data."""
 
 CONNECTION_ARGUMENTS: Mapping[str, Any] = MappingProxyType(
     {

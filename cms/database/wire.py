@@ -119,7 +119,7 @@ class Wire:
 
     def is_closed_by_server(self) -> bool:
         """Tell, without a round trip, whether the server has closed the connection."""
-        # A server sends nothing to an idle connection: what can be read is the end.
+        # A server sends nothing to an idle connection: if it is readable, the server has closed it.
         return bool(self._poll.poll(0))
 
     def run(
@@ -197,7 +197,8 @@ class Wire:
             names = [self._name(call.text) for call in calls]
         pgconn = self._connection.pgconn
         pgconn.enter_pipeline_mode()
-        # A blocked sender would never read what the server must send before it reads on.
+        # A blocked sender would never read the results that the server must send before it reads
+        # on.
         pgconn.nonblocking = 1
         try:
             for call, name in zip(calls, names, strict=True):

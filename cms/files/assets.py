@@ -224,7 +224,7 @@ def _resolve(
 
 
 def _content_policy(context: RequestContext) -> Policy:
-    """Return the policy for contents: whoever may read any field of a file may read its content."""
+    """Return the policy for contents: with any field of a file, a caller may read its content."""
     policy = context.actor.policy
     if policy.is_admin:
         return policy

@@ -30,7 +30,7 @@ _WAITING_TYPES = frozenset({"exec", "request", "sleep"})
 
 
 class StepLog(NamedTuple):
-    """What one step of a run did: when, for how many milliseconds, and what it logged."""
+    """The log of one step of a run: its time, its duration in milliseconds, and its lines."""
 
     operation: str
     key: str

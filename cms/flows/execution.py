@@ -21,7 +21,7 @@ MAX_DEPTH = 10
 LOOP = f"{MAX_DEPTH} runs in a row have each caused the next one; the flows may form a loop."
 
 Accountability = Mapping[str, str | None] | None
-"""User, role and address of whoever caused a run; None is the service itself."""
+"""User, role and address of the caller who caused a run; None is the service itself."""
 
 
 class Cause(NamedTuple):
@@ -50,7 +50,7 @@ class Cause(NamedTuple):
 
 
 class RunAttempt(NamedTuple):
-    """Which attempt at a run it is, counted from 1, and what it is made in.
+    """An attempt at a run: its number, counted from 1, and its surroundings.
 
     `run_flow` runs the flows that operations trigger; `run` is the id of a run that may have
     several attempts.
@@ -73,7 +73,7 @@ class Execution(NamedTuple):
 
     @property
     def result(self) -> object:
-        """What the run returns, by the option `return` of its flow."""
+        """The value that the run returns, by the option `return` of its flow."""
         returns = self.program.returns
         values = self.outcome.values
         if isinstance(returns, str):

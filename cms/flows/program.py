@@ -113,8 +113,8 @@ def _returns(flow: FlowDefinition) -> str | Template:
     if isinstance(value, str) and not value.isspace():
         path = key_by_id.get(value, value)
         beginning = path.partition(".")[0]
-        # `$last.id`, or `read_user.name` with the key of an operation; any other text is itself
-        # what is returned.
+        # `$last.id`, or `read_user.name` with the key of an operation; any other text is returned
+        # itself.
         if path.startswith("$") or beginning in key_by_id.values():
             return _path(path)
     return parse_template(value)

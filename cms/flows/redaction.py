@@ -30,7 +30,7 @@ MAX_TEXT_LENGTH = 10_000
 """Characters of one text that a log keeps."""
 
 _MAX_PATTERN_BYTES = 2**26
-"""What the automaton of all secrets may take; with less it could be built again and again."""
+"""The memory of the automaton of all secrets; with less RE2 could rebuild it again and again."""
 
 _LARGE = 1_000
 """Values inside of one that make it large: it is searched once, however often it comes again."""

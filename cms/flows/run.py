@@ -24,7 +24,7 @@ MAX_LOG_LINES = 200
 
 
 class Rejected(Exception):
-    """An operation was not successful; `result` is what it leaves.
+    """An operation was not successful; `result` is the result of the rejection.
 
     A failure that may pass (`is_transient`) is worth another attempt of the whole run. `reason` is
     the reason for caller and log if something other than the operation has caused the failure.

@@ -57,7 +57,7 @@ class MetricsResource:
         self._queue = CachedValue(partial(queue_depth, store.database), seconds=QUEUE_CACHE_SECONDS)
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Answer what all processes of this machine have counted; what is not known is left out."""
+        """Answer the metrics of all processes of this machine, without unknown ones."""
         if not self._has_token(request):
             self._require_admin(request)
         response.content_type = CONTENT_TYPE

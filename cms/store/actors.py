@@ -95,7 +95,7 @@ def admit(actor: Actor, identity: Identity) -> Actor:
 def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     """Return the actor of rows of `find_actor`; raises `Refused` INVALID_TOKEN for no such user."""
     row = _ActorRow(*rows[0])
-    # Without credentials a caller is nobody, and has the rights of the Public role.
+    # A caller without credentials has the rights of the Public role.
     if row.user is None and not identity.is_anonymous:
         raise invalid_token()
     policy = ADMIN

@@ -47,7 +47,7 @@ _CATALOGUE_LISTS = (
     "dropped",
     "service_tables",
 )
-"""What the statement `load_catalogue` returns as JSON, in the order of its columns."""
+"""The lists that the statement `load_catalogue` returns as JSON, in the order of its columns."""
 
 PreparedRead = tuple[Statement, tuple[object, ...]]
 """A finished statement, and the literals of the request that it was compiled for."""

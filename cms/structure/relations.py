@@ -290,7 +290,7 @@ def _create_junction(
         )
     sides = _junction_sides(definition)
     for side in sides:
-        # Of a junction that exists only what is missing is made.
+        # If the junction exists, only its missing parts are created.
         if present is None or side.field not in present.fields:
             _add_key(transaction, side, catalogue)
     for side in sides:

@@ -194,7 +194,7 @@ class _Preparation(NamedTuple):
 
     def _refusal_of_all(self, parsed: ParsedQuery, *, first: Refused) -> Refused:
         """Return a refusal with the other problems of the query and of its literals."""
-        # A refusal of rights stays alone: more problems would tell which names exist.
+        # A refusal of rights stays alone: more problems would reveal which names exist.
         if first.status != STATUS["INVALID_QUERY"]:
             return first
         # A keyed read has one literal more: its key, which is checked elsewhere.

@@ -1,7 +1,7 @@
 """Authorizes the rows of a call: permissions of the caller, and hooks of system tables.
 
-Rows are checked three times (docs/permissions.md). The `completer` checks what needs only the
-payload. `authorize` and `authorize_delete` check the stored rows in the transaction, before
+Rows are checked three times (docs/permissions.md). The `completer` makes the checks that need only
+the payload. `authorize` and `authorize_delete` check the stored rows in the transaction, before
 anything is written. `check` tries the rules of permissions on the rows after they are written.
 """
 
@@ -261,7 +261,7 @@ class WriteAuthorizer:
     def check(self, written: WrittenRows, row_set: RowSet, fetch: Fetch) -> None:
         """Check the rows of a set after the write: the rules they must fulfil, and hooks.
 
-        Raises `Refused` FORBIDDEN for a row that breaks its rule, or with what a hook refuses.
+        Raises `Refused` FORBIDDEN for a row that breaks its rule, or with the problems of a hook.
         """
         collection = row_set.collection
         if hooks_of(collection.name).after:

@@ -1,4 +1,4 @@
-"""One call that writes items: its collection, its caller, and what it intends.
+"""One call that writes items: its collection, its caller, and its intent.
 
 cms/items/write/plans.py plans a call. A batch makes one call for each of its operations.
 """
@@ -156,8 +156,8 @@ def new_call(
 ) -> WriteCall:
     """Return a call on the collection of a name.
 
-    Raises `Refused` for what the caller may not even try: a singleton has no items to create or to
-    name by key.
+    Raises `Refused` for a call that the caller may not even try, or that a singleton does not take:
+    it has no items to create or to name by key.
     """
     collection = writable_collection(
         name,

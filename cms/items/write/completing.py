@@ -91,7 +91,7 @@ class _RowSource(NamedTuple):
         return row.owner._replace(value=owner.key)
 
     def changed_values(self, row: ParsedRow, number: int) -> MutableRowValues:
-        """Return what a stored row is to change: neither its key nor what it already holds."""
+        """Return the values that change in a stored row, without its key and unchanged values."""
         values = values_without_key(row.values, self.parsed.key_field, self.stored.keys[number])
         # Values that are already stored are not written, and take no permission.
         for name in self.stored.unchanged.get(number, ()):
@@ -215,7 +215,7 @@ class RowCompleter:
             return _CompletedRow(_resolved_row(row, values, owner), problems)
         source.require_allowed(row)
         collection = source.collection
-        # Permissions are tried on what was sent: they decide which presets are added to it.
+        # Permissions are tried on the values that were sent: they decide which presets are added.
         sent_row = _resolved_row(row, row.values, owner)
         passing = self._passing_create_grants(collection, sent_row)
         # Only the first: presets of several permissions could contradict each other.
@@ -233,7 +233,7 @@ class RowCompleter:
         if is_written and not source.is_admin:
             source.require_allowed(row)
         problems = complete_change(values, *source.auto_filling[False])
-        # What is missing or wrong now may come from a preset later.
+        # A preset may set missing or wrong values later.
         if source.has_update_presets:
             problems = []
         owner = source.owner_of(row) if row.owner else None
@@ -262,7 +262,7 @@ class RowCompleter:
         rules = self._validator.rules_of(collection)
         auto_filling = self._auto_filling(collection, is_new=False)
         values = dict(row.values)
-        # Checked again: the first check ignored missing values, which a preset might still set.
+        # Checked again: the problems of the first check were dropped, as a preset might solve them.
         row_problems = complete_change(values, *auto_filling)
         row = row._replace(values=values)
         if rules.has_rules:

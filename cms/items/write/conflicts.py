@@ -81,7 +81,7 @@ def describe_check(problem: Problem, collection: Collection) -> Problem:
         extensions["field"] = check.columns[0]
     else:
         extensions["fields"] = list(check.columns)
-    # What PostgreSQL itself has named comes before what the catalogue knows.
+    # Names from PostgreSQL itself come before those of the catalogue.
     extensions.update(problem.extensions)
     extensions["rule"] = check.rule
     return replace(problem, message=_message(collection, check), extensions=extensions)

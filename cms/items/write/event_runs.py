@@ -15,7 +15,7 @@ from cms.store.event_flows import CollectionEvents
 from cms.store.identity import ClientInfo
 
 Accountability = Mapping[str, str | None]
-"""User, role and address of whoever causes a run."""
+"""User, role and address of the caller who causes a run."""
 
 
 def flows_after(

@@ -63,7 +63,7 @@ class PayloadInquiry:
     is_permitted: bool = False
 
     def __call__(self, run_question: RunQuestion) -> list[Problem]:
-        """Return what the database refuses in the payload, at most `MAX_PROBLEMS` problems."""
+        """Return the problems that the database finds in the payload, at most `MAX_PROBLEMS`."""
         run = _InquiryRun(
             self.catalogue,
             self.sets,
@@ -122,7 +122,7 @@ class _InquiryRun:
             if _has_own_rules(column):
                 self._check_type(row_set, column, columns[column.name])
         for name, check in collection.checks.items():
-            # What a column holds that was not sent is not known here.
+            # Values of columns that were not sent are not known here.
             has_values = check.columns and all(columns.get(column) for column in check.columns)
             if check.expression and has_values:
                 self._check_rule(row_set, name, check, columns)

@@ -182,7 +182,7 @@ class _SetFilter(NamedTuple):
         return bool(names - {self.parsed.key_field} - unchanged)
 
     def _owner_reference(self, row: ParsedRow) -> dict[str, object]:
-        """Return what an element of a list will hold in the field that points to its owner."""
+        """Return the value of a list element in the field that points to its owner."""
         owner = row.owner
         if owner is None or owner.field is None or owner.number not in self.owner_values:
             return {}

@@ -164,8 +164,8 @@ class _TreeAuthorization:
         try:
             return self._authorized(root)
         except Refused as refused:
-            # Without their keys the rows count as missing: lists of a hidden row are not read, as
-            # what is in them could otherwise be told from the answer.
+            # Without their keys the rows count as missing: lists of a hidden row are not read,
+            # because the answer could reveal their content.
             if refused.status in (STATUS["FORBIDDEN"], STATUS["NOT_FOUND"]):
                 rows = [row._replace(key=None) for row in root.rows]
                 self._resolver().resolve(related, root._replace(rows=rows))

@@ -1,4 +1,4 @@
-"""The aggregates: an entry for each, with what it needs of a type and its SQL."""
+"""The aggregates: an entry for each, with the trait that it needs of a type and its SQL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AggregateFunction:
     """A function over the values of a group; only one whose output is a count takes `*`."""
 
     trait: Trait | None
-    """What a type needs for it; None: nothing."""
+    """The trait that a type needs for it; None is any type."""
     output: AggregateOutput
     sql: str
     """A template over the field."""

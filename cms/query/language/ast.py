@@ -89,7 +89,7 @@ class CallerKey:
 
 @dataclass(frozen=True, slots=True)
 class CallerValue:
-    """What a path leads to from the caller's own row: `$CURRENT_USER.department.id`."""
+    """The value at the end of a path from the caller's own row: `$CURRENT_USER.department.id`."""
 
     start: Caller
     path: FieldPath

@@ -61,7 +61,7 @@ class Literals:
         return Slot(len(self.values) - 1)
 
     def literal(self, value: object) -> Operand:
-        """Return what stands in the tree for a literal."""
+        """Return the operand that represents a literal in the tree."""
         return self.slot(value)
 
     def operand(self, value: object) -> Operand:

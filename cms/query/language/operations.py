@@ -91,7 +91,7 @@ def _problem(field: str | None, reason: str) -> Problem:
 
 
 def _problems_of(operation: object, ids: set[str]) -> Iterator[Problem]:
-    """Yield what is wrong with the form of an operation, whose id must not be in `ids` yet."""
+    """Yield the problems of the form of an operation, whose id must not be in `ids` yet."""
     if not isinstance(operation, Mapping):
         yield _problem(None, "An operation must be an object")
         return

@@ -50,7 +50,7 @@ class Operator:
     name: str
     operand_kind: OperandKind
     trait: Trait | None
-    """What a type needs for the operator; None: nothing."""
+    """The trait that a type needs for the operator; None is any type."""
     sql: str = ""
     """A template over the field and its operands, cast to the type of the field.
 
@@ -88,8 +88,8 @@ _HOLDS = (
     "CASE WHEN {0} IS NOT NULL THEN EXISTS (SELECT FROM json_array_elements_text({0}) AS e "
     "WHERE e = {1}) END"
 )
-# PostGIS fails on some invalid geometries, and the failure would tell of rows that a rule hides.
-# && is there for the index.
+# PostGIS fails on some invalid geometries, and the failure would reveal rows that a rule hides. &&
+# is there for the index.
 _INTERSECTS = "({0} && {1} AND ST_Intersects(ST_MakeValid({0}), {1}))"
 
 # Null is neither equal nor unequal to anything, as always in SQL: a row without a value passes no

@@ -193,7 +193,8 @@ def _search(query: GuardedQuery) -> Predicate | None:
         return None
     values = _search_values(query)
     matches_by_word = search_matches(values, query.search)
-    # Without an index on the row, each row is read anyway and compared with all keys one by one.
+    # If no index serves the row's own values, the row is read anyway, and compared with the keys of
+    # the related items one by one.
     has_indexes = all(map(has_search_index, values))
     words: list[Predicate] = []
     for word, own_matches in zip(query.search, matches_by_word, strict=True):

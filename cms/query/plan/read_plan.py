@@ -143,7 +143,7 @@ class TypedTest:
 
 @dataclass(frozen=True, slots=True)
 class JsonOperand:
-    """What a test of a value inside of a JSON field compares with, and its type in PostgreSQL."""
+    """The operand of a test of a value inside of a JSON field, and its type in PostgreSQL."""
 
     value: Placeholder
     cast: str

@@ -72,8 +72,8 @@ def _before(
     for row in rows:
         if not row.is_new and _CREDENTIALS & row.sent.keys():
             changed_keys.append(str(row.key))
-    # Else whoever may change users could log in as an administrator.
-    # False: also administrators who are not active count, as they may become so again.
+    # Otherwise a caller who may change users could log in as an administrator. False: also
+    # administrators who are not active count, as they may become so again.
     if fetch(statement("find_admin"), ([*changed_keys, *deleted_keys], False)):
         raise forbidden()
 
