@@ -78,7 +78,7 @@ PayloadPath = tuple[str | int, ...]
 """The keys and indices that lead to a part of a payload."""
 
 Inquiry = Callable[[Any], list[Problem]]
-"""Asks the database for more problems of a refused payload (cms/items/write/inquiry.py)."""
+"""Asks the database what else is wrong with a refused payload (cms/items/write/inquiry.py)."""
 
 
 def _changed_inquiry(inquiry: Inquiry, change: Callable[[Problem], Problem]) -> Inquiry:

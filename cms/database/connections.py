@@ -69,9 +69,9 @@ class Transaction:
     filter_time: Stopwatch = field(default_factory=Stopwatch)
     """The time that filter flows take in it."""
     known: dict[str, object] = field(default_factory=dict)
-    """The snapshot loaded since the last statement that may have changed something."""
+    """What has been loaded since the last statement that may have changed something."""
     last_known: dict[str, object] = field(default_factory=dict)
-    """The snapshot loaded last, perhaps before such a statement."""
+    """What has been loaded last, also before such a statement."""
 
     def run(self, fragment: Fragment) -> list[Row]:
         """Run a statement and return its rows, none when it has no result."""

@@ -217,8 +217,8 @@ def _is_raised_by_trigger(error: psycopg.Error) -> bool:
     code = error.sqlstate or ""
     # psycopg has no class for codes that PostgreSQL itself never raises.
     is_unknown = type(error) is psycopg.DatabaseError
-    # Violated constraints of tables have been mapped before: other such errors are of triggers. 44
-    # is the class of WITH CHECK OPTION; 45 is for authors of triggers.
+    # Violated constraints of tables have been mapped before: other such errors are of triggers.
+    # 44 is the class of WITH CHECK OPTION; 45 is for whoever writes triggers.
     return code[:2] in ("44", "45") or is_unknown or isinstance(error, psycopg.IntegrityError)
 
 
@@ -350,7 +350,7 @@ _OTHER_ERRORS = (
             pg.InvalidForeignKey,
             pg.ObjectInUse,
             pg.FeatureNotSupported,
-            pg.RaiseException,  # a refusal by a trigger, with the message of its author
+            pg.RaiseException,  # a trigger's own refusal, in the words of whoever wrote it
         ),
         _refused_by_database,
     ),

@@ -41,7 +41,7 @@ class _RemainingSpace:
         limit = max(self._left, _SMALL)
         length = _length(value)
         is_cut = length is None or length > limit
-        # Searching for secrets takes longest: only the part that is kept is searched.
+        # Looking for secrets takes longer than all else: only what is kept is searched.
         kept = value
         if is_cut:
             kept = first_part(value, limit).value

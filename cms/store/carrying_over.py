@@ -1,4 +1,4 @@
-"""Carries callers, views and statements over into a new snapshot, as far as they are still valid.
+"""What a new snapshot takes over of the one before: callers, views and statements that still hold.
 
 A statement, or a view of a policy, records its dependencies (`cms.access.dependencies`). After a
 change of structure a statement stays if its collections and relations have not changed; after a

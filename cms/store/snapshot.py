@@ -64,8 +64,8 @@ def _document_cache() -> LRUCache[Hashable, bytes]:
 class Snapshot:
     """The catalogue at one version of the counters, with the caches that depend on it.
 
-    A new version is a new snapshot, so that nothing in the caches is ever out of date. The caches
-    of a new snapshot begin with the valid entries of those before (`cms.store.carrying_over`).
+    A new version is a new snapshot, so that nothing in the caches is ever out of date. They begin
+    with what still holds of those before (`cms.store.carrying_over`).
     """
 
     version: Version

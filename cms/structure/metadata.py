@@ -208,7 +208,7 @@ def rename_field_records(
     """Rename a field in its record and in every reference to it."""
     # Another program may have dropped a column of the new name, whose record is still there.
     _delete_record(transaction, FIELDS, {"collection": collection, "field": after})
-    # By the former catalogue: stored rules and templates still have the former name.
+    # By the catalogue of before: stored rules and templates still have the former name.
     apply_change(transaction, FieldChange(catalogue, collection, before, after))
     for statement_name in (
         "rename_field_record",

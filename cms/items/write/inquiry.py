@@ -1,4 +1,4 @@
-"""Asks the database for the other problems of a payload that was refused.
+"""Asks the database what else is wrong with a payload that was refused.
 
 PostgreSQL stops at the first value that it refuses, while an answer lists everything that is wrong.
 So after a refusal, by PostgreSQL or by the service, the transaction is undone, and PostgreSQL is

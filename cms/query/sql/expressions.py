@@ -339,9 +339,9 @@ _HAS_WHOLE = (
     "{0} ~ ('(^|\\W)' || regexp_replace(system_fold({1}), '([][(){}.*+?^$|\\\\-])', '\\\\\\1', 'g')"
     " || '(\\W|$)')"
 )
-# The first part only saves time: it takes a tenth of the time of the regular expression. PostgreSQL
-# estimates that `<> 0` is true of nearly every row, so it does not change the expected number of
-# rows.
+# The first part of it is there to save time: it takes a tenth of that of a regular expression.
+# PostgreSQL takes `<> 0` for true of nearly every row, so that it expects as many rows as the
+# expression finds.
 _IS_WHOLE = f"(strpos({{0}}, system_fold({{1}})) <> 0 AND {_HAS_WHOLE})"
 
 
