@@ -55,10 +55,10 @@ SHORTAGE_ERRORS = frozenset({errno.ENOMEM, errno.ENOBUFS, errno.EMFILE, errno.EN
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: a code of `STATUS`, a sentence, and extensions with the details.
+    """One problem: a code of `STATUS`, a message, and extensions with the details.
 
-    `own_status` is the status of a code that a flow has made up. `is_undone` says of a
-    database that has failed that nothing of the transaction is stored; otherwise nobody knows.
+    `own_status` is the status of a code that a flow has made up. `is_undone` says, for a failure of
+    the database, that nothing of the transaction is stored; otherwise that is unknown.
     """
 
     code: str
@@ -123,7 +123,7 @@ class Refused(Exception):
 
     @property
     def is_unavailable(self) -> bool:
-        """Whether something is wrong with what the service needs, and nothing with the request."""
+        """Whether a service behind this one fails, and the request itself may be valid."""
         return self.status in (STATUS["SERVICE_UNAVAILABLE"], STATUS["INSUFFICIENT_STORAGE"])
 
     def map_problems(self, change: Callable[[Problem], Problem]) -> Refused:
@@ -135,7 +135,7 @@ class Refused(Exception):
 
 
 UNEXPECTED_ERROR = "An unexpected error occurred; it has been logged."
-"""What is said of a fault of the service: its details may hold values of rows."""
+"""The message of a fault of the service, without details, which may hold values of rows."""
 
 BODY_BREAKS_OFF = "The body breaks off, or is not in chunks as it should be"
 

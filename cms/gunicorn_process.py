@@ -27,7 +27,7 @@ WORKERS = {
 WORKER = "worker "
 READY = "ready"
 FAILED = "fault "
-"""What workers tell `cms serve`: their process, that they answer requests, why they cannot."""
+"""Reports of workers to `cms serve`: their process, that they answer requests, why they cannot."""
 
 
 def gunicorn_settings(config: Config) -> dict[str, object]:

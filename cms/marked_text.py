@@ -24,8 +24,8 @@ class _Span(NamedTuple):
 def marked_words(text: str, words: Sequence[str], folds: Mapping[str, str]) -> str | None:
     """Return a text as HTML with the words marked; None where none of them is found.
 
-    The words are folded, and `folds` has what becomes of the characters of the text that are not
-    ASCII: none, one or several characters.
+    The words are folded, and `folds` maps each character of the text that is not ASCII to its fold:
+    none, one or several characters.
     """
     # Only ASCII letters here: which others have small letters is for the database to say.
     letters: dict[str, str | int | None] = {**_SMALL_LETTERS, **folds}

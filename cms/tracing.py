@@ -30,7 +30,7 @@ class Tracing(Protocol):
         """Add a statement that has just ended to the span of this thread, if there is one."""
 
     def job(self, task: str, *, number: int, attempt: int) -> AbstractContextManager[object]:
-        """Return what makes a span of a job."""
+        """Return a context that makes a span of a job."""
 
     def close(self) -> None:
         """Send what is left."""
@@ -69,7 +69,7 @@ def stop_tracing() -> None:
 
 
 def job_span(task: str, *, number: int, attempt: int) -> AbstractContextManager[object]:
-    """Return the span of a job, or what does nothing."""
+    """Return the span of a job, or a context that does nothing."""
     if process.active is None:
         return nullcontext()
     return process.active.job(task, number=number, attempt=attempt)

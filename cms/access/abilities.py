@@ -16,7 +16,7 @@ Ability = dict[str, object]
 def abilities(policy: Policy, catalogue: Catalogue) -> dict[str, dict[str, Ability]]:
     """Return what the caller may do, by collection and action.
 
-    Collections that no permission speaks of are left out.
+    Collections without any permission are left out.
     """
     by_collection: dict[str, dict[str, Ability]] = {}
     for name, collection in catalogue.collections.items():

@@ -168,7 +168,7 @@ _RELATION_FIELDS = ("id", "many_collection", "many_field", "one_collection", "on
 def app_grants(grants: Iterable[StoredGrant]) -> list[StoredGrant]:
     """Return the grants of app access for a caller with these grants.
 
-    Of the structure the caller reads only what the grants name.
+    Of the structure the caller reads only the collections and fields that the grants name.
     """
     fields: dict[str, set[str]] = {}
     # Grants that cannot be applied give no rights, and so show no names either.

@@ -1,6 +1,6 @@
-"""What something was made of: what was looked up in the catalogue, and the grants of the caller.
+"""The dependencies of a cached value: lookups in the catalogue, and the grants of the caller.
 
-It can outlive changes that leave all of this as it was.
+The value stays valid across changes that leave all of these as they were.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ FieldKey = tuple[str, str]
 
 @dataclass(slots=True)
 class Dependencies:
-    """What was looked up under one catalogue, None where it was missing, and the caller's grants.
+    """The objects looked up in one catalogue, None for missing ones, and the caller's grants.
 
-    `deletes_along` says of collections whether other rows are deleted with theirs. Without `grants`
-    it was made for an administrator. What does not depend on single names alone is not `lasting`.
-    `rights` and `catalogue` are the identities of those with which all of it was compared last.
+    `deletes_along` says for collections whether other rows are deleted with theirs. `grants` is
+    None for a value made for an administrator. `lasting` is false for a value that depends on more
+    than single names. `rights` and `catalogue` are the identities of the rights and the catalogue
+    with which the dependencies were compared last.
     """
 
     collections: dict[str, Collection | None] = field(default_factory=dict)
@@ -38,7 +39,7 @@ class Dependencies:
     catalogue: object = None
 
     def add(self, others: Dependencies) -> None:
-        """Add what a part was made of."""
+        """Add the dependencies of a part."""
         self.collections |= others.collections
         self.many |= others.many
         self.one |= others.one
@@ -47,12 +48,13 @@ class Dependencies:
         self.lasting = self.lasting and others.lasting
 
     def hold_in(self, catalogue: Catalogue) -> bool:
-        """Tell whether all that was looked up is the same in a catalogue."""
+        """Tell whether all lookups have the same results in a catalogue."""
         if self.catalogue is catalogue.identity:
             return True
         if not self.lasting or not self._are_in(catalogue):
             return False
-        # Whichever thread comes later, with another catalogue: what it says is true of that one.
+        # Another thread may set another catalogue meanwhile: the comparison is true of that one,
+        # too.
         self.catalogue = catalogue.identity
         return True
 
@@ -90,8 +92,8 @@ def _are_equal(known: Mapping[FieldKey, Relation | None], now: Mapping[FieldKey,
 class TracedCatalogue(Catalogue):
     """A catalogue that notes what is looked up in it.
 
-    It has the collections and relations by their names, whether rows are deleted along, and nothing
-    else: what is noted is then all that the result depends on.
+    It offers lookups of collections and relations by name, and whether rows are deleted along, but
+    nothing else: so the notes are complete.
     """
 
     __slots__ = ("dependencies", "whole")

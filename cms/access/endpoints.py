@@ -15,7 +15,7 @@ def require_not_system(collection: str, policy: Policy) -> None:
     """
     if not is_system(collection):
         return
-    # Whoever is no administrator must not learn which system collections there are.
+    # Callers other than administrators must not learn which system collections exist.
     if policy.is_admin:
         raise Refused(Problem("FORBIDDEN", _reason(collection)))
     raise forbidden()

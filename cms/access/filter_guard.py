@@ -1,4 +1,4 @@
-"""Filters checked name by name, with the rules of permissions put beside what they read."""
+"""Filters checked name by name, with the rules of permissions beside the values that they read."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class FilterGuard:
         self.names.check_depth(level + 1)
         target = self.names.follow(name, link, view)
         # The step carries the rules of both sides: an item that the caller may not see fulfils no
-        # filter, and none of it shows in the result.
+        # filter, and the result does not depend on it.
         step = self.names.step(name, link, view, target)
         if isinstance(inner, Some):
             guarded = self.filter(inner.inner, target, level + 1)
@@ -99,8 +99,9 @@ class FilterGuard:
     def _tested_value(self, name: FieldName, field: Field, view: View) -> GuardedValue:
         """Return the value that is tested.
 
-        A function reads what its field shows, so secrets are refused; a plain secret may be tested
-        for null and empty. A collection behind the name (`item:headings`) can only be followed.
+        A function reads the value of its field, so the guard refuses functions of secrets; a secret
+        itself may be tested for null and empty. A collection behind the name (`item:headings`) can
+        only be followed.
         """
         if name.function is None and name.target is None:
             return self.names.value(field, view)
@@ -114,7 +115,7 @@ class FilterGuard:
             case Or(items):
                 return Or(tuple(self._field_tests(items, field)))
             case OperatorTest(operator):
-                # Any comparison would let a caller find a secret by halves.
+                # Any comparison would let a caller find a secret by bisection.
                 if field.is_secret and operator not in SECRET_OPERATORS:
                     raise self.names.secret_field(field)
                 return self.test(filter)

@@ -43,7 +43,7 @@ def guard(
 def view_of(
     collection: str, *, catalogue: Catalogue, policy: Policy, action: str = "read"
 ) -> View | None:
-    """Return what a caller sees of a collection for an action; None where there is no right."""
+    """Return the caller's view of a collection for an action; None without a permission."""
     return view_lookup(policy, catalogue, action)(collection)
 
 
@@ -71,7 +71,7 @@ def writable_collection(
 
     Raises `Refused` FORBIDDEN, or for administrators NOT_FOUND.
     """
-    # First the rights, then whether the collection exists: the order keeps both refusals alike.
+    # Rights are checked before existence, so that both refusals are the same.
     if not _has_right(policy, collection, actions):
         raise forbidden()
     target = catalogue.collections.get(collection)

@@ -1,4 +1,4 @@
-"""The history shows as much of items as their own collections do (docs/permissions.md)."""
+"""Restricts the history to what the caller may read of the items (docs/history.md)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class GuardedValuePath(NamedTuple):
 
 @dataclass(slots=True)
 class NameGuard:
-    """Resolves names for one caller, and puts the rules of permissions beside what they lead to.
+    """Resolves names for one caller, and puts the rules of permissions beside their targets.
 
     Hidden and missing names give the same FORBIDDEN, unless the guard `explains`: administrators
     are told which name is wrong. A query may follow relations `depth` levels deep.
@@ -126,7 +126,7 @@ class NameGuard:
 
     def follow(self, name: FieldName, link: Link, view: View) -> View:
         """Return the view of the target of a link that the caller may follow."""
-        # For an administrator the first refusal names the collection, if that is what is missing.
+        # For an administrator the first refusal names the collection, if it is missing.
         if not self.may_follow(link, view):
             self.view(link.target)
             raise self.unknown_field(view, name.written)
@@ -138,10 +138,10 @@ class NameGuard:
         return LinkStep(link, self.link_condition(name, link, view), allowed)
 
     def link_condition(self, name: FieldName, link: Link, view: View) -> Predicate | None:
-        """Return in which rows of the view the link may be followed; None is all of them."""
+        """Return the rule of the rows in which the link may be followed; None is all rows."""
         if link.collection_field is None:
             return _condition(view, name.field)
-        # That a row leads to this target tells what its other column holds.
+        # Following the link to this target reveals the value of the other column.
         return both(_condition(view, name.field), _condition(view, link.collection_field))
 
     def may_follow(self, link: Link, view: View) -> bool:
@@ -151,7 +151,7 @@ class NameGuard:
             return False
         if link.collection_field is not None and not view.includes(link.collection_field):
             return False
-        # A list tells of each of its items what the column that points back holds.
+        # A list reveals, for each of its items, the value of the column that points back.
         return not link.to_many or target.includes(link.far)
 
     def may_follow_field(self, name: str, view: View) -> bool:
@@ -190,8 +190,7 @@ class NameGuard:
     def no_relation(self, plain_field: Field) -> Refused:
         """Return the refusal of a path through a field that is no relation.
 
-        The same FORBIDDEN as for a hidden target, or the difference would tell of hidden
-        collections.
+        It is the FORBIDDEN of a hidden target: a difference would reveal hidden collections.
         """
         if not self.explains:
             return forbidden()
@@ -211,11 +210,11 @@ class NameGuard:
 
 
 def back_reference_condition(link: Link, target: View) -> Predicate | None:
-    """Return in which rows a to-many's items may be read by the column that points back."""
+    """Return the rule of the to-many items whose column that points back may be read."""
     return _condition(target, link.far) if link.to_many else None
 
 
 def _condition(view: View, field: str) -> Predicate | None:
-    """Return in which rows a field may be read; None is all of them."""
+    """Return the rule of the rows in which a field may be read; None is all rows."""
     mask = view.mask(field)
     return None if mask is None else mask.predicate

@@ -87,17 +87,17 @@ class SharedItem:
     creator_values: CallerValues
 
 
-# None is equal to another one: comparing grants for each request would be slow, and a name does not
-# tell them.
+# Policies are compared by identity: comparing grants for each request would be slow, and the name
+# of a policy does not identify its grants.
 @dataclass(frozen=True, slots=True, eq=False)
 class Policy:
     """The rights of a caller: an administrator may do everything, others what is granted.
 
-    Statements are kept under its name, and compared with the grants of whoever needs them next.
-    `views` caches what the caller sees of each collection; each view is compared with
-    the structure under which it is used. With `shared` the caller sees one item and what is
-    related, as far as one structure leads to it. `rights` are an identity of this policy alone:
-    they are never copied, so that what was compared with them holds for no other grants.
+    Statements are cached under its name, and compared with the grants of the next caller. `views`
+    caches what the caller sees of each collection; each view is compared with the structure under
+    which it is used. With `shared` the caller sees one item and its related rows. `rights` is an
+    object that identifies this policy and is never copied, so that a comparison with it is valid
+    for these grants only.
     """
 
     is_admin: bool = False
@@ -195,7 +195,7 @@ def grant_of(row: Mapping[str, object]) -> StoredGrant:
 
 
 def _fields(value: object) -> frozenset[str]:
-    # A value that is no list names no field: a permission gives only what it names.
+    # A value that is no list names no field: a permission gives only the fields that it names.
     if not isinstance(value, list):
         return frozenset()
     return frozenset(map(str, value))
@@ -214,7 +214,7 @@ def _record_text(row: Mapping[str, object]) -> bytes:
     try:
         return jsontext.dumps(row)
     except TypeError:
-        # A column of JSON may hold what is nested too deeply, or half a surrogate pair.
+        # A column of JSON may hold values that are nested too deeply, or half a surrogate pair.
         return token_bytes()  # equals no other record
 
 

@@ -49,7 +49,7 @@ def redaction_for(policy: Policy) -> AbstractContextManager[None]:
 
 def _redacted(refused: Refused, policy: Policy) -> Refused:
     for problem in refused.problems:
-        # What is wrong with a stored rule may name any field.
+        # The problem of a stored rule may name any field.
         if problem.extensions.get("parameter") in RULE_SETTINGS:
             return forbidden()
         # The message of a failed rule is free text of an administrator, who may name the field.

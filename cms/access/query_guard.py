@@ -121,7 +121,7 @@ class QueryGuard:
         picks: Mapping[PickPosition, Pick],
         view: View,
     ) -> Iterator[Pick]:
-        """Yield what the query names without showing it, unless the same is checked as output."""
+        """Yield names that the query uses but does not show, unless outputs check them."""
         for pick in query.checked_only:
             for targeted in expansion.per_target(pick, view, {}):
                 output = picks.get(position_of(targeted))
@@ -250,7 +250,7 @@ class QueryGuard:
     def _sort_term(self, term: SortTerm, view: View, level: int) -> GuardedTerm | AggregateTerm:
         if term.aggregate:
             return AggregateTerm(self._aggregate(term.aggregate, view), term.descending)
-        # Sorting by a value tells its order, so that the caller must be allowed to read it.
+        # Sorting by a value reveals its order, so the caller must be allowed to read the value.
         steps, value = self.names.path(term.path, view, level)
         # Only a term without a path can mean a group, by the key of the group in the answer.
         group_key = None

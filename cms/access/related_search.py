@@ -1,4 +1,4 @@
-"""What a search looks into: fields, and items of relations with `meta.searchable`."""
+"""The values that a search looks at: fields, and items of relations with `meta.searchable`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def search_values(names: NameGuard, view: View) -> tuple[GuardedValue, ...]:
 
 
 def related_searches(names: NameGuard, view: View, level: int) -> tuple[RelatedSearch, ...]:
-    """Return what a search looks into beyond the fields of a view: one relation far.
+    """Return the related values that a search looks at, beyond one relation of the view.
 
-    Nobody has named these relations, so what the caller may not follow is left out.
+    The query does not name these relations, so those that the caller may not follow are left out.
     """
     if level >= names.depth:
         return ()

@@ -35,8 +35,8 @@ _SAMPLE_BINDINGS = Bindings((), _SAMPLE_ID, _SAMPLE_ID)
 def view_lookup(policy: Policy, catalogue: Catalogue, action: str = "read") -> ViewLookup:
     """Return a lookup of what a caller sees of each collection for an action.
 
-    The policy caches the views, so that its rules are guarded only once. It lasts longer than one
-    structure: a view is taken only if all that it was made of is the same in the catalogue.
+    The policy caches the views, so that its rules are guarded only once. The policy outlives a
+    structure, so a cached view is used only if its dependencies are the same in the catalogue.
     """
     whole = catalogue.whole if isinstance(catalogue, TracedCatalogue) else catalogue
 

@@ -80,8 +80,8 @@ class ShareRules:
         if collection.name == self.item.collection:
             yield GuardedRule(("shared", self.item.key), root)
         for number, predicate in enumerate(self._ways_to(collection, root)):
-            # The source names the way and not its predicates, which cannot be compared; the policy
-            # of a share belongs to one snapshot, in which ways keep their numbers.
+            # The source holds the number of the way, because predicates cannot be compared. The
+            # numbers stay the same, since the policy of a share belongs to one snapshot.
             yield GuardedRule(("related", self.item.key, number), predicate)
 
     def _ways_to(self, collection: Collection, root: Predicate) -> Iterator[Predicate]:
@@ -96,8 +96,8 @@ class ShareRules:
             if step.link.to_many:
                 for onward in self._steps(step.link.target):
                     if onward.link.target == collection.name and not onward.link.to_many:
-                        # From the end: the row is led to by a row of the junction, which is led to
-                        # by the shared item.
+                        # From the end: a row of the junction leads to the row, and the shared item
+                        # to the junction.
                         yield _back(onward, All((onward.when, _back(step, root))))
 
     def _steps(self, name: str) -> Iterator[_ShareStep]:
@@ -144,7 +144,8 @@ class ShareRules:
         is_item = typed_test(GuardedTest("_eq", (Constant(self.item.key),)), Value(key))
         rules = [of_role.rule.predicate]
         for view in (of_creator, shared_by_creator):
-            # $CURRENT_USER in the creator's rules is the creator, not whoever opens the share.
+            # $CURRENT_USER in the creator's rules is the creator, not the person who opens the
+            # share.
             rules.append(with_caller(view.rule.predicate, self.item.creator_values))
         return All((is_item, *rules))
 
@@ -261,8 +262,8 @@ def _collections_near(name: str, catalogue: Catalogue) -> Iterator[str]:
     yield name
     for link in _links_from(name, catalogue):
         yield link.target
-        # The second step only from rows that belong to the item: what it points to may belong to
-        # everybody, and would lead to the whole database.
+        # The second step starts only from rows that belong to the item. Rows that the item points
+        # to may be shared by all items, and would lead to the whole database.
         if link.to_many:
             for onward in _links_from(link.target, catalogue):
                 yield onward.target

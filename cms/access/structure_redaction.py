@@ -1,4 +1,4 @@
-"""Settings of the structure without the names that their reader may not know.
+"""Settings of the structure without names that are hidden from their reader.
 
 A collection's settings name its fields, and a field's settings may name others: in templates, in
 rules, and in options that only an app understands. Hidden and missing names are left out alike.

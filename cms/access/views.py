@@ -53,7 +53,7 @@ class View:
 
 
 class CachedView(NamedTuple):
-    """A view in the cache of a policy, None where nothing is shown, and what it was made of."""
+    """A view in the cache of a policy, None where nothing is shown, and its dependencies."""
 
     view: View | None
     dependencies: Dependencies

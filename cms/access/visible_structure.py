@@ -1,4 +1,4 @@
-"""The structure as a caller may know it: collections and fields that some permission is for."""
+"""The structure that a caller may know: the collections and fields of the caller's permissions."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from cms.schema.model import Catalogue, Collection
 
 
 class RulesBefore(NamedTuple):
-    """Rules on a row as it was: does the caller know of it, and may the caller write it?"""
+    """Rules on a row before the write: one to see it, and one to write it."""
 
     known: GuardedRule
     writable: GuardedRule
@@ -46,7 +46,7 @@ NO_ROW_RULES = RowRules()
 
 
 MAX_RULES_AFTER = 1_000
-"""Combinations of changed fields whose rule is kept: clients choose them."""
+"""Combinations of changed fields whose rule is cached; bounded, because clients choose them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,8 @@ class WritePermissions:
     def update_rules(self, collection: Collection, names: Iterable[str]) -> RowRules | None:
         """Return what a row must fulfil before its fields `names` are changed.
 
-        None where only the row tells what the change is: of several permissions, those that hold
-        for it bring their presets, and only their validations count.
+        None where the change depends on the row: if several permissions apply, only those whose
+        rule the row fulfils add presets and check validations.
         """
         changed = frozenset(names)
         return self._update_rules.setdefault_with(
@@ -173,7 +173,7 @@ class WritePermissions:
 def note_rules(
     policy: Policy, collection: Collection, action: str, catalogue: TracedCatalogue
 ) -> None:
-    """Note what all rules on rows are made of that `WritePermissions` has for an action."""
+    """Note the dependencies of all rules on rows that `WritePermissions` has for an action."""
     catalogue.collections.get(collection.name)
     effective_grants(policy, collection, action, catalogue)
     view_of(collection.name, catalogue=catalogue, policy=policy)

@@ -1,4 +1,4 @@
-"""The history of accounts: what users do to their own, and what is done to them without a login."""
+"""The history of accounts: changes by users of their own account, and changes without a login."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def record_activity(
     client: ClientInfo,
     comment: str | None = None,
 ) -> None:
-    """Record in the activity what a user did to their own account; a login is an event of flows."""
+    """Record an action of a user on their own account as activity; a login is an event of flows."""
     # The user is the author, and the item as well.
     values = (action, *client.author(user), user, comment)
     transaction.execute(statement("record_account_activity"), values)

@@ -21,7 +21,7 @@ class AccountMail:
     """A mail from a template with its values (`url`, `email`, and the like).
 
     The values hold a secret link, so they stay out of every log. A mail without `to` is not sent
-    but costs the same work: whoever asks must not learn whether there is an account.
+    but costs the same work: the caller must not learn whether there is an account.
     """
 
     to: str | None

@@ -42,7 +42,7 @@ def time_step_of(secret: str, code: str) -> int | None:
     current_step = int(time.time()) // _STEP_SECONDS
     for offset in _STEP_OFFSETS:
         step = current_step + offset
-        # In constant time: the time of a comparison must not tell how many digits were right.
+        # In constant time: the duration of a comparison must not reveal how many digits were right.
         if hmac.compare_digest(totp.generate_otp(step), code):
             return step
     return None
@@ -55,8 +55,8 @@ def use_code(execute: Fetch, user: str, *, secret: str, code: str) -> bool:
     """
     step = time_step_of(secret, code.replace(" ", ""))
     if step is not None:
-        # The statement takes a step only behind the last one that was used: a code that somebody
-        # has watched is worth nothing.
+        # The statement accepts only a step after the last used one: a code that somebody has
+        # watched is useless.
         return bool(execute(statement("use_code_step"), (user, step, secret)))
     # One statement finds and deletes the code: of two calls with it, one gets the row.
     return bool(execute(statement("use_recovery_code"), (user, digest(_normalised(code)))))

@@ -1,4 +1,4 @@
-"""Hashes and random texts for whoever is signed in."""
+"""Hashes and random texts for callers who are signed in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cms.store.store import Store
 
 DEFAULT_RANDOM_LENGTH = 32
 MAX_RANDOM_LENGTH = 500
-# What needs no encoding in an address.
+# Characters that need no encoding in a URL.
 _RANDOM_ALPHABET = string.ascii_letters + string.digits + "-_"
 
 
@@ -27,8 +27,8 @@ def generate_hash(store: Store, identity: Identity, text: str) -> str:
 def verify_hash(store: Store, identity: Identity, text: str, stored: str) -> bool:
     """Tell whether a hash is that of a text.
 
-    Raises `Refused` INVALID_PAYLOAD for what is no argon2 hash, or one that takes more work than
-    those of the service.
+    Raises `Refused` INVALID_PAYLOAD for a text that is no argon2 hash, and for a hash that takes
+    more work than those of the service.
     """
     _require_signed_in(store, identity)
     _check_length(text)

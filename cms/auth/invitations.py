@@ -61,15 +61,15 @@ def _invite(
     transaction: Transaction,
     context: RequestContext,
 ) -> None:
-    # First of all: who may not invite learns nothing of the addresses.
+    # First of all: callers who may not invite must learn nothing about the addresses.
     require_admin(context.actor)
     emails = checked_emails(invitation.emails, field="email")
     catalogue = context.snapshot.catalogue
     users = recorder(transaction, catalogue, USERS, user=context.actor.user, client=client)
     accounts = transaction.execute(statement("find_invited"), (emails,))
     earlier = {email.lower(): user for user, email, is_invited in accounts if is_invited}
-    # The set difference: accounts that are not invited ones. Addresses are compared in small
-    # letters, as the unique index of users does.
+    # The difference of the sets: accounts that are not invited ones. Addresses are compared in
+    # small letters, as the unique index of users does.
     _refuse_taken(emails, {email.lower() for _, email, _ in accounts} - earlier.keys())
     # Before the write: the history compares with these.
     before = users.before(list(earlier.values()))
@@ -108,9 +108,9 @@ def checked_emails(emails: Sequence[str], *, field: str) -> list[str]:
 def _filtered_users(
     filters: UserFilters, emails: Sequence[str], role: str, earlier: Mapping[str, str]
 ) -> dict[str, FilteredUser]:
-    """Return what flows make of invited users, by their addresses in small letters.
+    """Return invited users as flows change them, by their addresses in small letters.
 
-    `earlier` are the users who are invited again, by the same.
+    `earlier` are the users who are invited again, by the same keys.
     """
     users: dict[str, FilteredUser] = {}
     for email in emails:

@@ -49,10 +49,10 @@ class Account:
 
     @property
     def comparable(self) -> str | None:
-        """The hash that passwords are compared with; None where no password is right.
+        """The hash that passwords are compared with; None if no password is accepted.
 
-        For a user who is a draft, invited or archived a right password has to be answered, and take
-        its time, like a wrong one; and so for an administrator who has to wait.
+        For a draft, invited or archived user, and for an administrator who has to wait, a right
+        password gets the answer of a wrong one and takes the same time.
         """
         if self.is_throttled or self.status not in ("active", SUSPENDED):
             return None
@@ -157,7 +157,7 @@ def check_factor(store: Store, account: Account, otp: str | None, *, client: Cli
     if otp is None:
         raise factors.invalid_otp()
     if not factors.use_code(store.database.fetch_primary, account.id, secret=secret, code=otp):
-        # A second factor may be guessed like a password, and so counts like one.
+        # A second factor can be guessed like a password, so wrong codes count like wrong passwords.
         count_failure(store, account.id, client)
         raise factors.invalid_otp()
 

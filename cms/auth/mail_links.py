@@ -28,8 +28,8 @@ from cms.errors import invalid_payload, invalid_token
 class LinkRecipient:
     """The account that a link is for, with its hashed password, and the address of its mail.
 
-    Without an account (`has_account`) the same work is done and nothing is sent: whoever asks for
-    the mail must not learn whether there is one.
+    Without an account (`has_account`) the same work is done and nothing is sent: the caller must
+    not learn whether there is one.
     """
 
     user: str

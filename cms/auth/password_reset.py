@@ -32,7 +32,7 @@ def request_reset(store: Store, link: MailLink, *, email: str, url: str | None) 
     For any other address the same work is done and nothing is sent, so that nobody learns of
     accounts.
     """
-    # Refused alike for every email, so before anything is looked up.
+    # Checked before any lookup, so that the refusal is the same for every email.
     address = link.address(url)
     in_transaction(store, partial(_send_link, link=link, address=address, email=email))
 
@@ -97,7 +97,7 @@ def _change_password(
     transaction: Transaction,
     filters: UserFilters,
 ) -> None:
-    # The new password changes the fingerprint: that is what makes the link good only once.
+    # The new password changes the fingerprint, so that the link works only once.
     account = lock_linked_account(transaction, change.token)
     # An invitation is no way to a new password once the user has accepted it, nor the reverse.
     if account.status != change.status:
@@ -111,7 +111,7 @@ def _change_password(
     transaction.execute(statement("change_password"), (account.id, change.new_hash))
     if accepted:
         accepted.set_profile(transaction, account.id)
-    # Whoever knew the old password may be logged in.
+    # Somebody who knew the old password may be logged in.
     end_sessions(transaction, account.id)
     users.changed(before)
     if accepted:

@@ -134,7 +134,7 @@ def _replace_codes(
     """Replace the recovery codes of a user, and return the seed of the new ones."""
     # Codes without a second factor would open nothing.
     _require_secret(transaction, user)
-    # The seed is what is stored as the answer; the codes are made of it each time.
+    # The seed is stored as the answer; the codes are derived from it each time.
     seed = token_bytes(_SEED_BYTES)
     codes = factors.recovery_codes_of(seed, secret=secret)
     factors.store_recovery_codes(transaction, user, codes)

@@ -109,8 +109,8 @@ def open_session(
     takes its locks in the same order, so that the two do not wait for each other.
     """
     session = str(uuid.uuid4())
-    # Random text beside the id: who reads an id, for instance in an access token, cannot make the
-    # token of its session.
+    # Random text beside the id: somebody who reads an id, for instance in an access token, cannot
+    # make the token of its session.
     token = tokens.session_token(session, secret=issuer.secret)
     expires = datetime.now(UTC) + issuer.life_of(mode)
     # Here, so that the sessions of a user who logs in often do not pile up until the maintenance.
@@ -226,7 +226,7 @@ def _find_session(transaction: Transaction, issuer: Issuer, token: str) -> LiveS
     if not rows:
         return None
     digest, mode, is_alive, user, _ = rows[0]
-    # Only the digest is stored: whoever reads the table cannot use its sessions.
+    # Only the digest is stored: somebody who reads the table cannot use its sessions.
     if digest == passwords.digest(token):
         if not is_alive:
             return None

@@ -107,7 +107,7 @@ def _check_password(store: Store, share: str, password: str) -> str | None:
         _, stored, is_throttled = rows[0]
         if stored is None and not is_throttled:
             return None  # a share without a password
-    # While callers have to wait no password is right, and none takes another time.
+    # While callers have to wait no password is accepted, and all take the same time.
     compared = None if is_throttled else stored
     if not store.passwords.matches(compared, password, reveals_match=True):
         store.database.fetch_primary(statement("count_failed_share_login"), (share,))
@@ -130,7 +130,7 @@ def _log_in(
 
 
 def info(store: Store, key: str) -> Mapping[str, object]:
-    """Return what everybody may know of a share; raises `Refused` FORBIDDEN where there is none.
+    """Return the public properties of a share; raises `Refused` FORBIDDEN where there is none.
 
     The password is masked, or None for a share without one.
     """

@@ -134,7 +134,7 @@ def session_token(session: str, *, secret: str) -> str:
 
 
 def session_of(token: str) -> str | None:
-    """Return the session that a token names, whoever made it; None when it names none."""
+    """Return the session that a token names, without a check of its signature; None without one."""
     # Three parts, as `session_token` writes them.
     if token.count(".") != 2:
         return None

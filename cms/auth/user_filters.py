@@ -1,8 +1,8 @@
 """Filter flows of users, before the service itself writes accounts on behalf of a caller.
 
-Registrations, invitations and what follows their links are fixed statements. Flows see what these
-are about to write, without secrets, and may refuse it or change the profile; rights and address
-are as the call says.
+Fixed statements write registrations and invitations, and the changes by their links. Flows see the
+values that these statements are about to write, without secrets. They may refuse them or change the
+profile, but not the rights and the address.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class UserFilters(NamedTuple):
     executor: Executor | None = None
 
     def new(self, payload: Mapping[str, object]) -> FilteredUser:
-        """Return what flows make of a new user; raises `Refused` where one refuses it."""
+        """Return a new user as flows change it; raises `Refused` if a flow refuses it."""
         return self._filtered(payload, (), verb="create")
 
     def changed(self, user: str, payload: Mapping[str, object]) -> FilteredUser:
-        """Return what flows make of the change of a user."""
+        """Return the change of a user as flows change it."""
         return self._filtered(payload, [user], verb="update")
 
     def queue_runs(self, user: str, change: FilteredUser) -> None:
@@ -79,8 +79,8 @@ class UserFilters(NamedTuple):
         for name, value in item.items():
             if name not in payload or value != payload[name]:
                 profile[name] = value
-        # What a flow leaves out is not written; what it does not decide stays.
-        # - binds closer than &: profile fields that were sent and that the flow has removed.
+        # Values that a flow leaves out are not written; values that flows cannot decide stay. -
+        # binds closer than &: profile fields that were sent and that the flow has removed.
         left_out = PROFILE_FIELDS & payload.keys() - item.keys()
         profile.update(dict.fromkeys(left_out))
         email = _same_email(payload, profile)
@@ -89,7 +89,7 @@ class UserFilters(NamedTuple):
 
 
 class FilteredUser(NamedTuple):
-    """The payload of a user as it is to be written, and what flows have changed of the profile."""
+    """The payload of a user as it is to be written, and the changes of the profile by flows."""
 
     payload: Mapping[str, object]
     profile: Mapping[str, object] = _NO_CHANGES
@@ -115,7 +115,7 @@ def write_user(
 ) -> None:
     """Do the work of a client who is not logged in, with the flows of users in its transaction.
 
-    `verb` is what the work does to a user: create or update.
+    `verb` says whether the work is a create or an update of a user.
     """
     # Without flows neither structure nor rights are loaded. Each registration moves their counter,
     # so that they would have to be loaded anew every time.

@@ -162,7 +162,7 @@ def _decompressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
             rest = decompressor.unconsumed_tail
         if decompressor.unused_data:
             raise DamagedArchive("something follows its end")
-    # What the last input leaves in the decompressor.
+    # Data of the last input that is still in the decompressor.
     yield decompressor.flush()
     if not decompressor.eof:
         raise DamagedArchive("it ends too early")

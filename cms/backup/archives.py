@@ -80,7 +80,7 @@ class ArchiveFile:
     def _fill(self, descriptor: int, chunks: Iterable[bytes]) -> None:
         with open(descriptor, "wb", buffering=0) as file:
             for chunk in chunks:
-                # Not around the loop: errors of what makes the chunks are no errors of this file.
+                # Not around the loop: errors in making the chunks are no errors of this file.
                 with self._expected("written"):
                     _write_all(file, chunk)
             with self._expected("written"):

@@ -1,4 +1,4 @@
-"""What an archive demands of the installation that it is to be restored into."""
+"""The requirements of an archive on the installation into which it is restored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cms.database.migrate import read_migrations
 from cms.database.statements import sql_folder, statement
 from cms.files.storage import Storages
 
-# What migrations, `cms bootstrap` and `cms serve` write by themselves; a first login, too.
+# Tables that migrations, `cms bootstrap`, `cms serve` and a first login fill by themselves.
 _OWN_TABLES = frozenset(
     {
         "system_migrations",
@@ -70,7 +70,7 @@ def missing_extensions(head: Head, transaction: Transaction) -> list[str]:
 
 
 def content_of(transaction: Transaction) -> str | None:
-    """Name something that an installation holds and a new one does not; None for nothing."""
+    """Name something in an installation that a new one does not have; None for nothing."""
     for name, _size, _columns in transaction.execute(statement("list_backup_tables")):
         if not name.startswith(("system_", "procrastinate_")):
             return f"the table {name}"

@@ -1,4 +1,4 @@
-"""The rows of one collection put back into a service that goes on."""
+"""Restores the rows of one collection into a running service."""
 
 from __future__ import annotations
 

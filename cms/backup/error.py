@@ -1,4 +1,4 @@
-"""What ends a backup or a restoration."""
+"""The error that ends a backup or a restoration."""
 
 from __future__ import annotations
 

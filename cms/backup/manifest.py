@@ -1,4 +1,4 @@
-"""What an archive says of itself: `backup.json`, its first member, and `summary.json`."""
+"""The descriptions in an archive: `backup.json`, its first member, and `summary.json`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What has to be known before anything of an archive is restored.
+    """The facts about an archive that a restoration needs first.
 
     `server` is PostgreSQL's version as a number, `migrations` are names with their SHA-256,
     `extensions` names with their schemas, `storages` the locations that files are in,
@@ -55,7 +55,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is known in the end: the rows of each table, and the files with and without content."""
+    """The totals of a backup: the rows of each table, and the files with and without content."""
 
     rows: Mapping[str, int]
     files: int
@@ -148,7 +148,7 @@ def _entry(entry: Any) -> Entry:
 
 
 def read_json(content: bytes) -> Any:
-    """Return what a description holds; raises `DamagedArchive`."""
+    """Return the content of a description; raises `DamagedArchive`."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError):

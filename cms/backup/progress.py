@@ -1,4 +1,4 @@
-"""Who watches a backup or a restoration."""
+"""The watcher of a backup or a restoration."""
 
 from __future__ import annotations
 

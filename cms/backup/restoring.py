@@ -87,7 +87,7 @@ class Restoration:
             )
 
     def _clear(self, transaction: Transaction, head: Head, *, replaces: bool) -> tuple[str, ...]:
-        """Remove what is there, and return the counters of freshness of a service that was there.
+        """Remove the present content, and return its counters of freshness, if it was a service's.
 
         The service may run, and use tables in another order than they are locked here.
         """
@@ -146,7 +146,7 @@ class _Pass:
         self._is_complete = False
 
     def run(self, members: Iterable[Member]) -> None:
-        """Raise `DamagedArchive` for an archive that does not hold what it says."""
+        """Raise `DamagedArchive` for an archive whose content differs from its description."""
         for (folder, name), group in groupby(members, key=_folder_and_owner):
             if folder == TABLES:
                 self._copy(self._table(name), group)
@@ -250,7 +250,7 @@ class _RestoredContents:
         self._stored[key] = (result.size, result.sha256)
 
     def compare(self, entries: list[Entry]) -> None:
-        """Compare what has been stored with a list of the archive."""
+        """Compare the stored contents with a list of the archive."""
         expected = {}
         for entry in entries:
             if entry.sha256:
@@ -275,7 +275,7 @@ def _script(member: Member) -> str:
 
 
 def _folder_and_owner(member: Member) -> tuple[str, str]:
-    """Return the folder of a member, and the name of what it belongs to within that."""
+    """Return the folder of a member, and the name of its owner within that folder."""
     folder, _, rest = member.name.partition("/")
     return folder, rest.partition("/")[0]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from cms.backup.error import BackupError
 from cms.database.bulk import address_without_password
 
-# What belongs to one server and not to the data: roles, tablespaces, replication.
+# Leaves out objects of the server that are no data: roles, tablespaces, replication.
 _LEFT_OUT = (
     "--no-owner",
     "--no-privileges",
@@ -24,8 +24,8 @@ _LEFT_OUT = (
 _LOCK_WAIT = "3s"
 """How long pg_dump waits for the lock of a table.
 
-The caller's transaction has all of them already: who is in between waits for that transaction,
-which waits for pg_dump. PostgreSQL cannot see this circle.
+The caller's transaction holds all locks already. A transaction that queues in between waits for the
+caller's, which waits for pg_dump; PostgreSQL cannot detect this circle.
 """
 
 

@@ -1,4 +1,4 @@
-"""A pass over an archive that changes nothing: is it whole, and what does it lack?"""
+"""Reads an archive without changing anything, to find out whether it is complete."""
 
 from __future__ import annotations
 

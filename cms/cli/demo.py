@@ -45,7 +45,7 @@ def _field(name: str, type_name: str, **schema: object) -> DemoRecord:
 
 _KEY = {"is_primary_key": True}
 
-# What is pointed to comes first. The first field of each is the primary key.
+# Collections that others point to come first. The first field of each is the primary key.
 _COLLECTIONS: dict[str, list[DemoRecord]] = {
     "continents": [
         _field("code", "string", max_length=2, **_KEY),

@@ -77,7 +77,7 @@ def findings(*, asks_providers: bool = False) -> Iterator[Finding]:
     except Exception as error:
         if not is_expected(error):
             raise
-        # One more line of the report, and not its end: what was found before it still counts.
+        # One more line of the report, and not its end: earlier findings still count.
         yield Finding(WRONG, f"database: {sentence_of(error)}")
     if asks_providers:
         yield from provider_findings(config)

@@ -44,7 +44,7 @@ def run_flow(config: Config, *, key: str, data: str) -> bool:
         if program is None:
             raise click.ClickException("There is no such flow.")
         cause = Cause("manual", trigger, None)
-        # Whoever waits at a terminal may end the command.
+        # The person at the terminal may end the command.
         context = RunContext(snapshot, RunLimits())
         execution = run_now(services, program, cause, context=context)
     _print(execution)
@@ -60,7 +60,7 @@ def _services(config: Config) -> Iterator[Services]:
         start_logging(replace(ours, log_level="error"))
         store = Store(ours)
         services = Services(store, ours)
-        # What the run writes passes the filter flows of its collections, as in the service.
+        # Writes of the run pass the filter flows of their collections, as in the service.
         store.payload_filter = FlowPayloadFilter(services)
         try:
             yield services

@@ -1,4 +1,4 @@
-"""What `cms doctor` says of large tables that are searched by paths without an index."""
+"""The findings of `cms doctor` about large tables that are searched by paths without an index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cms doctor --providers`: asks each login provider, and says what is wrong with it."""
+"""`cms doctor --providers`: asks each login provider, and reports its problems."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def faults_with_own_status() -> Iterator[None]:
 
 
 def print_diff(service: Service, file: str) -> bool:
-    """Print what leads from the service to a file, and return whether there is anything."""
+    """Print the changes from the service to a file, and return whether there are any."""
     diff = _diff(service, file)
     for line in diff_lines(diff):
         say(line)
@@ -50,14 +50,14 @@ def print_diff(service: Service, file: str) -> bool:
 
 
 def apply_file(service: Service, file: str, *, allow_destructive: bool) -> None:
-    """Change the service by what `print_diff` prints, whole or not at all."""
+    """Make the changes that `print_diff` prints, all or none."""
     diff = _diff(service, file)
     if diff is None:
         say("There is no difference.")
         return
     for line in diff_lines(diff):
         say(line)
-    # With its `hash`: what was printed is applied only while it still is the difference.
+    # With its `hash`: the printed changes are applied only while they still are the difference.
     body = jsontext.dumps({**diff, "allow_destructive": allow_destructive})
     service.post("/schema/apply", body, media_type="application/json")
     say("Applied.")

@@ -7,7 +7,7 @@ from typing import Any
 
 from cms import jsontext
 
-# By the kinds of changes: N is new, D is deleted. What is edited (E) has values to show instead.
+# By the kinds of changes: N is new, D is deleted. An edit (E) shows its values instead.
 _SIGNS = {"N": "+", "D": "-"}
 _MAX_VALUE_LENGTH = 60
 

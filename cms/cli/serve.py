@@ -124,7 +124,8 @@ def _run(config: Config, *, dsn: str, listener: socket.socket, stop: StopSignals
                 worker.start()  # only now: it would slow the start of the web server
             # The end of the web server is a signal as well (SIGCHLD), and ends the wait.
             while (status := web.poll()) is None:
-                # Read although nobody asks: on a full line new workers would have to wait.
+                # Read although the content is not needed: on a full line new workers would have to
+                # wait.
                 if stop.wait(line):
                     reports.read()
         finally:

@@ -112,7 +112,7 @@ def service(config: Config, *, url: str | None, token: str | None) -> Iterator[S
 
 
 def _administrator_token(config: Config) -> str:
-    # Whoever has the settings has the database: the token gives nothing that they lack.
+    # Anybody who has the settings has the database: the token gives no further rights.
     with existing_database(config) as dsn:
         return admin_token(dsn, secret=secret_of(config), life=timedelta(minutes=10))
 

@@ -32,7 +32,7 @@ def database(config: Config) -> Iterator[str]:
     if config.database_url:
         yield config.database_url
         return
-    # Only here: who has a database does not need the modules of the embedded one.
+    # Imported only here: with a database of one's own the embedded one is not needed.
     from cms.embedded import start
 
     with start(config.data_dir, binaries=config.postgres_bin, announce=announce) as embedded:
@@ -104,7 +104,7 @@ def require_database(config: Config) -> None:
 def interruptible() -> Iterator[None]:
     """Have SIGTERM and the end of the terminal end the block as Ctrl-C does.
 
-    By themselves they would end the process at once, and leave what is half done.
+    By themselves they would end the process at once, and leave half-done work.
     """
     previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     for number, handler in previous.items():

@@ -1,4 +1,4 @@
-"""`cms migrate`, `cms bootstrap` and `cms maintain`: what a database needs to be served."""
+"""`cms migrate`, `cms bootstrap` and `cms maintain`: prepare and maintain a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workers of the web server tell `cms serve`, on a line that is open while one lives."""
+"""Reports of web workers to `cms serve`, on a line that is open while one of them lives."""
 
 from __future__ import annotations
 

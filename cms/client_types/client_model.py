@@ -122,7 +122,7 @@ def _type_name(collection: str) -> str:
 
 
 def _or_blank(character: str) -> str:
-    # What no identifier may hold separates words, as `_` does.
+    # Characters that no identifier may hold separate words, as `_` does.
     if f"a{character}".isidentifier() and character != "_":
         return character
     return " "

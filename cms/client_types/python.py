@@ -83,7 +83,7 @@ def _call(collection: ClientCollection, names: Mapping[str, str]) -> str:
 
 def _field_type(field: ClientField, names: Mapping[str, str]) -> str:
     own = _value_type(field.schema)
-    # What may be anything needs no other type beside it.
+    # `Any` needs no other type beside it.
     if own == "Any" and not field.is_list:
         return own
     types = [own]

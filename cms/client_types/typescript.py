@@ -52,7 +52,7 @@ def _interface(collection: ClientCollection, names: Mapping[str, str]) -> str:
 def _field_type(field: ClientField, names: Mapping[str, str]) -> str:
     brackets = "[]" if field.is_list else ""
     own = _value_type(field.schema)
-    # What is unknown may also be a row or null: these need no type beside it.
+    # `unknown` includes rows and null: it needs no other type beside it.
     if own == "unknown":
         return f"unknown{brackets}"
     types = [f"{own}{brackets}"]

@@ -192,7 +192,7 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
         providers=tuple(providers),
         flows_env=flows_env,
     )
-    # Checked on the defaults as well: what is secure follows from PUBLIC_URL.
+    # Checked with the defaults as well: the default of `secure` follows from PUBLIC_URL.
     if config.session_cookie_same_site == "none" and not config.session_cookie_secure:
         raise ConfigError(
             "SESSION_COOKIE_SAME_SITE=none needs SESSION_COOKIE_SECURE=true: "
@@ -294,7 +294,7 @@ def _with_defaults(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if values["postgres_bin"] is not None:
         complete["postgres_bin"] = Path(os.path.abspath(folder / values["postgres_bin"]))
     if values["database_pool_size"] is None:
-        # A connection for each thread, and one for what runs beside requests.
+        # A connection for each thread, and one for work beside requests.
         complete["database_pool_size"] = values["web_threads"] + 1
     if values["email_smtp_port"] is None:
         # The usual ports of TLS from the first byte, and of STARTTLS.
@@ -321,7 +321,7 @@ def _read_location(name: str, sources: Sources, folder: Path, problems: list[str
 
 
 def _read_provider(name: str, sources: Sources, folder: Path, problems: list[str]) -> Provider:
-    """Return a provider of external logins; what is wrong with it is added to `problems`."""
+    """Return a provider of external logins; its problems are added to `problems`."""
     options = _read_options(provider_options_of(name), sources, folder, problems)
     provider = with_driver_defaults(Provider(name=name, **options))
     problems += provider_problems(provider)
@@ -359,7 +359,8 @@ def _value(setting: Setting, sources: Sources, *, folder: Path, problems: list[s
         text = _read_file(path, setting_name=file_name, problems=problems)
     text_or_default = text or setting.default
     try:
-        # A file can hold what an environment cannot; libraries in C would cut the text off there.
+        # A file can hold a zero byte, an environment cannot; libraries in C would cut the text off
+        # there.
         if "\0" in text:
             raise ValueError
         return setting.kind.parse(text_or_default) if text_or_default else None

@@ -1,6 +1,6 @@
-"""The options of what has a driver: storage locations and login providers.
+"""The options of storage locations and login providers, which have drivers.
 
-Each has a name, and a setting for each of its options that has this name in its own.
+Each has a name, which is part of the names of its settings.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Configured(Protocol):
 
 
 def named_settings(options: Iterable[Setting], prefix: str, name: str) -> dict[str, Setting]:
-    """Return the settings of what has this name, by the attributes that they fill.
+    """Return the settings of a location or provider, by the attributes that they fill.
 
-    `prefix` is what the names of `options` begin with, as in `AUTH_<NAME>_`.
+    `prefix` is the beginning of the names of `options`, as in `AUTH_<NAME>_`.
     """
     settings: dict[str, Setting] = {}
     for option in options:

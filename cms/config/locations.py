@@ -39,7 +39,7 @@ class Location:
 
 
 OPTIONS: tuple[Setting, ...] = (
-    Setting("STORAGE_<NAME>_DRIVER", DRIVER, "what keeps the files there", "local"),
+    Setting("STORAGE_<NAME>_DRIVER", DRIVER, "the kind of storage", "local"),
     Setting(
         "STORAGE_<NAME>_ROOT",
         TEXT,

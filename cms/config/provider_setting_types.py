@@ -1,4 +1,4 @@
-"""What the settings of login providers take: addresses, keys, roles, certificates."""
+"""The types of the settings of login providers: addresses, keys, roles, certificates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _role_mapping(text: str) -> Mapping[str, str]:
     return MappingProxyType({group: str(uuid.UUID(role)) for group, role in mapping.items()})
 
 
-# What the service sets itself, for each login.
+# Parameters that the service sets itself, for each login.
 _OWN_PARAMS = frozenset(
     {
         "url", "client_id", "redirect_uri", "response_type", "response_mode", "scope", "state",
@@ -43,12 +43,12 @@ def _params(text: str) -> Mapping[str, str]:
 
 
 def _address_matched(pattern: str) -> Callable[[str], str]:
-    """Return what parses addresses that match a pattern as a whole, with a host and a port."""
+    """Return a parser of addresses that match a pattern as a whole, with a host and a port."""
     parse_text = matched(pattern)
 
     def parse(text: str) -> str:
         parts = urlsplit(parse_text(text))
-        # What is no port, and a bracket that is not closed, raise ValueError by themselves.
+        # An invalid port, and a bracket that is not closed, raise ValueError by themselves.
         if not parts.hostname or parts.port == 0:
             raise ValueError
         return text

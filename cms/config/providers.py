@@ -85,7 +85,7 @@ class Provider:
         return f"AUTH_{self.name.upper()}_{option.upper()}"
 
     def listed(self) -> Mapping[str, str | None]:
-        """Return what everybody may know of the provider."""
+        """Return the public properties of the provider."""
         return {
             "name": self.name,
             "driver": self.driver,
@@ -113,7 +113,7 @@ def _is_this_machine(host: str) -> bool:
 DRIVER = choice(OAUTH2, OPENID, SAML, LDAP)
 
 OPTIONS: tuple[Setting, ...] = (
-    Setting("AUTH_<NAME>_DRIVER", DRIVER, "what the provider speaks", unset="needed"),
+    Setting("AUTH_<NAME>_DRIVER", DRIVER, "the protocol of the provider", unset="needed"),
     Setting("AUTH_<NAME>_LABEL", TEXT, "its name for people, in `GET /auth`", unset="none"),
     Setting("AUTH_<NAME>_ICON", TEXT, "its icon, in `GET /auth`", unset="none"),
     Setting("AUTH_<NAME>_CLIENT_ID", TEXT, "the client's id there", unset="needed"),
@@ -130,11 +130,14 @@ OPTIONS: tuple[Setting, ...] = (
     Setting(
         "AUTH_<NAME>_ACCESS_URL",
         URL,
-        "where a code gets a token (oauth2)",
+        "where a code is exchanged for a token (oauth2)",
         unset="needed by oauth2",
     ),
     Setting(
-        "AUTH_<NAME>_PROFILE_URL", URL, "what tells of the user (oauth2)", unset="needed by oauth2"
+        "AUTH_<NAME>_PROFILE_URL",
+        URL,
+        "the address of the profile of the user (oauth2)",
+        unset="needed by oauth2",
     ),
     Setting(
         "AUTH_<NAME>_SCOPE",
@@ -241,7 +244,10 @@ OPTIONS: tuple[Setting, ...] = (
         unset="those of the system",
     ),
     Setting(
-        "AUTH_<NAME>_BIND_DN", TEXT, "who searches there for the service (ldap)", unset="nobody"
+        "AUTH_<NAME>_BIND_DN",
+        TEXT,
+        "the entry as which the service searches (ldap)",
+        unset="nobody",
     ),
     Setting("AUTH_<NAME>_BIND_PASSWORD", TEXT, "its password (ldap)", unset="none", mask=mask_all),
     Setting("AUTH_<NAME>_USER_DN", TEXT, "where users are (ldap)", unset="needed by ldap"),
@@ -305,7 +311,7 @@ def with_driver_defaults(provider: Provider) -> Provider:
     return replace(
         complete,
         identifier_key=complete.identifier_key or complete.email_key,
-        # Who is in the directory of an organisation is its user already.
+        # People in the directory of an organisation are its users already.
         allow_public_registration=provider.driver == LDAP if registers is None else registers,
     )
 

@@ -69,7 +69,7 @@ BOOLEANS = {
 
 
 def matched(pattern: str) -> Callable[[str], str]:
-    """Return what parses texts that match a pattern as a whole."""
+    """Return a parser of texts that match a pattern as a whole."""
 
     def parse(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -191,7 +191,7 @@ def _comma_separated(parse_part: Callable[[str], str]) -> Callable[[str], tuple[
 
 
 def _names(pattern: str) -> Callable[[str], tuple[str, ...]]:
-    """Return what parses names that match a pattern; raises ValueError for one that comes twice."""
+    """Return a parser of names that match a pattern; it raises ValueError for repeated names."""
     parse = _comma_separated(matched(pattern))
 
     def parse_names(text: str) -> tuple[str, ...]:
@@ -406,7 +406,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "DATABASE_READ_LAG",
         _duration(timedelta(days=1)),
-        "how far the replica may lag behind: for so long who has written reads from the primary",
+        "how long callers who have written read from the primary, as the replica may lag behind",
         "10s",
     ),
     Setting(
@@ -643,7 +643,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "FLOWS_SYNC_TIMEOUT",
         SCRIPT_TIME,
-        "how long a flow may run whose caller waits, or all filter flows of one write",
+        "how long a flow may run while its caller waits, or all filter flows of one write",
         "30s",
     ),
     Setting(
@@ -701,7 +701,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "METRICS_TOKEN",
         TEXT,
-        "lets who sends it as bearer read /metrics",
+        "the bearer token with which anybody may read /metrics",
         unset="administrators only",
         mask=mask_all,
     ),

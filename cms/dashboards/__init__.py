@@ -1,1 +1,1 @@
-"""What the panels of dashboards show, and their pictures."""
+"""The data of the panels of dashboards, and their pictures."""

@@ -23,7 +23,7 @@ from cms.dashboards.pictures import (
 )
 
 _COMMENT_OR_SCRIPT = re.compile(rb"<!--.*?-->|<script.*?</script>", re.DOTALL)
-"""What pygal adds to a chart: its settings, and the day, which would change with each picture."""
+"""Parts that pygal adds to a chart: its settings, and the day, which would change the picture."""
 _MAX_LABELS = 12
 """Labels that fit below an axis."""
 _MAX_DOTS = 60

@@ -51,7 +51,7 @@ class _Read(NamedTuple):
 
 
 def read_panel(store: Store, identity: Identity, key: str) -> PanelData:
-    """Return what a panel shows; the refusal of its read is raised."""
+    """Return the data of a panel; raises the refusal of its read."""
     panel_data = store.run_read(identity, partial(_read_panel, store, key))
     if panel_data.refusal:
         raise panel_data.refusal
@@ -60,7 +60,7 @@ def read_panel(store: Store, identity: Identity, key: str) -> PanelData:
 
 def _read_panel(store: Store, key: str, context: RequestContext) -> PanelData:
     request = ReadRequest(PANELS, "fields=id,type,options,name,color")
-    # Read as the caller: who may not read the panel gets the refusal of any other item.
+    # Read as the caller: a hidden panel is refused like any other item.
     panel = _panel(_decoded(fetch_item(store, context, request, key=key)))
     return _read_all(store, context, [panel])[0]
 
@@ -111,7 +111,7 @@ def _entry(panel_data: PanelData) -> Data:
 
 
 def _read_all(store: Store, context: RequestContext, panels: Sequence[Panel]) -> list[PanelData]:
-    """Return what panels show, in their order; their statements run in one round trip.
+    """Return the data of panels, in their order; their statements run in one round trip.
 
     Raises `Stale` where a statement has met other counters than those of the snapshot.
     """

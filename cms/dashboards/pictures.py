@@ -1,4 +1,4 @@
-"""What all pictures of panels share: their themes and sizes, and how values are written."""
+"""The common parts of all pictures: themes, sizes, and the form of values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Picture(NamedTuple):
 
 
 def number_of(value: object) -> float | None:
-    """Return the number of a value, None for what cannot be drawn.
+    """Return the number of a value, None for a value that cannot be drawn.
 
     An axis is made of differences and quotients, which must be finite and not 0 either.
     """

@@ -1,4 +1,4 @@
-"""What all operations of a batch share: the time of one statement, the bytes of one answer."""
+"""The limits of a whole batch: the time of one statement, the bytes of one answer."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class BulkError(Exception):
 
 
 class TableLocked(Exception):
-    """Others hold a table for too long, or wait for what this transaction holds."""
+    """Others hold a table for too long, or wait for a lock of this transaction."""
 
     def __init__(self, table: str) -> None:
         super().__init__(table)

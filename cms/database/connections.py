@@ -138,7 +138,7 @@ class Transaction:
             return self.connection.wire.read(text, values, prepare=self.prepare, chunking=chunking)
 
     def _limit_time(self) -> None:
-        """Lower the statement timeout to what is left of the batch's time."""
+        """Lower the statement timeout to the rest of the batch's time."""
         if self.allowance is None:
             return
         timeout = self.allowance.next_timeout()
@@ -190,7 +190,7 @@ class Database:
         self._timeout = config.db_statement_timeout
         self._prepare = config.database_prepare
         self.metrics = Metrics(config.data_dir / "metrics")
-        """What this process counts, its statements among them."""
+        """The metrics of this process, which count its statements as well."""
         self.meter = StatementMeter(self.metrics)
         self._lock = threading.Lock()
         self._epochs = Epochs()
@@ -253,7 +253,7 @@ class Database:
         with (
             mapped_errors(),
             self._borrowed(self._open().write) as connection,
-            # A COMMIT is none of the statements, but its time is theirs: it waits for the disk.
+            # A COMMIT does not count as a statement, but its time does: it waits for the disk.
             self.meter.transaction(connection.transaction()),
         ):
             transaction = Transaction(connection, self._prepare)

@@ -1,4 +1,4 @@
-"""What `cms doctor` reports of a server."""
+"""The properties of a server that `cms doctor` reports."""
 
 from __future__ import annotations
 

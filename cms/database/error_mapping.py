@@ -42,8 +42,8 @@ class Conflict(Refused):
     """A value that the database refuses.
 
     `value` is the value of a violated key; `server_text` is PostgreSQL's own message, which may
-    quote a value. Either may belong to another row, so no answer shows them: they serve to find
-    the row of the request that has the value.
+    quote a value. Either may belong to another row, so no answer shows them. They help to find the
+    row of the request that has the value.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Conflict(Refused):
 
 
 class UndefinedName(Stale):
-    """PostgreSQL does not know a name in a statement; to load the structure again may help."""
+    """PostgreSQL does not know a name in a statement; loading the structure again may help."""
 
 
 class _MappedError(NamedTuple):
-    """What an error becomes: a code of `STATUS`, and a sentence without its full stop."""
+    """The mapping of an error: a code of `STATUS`, and a message without its full stop."""
 
     code: str
     sentence: str
@@ -235,7 +235,7 @@ def _all_messages(error: psycopg.Error) -> str:
 
 def _is_changed_plan(error: psycopg.Error) -> bool:
     """Tell whether a prepared statement failed because a column changed its type."""
-    # The code alone does not tell: all errors about what PostgreSQL does not support have it.
+    # The code alone does not show it: all errors about unsupported features have this code.
     return isinstance(error, pg.FeatureNotSupported) and "cached plan" in str(error)
 
 

@@ -126,7 +126,7 @@ def _read(path: Path) -> Migration:
     # Without a number in its name a file has no position in the order.
     if match is None:
         raise MigrationError(f"{path.name} is not named like a migration: 0001_words.sql.")
-    # A reader of a failed migration should first read what it is for.
+    # Somebody who reads a failed migration should first read its purpose.
     if not text.startswith("-- "):
         raise MigrationError(
             f"The first line of {path.name} must be a comment that says why it is there."
@@ -150,7 +150,7 @@ def _connect(dsn: str) -> Iterator[Connection]:
     with connection:
         check_server(connection.info.server_version)
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        # Behind a pooler each transaction may be in another session, without what was prepared.
+        # Behind a pooler each transaction may be in another session, without prepared statements.
         connection.prepare_threshold = None
         connection.add_notice_handler(_log_warning)
         try:
@@ -175,7 +175,7 @@ def _log_warning(notice: Diagnostic) -> None:
 
 
 def _use_schema(connection: Connection, schema: str) -> None:
-    """Create the schema of the address where it is missing, and what all schemas share."""
+    """Create the schema of the address if it is missing, and the extensions that schemas share."""
     with connection.transaction():
         # Two installations may begin at once, which share a database and its extensions.
         _execute(connection, "lock_database")
@@ -193,7 +193,7 @@ def _check_schema(connection: Connection, schema: str) -> None:
 
 
 def _apply_next(connection: Connection, migrations: Sequence[Migration]) -> str | None:
-    """Apply the first missing migration; the lock comes first, so that what is read stays true."""
+    """Apply the first missing migration; the lock comes first, so that nobody else applies it."""
     with connection.transaction():
         _execute(connection, "lock_migrations")
         missing = _missing(migrations, _applied(connection))
@@ -307,7 +307,7 @@ def _check(migration: Migration, record: AppliedMigration) -> None:
             f"The database was made with migration {record.name}, but {migration.name} is here "
             "in its place. Old migrations are neither removed nor renamed: restore the file."
         )
-    # The database has what the file said before: the two would differ from now on.
+    # The database has the former content of the file: the two would differ from now on.
     if migration.sha256 != record.sha256:
         raise MigrationError(
             f"Migration {migration.name} was changed after it had been applied. "

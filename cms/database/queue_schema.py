@@ -1,7 +1,7 @@
 """The tables and functions of the queue, from the schema and migrations of procrastinate.
 
-What this service changes in them (sql/queue) comes after these, and again after each newer one,
-which may have made the same objects anew.
+The changes that this service makes to them (sql/queue) are applied after these, and again after
+each newer migration, which may have replaced the same objects.
 """
 
 from __future__ import annotations

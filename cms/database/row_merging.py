@@ -37,7 +37,7 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """Rows whose foreign key names nothing: how many, and some of the values."""
+    """Rows whose foreign key points nowhere: how many, and some of the values."""
 
     count: int
     examples: tuple[str, ...]
@@ -104,7 +104,7 @@ def merge(
 
 
 def _conflict_action(columns: Sequence[str], keys: Sequence[str]) -> sql.Composable:
-    """Return what happens to a stored row with a staged row's key: it gets all its other values."""
+    """Return the ON CONFLICT action: a stored row with a staged row's key gets its other values."""
     values: list[sql.Composable] = []
     for name in columns:
         if name not in keys:

@@ -26,7 +26,7 @@ def read_only(error: psycopg.Error) -> Refused:
 
 
 def full(error: psycopg.Error) -> Refused:
-    # With any higher severity the server ends, and what it was about to commit may be stored.
+    # With any higher severity the server ends, and a running commit may have been stored.
     if error.diag.severity_nonlocalized != "ERROR":
         return unreachable(error)
     return insufficient_storage("database")
@@ -39,7 +39,7 @@ def short_of_resources(error: psycopg.Error) -> Refused:
 
 
 def no_connection(error: psycopg.Error) -> Refused:
-    # A pool does not tell which: the server does not answer, or all connections are lent.
+    # A pool does not say which: the server does not answer, or all connections are lent.
     reason = "It does not answer, or all connections to it are in use"
     return unavailable("database", reason, is_undone=True)
 

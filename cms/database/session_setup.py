@@ -32,7 +32,7 @@ _KEEPALIVES: Mapping[str, object] = MappingProxyType(
 """
 
 _UNANSWERED_MILLISECONDS = 30_000
-"""How long what was sent to a server may stay unconfirmed by its machine."""
+"""How long the machine of a server may take to acknowledge sent data."""
 
 CONNECTION_ARGUMENTS: Mapping[str, Any] = MappingProxyType(
     {
@@ -111,7 +111,7 @@ def address_arguments(
 ) -> dict[str, Any]:
     """Return the arguments with which to connect to an address, beside the address itself.
 
-    `options` come after those of the address. Of all else the address has the last word.
+    `options` come after those of the address. All other settings of the address win.
     """
     try:
         address = conninfo_to_dict(dsn)

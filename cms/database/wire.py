@@ -119,7 +119,7 @@ class Wire:
 
     def is_closed_by_server(self) -> bool:
         """Tell, without a round trip, whether the server has closed the connection."""
-        # A server sends nothing to an idle connection: what can be read is the end.
+        # A server sends nothing to an idle connection: if it is readable, the server has closed it.
         return bool(self._poll.poll(0))
 
     def run(
@@ -197,7 +197,8 @@ class Wire:
             names = [self._name(call.text) for call in calls]
         pgconn = self._connection.pgconn
         pgconn.enter_pipeline_mode()
-        # A blocked sender would never read what the server must send before it reads on.
+        # A blocked sender would never read the results that the server must send before it reads
+        # on.
         pgconn.nonblocking = 1
         try:
             for call, name in zip(calls, names, strict=True):
@@ -354,11 +355,11 @@ class Wire:
         return name
 
     def _begin_epoch(self) -> None:
-        """Deallocate what is hardly used again, or everything when all must be prepared anew."""
+        """Deallocate statements that are hardly used again, or all if all must be prepared anew."""
         if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
             return  # a failed transaction takes no statement
         epoch = self._epochs.present
-        # If this connection has missed an epoch, what that one kept is not known here.
+        # If this connection has missed an epoch, the statements that it kept are not known here.
         kept = epoch.kept if self._prepared_in == epoch.number - 1 else frozenset()
         self._prepared_in = epoch.number
         dropped = [text for text in self._names if text not in kept]

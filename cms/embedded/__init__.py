@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL, for those who have none: found, started, shared and stopped."""
+"""The embedded PostgreSQL: its programs found, the server started, shared and stopped."""
 
 from __future__ import annotations
 

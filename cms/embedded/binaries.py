@@ -105,7 +105,7 @@ def make_runnable(
 
 def _check_postgres_bin(folder: Path, data_version: int | None) -> Binaries:
     binaries = inspect_binaries(folder.absolute())
-    # Whoever names a folder means it: no other one is looked for.
+    # If the settings name a folder, no other one is tried.
     if binaries is None:
         raise EmbeddedError(f"POSTGRES_BIN is {folder}, where no postgres and initdb are that run.")
     if not _fits(binaries, data_version):
@@ -188,7 +188,7 @@ def _installation(folder: Path) -> Installation:
 
 
 def _copy_tree(source: Path, target: Path) -> None:
-    # What only builders and readers of PostgreSQL need is left out: it is most of the files.
+    # Static libraries, build files and documentation are left out: they are most of the files.
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.a", "pgxs", "doc", "man"))
 
 

@@ -121,7 +121,7 @@ def fallback_folder(home: Path, account: SystemAccount) -> Path:
 
 def short_name(path: Path) -> str:
     """Return a short name for `path` that a person recognises and that no other path has."""
-    # The last two parts tell most; the digest is of the whole path.
+    # The last two parts identify the folder for people; the digest is of the whole path.
     readable_part = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(path.parts[-2:])).strip("-")
     return f"{readable_part[:40]}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
 
@@ -136,7 +136,7 @@ def make_own_folder(path: Path) -> None:
     try:
         path.mkdir()
     except FileExistsError:
-        # A link could be turned elsewhere by its owner, whoever owns the folder it leads to.
+        # The owner of a link could turn it elsewhere, even if somebody else owns its target.
         if path.is_symlink() or path.stat().st_uid != os.geteuid():
             raise EmbeddedError(
                 f"{path} does not belong to {own_account().name}. "

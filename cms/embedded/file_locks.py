@@ -1,8 +1,9 @@
 """Advisory locks, which the kernel releases when their last holder ends, however it ends.
 
-There are three files. Who starts or stops the server holds `start`. All who use the server share
-`users`. Who starts the server takes `server`, which `initdb` and all processes of the server
-inherit: so it tells with certainty whether one of them lives, which a process number never does.
+There are three files. A process that starts or stops the server holds `start`. All processes that
+use the server share `users`. The process that starts the server takes `server`, which `initdb` and
+all processes of the server inherit: so it shows with certainty whether one of them lives, which a
+process number never does.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def acquire_shared(path: Path) -> int:
 def is_held(path: Path) -> bool:
     """Tell whether somebody holds the lock alone; askers do not disturb each other."""
     if not path.exists():
-        return False  # opening the file would make it, and whoever asks makes nothing
+        return False  # opening the file would create it, and a question must create nothing
     lock = open_lock(path)
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -54,7 +55,7 @@ def is_held(path: Path) -> bool:
 
 
 def await_release(path: Path) -> None:
-    """Return as soon as nobody holds the lock alone."""
+    """Return as soon as nobody holds the lock exclusively."""
     release(acquire_shared(path))
 
 

@@ -1,7 +1,7 @@
 """The settings of the embedded server that depend on the machine: its memory and its cores.
 
-They are in a file of their own, which includes postgresql.conf: what somebody has set there, or by
-ALTER SYSTEM, counts instead.
+They are in a file of their own, which includes postgresql.conf: settings there, or by ALTER SYSTEM,
+override them.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def upgrade(data: Path, *, binaries: Path | None, announce: Announce) -> Upgrade
         raise EmbeddedError(f"There is no database in {data}: nothing to upgrade.")
     try:
         data_folder.locks.mkdir(mode=0o700, exist_ok=True)
-        # Whoever starts the service meanwhile waits, and then finds the new data.
+        # A service that starts meanwhile waits, and then finds the new data.
         with file_locks.locked(data_folder.locks / "start"):
             return _upgrade(data_folder, binaries, announce)
     except (OSError, psycopg.Error) as error:
@@ -90,7 +90,7 @@ def _upgrade(
 
 
 def _new_folder(data_folder: DataFolder) -> DataFolder:
-    """Make the folder of the new cluster; what an upgrade that was cut off has left is removed."""
+    """Make the folder of the new cluster, after removing the remains of an interrupted upgrade."""
     unfinished = DataFolder(unfinished_home(data_folder.home), data_folder.account)
     if postgres_server.is_running(unfinished):
         raise EmbeddedError("Another upgrade ends just now. Try again in a moment.")
@@ -124,7 +124,7 @@ def _served(
 
 
 def _announce_rest(dsn: str, announce: Announce) -> None:
-    """Name what others have put into the server: only the service's database is copied."""
+    """Name the objects of others in the server: only the service's database is copied."""
     query = """
         SELECT 'database ' || datname FROM pg_database
         WHERE NOT datistemplate AND datname NOT IN ('postgres', %s)

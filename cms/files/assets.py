@@ -66,7 +66,7 @@ class Asset(NamedTuple):
 
 
 class _RequestedFile(NamedTuple):
-    """The row of a file, and what is asked of its content."""
+    """The row of a file, and the requested transform of its content."""
 
     row: Item
     transform: ResolvedTransform
@@ -231,7 +231,7 @@ def _resolve(
 
 
 def _content_policy(context: RequestContext) -> Policy:
-    """Return the policy for contents: whoever may read any field of a file may read its content."""
+    """Return the policy for contents: with any field of a file, a caller may read its content."""
     policy = context.actor.policy
     if policy.is_admin:
         return policy

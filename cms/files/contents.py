@@ -102,7 +102,7 @@ class Contents:
 
         Raises `Refused` INVALID_PAYLOAD for a media type that is not allowed.
         """
-        # The name is that which the file gets, which may differ from the one that was sent.
+        # The name of the file, which may differ from the name that was sent.
         media_type = media_type_of(content.head, name=name, declared=content.declared_type)
         if not is_allowed(media_type, self._allowed):
             raise invalid_payload(f"Files of the type {media_type} are not allowed", field="type")

@@ -46,8 +46,8 @@ def derivative_of(
 def forget_derivatives(storage: Storage, path: str) -> None:
     """Remove the derivatives of a content that is gone, or no longer its file's.
 
-    Call it once the change of the row has committed: whoever makes a derivative meanwhile looks at
-    the row last, and removes the derivative by itself.
+    Call it once the change of the row has committed: a request that makes a derivative meanwhile
+    looks at the row last, and removes its derivative itself.
     """
     storage.delete([content.path for content in storage.list(_folder(path))])
 

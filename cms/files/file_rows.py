@@ -136,11 +136,11 @@ def _plan_filtered_create(flow: FlowFilter, *, rows: Sequence[NewRow]) -> WriteP
 
 
 def _filtered_row(flow: FlowFilter, row: NewRow) -> NewRow:
-    """Return a row with what flows make of it, which see the service's values too."""
+    """Return a row as flows change it; they see the service's values, too."""
     payload = {**row.defaults, **row.values, **row.owned}
     visible_values = without(payload, _INTERNAL)
     item = flow.filters.item(visible_values, verb="create")
-    # Values of the service that flows have left as they were do not count as sent.
+    # Values of the service that flows have not changed do not count as sent.
     changes: FieldValues = {}
     for name, value in item.items():
         if name in row.values or visible_values.get(name) != value:
@@ -240,7 +240,8 @@ def delete_below(
     try:
         return delete(call, executor, collection, keys)
     except Refused as refused:
-        # The caller has not named the row, so NOT_FOUND would tell of a row that it may not see.
+        # The caller has not named the row, so NOT_FOUND would reveal a row that the caller may not
+        # see.
         if refused.problems[0].code == "NOT_FOUND":
             raise forbidden() from None
         raise

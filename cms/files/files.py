@@ -113,7 +113,7 @@ def replace(
 
     It takes the permission to change the file's name.
     """
-    # Before the body is received: whoever may not change files does not send it for nothing.
+    # Before the body is received: a caller who may not change files need not send it.
     file_rows.require_permission(library.store, request.identity, collection=FILES, action="update")
     with library.contents.provisional() as stored:
         uploads = receive(library.contents, parts, stored, max_bytes=library.max_field_bytes)
@@ -121,7 +121,7 @@ def replace(
             raise second_file()
         content = uploads[0].content
         changes = checked_changes(uploads[0].fields)
-        # A new content brings its name along, unless the form names the file.
+        # The file gets the name of the new content, unless the form sets another one.
         name = str(changes.get("filename_download") or content.name)
         changes["filename_download"] = name
         owned = library.contents.file_columns(content, name)

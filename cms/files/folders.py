@@ -46,7 +46,7 @@ def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) ->
     """Delete folders with everything below them, and return the contents of the deleted files."""
     call, executor = call.in_transaction(transaction)
     keys = file_rows.keys_of(executor, call.collection, payload)
-    # The right to the folders comes first: a refusal for their contents would tell that they exist.
+    # The permission on the folders comes first: a refusal for their contents would reveal them.
     call.authorizer.authorize_delete(call.collection, keys, transaction.execute)
     # All folders below, with the folder around each; the statement goes down the tree, and locks
     # it.

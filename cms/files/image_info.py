@@ -59,9 +59,9 @@ class ImageInfo:
 
 
 def image_info_of(content: BinaryIO, *, media_type: str, size: int) -> ImageInfo:
-    """Return the facts about a content; they are empty where it is no image that can be read.
+    """Return the facts about a content; they are empty if it is no readable image.
 
-    Raises what reading the content does raise, if that is a `Refused`.
+    Lets a `Refused` of reading the content pass through.
     """
     if not media_type.startswith("image/") or (
         media_type in READ_INTO_MEMORY and size > MAX_READ_INTO_MEMORY

@@ -1,9 +1,9 @@
 """The media type of a content, by its first bytes (after the WHATWG standard for MIME sniffing).
 
 The name of the file and the type that its sender declares are only claims: they decide among the
-types that such bytes may have. No library does this, because libraries tell binary files apart;
-what matters here is what a browser would run. Those that were tried take SVG behind a comment or
-under a prefix, XHTML, and HTML in UTF-16 for something harmless.
+types that such bytes may have. Libraries tell binary files apart; here it matters which contents a
+browser would run. The libraries that were tried take SVG behind a comment or under a prefix, XHTML,
+and HTML in UTF-16 for something harmless.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def without_parameters(content_type: str | None) -> str:
     return (content_type or "").partition(";")[0].strip().lower()
 
 
-# What the sender claims
+# Claims of the sender
 
 
 def _claimed_types(name: str, declared: str | None) -> list[str]:
@@ -164,7 +164,7 @@ def _text_type(claimed_types: Sequence[str]) -> str:
     return "text/plain"
 
 
-# What the bytes are
+# Types of the bytes
 
 
 def _binary_type(head: bytes) -> str | None:

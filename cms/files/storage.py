@@ -286,7 +286,7 @@ class Storages(Mapping[str, Storage]):
 
 
 def location_fault(name: str) -> Refused:
-    """Return SERVICE_UNAVAILABLE for a location that fails, without what it says of addresses."""
+    """Return SERVICE_UNAVAILABLE for a failing location, without the addresses in its message."""
     return unavailable("storage", f'The location "{name}" does not do it')
 
 

@@ -41,7 +41,7 @@ def record_delivery(run: Run, delivery: Delivery, *, has_failed: bool) -> None:
     if run.operation is None:
         return
     if delivery.reason is not None:
-        # The words of the other server, which may repeat what it was sent.
+        # The message of the other server, which may repeat secrets that it was sent.
         reason = str(run.secrets.masked(delivery.reason))[:MAX_REASON_LENGTH]
         delivery = delivery._replace(reason=reason)
     values = (

@@ -44,7 +44,7 @@ def run_now(
 ) -> Execution:
     """Run a flow while its caller waits, and log the run.
 
-    In a transaction the log is written with it: of a refused write there is none.
+    In a transaction the log is a part of it: a refused write leaves no log.
     """
     began = datetime.now(UTC)
     attempt = RunAttempt(run_inner_flow, context)
@@ -80,7 +80,7 @@ def run_inner_flow(run: Run, flow: str, payload: object) -> object:
     context = RunContext(snapshot, run.limits, run.transaction, run.secrets)
     execution = run_now(run.services, program, cause, context=context, identity=run.identity)
     rejected = execution.outcome.rejected
-    # Raised as it is, so that the whole run ends: what waits for it holds slots too.
+    # Raised as it is, so that the whole run ends: the runs that wait for it hold slots, too.
     if isinstance(rejected, ProcessBusy):
         raise ProcessBusy
     if rejected:
@@ -89,7 +89,7 @@ def run_inner_flow(run: Run, flow: str, payload: object) -> object:
 
 
 def _current_snapshot(run: Run) -> Snapshot:
-    """Return the snapshot of the run, or one with what its transaction has changed."""
+    """Return the snapshot of the run, or one with the changes of its transaction."""
     if run.transaction:
         return run.transaction.current_snapshot()
     assert run.snapshot
@@ -116,7 +116,7 @@ def _log(services: Services, execution: Execution) -> None:
     if transaction:
         fetch = transaction.transaction.execute
     ended = _EndedRun(execution.state, execution.began, execution.log(), execution.reason)
-    # What the run has written is committed by now, and a crash before this line would leave no log
+    # The writes of the run are committed by now, and a crash before this line would leave no log
     # either. In a transaction it would also keep the write from waiting for the disk.
     is_quick = transaction is None and ended.state == "done"
     _insert(fetch, execution.program, execution.cause, ended, is_quick=is_quick)

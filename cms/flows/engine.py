@@ -1,4 +1,4 @@
-"""Runs a program: one operation after the other, each with what those before it have left."""
+"""Runs a program: one operation after the other, each with the results of those before it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ _TRANSIENT_STATUS = 503
 _TOO_DEEP = "A value of the run is nested too deeply."
 
 _WAITING_TYPES = frozenset({"exec", "request", "sleep"})
-"""Operations that may wait for long. A `trigger` needs no slot: what it runs takes its own."""
+"""Operations that may wait for long; not `trigger`, whose flow takes slots of its own.
+"""
 
 
 class StepLog(NamedTuple):
-    """What one step of a run did: when, for how many milliseconds, and what it logged."""
+    """The log of one step of a run: its time, its duration in milliseconds, and its lines."""
 
     operation: str
     key: str
@@ -74,7 +75,7 @@ def run_program(program: Program, run: Run) -> Outcome:
             return Outcome(run.values, tuple(logs), late, step.key)
         rejected = _run_step(step, run, logs)
         following = step.reject if rejected else step.resolve
-        # A run of a busy process ends at once: what its `reject` leads to might wait as well.
+        # A run of a busy process ends at once: the operation after its `reject` might wait as well.
         if rejected and (following is None or isinstance(rejected, ProcessBusy)):
             return Outcome(run.values, tuple(logs), rejected, step.key)
     return Outcome(run.values, tuple(logs))
@@ -91,7 +92,7 @@ def _run_step(step: FlowStep, run: Run, logs: list[StepLog]) -> Rejected | None:
     rejected: Rejected | None = None
     try:
         options = _rendered(step, run)
-        # Before the operation runs: what it logs must be masked already.
+        # Before the operation runs: the lines that it logs must be masked already.
         run.secrets.collect(options)
         result = _result(step, options, run)
     except Rejected as error:
@@ -133,7 +134,7 @@ def _rendered(step: FlowStep, run: Run) -> object:
 
 
 def _result(step: FlowStep, options: object, run: Run) -> object:
-    # What templates have become is known only now.
+    # The rendered values of templates are known only now.
     if not step.is_constant:
         _require_valid(step, options)
     assert isinstance(options, dict)

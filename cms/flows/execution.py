@@ -1,4 +1,4 @@
-"""One execution of a flow: its values before, its result after, and what its log keeps."""
+"""One execution of a flow: its values before, its result after, and its log."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MAX_DEPTH = 10
 LOOP = f"{MAX_DEPTH} runs in a row have each caused the next one; the flows may form a loop."
 
 Accountability = Mapping[str, str | None] | None
-"""User, role and address of whoever caused a run; None is the service itself."""
+"""User, role and address of the caller who caused a run; None is the service itself."""
 
 
 class Cause(NamedTuple):
-    """What causes a run: the kind of trigger, what `$trigger` stands for, and who is behind it."""
+    """The cause of a run: the kind of trigger, the value of `$trigger`, and the caller."""
 
     trigger: str
     data: object
@@ -50,7 +50,7 @@ class Cause(NamedTuple):
 
 
 class RunAttempt(NamedTuple):
-    """Which attempt at a run it is, counted from 1, and what it is made in.
+    """An attempt at a run: its number, counted from 1, and its surroundings.
 
     `run_flow` runs the flows that operations trigger; `run` is the id of a run that may have
     several attempts.
@@ -73,7 +73,7 @@ class Execution(NamedTuple):
 
     @property
     def result(self) -> object:
-        """What the run returns, by the option `return` of its flow."""
+        """The value that the run returns, by the option `return` of its flow."""
         returns = self.program.returns
         values = self.outcome.values
         if isinstance(returns, str):
@@ -96,7 +96,7 @@ class Execution(NamedTuple):
         return rejected.reason or f'The operation "{self.outcome.rejected_key}" was rejected.'
 
     def log(self) -> RunLog:
-        """Return what the log of the run keeps, by the accountability of its flow."""
+        """Return the log of the run, as far as the accountability of its flow keeps it."""
         if self.program.definition.accountability != "all":
             return NO_LOG
         result = self.outcome.values.get("$last")
@@ -111,9 +111,9 @@ def execute(
     identity: Identity | None = None,
     attempt: RunAttempt,
 ) -> Execution:
-    """Run a flow to its end, with what its operations reject; other errors are raised.
+    """Run a flow to its end, rejected or not; other errors are raised.
 
-    `identity` is the caller, where it is there; otherwise it is the one that the cause names.
+    `identity` is the caller, if one waits; otherwise it is the identity that the cause names.
     """
     began = datetime.now(UTC)
     context = attempt.context
@@ -129,7 +129,7 @@ def execute(
         attempt.run_flow,
         snapshot=context.snapshot,
         limits=context.limits,
-        # Runs inside of a run share its secrets: what one has learnt, the log of the other masks.
+        # Runs inside of a run share its secrets: the logs of all mask a secret that one has found.
         secrets=context.secrets or Secrets(_concealed_names(context.snapshot)),
     )
     # Values of the environment are secrets wherever they appear.
@@ -155,7 +155,7 @@ def _concealed_names(snapshot: Snapshot) -> frozenset[str]:
 def _values(services: Services, program: Program, cause: Cause, *, attempt: int) -> dict[str, Any]:
     return {
         "$trigger": cause.data,
-        # For the first operation, the trigger is what came before it.
+        # For the first operation `$last` is the trigger.
         "$last": cause.data,
         "$accountability": cause.accountability,
         # The number of the attempt lets a flow find out that it is tried again.

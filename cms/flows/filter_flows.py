@@ -20,7 +20,7 @@ from cms.store.payload_filter import FilterEvent
 log = logging.getLogger("cms.flows")
 
 MAX_LOGGED_RESULT = 1_000
-"""Characters of what a rejected operation leaves, in the log of the service."""
+"""Characters of the result of a rejected operation, in the log of the service."""
 
 _PAYLOAD_MAKERS = frozenset({"transform", "exec"})
 """Operations whose result is the payload where a flow does not say what it returns."""
@@ -28,7 +28,7 @@ _PAYLOAD_MAKERS = frozenset({"transform", "exec"})
 
 @dataclass(frozen=True, slots=True)
 class FlowPayloadFilter:
-    """Runs the filter flows of an event, each with what the one before it has returned."""
+    """Runs the filter flows of an event, each with the payload that the one before it returned."""
 
     services: Services
 
@@ -44,7 +44,7 @@ class FlowPayloadFilter:
         limits = RunLimits.for_write(self.services.config.flows_sync_timeout, seconds_spent)
         context = RunContext(event.context.snapshot, limits, transaction)
         for flow in event.flows:
-            # In the order of the flows' creation: each gets what the one before it has returned.
+            # In the order of the flows' creation: each gets the payload of the one before it.
             program = program_of(event.context.snapshot, flow, event.transaction.execute)
             # Deleted by a flow before it in this same transaction.
             if program is None:
@@ -94,7 +94,7 @@ def _changed(execution: Execution, payload: object) -> object:
 
 
 def _log_refusal(execution: Execution) -> None:
-    """Tell the log of the service why a write is refused: that of the run is undone with it."""
+    """Log in the service's log why a write is refused: the run's log is undone with the write."""
     result = (execution.log().result or "")[:MAX_LOGGED_RESULT]
     log.info("flow %s refuses a write: %s %s", execution.program.flow, execution.reason, result)
 

@@ -113,8 +113,7 @@ class FlowCalls:
         if options.get("async"):
             self._queue(flow)
             return None
-        # Only what has no body is cached: the key of the cache would otherwise have to hold the
-        # body.
+        # Only requests without a body are cached: otherwise the key would have to hold the body.
         if not (options.get("cacheEnabled") and request.method == "GET"):
             return self._run(identity, flow)
         return self._cached_answer(identity, flow, request)
@@ -213,7 +212,7 @@ def _request_of_keys(collection: str, name: str, keys: Sequence[object]) -> Read
 def _cache_key(
     identity: Identity, flow: _CallableFlow, request: FlowRequest
 ) -> tuple[Hashable, ...]:
-    """Return all that an answer depends on but the items that the flow reads."""
+    """Return everything that an answer depends on, except the items that the flow reads."""
     key = (
         flow.program.flow,
         flow.snapshot.version,

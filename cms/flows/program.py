@@ -48,7 +48,7 @@ class Program:
     returns: str | Template
     """The word `$all`, or a template."""
     sees_client: bool
-    """Whether what it does may depend on the headers and the address of its caller."""
+    """Whether its results may depend on the headers and the address of its caller."""
 
     @property
     def flow(self) -> str:
@@ -95,8 +95,8 @@ def _is_of_client(lookup: Lookup, *, is_first: bool) -> bool:
     name, *path = lookup.steps
     # To the first operation, `$last` is the same as `$trigger`.
     if name == "$trigger" or (name == "$last" and is_first):
-        # Path and query are part of the cache's key, and what is cached has no body: of the trigger
-        # only the headers remain.
+        # Path and query are part of the cache's key, and cached requests have no body: of the
+        # trigger only the headers remain.
         return path[:1] in ([], ["headers"])
     return name == "$accountability"
 
@@ -113,8 +113,8 @@ def _returns(flow: FlowDefinition) -> str | Template:
     if isinstance(value, str) and not value.isspace():
         path = key_by_id.get(value, value)
         beginning = path.partition(".")[0]
-        # `$last.id`, or `read_user.name` with the key of an operation; any other text is itself
-        # what is returned.
+        # `$last.id`, or `read_user.name` with the key of an operation; any other text is returned
+        # itself.
         if path.startswith("$") or beginning in key_by_id.values():
             return _path(path)
     return parse_template(value)

@@ -1,4 +1,4 @@
-"""Secrets, which logs of runs must not hold: known by their names, or by their values."""
+"""Masks secrets in the logs of runs: they are recognized by their names or their values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_TEXT_LENGTH = 10_000
 """Characters of one text that a log keeps."""
 
 _MAX_PATTERN_BYTES = 2**26
-"""What the automaton of all secrets may take; with less it could be built again and again."""
+"""The memory of the automaton of all secrets; with less RE2 could rebuild it again and again."""
 
 _LARGE = 1_000
 """Values inside of one that make it large: it is searched once, however often it comes again."""
@@ -42,11 +42,11 @@ _HEADER_NAMES = ("header", "name", "key")
 
 
 class Secrets:
-    """The secrets of a run and of its inner runs, which come to light while it goes on.
+    """The secrets of a run and of its inner runs, collected while it runs.
 
-    `names` are further names of secrets, beside those that are such everywhere. Both methods take
-    time linear in their value, however many secrets there are. A large value that operations hand
-    on is searched once: nobody changes the values of a run.
+    `names` are names of secrets beside the usual ones. Both methods take time linear in their
+    value, however many secrets there are. A large value that operations hand on is searched once:
+    nobody changes the values of a run.
     """
 
     def __init__(self, names: Collection[str] = ()) -> None:
@@ -90,7 +90,7 @@ class Secrets:
 
     def collect(self, value: object) -> None:
         """Find the secrets of a value: under their names, in URLs, and in texts that are JSON."""
-        # Most values hold none: this look costs less than a walk through the value.
+        # Most values hold none: this test costs less than a walk through the value.
         if may_hold_secrets(value, self._names):
             self._collect(value, 0)
 
@@ -225,7 +225,7 @@ class Secrets:
         return names
 
     def _masked_text(self, text: str, depth: int) -> str:
-        # Only what is kept is looked at, and what a secret at the end of it needs to be whole.
+        # Only the kept part is searched, and enough behind it for a secret at its end to be whole.
         length = MAX_TEXT_LENGTH + MAX_SECRETS_LENGTH
         is_cut = False
         parsed = _parsed(text)

@@ -24,7 +24,7 @@ MAX_LOG_LINES = 200
 
 
 class Rejected(Exception):
-    """An operation was not successful; `result` is what it leaves.
+    """An operation was not successful; `result` is the result of the rejection.
 
     A failure that may pass (`is_transient`) is worth another attempt of the whole run. `reason` is
     the reason for caller and log if something other than the operation has caused the failure.
@@ -45,7 +45,7 @@ class Rejected(Exception):
 
 
 class ProcessBusy(Rejected):
-    """Too many operations of the process wait already: the run ends, whatever would follow."""
+    """Too many operations of the process wait already: the run ends, in spite of any `reject`."""
 
     def __init__(self) -> None:
         reason = "Too many runs are waiting; try again later"
@@ -54,7 +54,7 @@ class ProcessBusy(Rejected):
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What operations need of the process.
+    """The collaborators that operations share in a process.
 
     `wait_slots` are those of a process whose callers wait for runs; a worker has none.
     """
@@ -75,7 +75,7 @@ class OpenTransaction(NamedTuple):
     context: RequestContext
 
     def current_snapshot(self) -> Snapshot:
-        """Return the snapshot of the write, or one of what the transaction has changed meanwhile.
+        """Return the snapshot of the write, or a newer one with the changes of the transaction.
 
         Without it a flow that changes rights or flows would find the write out of date, at every
         attempt. Other requests must not see such a snapshot: nothing in it is committed.
@@ -87,7 +87,7 @@ class OpenTransaction(NamedTuple):
 
 
 class RunContext(NamedTuple):
-    """What a run is made in, and the runs inside it as well.
+    """The context of a run, and of the runs inside it.
 
     Flows that operations run are those of the snapshot. `transaction` is that of a filter flow.
     """
@@ -125,7 +125,7 @@ class Run:
     """The snapshot in which the flow was found; None for a run that runs no other flow."""
     limits: RunLimits = field(default_factory=RunLimits)
     secrets: Secrets = field(default_factory=Secrets)
-    """What the log of the run masks wherever it appears, and those of the runs inside it."""
+    """The secrets that the logs of the run, and of the runs inside it, mask."""
 
     def log(self, line: str) -> None:
         """Add a line to the log of the step that runs."""
@@ -155,14 +155,14 @@ class Run:
                 yield transaction
             return
         transaction = self.transaction.transaction
-        # What an operation has begun is undone when it rejects, and the flow may go on.
+        # If an operation rejects, its writes are undone, and the flow may go on.
         with transaction.savepoint():
             yield transaction
 
     def identity_for(self, permissions: object, *, emits_events: bool = True) -> Identity:
-        """Return whose rights an operation uses: its option `permissions`, None for `$trigger`.
+        """Return whose rights an operation uses, by its option `permissions`; None is `$trigger`.
 
-        What is written under it causes runs one level deeper, or none without `emits_events`.
+        Writes under it cause runs one level deeper, or none without `emits_events`.
         """
         depth = self.depth + 1 if emits_events else None
         # The depth travels with the client, to the write and to the runs that its events cause.

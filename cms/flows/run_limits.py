@@ -1,4 +1,4 @@
-"""The limits of a run together with the runs inside it: their time and their number."""
+"""The limits of a run and of the runs inside it: their time and their number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RunLimits:
     """The limits of one run, which it shares with the runs inside it.
 
     `max_seconds` counts from now, without the `seconds_spent` before; it is infinite for a run that
-    nobody waits for. `subject` is what has that time.
+    nobody waits for. `subject` begins the message about the exceeded time.
     """
 
     max_seconds: float = math.inf
@@ -37,7 +37,7 @@ class RunLimits:
 
     @classmethod
     def for_write(cls, max_duration: timedelta, seconds_spent: float) -> RunLimits:
-        """Return the limits of filter flows, of which others have taken time in the same write."""
+        """Return the limits of a filter flow, less the time that others of its write have taken."""
         subject = "The filter flows of the write take"
         return cls(max_duration.total_seconds(), seconds_spent=seconds_spent, subject=subject)
 
@@ -51,5 +51,5 @@ class RunLimits:
 
     @property
     def reason(self) -> str:
-        """Why a run is ended that has reached its deadline."""
+        """The reason for the end of a run that has reached its deadline."""
         return f"{self.subject} longer than {self.max_seconds:g} seconds."

@@ -12,7 +12,7 @@ from cms.flows.truncation import truncate
 from cms.text_shapes import MASK
 
 MAX_LOG_BYTES = 2**18
-"""What the steps of one run may take as JSON, and half of what its data and its result may."""
+"""The bytes that the steps of one run may take as JSON; data and result may take a quarter each."""
 
 _VALUE_BYTES = MAX_LOG_BYTES // 4
 _SMALL = 2**8
@@ -31,7 +31,7 @@ NO_LOG = RunLog()
 
 
 class _RemainingSpace:
-    """The bytes that a log has left; what does not go into them is cut."""
+    """The bytes that a log has left; values that do not fit are cut."""
 
     def __init__(self, size: int) -> None:
         self._left = size

@@ -66,7 +66,8 @@ class RunWorker:
         try:
             _QueuedAttempt(self.services, identifier, claimed, is_last).run()
         except _TakenOver:
-            # Another attempt of the job, which is not this worker's any more, could disturb it.
+            # A retry of the job by this worker could disturb the worker that has taken the run
+            # over.
             text = "attempt %d at run %s came too late: another worker has taken it over"
             log.warning(text, claimed.attempt, identifier)
 
@@ -129,7 +130,7 @@ class _QueuedAttempt:
             self._write("delete_run", (self.id, self.claimed.attempt))
             return
         state = execution.state
-        # No attempt is left: what might have been a passing failure is final.
+        # No attempt is left: even a temporary failure is final now.
         if rejected and rejected.is_transient:
             state = "failed"
         self._finish(state, execution.log(), execution.reason, is_activity=is_kept)

@@ -30,7 +30,7 @@ log = logging.getLogger("cms.flows")
 MAX_ATTEMPTS = 6
 """Attempts at a run whose failure may pass."""
 LOST_RUNS_SECONDS = 30.0
-"""How often runs are looked for that no job is left for."""
+"""How often the service looks for runs that have lost their job."""
 MAX_DELETED = 5_000
 """Old runs that one statement deletes."""
 
@@ -93,7 +93,7 @@ def _retry_run(key: str, transaction: Transaction, context: RequestContext) -> N
 
 
 def requeue_lost_runs(database: Database) -> float:
-    """Queue runs again that no job is left for; return after how many seconds to look again.
+    """Queue runs again that have lost their job; return after how many seconds to look again.
 
     A job is lost with a row of the queue, or when it fails before the run has begun. It is also
     lost when a worker that stalls for long ends a job that another one has taken over.

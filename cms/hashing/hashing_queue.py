@@ -25,7 +25,7 @@ MAX_SECONDS = 5.0
 MAX_CALLERS = 32
 """How many threads may wait here that have passed their slot to another thread."""
 LOWER_PRIORITY = 15
-"""By so much `nice` grows: whatever answers another request goes first."""
+"""How much `nice` grows, so that threads that answer other requests go first."""
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class HashingQueue:
         self._callers = threading.BoundedSemaphore(MAX_CALLERS)
 
     def run(self, work: Callable[[], T], wait_slots: WaitSlots | None = None) -> T:
-        """Return what a hash answers; raises `Refused` SERVICE_UNAVAILABLE after a long wait."""
+        """Return the result of a hash; raises `Refused` SERVICE_UNAVAILABLE after a long wait."""
         if wait_slots is None:
             return self._submit(work).result()
         with self._entered(wait_slots):
@@ -70,7 +70,7 @@ class HashingQueue:
             with _refused_as_busy(), wait_slots.take_for_hash():
                 yield
             return
-        # A thread that holds up nobody waits for its turn, and so needs no wait for room.
+        # A thread that delays no other one waits only for its turn, and not for a free slot.
         if not self._callers.acquire(blocking=False):
             raise _busy()
         try:

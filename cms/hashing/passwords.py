@@ -1,4 +1,4 @@
-"""Passwords: hashed by argon2id, and compared in a time that does not tell who has an account."""
+"""Passwords: hashed by argon2id, and compared in a time that does not reveal accounts."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ class Passwords:
     def matches(self, stored: str | None, password: str, *, reveals_match: bool = False) -> bool:
         """Tell whether the password is the stored one; without a stored one it never is.
 
-        The time does not tell whether there is a stored one, nor by which parameters: the work is
-        one comparison for each of those that stored hashes have. Only where the answer
-        `reveals_match` anyway, a right password is spared the others.
+        The time does not reveal whether there is a stored hash, or its parameters: the work is one
+        comparison for each set of parameters among the stored hashes. Only if the answer
+        `reveals_match` anyway, a right password costs one comparison.
 
         Raises `Refused` SERVICE_UNAVAILABLE where too many others are being hashed.
         """
@@ -126,7 +126,7 @@ class Passwords:
         return [dummy for other, dummy in dummies.items() if other != prefix]
 
     def _first_dummies(self) -> Mapping[str, str]:
-        """Look through the stored hashes: at the first comparison, whoever it is for."""
+        """Look through the stored hashes, at the first comparison for any account."""
         own = self._parameters.prefix
         dummies = {own: dummy_hash(own)}
         for prefix in self._other_prefixes(own):
@@ -196,7 +196,7 @@ def check_password(password: str, *, policy: str | None = None) -> None:
 
 
 def digest(token: str) -> str:
-    """Return what is stored of a random token: of 256 random bits, a plain SHA-256 is enough."""
+    """Return the stored form of a random token: for 256 random bits a plain SHA-256 is enough."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

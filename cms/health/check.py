@@ -1,4 +1,4 @@
-"""A check of one part of the service, and what it reports."""
+"""A check of one part of the service, and its report."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ WARN = "warn"
 ERROR = "error"
 
 Report = dict[str, object]
-"""The status of a part, the time of its answer in milliseconds, and what else is known of it."""
+"""The status of a part, the time of its answer in milliseconds, and further details."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a check reports; a part with a `warning` answers, but not as it should."""
+    """The result of a check; a part with a `warning` answers, but not as it should."""
 
     facts: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     warning: str | None = None
@@ -37,7 +37,7 @@ class CheckResult:
 class Check:
     """A check of one part; a part that takes longer than `threshold_ms` is reported as slow.
 
-    `run` raises what the part's module raises when it does not answer.
+    `run` raises the error of the part's module when the part does not answer.
     """
 
     run: Callable[[], CheckResult]
@@ -45,7 +45,7 @@ class Check:
 
 
 def report_of(check: Check) -> Report:
-    """Run a check, and return what it reports."""
+    """Run a check, and return its report."""
     began = time.perf_counter()
     result = CheckResult()
     status = ERROR

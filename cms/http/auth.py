@@ -132,8 +132,8 @@ class LogoutResource:
         Where a provider has a session of its own, the answer says where a browser ends it.
         """
         token = self._token_source.token(request, _optional_object(request))
-        # Before the session ends: a token that is no longer valid is refused, but its cookies must
-        # go as well.
+        # Cleared before the session ends: a token that is no longer valid is refused, but its
+        # cookies must be cleared as well.
         self._token_source.cookies.clear(request, response)
         everywhere = _boolean(request.get_param("all"))
         logout_url = sessions.logout(

@@ -35,7 +35,7 @@ _STATE_PREFIX = 16
 
 @dataclass(frozen=True, slots=True)
 class ExternalLogins:
-    """What the calls of external logins share."""
+    """The collaborators that all calls of external logins share."""
 
     store: Store
     issuer: Issuer
@@ -239,7 +239,7 @@ class CallbackResource:
 
 
 def _state_cookie(state: str) -> str:
-    # Of what a browser sends, only characters that the service itself puts there.
+    # Only characters that the service itself puts there: a browser may send any.
     prefix = "".join(filter(_is_plain, state[:_STATE_PREFIX]))
     return f"{_STATE_COOKIE}_{prefix}"
 
@@ -249,7 +249,7 @@ def _is_plain(character: str) -> bool:
 
 
 def answer_of(request: falcon.Request) -> Mapping[str, str]:
-    """Return the parameters of a provider's answer; of those sent twice none counts."""
+    """Return the parameters of a provider's answer, without those that are sent twice."""
     answer = {}
     for name, value in request.params.items():
         if isinstance(value, str):
@@ -274,7 +274,7 @@ def send_browser(response: falcon.Response, url: str) -> None:
     response.location = url
     # The address and the cookies beside it are for this one browser, now.
     response.cache_control = ["no-store"]
-    # The next page shall not learn the code in this address.
+    # The next page must not learn the code in this address.
     response.set_header("Referrer-Policy", "no-referrer")
 
 

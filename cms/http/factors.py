@@ -77,7 +77,7 @@ class RecoveryCodesResource(_SecondFactorResource):
 
 
 def _enrolling(request: falcon.Request) -> Identity:
-    # Without this a user who must have a second factor would be refused, and could never get one.
+    # Otherwise a user who must have a second factor would be refused, and could never set one up.
     identity: Identity = request.context.identity
     request.context.count_account(identity.name)
     return identity._replace(may_enrol=True)

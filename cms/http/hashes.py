@@ -47,5 +47,5 @@ class RandomStringResource:
         sent = request.get_param("length", default=str(DEFAULT_RANDOM_LENGTH))
         length = int(sent) if _DIGITS.fullmatch(sent) else _NO_LENGTH
         send(response, random_text(self._store, request.context.identity, length))
-        # Whoever asks again wants another one.
+        # A client that asks again wants another text.
         response.set_header("Cache-Control", "no-store")

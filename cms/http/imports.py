@@ -33,7 +33,7 @@ class ImportResource:
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         """Write the rows of a CSV, JSON or JSONL file; answer how many were created and updated."""
         identity = request.context.identity
-        # Before the file is received: whoever may not import does not send it for nothing.
+        # Before the file is received: a caller who may not import need not send it.
         require_import(self._store, identity, collection)
         # On disk and not in memory: an import may be far larger than a body of JSON.
         with TemporaryFile() as file:

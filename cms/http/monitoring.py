@@ -39,7 +39,7 @@ class HealthResource:
         """
         state = self._health.database()
         if state["status"] == ERROR:
-            # Without a database nobody is recognised as an administrator, and to try would take as
+            # Without a database nobody is recognised as an administrator, and trying would take as
             # long again.
             response.status = falcon.HTTP_503
             response.set_header("Retry-After", RETRY_AFTER_SECONDS)
@@ -57,7 +57,7 @@ class MetricsResource:
         self._queue = CachedValue(partial(queue_depth, store.database), seconds=QUEUE_CACHE_SECONDS)
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Answer what all processes of this machine have counted; what is not known is left out."""
+        """Answer the metrics of all processes of this machine, without unknown ones."""
         if not self._has_token(request):
             self._require_admin(request)
         response.content_type = CONTENT_TYPE
@@ -65,7 +65,8 @@ class MetricsResource:
 
     def _has_token(self, request: falcon.Request) -> bool:
         kind, _, token = (request.auth or "").partition(" ")
-        # Takes as long for every wrong token of a length, so that none can be guessed by parts.
+        # It takes the same time for every wrong token of a length, so that none can be guessed by
+        # parts.
         is_equal = hmac.compare_digest(token.strip().encode(), self._token)
         return kind.lower() == "bearer" and bool(self._token) and is_equal
 

@@ -32,7 +32,7 @@ _OTHER_WORK = (
     "HTTP_TRANSFER_ENCODING",
     "CONTENT_LENGTH",
 )
-"""What a request brings that the resource has to look at."""
+"""Headers that only the resource handles."""
 
 
 class Ping:

@@ -63,7 +63,7 @@ class SchemaDiffResource:
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         identity = request.context.identity
-        # Whoever may not compare anything does not send a document for nothing.
+        # A caller who may not compare anything need not send a document.
         require_administrator(self._store, identity)
         document = parse_document(self._read(request))
         diff = diff_snapshot(self._store, identity, document)
@@ -132,7 +132,7 @@ class SchemaApplyResource:
 
 
 def _allows_loss(request: falcon.Request, payload: Mapping[str, object]) -> bool:
-    """Tell whether the query or the body allows what would delete data."""
+    """Tell whether the query or the body allows changes that delete data."""
     value = payload.get(_ALLOW_DESTRUCTIVE, False)
     if not isinstance(value, bool):
         reason = f"{_ALLOW_DESTRUCTIVE} must be true or false"

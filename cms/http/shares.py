@@ -1,4 +1,4 @@
-"""/shares: logins by a share, what everybody may know of one, invitations by mail."""
+"""/shares: logins by a share, its public properties, invitations by mail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/server/specs: what describes the service to programs."""
+"""/server/specs: descriptions of the service for programs."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ class QueueDepth(NamedTuple):
 def requeue_stalled(database: Database) -> None:
     """Put jobs whose worker is gone back in the queue."""
     with database.transaction() as transaction:
-        # Every worker looks for stalled jobs, but only one at a time.
-        # An advisory lock that is tried and not waited for: whoever has it does the work for all.
+        # Every worker looks for stalled jobs, but only one at a time. An advisory lock that is
+        # tried and not waited for: the worker that gets it does the work for all.
         if not transaction.execute(statement("lock_stalled_jobs"))[0][0]:
             return
         rows = transaction.execute(

@@ -42,7 +42,7 @@ MAX_PAUSE_SECONDS = 30.0
 
 
 Ticker = Callable[[], float]
-"""Does what is due, and returns how many seconds to wait until it is called again."""
+"""Does the due work, and returns how many seconds to wait until it is called again."""
 
 
 def run_until_stopped(
@@ -163,7 +163,8 @@ class Worker:
         await asyncio.wait({jobs, stop_now}, return_when=asyncio.FIRST_COMPLETED)
         for task in maintenance:
             await _cancel(task)
-        # A thread cannot be ended from outside: what still runs then is given to others.
+        # A thread cannot be ended from outside: jobs that still run then are given to other
+        # workers.
         if not jobs.done():
             await self._requeue_running()
             return False

@@ -1,4 +1,4 @@
-"""The plain text of an HTML mail, for those who read no HTML."""
+"""The plain text of an HTML mail, for readers without HTML."""
 
 from __future__ import annotations
 

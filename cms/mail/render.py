@@ -53,7 +53,7 @@ def render(mail: Mail, project: Mapping[str, object], *, data_dir: Path) -> Rend
 
 
 def _template_environment(data_dir: Path) -> ImmutableSandboxedEnvironment:
-    # Sandboxed: whoever may write a template must not run code by it.
+    # Sandboxed: the author of a template must not be able to run code by it.
     return ImmutableSandboxedEnvironment(
         # The operator's folder comes first, so that a file there takes the place of the built-in
         # one.

@@ -74,7 +74,7 @@ def _add(sums: dict[SeriesKey, list[float]], series: Sums) -> None:
 
 def _metric(family: Family, sums: Sums) -> Metric:
     series = {key.labels: numbers for key, numbers in sums.items() if key.family == family.name}
-    # What has no labels is there from the beginning, so that its first event is a rise.
+    # Series without labels exist from the beginning, so that their first event is a rise.
     if not family.labels:
         series.setdefault((), [0.0] * family.width)
     if family.bounds:
@@ -90,7 +90,7 @@ def _histogram(family: Family, series: Mapping[Labels, list[float]]) -> Metric:
     names = [*map(str, family.bounds), "+Inf"]
     for labels, numbers in sorted(series.items()):
         *buckets, total = numbers
-        # Prometheus counts in each bucket what is in the smaller ones as well.
+        # Each bucket of Prometheus includes the counts of the smaller ones.
         counts = list(zip(names, accumulate(buckets), strict=True))
         histogram.add_metric(labels, counts, sum_value=total)
     return histogram

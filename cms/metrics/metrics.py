@@ -1,4 +1,4 @@
-"""What a process counts: one method for each event."""
+"""The metrics of a process: one method for each event."""
 
 from __future__ import annotations
 

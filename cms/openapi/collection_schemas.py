@@ -36,7 +36,7 @@ ROW = "Row"
 
 _ANY_ROW = reference(ROW)
 _PREFIXES: Mapping[str, str] = {"read": "Item", "create": "NewItem", "update": "ItemChange"}
-"""What the names of components begin with, by the permission that their rows need."""
+"""The beginnings of the names of components, by the permission that their rows need."""
 
 _LIST_CHANGE = described(
     object_of(
@@ -48,7 +48,7 @@ _LIST_CHANGE = described(
 
 @dataclass(frozen=True, slots=True)
 class VisibleCollections:
-    """What a caller may know of the collections; `catalogue` has the described part only.
+    """The collections that a caller may know; `catalogue` has the described part only.
 
     `whole` is the catalogue with all that exists, which no answer may show.
     """

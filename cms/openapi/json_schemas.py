@@ -19,7 +19,7 @@ NULL: JsonSchema = MappingProxyType({"type": "null"})
 OBJECT: JsonSchema = MappingProxyType({"type": "object"})
 KEY: JsonSchema = MappingProxyType({"type": ["string", "integer"]})
 
-# What the keys of components consist of; a hyphen stands before and behind what is none of it.
+# The characters of keys of components; the codes of others stand between hyphens.
 _NOT_IN_COMPONENTS = re.compile(r"[^A-Za-z0-9._]")
 
 

@@ -75,7 +75,7 @@ def openapi_document(visible: VisibleCollections, served: Served) -> Json:
 def _version(visible: VisibleCollections) -> str:
     """Return the version of the service to administrators, to all others that of the interface.
 
-    Whoever looks for a version with a known fault must not find it here.
+    Somebody who looks for a version with a known fault must not find it here.
     """
     if visible.policy.is_admin:
         return version("cms")

@@ -1,4 +1,4 @@
-"""Operations of the service as values: what a route takes, and what it answers."""
+"""Operations of the service as values: the inputs and answers of a route."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What one method of a route does.
+    """One method of a route.
 
     `parameters` are names of `cms.openapi.parameters`. An operation of administrators is not shown
     to anybody else, one with `need` to nobody without the permission.

@@ -1,4 +1,4 @@
-"""What can be done with the rows of a collection, wherever their route is."""
+"""The operations on the rows of a collection, on whatever route."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _NEVER_IN_A_URL = re.compile(r"[\x00-\x20\x7f\\]")
 
 
 class AddressDenied(Exception):
-    """An address that must not be requested; the text says why, for whoever named it."""
+    """An address that must not be requested; the text gives the reason."""
 
 
 class HostDenied(AddressDenied):
@@ -98,8 +98,7 @@ def checked_addresses(
     """Return all addresses of a host; raises `HostDenied` if one of them may not be requested.
 
     A host that is not among the hosts of the filter is not even resolved: `AddressDenied`. An
-    unknown name is refused like one of the internal network: nobody learns which names there
-    are.
+    unknown name is refused like one of the internal network, so that names cannot be probed.
     """
     if not address_filter.allows_host(str(target.hostname)):
         raise AddressDenied("the host is not one that may be asked")

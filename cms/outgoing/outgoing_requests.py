@@ -276,7 +276,7 @@ def _redirect(request: OutgoingRequest, location: str, status: int) -> OutgoingR
     """Return the request that a redirect asks for.
 
     Methods change as in the Fetch standard: 303 asks for a GET, 301 and 302 do so after a POST.
-    Nothing but harmless headers goes to another origin. Raises `AddressDenied` for what is no
+    Nothing but harmless headers goes to another origin. Raises `AddressDenied` for an invalid
     address, and for a body that would go to another origin.
     """
     try:
@@ -301,7 +301,7 @@ def _becomes_get(method: str, status: int) -> bool:
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    """Return scheme, host and port; raises ValueError for what is no address."""
+    """Return scheme, host and port; raises ValueError for an invalid address."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, port_of(parts)
 

@@ -1,8 +1,8 @@
 """Child processes that do one job at a time, each a line or more in and a line out.
 
 A pool of the standard library or of pebble would be shorter, but its processes start with the
-service's environment, and the service unpickles what they answer: whoever breaks an image decoder
-or the engine of scripts would read the secrets, or run code in the service itself.
+service's environment, and the service unpickles their answers: an attacker who breaks an image
+decoder or the engine of scripts could read the secrets, or run code in the service itself.
 """
 
 from __future__ import annotations

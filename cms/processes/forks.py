@@ -1,6 +1,6 @@
 """Objects that begin anew in a process that was just forked.
 
-What they hold of the system, connections and child processes, belongs to the parent.
+Their connections and child processes belong to the parent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 class Forkable(Protocol):
     def reset_after_fork(self) -> None:
-        """Forget what belongs to the parent, and replace locks that its threads may hold."""
+        """Forget resources of the parent, and replace locks that its threads may hold."""
 
 
 _objects: WeakSet[Forkable] = WeakSet()

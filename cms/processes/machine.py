@@ -13,7 +13,7 @@ MEBIBYTE = 2**20
 GIBIBYTE = 2**30
 
 USUAL_MEMORY = GIBIBYTE
-"""What is assumed where nothing tells the size of the memory."""
+"""The size of the memory that is assumed if it cannot be found out."""
 
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
@@ -31,7 +31,7 @@ class Machine:
 
 
 def present_machine(cgroups: Path = CGROUPS, own_cgroups: Path = OWN_CGROUPS) -> Machine:
-    """Return what this process may use: in a container often less than there is."""
+    """Return the memory and cores that this process may use: in a container often not all."""
     memory = _physical_memory()
     cores = _available_cores()
     for folder in _cgroup_folders(cgroups, own_cgroups):

@@ -1,4 +1,4 @@
-"""Slots of one process for what may take long: others are to find a thread."""
+"""Slots of one process for work that may take long, so that other requests find a thread."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class WaitSlots:
     however many calls there are.
 
     Hashes take half as well, where their threads hold up others. All together leave a quarter free,
-    and one of two threads or three. Whoever waits for a slot makes room for a hash: slow providers
-    shall keep nobody from a login by password.
+    and one of two threads or three. Threads that wait for a slot make room for a hash, so that slow
+    providers never block logins by password.
     """
 
     def __init__(self, threads: int) -> None:
@@ -105,7 +105,7 @@ class WaitSlots:
         return self._hashes < self._half and self._busy < self._max_busy
 
     def _ends_queueing(self) -> bool:
-        # Who waits here counts as busy, with a slot as without.
+        # A thread that waits here counts as busy, with or without a slot.
         if self._taken < self._half:
             return True
         # A hash that finds room at once is not due any more when this thread wakes up.

@@ -16,7 +16,7 @@ def account_name(account: str) -> str:
 
     Databases and directories take different texts for the same account: PostgreSQL's lower() makes
     an i of the Turkish İ, and LDAP knows no width of letters. No spelling may have attempts of its
-    own, so this compares less than any of them. That two accounts may count as one harms nobody.
+    own, so this compares less than any of them. It does no harm if two accounts count as one.
     """
     # Twice: what takes the place of a letter may be a capital.
     folded = unicodedata.normalize("NFKD", account.strip()[:MAX_LENGTH].casefold())

@@ -1,4 +1,4 @@
-"""What counts requests: memory of this machine, Redis, or one in place of the other."""
+"""The counters of requests: in memory of this machine, in Redis, or one as a fallback."""
 
 from __future__ import annotations
 

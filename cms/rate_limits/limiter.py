@@ -91,7 +91,7 @@ def _counters(config: Config) -> Counters:
 
 
 def _network_of(address: str) -> str:
-    """Return what counts as one client: an address of IPv4, or a network of 64 bits of IPv6.
+    """Return the network that counts as one client: an IPv4 address, or 64 bits of IPv6.
 
     Anything else, as behind a Unix socket, is returned as it is.
     """

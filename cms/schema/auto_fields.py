@@ -29,7 +29,7 @@ class Writer:
 
 
 class AutoField(NamedTuple):
-    """A field that the service fills, and with what: `date`, `user` or `role`."""
+    """A field that the service fills, and the kind of its value: `date`, `user` or `role`."""
 
     field: Field
     kind: str

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """A catalogue, and what is needed to load only the changes of a newer one.
+    """A catalogue, with the data that is needed to load only the changes of a newer one.
 
     `fingerprints` are digests of the collections: one changes with any of the rows that its
     collection is made of. `foreign_keys` are those with one column.
@@ -65,7 +65,7 @@ def build_structure(version: int, loaded: LoadedLists, before: Structure) -> Str
 
 
 NO_STRUCTURE = Structure(Catalogue(0, {}, ()))
-"""What is known before anything is loaded."""
+"""The empty structure, before anything is loaded."""
 
 
 def _key_order(key: ForeignKey) -> tuple[str, str, str]:

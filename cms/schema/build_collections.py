@@ -93,7 +93,7 @@ def _system_meta(name: str) -> CatalogueRow | None:
 
 
 def _compact(record: CatalogueRow) -> CatalogueRow:
-    """Return a record without the settings that nobody has set, which most of them are.
+    """Return a record without unset settings, which most of them are.
 
     A process keeps the records of all fields: equal texts in them are kept once.
     """

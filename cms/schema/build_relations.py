@@ -1,4 +1,4 @@
-"""The relations of the catalogue: recorded ones, and the foreign keys that nobody recorded."""
+"""The relations of the catalogue: recorded ones, and foreign keys without a record."""
 
 from __future__ import annotations
 

@@ -126,8 +126,8 @@ def path_index(table: str, column: str, path: str, *, concurrently: bool = False
     )
 
 
-# What ALTER TABLE takes anyway: a transaction that looks at values first would raise its lock
-# later, and could deadlock.
+# The lock that ALTER TABLE takes anyway: a transaction that reads values first would have to raise
+# its lock later, and could deadlock.
 def lock(table: str) -> Fragment:
     return fill("LOCK TABLE {0} IN ACCESS EXCLUSIVE MODE", name(table))
 

@@ -60,7 +60,7 @@ def parse_name(text: str) -> FieldName:
 
 
 class DottedName(NamedTuple):
-    """A field, and what is named behind its dot: `meta.price`, a path into a JSON field.
+    """A field, and the name behind its dot: `meta.price`, a path into a JSON field.
 
     Only the fields of a collection tell which dots separate steps.
     """
@@ -70,7 +70,7 @@ class DottedName(NamedTuple):
 
     @property
     def rest(self) -> FieldName:
-        """What stands behind the first dot."""
+        """The part behind the first dot."""
         return FieldName.parse(".".join(self.steps), self.head.function)
 
 

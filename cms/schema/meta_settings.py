@@ -185,7 +185,7 @@ FIELD_META: Mapping[str, MetaSetting] = MappingProxyType(
         "group": _TEXT,
         "validation": _JSON,
         "validation_message": _TEXT,
-        # Null means that nobody has set it. Of a relation, true means more than that.
+        # Null means unset, which differs from true only for a relation.
         "searchable": MetaSetting(BOOLEAN.parse, "boolean"),
         "search_weight": MetaSetting(parse_search_weight, "integer"),
     }

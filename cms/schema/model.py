@@ -82,7 +82,7 @@ class Field:
     @property
     def is_searchable(self) -> bool:
         """Whether searches look into the field."""
-        # A search that finds a secret tells what it is.
+        # A search that finds a secret would reveal it.
         if self.column is None or self.is_secret:
             return False
         if self.meta and self.meta.get("searchable") is False:

@@ -209,13 +209,13 @@ def converter(field: Field) -> Parse:
         return _one_of(parse, column.choices)
     if seal := _seal_of(field):
         parse = _sealing(parse, seal)
-    # Bounds are those of what is stored: of a hash, and not of the secret.
+    # Bounds apply to the stored value: the hash, and not the secret.
     in_range = field.type.range_test(column.precision, column.scale)
     return bounded(parse, column.max_length, in_range)
 
 
 def _seal_of(field: Field) -> Callable[[str], str] | None:
-    """Return the function that makes what is stored of a secret; None for any other field."""
+    """Return the function that makes the stored form of a secret; None for any other field."""
     if "digest" in field.special:
         return passwords.digest
     return field.type.seal
@@ -249,7 +249,7 @@ def column_converter(field: Field, convert: Parse) -> ColumnConverter:
     ones are tried: if they fit, all do. The ValueError does not name the value that does not fit.
     """
     fast_path = field.type.fast_path
-    # What is stored of a secret is made of each value by itself.
+    # The stored form of a secret is made for each value by itself.
     if _seal_of(field):
         fast_path = None
     convert_each = for_each(convert)

@@ -121,7 +121,7 @@ def _choice_options(field: Field) -> Record:
 
 
 def column_record(field: Field, column: Column) -> Record:
-    """Return what clients get as the `schema` of a field."""
+    """Return the `schema` of a field as clients get it."""
     return {
         "name": column.name,
         "table": field.collection,

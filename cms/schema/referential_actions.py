@@ -26,7 +26,7 @@ ACTIONS_BY_CODE = {
     "n": "SET NULL",
     "d": "SET DEFAULT",
 }
-"""What a foreign key does when its target changes or goes, by PostgreSQL's codes for it."""
+"""The actions of foreign keys when their target changes or is deleted, by PostgreSQL's codes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The system tables: an entry for each, with what the catalogue cannot read from PostgreSQL.
+"""The system tables: an entry for each, with the facts that PostgreSQL's catalogue does not have.
 
 sql/schema.sql has their columns, types and constraints, and the catalogue reads them from there as
 it does for any table. A test compares the names in both.
@@ -60,14 +60,14 @@ class Choices:
 
     @property
     def rule(self) -> str:
-        """What the check enforces, as a sentence."""
+        """The rule of the check, as a sentence."""
         *others, last = (*self.words, "null") if self.is_nullable else self.words
         return f"it is {', '.join(others)} or {last}"
 
 
 @dataclass(frozen=True, slots=True)
 class SystemTable:
-    """What the service knows of one of its tables, besides its columns."""
+    """A system table: the facts about it besides its columns."""
 
     name: str
     _: KW_ONLY

@@ -1,8 +1,8 @@
 """Changes of the structure that lead to a snapshot, made in one transaction.
 
 Each pass compares the structure with the target, and makes the changes that can be made next: first
-all deletions, then the rest in the order of dependency. Changes have consequences of their own, of
-which a list that goes with its relation is one; the next pass sees them.
+all deletions, then the rest in the order of dependency. Changes have consequences (a deleted
+relation takes its list field along), which the next pass sees.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def reach(
 ) -> None:
     """Rename fields, and change the structure until it is that of the target.
 
-    Raises `Refused` UNPROCESSABLE_CONTENT for what would delete data, unless `allows_loss`.
+    Raises `Refused` UNPROCESSABLE_CONTENT for changes that delete data, unless `allows_loss`.
     """
     structure = StructureTransaction(transaction, context, allows_loss)
     for rename in renames:
@@ -102,7 +102,7 @@ def _delete(structure: StructureTransaction, deletions: Deletions) -> None:
     prune_duplication_fields(structure.transaction)
 
 
-# What is new and what changes, in the order of dependency
+# New and changed records, in the order of dependency
 
 
 def _make_and_change(

@@ -59,8 +59,8 @@ class RecordDiff:
 def compare(before: SchemaSnapshot, after: SchemaSnapshot) -> list[RecordDiff]:
     """Return the records in which two snapshots differ, in the order of sections and names.
 
-    What a record of `after` leaves out counts as unchanged. So does the primary key of a collection
-    that has none in `after`: it was created with the table.
+    Members that a record of `after` leaves out count as unchanged. So does the primary key of a
+    collection that has none in `after`: it was created with the table.
     """
     diffs = []
     if FIELDS in after.sections:

@@ -1,6 +1,6 @@
 """Roles, permissions, flows, dashboards and settings as records that name each other, without ids.
 
-What differs between installations is left out: ids, dates, users, and references to files.
+Values that differ between installations are left out: ids, dates, users, references to files.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _by_unique_name(section: str, records: Sequence[Record]) -> Records:
     named: dict[tuple[str, ...], Record] = {}
     for record in sorted(records, key=lambda record: name_of(section, record)):
         name = name_of(section, record)
-        # Two equal permissions allow what one does.
+        # Two equal permissions allow no more than one.
         if name in named and named[name] != record:
             reason = f'{section}: there are two of the name "{".".join(name)}"; rename one of them'
             raise Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason}))
@@ -97,7 +97,7 @@ class _ContentReader:
         return read_rows(self._fetch, collection)
 
     def names(self, collection: str, key: str = "name") -> dict[str | None, str | None]:
-        """Return what names the rows of a collection, by their ids; None for no row."""
+        """Return the names of the rows of a collection, by their ids; None for no row."""
         names: dict[str | None, str | None] = {None: None}
         for row in self.rows(collection):
             names[row["id"]] = row[key]

@@ -73,7 +73,7 @@ class ContentWriter:
 
 
 def write_content(writer: ContentWriter, diffs: Sequence[RecordDiff]) -> None:
-    """Write what differs: first what others name, deletions last."""
+    """Write the differences: first records that others name, deletions last."""
     _save_roles(writer, of_section(diffs, "roles"))
     _save_permissions(writer, of_section(diffs, "permissions"))
     for diff in of_section(diffs, "settings"):
@@ -89,7 +89,7 @@ def write_content(writer: ContentWriter, diffs: Sequence[RecordDiff]) -> None:
 
 
 def _key_of(keys: Mapping[str, str], name: object, field: str) -> str | None:
-    """Return the id of what a record names; raises `Refused` INVALID_PAYLOAD."""
+    """Return the id of the row that a record names; raises `Refused` INVALID_PAYLOAD."""
     if name is None:
         return None
     if not isinstance(name, str) or name not in keys:

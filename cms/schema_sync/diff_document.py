@@ -41,7 +41,7 @@ _SECTIONS = (*STRUCTURE, *TABLES)
 class Edit:
     """A change of one record: of all of it where `path` is empty.
 
-    `value` is None for what is deleted.
+    `value` is None for a deletion.
     """
 
     kind: ChangeKind
@@ -61,7 +61,7 @@ class DiffEntry:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What a client asks for: the hash of the state that it is for, and the edits of records.
+    """A diff of a client: the hash of the state that it is for, and the edits of records.
 
     `include` has the sections of the state besides those of the structure.
     """
@@ -268,7 +268,7 @@ def _drop_orphans(
     sections: Mapping[str, dict[RecordName, Record]],
     written: Mapping[str, Mapping[RecordName, Record]],
 ) -> None:
-    """Drop what goes with a deleted collection or field, unless the diff itself writes it."""
+    """Drop records of a deleted collection or field, unless the diff itself writes them."""
     for name in list(sections[FIELDS]):
         if name[:1] not in sections[COLLECTIONS] and name not in written[FIELDS]:
             del sections[FIELDS][name]

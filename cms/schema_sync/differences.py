@@ -41,7 +41,7 @@ class Difference:
 
 
 def differences(before: object, after: object, path: Path = ()) -> Iterator[Difference]:
-    """Yield what leads from one value to the other; nothing for equal values."""
+    """Yield the changes from one value to the other; none for equal values."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         yield from _of_mappings(before, after, path)
     elif not _is_same(before, after):

@@ -154,7 +154,7 @@ def path_of(record: Record, section: str, index: int) -> str:
 
 
 def problems_of_record(record: Record, section: str, path: str) -> list[Problem]:
-    """Return what is wrong with one record by itself; raises `Refused` for the system's."""
+    """Return the problems of one record by itself; raises `Refused` for system records."""
     problems = []
     for key in KEYS[section]:
         if not is_name(section, key, record.get(key)):

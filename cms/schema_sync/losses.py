@@ -1,4 +1,4 @@
-"""What a change of the structure deletes, and which data goes with it."""
+"""The deletions of a change of structure, and the data that is lost by them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Deletions:
 
 
 def deletions_of(diffs: Sequence[RecordDiff], catalogue: Catalogue) -> Deletions:
-    """Return what has to be deleted before anything else changes."""
+    """Return the records that have to be deleted before anything else changes."""
     removed_fields = list(_fields(of_section(diffs, FIELDS), catalogue))
     removed_collections = list(_collections(of_section(diffs, COLLECTIONS)))
     # A table keeps its primary key as long as it is there.

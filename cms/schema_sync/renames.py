@@ -1,4 +1,4 @@
-"""Renamed fields: which renames of a document are still to be done, and what they change."""
+"""Renamed fields: the renames of a document that are still to be done, and their effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sections of a snapshot, and what names a record in each."""
+"""The sections of a snapshot, and how a record is named in each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def is_name(section: str, key: str, value: object) -> bool:
 
 
 def name_of(section: str, record: Record) -> RecordName:
-    """Return what names a record; its members must be there."""
+    """Return the name of a record; the members of the name must be there."""
     # The Public role is null, and no role has an empty name.
     name = tuple(str(record[key] or "") for key in KEYS[section])
     if section in NAMELESS:
@@ -65,7 +65,7 @@ def by_name(section: str, records: Sequence[Record]) -> dict[RecordName, Record]
 
 
 def settable(record: Record) -> Record:
-    """Return a record without what only answers have, such as the types of columns."""
+    """Return a record without members that only answers have, such as the types of columns."""
     result = dict(record)
     for group in GROUPS:
         value = record.get(group)

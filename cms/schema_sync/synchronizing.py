@@ -81,7 +81,7 @@ def _entries(
 
 
 def apply_diff(store: Store, identity: Identity, diff: Diff, *, allows_loss: bool) -> None:
-    """Change the structure by a diff, whole or not at all; to apply it again does nothing.
+    """Change the structure by a diff, whole or not at all; applying it again does nothing.
 
     Raises `Refused`: UNPROCESSABLE_CONTENT for what would delete data, unless `allows_loss`;
     INVALID_PAYLOAD for a diff that was made for another structure.

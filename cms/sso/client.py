@@ -10,7 +10,7 @@ from cms.sso.profile import Profile
 
 
 class BegunLogin(NamedTuple):
-    """A login that begins: where the browser goes, and what is remembered of it."""
+    """A login that begins: the address for the browser, and the state to remember."""
 
     url: str
     state: LoginState
@@ -37,10 +37,10 @@ class ProviderClient(Protocol):
         """
 
     def check(self) -> None:
-        """Ask for what the provider tells without a login; raises `ProviderError`."""
+        """Ask the provider all that it answers without a login; raises `ProviderError`."""
 
     def reach(self) -> None:
-        """Ask for what the provider tells everybody; raises `ProviderError`.
+        """Ask the provider for its public documents; raises `ProviderError`.
 
-        Unlike `check` it can be done every few seconds: nothing of it looks like an attack.
+        Unlike `check` it can be repeated every few seconds: it does not look like an attack.
         """

@@ -46,7 +46,7 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class _CachedDocument:
-    """What a provider has answered, and when, in seconds of the monotonic clock."""
+    """An answer of a provider, and its time in seconds of the monotonic clock."""
 
     value: Any
     at: float
@@ -128,8 +128,8 @@ class Discovery:
 def _require_tls_beside_tls(url: str, document: Mapping[str, Any]) -> None:
     """Raise `ProviderError` where a document that came over TLS leads to plain http.
 
-    Plain http is for providers on this machine. Another one's document must not send requests, with
-    the secret of the client in them, to what else listens here.
+    Plain http is for providers on this machine. The document of another provider must not direct
+    requests, which contain the secret of the client, to other programs on this machine.
     """
     if not url.startswith("https://"):
         return

@@ -71,10 +71,10 @@ class ExternalAccounts:
     def account_of(self, profile: Profile) -> ExternalAccount:
         """Return the user of a profile, made or brought up to date as the settings say.
 
-        The identifier alone finds a user, never the address: whoever has that at one provider need
-        not be its owner here. Raises `Refused`: INVALID_CREDENTIALS for somebody who has no account
-        and may get none, INVALID_PROVIDER where the address belongs to an account of another kind;
-        and `ProviderError` for a role of the settings that does not exist.
+        The identifier alone finds a user, never the address: somebody who has an address at one
+        provider need not be its owner here. Raises `Refused`: INVALID_CREDENTIALS for somebody who
+        has no account and may get none, INVALID_PROVIDER where the address belongs to an account of
+        another kind; and `ProviderError` for a role of the settings that does not exist.
         """
         self._require_own_address(profile)
         account = self.find(profile.identifier)
@@ -124,7 +124,7 @@ class ExternalAccounts:
             raise login_refused(self.provider, reason)
         # If another request of the same user was faster by now, the address is that user's own.
         if self._is_taken(profile.email, None) and self.find(profile.identifier) is None:
-            # Somebody who has not proven to own the address does not learn that there is an
+            # A person who has not proven to own the address must not learn that there is an
             # account.
             if is_verified:
                 raise invalid_provider(f"{capitalized(_OTHER_LOGIN)}.")
@@ -176,10 +176,10 @@ class ExternalAccounts:
     def _synchronised_values(
         self, profile: Profile, account: ExternalAccount
     ) -> Mapping[str, str | None]:
-        """Return what the settings take over at each login, of the fields of an account."""
+        """Return the fields of an account that each login copies, as the settings say."""
         values: dict[str, str | None] = {}
         if self.provider.sync_user_info:
-            # What a provider does not send stays as it is.
+            # Fields that the provider does not send stay as they are.
             names = {"first_name": profile.first_name, "last_name": profile.last_name}
             values.update(without_none(names))
             is_trusted = profile.is_email_verified or not self.provider.require_verified_email
@@ -202,7 +202,7 @@ class ExternalAccounts:
         # Of two changes at once, only one may take the last administrator's role away.
         transaction.execute(statement("lock_accounts"))
         before = users.before([account.id])
-        # Read again, as the row is locked now: what the login does not change may be new by now.
+        # Read again, as the row is locked now: other fields may have changed meanwhile.
         values = (account.id, self.provider.name)
         for row in transaction.execute(statement("find_pending_account"), values):
             _change(transaction, ExternalAccount(*row), filtered.payload)

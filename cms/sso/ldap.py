@@ -84,7 +84,7 @@ class DirectoryClient:
         self._idle: queue.LifoQueue[Any] = queue.LifoQueue(MAX_IDLE_CONNECTIONS)
 
     def authenticate(self, identifier: str, password: str) -> DirectoryAnswer:
-        """Return what the directory says to an identifier and a password; raises `ProviderError`.
+        """Return the directory's answer to an identifier and a password; raises `ProviderError`.
 
         An unknown identifier takes as many requests as a wrong password.
         """
@@ -173,7 +173,7 @@ class DirectoryClient:
                 is_right = bool(connection.bind(read_server_info=False))
         finally:
             close(connection)
-        # Busy, unavailable and so on are no wrong passwords: nobody shall be locked out by them.
+        # Busy, unavailable and so on are no wrong passwords, and must lock nobody out.
         if connection.result["result"] in _TROUBLE:
             raise ProviderError(f"it answers a bind with {connection.result['description']}")
         return is_right
@@ -268,7 +268,7 @@ class DirectoryClient:
         return Profile(
             identifier=entry.dn,
             email=email,
-            # The organisation vouches for what its own directory says.
+            # The organisation vouches for the addresses in its own directory.
             is_email_verified=True,
             first_name=_name(entry, provider.first_name_attribute),
             last_name=_name(entry, provider.last_name_attribute),
@@ -290,7 +290,7 @@ def _entry(response: Mapping[str, Any]) -> DirectoryEntry:
 
 
 def _is_past_day(day: str | None) -> bool:
-    """Tell whether a day since 1970 has come; -1, and what is no number, never do."""
+    """Tell whether a day since 1970 has come; false for -1 and for a value that is no number."""
     return day is not None and day.isdecimal() and int(day) <= time.time() // _DAY_SECONDS
 
 

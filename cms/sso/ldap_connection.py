@@ -23,7 +23,7 @@ MAX_SECONDS = 10.0
 _CONNECT_SECONDS = 5.0
 
 _UNREADABLE = (PyAsn1Error, TypeError, AttributeError, LookupError, RecursionError)
-"""What ldap3 raises for an answer that is not LDAP; their texts say nothing to a reader."""
+"""Errors of ldap3 for an answer that is not LDAP; their texts do not help a reader."""
 _FAILURES = (LDAPException, OSError, ValueError, *_UNREADABLE)
 
 

@@ -1,4 +1,4 @@
-"""What the service remembers of a login that is under way: signed, in a cookie of the browser."""
+"""The state of a login that is under way: signed, in a cookie of the browser."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LoginState(NamedTuple):
         return login
 
     def code_verifier(self, secret: str) -> str:
-        """Return the text that proves to the provider who began the login (PKCE)."""
+        """Return the text that proves to the provider that this service began the login (PKCE)."""
         return self._derived("code verifier", secret)
 
     def nonce(self, secret: str) -> str:

@@ -1,4 +1,4 @@
-"""Logins by OAuth 2 and OpenID Connect: the way to the provider, and what comes back."""
+"""Logins by OAuth 2 and OpenID Connect: the way to the provider, and its answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cms.sso.provider_errors import ProviderError, login_refused
 from cms.sso.transport import ProviderTransport, fetch_object
 
 _BASIC = "client_secret_basic"
-# What authlib raises for an answer that it does not expect; the last for JSON that is deep.
+# Errors of authlib for an unexpected answer; the last one is for deeply nested JSON.
 _UNREADABLE = (ValueError, TypeError, AttributeError, RecursionError)
 
 _UNKNOWN_CLIENT = frozenset({"invalid_client", "incorrect_client_credentials"})
@@ -73,9 +73,9 @@ class OAuthClient:
         return ConfirmedUser(self._profile(claims, details), logout_url)
 
     def check(self) -> None:
-        """Ask for what the provider tells without a login; raises `ProviderError`.
+        """Ask for the provider's documents, and try the client; raises `ProviderError`.
 
-        A code that nobody has been given shows whether the provider knows the client.
+        The answer to an invented code shows whether the provider accepts the client.
         """
         with self._session() as session:
             endpoints = self._reached(session)
@@ -87,7 +87,7 @@ class OAuthClient:
                     raise ProviderError("it knows no client of this id and secret") from None
 
     def reach(self) -> None:
-        """Ask for what is public; raises `ProviderError`."""
+        """Ask for the public documents; raises `ProviderError`."""
         with self._session() as session:
             self._reached(session)
 

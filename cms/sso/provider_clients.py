@@ -71,7 +71,7 @@ class Providers:
 
 
 def check_provider(provider: Provider, config: Config, store: Store, secret: str) -> None:
-    """Ask a provider for what it tells without a login; raises `ProviderError`."""
+    """Ask a provider for answers that need no login; raises `ProviderError`."""
     if provider.driver != LDAP:
         _client(provider, config, store, secret).check()
         return
@@ -80,7 +80,7 @@ def check_provider(provider: Provider, config: Config, store: Store, secret: str
 
 
 def reach_provider(provider: Provider, config: Config, store: Store, secret: str) -> None:
-    """Ask a provider for what it tells everybody; raises `ProviderError`."""
+    """Ask a provider for its public documents, for a check of health; raises `ProviderError`."""
     if provider.driver == LDAP:
         check_provider(provider, config, store, secret)
     else:

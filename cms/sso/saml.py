@@ -1,7 +1,7 @@
 """Logins by SAML 2.0: the request to the identity provider, its answer, and single logout.
 
-python3-saml checks signatures and documents. What it lets pass where it is missing (audience,
-recipient, end, the request that is answered) is required here.
+python3-saml checks signatures and documents. It accepts answers without audience, recipient, end or
+the id of the request; this module requires them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ServiceAddresses(NamedTuple):
 
 
 class EndedSession(NamedTuple):
-    """Whom a provider logs out, and where the browser goes next; None for an answer to a logout."""
+    """The user whom a provider logs out, and the browser's next address; None for an answer."""
 
     name_id: str | None
     url: str | None
@@ -184,7 +184,7 @@ class SamlClient:
         return str(url)
 
     def ended_session(self, parameters: Mapping[str, str]) -> EndedSession:
-        """Return what a provider's message of logout ends; raises `Refused` INVALID_CREDENTIALS."""
+        """Return the session that a logout message ends; raises `Refused` INVALID_CREDENTIALS."""
         # The toolkit takes messages that nobody has signed.
         if "Signature" not in parameters or not _is_small(parameters):
             raise login_refused(self._provider, "a message of logout is not signed, or too long")
@@ -203,8 +203,8 @@ class SamlClient:
     def _logged_out_name(self, message: str) -> str:
         """Return the NameID of a request of logout whose signature has been checked.
 
-        Raises ValueError for a request to another address, or of another time: whoever has seen one
-        could send it again for ever.
+        Raises ValueError for a request to another address, or of another time: otherwise somebody
+        who has seen one could send it again for ever.
         """
         request = OneLogin_Saml2_XML.to_etree(message)
         if request.get("Destination") != self.addresses.logout:

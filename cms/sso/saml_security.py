@@ -1,8 +1,8 @@
-"""What answers of SAML may have in them of XML signatures and XML encryption.
+"""The parts of XML signatures and XML encryption that answers of SAML may use.
 
 The library for both does much more than SAML needs, and does it before it checks a signature: it
-reads files that a message names, and evaluates expressions that take hours. So a message may have
-nothing but what is listed here (SAML 2.0 Core, sections 5.4 and 6).
+reads files that a message names, and evaluates expressions that take hours. So a message may use
+only the features listed here (SAML 2.0 Core, sections 5.4 and 6).
 """
 
 from __future__ import annotations

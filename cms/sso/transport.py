@@ -29,7 +29,7 @@ MAX_SECONDS = 10.0
 """For all requests of one login, so that a slow provider holds a thread no longer."""
 MAX_BYTES = 1 << 20
 
-# The addresses are settings: whoever sets them may name any, also within the own network.
+# The addresses are settings: the operator may name any, even within the own network.
 _ANY_ADDRESS = AddressFilter(allowed=(ip_network("0.0.0.0/0"), ip_network("::/0")))
 
 

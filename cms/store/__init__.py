@@ -1,1 +1,1 @@
-"""What every request goes through: caller, snapshot, freshness, retries, idempotency."""
+"""The steps that all requests share: caller, snapshot, freshness, retries, idempotency."""

@@ -22,7 +22,7 @@ from cms.store.snapshot import Snapshot
 class _ActorRow(NamedTuple):
     """The row of the statement `find_actor`, which it returns for every caller.
 
-    `user` is None for a caller who is nobody. `permissions` and `networks` are JSON.
+    `user` is None for a caller without credentials. `permissions` and `networks` are JSON.
     """
 
     structure: int
@@ -71,7 +71,7 @@ def cached_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
     if row.user is None and identity.session and not identity.user:
         actor = find_share_actor(snapshot, identity, fetch)
         return snapshot.share_actors.setdefault_with(caller, lambda: actor)
-    # Snapshots of the same rights share this cache, whatever their structure.
+    # Snapshots with the same rights share this cache, whatever their structure.
     return snapshot.actors.setdefault_with(caller, lambda: actor_of(snapshot, identity, rows))
 
 
@@ -82,10 +82,10 @@ def admit(actor: Actor, identity: Identity) -> Actor:
     `Refused`: INVALID_IP for an address that the actor's roles do not allow, FORBIDDEN for a user
     who still has to set up a second factor.
     """
-    # The role of an operation in a flow is not that of whoever has caused the run.
+    # The role of an operation in a flow is not the role of the caller who caused the run.
     if identity.role:
         return actor
-    # Before the second factor: from elsewhere not even that may be set up.
+    # Before the second factor: from other addresses not even that may be set up.
     require_address(actor.networks, identity.client.ip)
     if actor.lacks_tfa and not identity.may_enrol:
         raise forbidden()
@@ -95,7 +95,7 @@ def admit(actor: Actor, identity: Identity) -> Actor:
 def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     """Return the actor of rows of `find_actor`; raises `Refused` INVALID_TOKEN for no such user."""
     row = _ActorRow(*rows[0])
-    # Without credentials a caller is nobody, and has the rights of the Public role.
+    # A caller without credentials has the rights of the Public role.
     if row.user is None and not identity.is_anonymous:
         raise invalid_token()
     policy = ADMIN

@@ -15,8 +15,8 @@ from cms.store.snapshot import Snapshot
 class RequestContext(NamedTuple):
     """The catalogue with its caches, the caller, and the function that fetches rows for the plan.
 
-    `fetch` asks where the work is done. For a plan that is made within a transaction that is the
-    connection of the transaction: to wait for a second connection while holding the first could
+    `fetch` asks where the work is done. For a plan that is made within a transaction it uses the
+    connection of the transaction: waiting for a second connection while holding the first could
     last for ever. `reader` is there for reads, and runs their statements on the same server.
     """
 
@@ -32,5 +32,5 @@ class RequestContext(NamedTuple):
         return self.reader
 
     def bindings(self, literals: Sequence[object] = ()) -> Bindings:
-        """Return what the placeholders of a statement are filled from: literals, and the caller."""
+        """Return the values for the placeholders of a statement: the literals, and the caller."""
         return Bindings(literals, self.actor.user, self.actor.role)

@@ -25,8 +25,8 @@ def lock_version(transaction: Transaction, snapshot: Snapshot, lock_statement: s
     "lock_version" lets nobody else lock them.
     """
     version = Version(*transaction.execute(statement(lock_statement))[0])
-    # They may have moved while this transaction waited for the lock; now they cannot any more, and
-    # a snapshot that is loaded under it stays true.
+    # The counters may have increased while this transaction waited for the lock. Under the lock
+    # they cannot, so a snapshot that is loaded now stays up to date.
     if snapshot.version == version:
         return snapshot
     return load_snapshot(transaction, before=snapshot)

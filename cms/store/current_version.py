@@ -1,4 +1,4 @@
-"""The counters of `system_version` as they are now: of which version the database is."""
+"""The present counters of `system_version`, which are the version of the database."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ ANY_COLLECTION = "*"
 
 
 class Event(NamedTuple):
-    """What flows wait for: `type` is filter or action, `verb` create, update and the like."""
+    """An event that flows wait for: `type` is filter or action, `verb` create, update and so on."""
 
     type: str
     verb: str
@@ -47,7 +47,7 @@ class EventFlows(NamedTuple):
 
     by_collection: Mapping[str, CollectionEvents]
     of_others: CollectionEvents = NO_EVENTS
-    """Those of collections that no flow names: flows of all collections, without the system's."""
+    """For collections that no flow names: flows that wait for all collections but the system's."""
 
     def of(self, collection: str) -> CollectionEvents:
         """Return the flows that wait for events of a collection."""
@@ -93,7 +93,7 @@ def event_flows(rows: object) -> EventFlows:
 
 
 def _collections_of(name: str, collections: set[str]) -> Sequence[str]:
-    """Return what a name stands for: one collection, or all of items that any flow names."""
+    """Return the collections of a name: one, or all collections of items that any flow names."""
     if name != ANY_COLLECTION:
         return [name]
     # `EventFlows.of` looks at one entry alone, so the entry of each named collection also holds the
@@ -106,7 +106,7 @@ def _frozen(events: Mapping[Event, list[str]]) -> CollectionEvents:
 
 
 def _waits(row: Mapping[str, Any]) -> Iterator[_Wait]:
-    """Yield what a flow waits for."""
+    """Yield the events that a flow waits for."""
     options = row["options"] or {}
     for scope in options.get("scope") or ():
         subject, _, verb = scope.partition(".")

@@ -33,8 +33,8 @@ class SnapshotSource(NamedTuple):
 class ForeignChangeMonitor:
     """Compares the structure with that of the snapshot, at the first request after a minute.
 
-    Where they differ though the counter is the same, it moves the counter, and so has every process
-    load the structure again. Changes by the service move the counter themselves, and the next
+    If they differ although the counter is the same, it increases the counter, so that every process
+    loads the structure again. Changes by the service increase the counter themselves, and the next
     snapshot has their fingerprint.
     """
 
@@ -55,7 +55,7 @@ class ForeignChangeMonitor:
             self._next_check = monotonic() + CHECK_SECONDS
             self._compare()
         except (Refused, Stale, UnexpectedError) as error:
-            # The request goes on, and finds out itself whether the error concerns it.
+            # The request goes on; if the error concerns it, its own statement fails.
             log.warning("the structure could not be looked at: %s", error)
         finally:
             self._lock.release()
@@ -73,7 +73,7 @@ class ForeignChangeMonitor:
             return
 
     def _advance_counter(self, structure: int) -> None:
-        """Move the counter unless another process has, or a change of structure is under way."""
+        """Increase the counter, unless another process or a change of structure does."""
         with self._database.transaction() as transaction:
             rows = transaction.execute(statement("advance_structure_from"), (str(structure),))
         if rows:

@@ -1,4 +1,4 @@
-"""Who calls, as far as the request alone shows it, and where the request comes from."""
+"""The caller, as far as the request alone shows it, and the origin of the request."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class ClientInfo(NamedTuple):
     depth: int | None = 0
 
     def author(self, user: str | None) -> Author:
-        """Return what the history says of who wrote, by what user and from where."""
+        """Return the author of a write for the history: user, address, user agent and origin."""
         return user, self.ip, self.user_agent, self.origin
 
 
 class Identity(NamedTuple):
-    """Who a request says it is: a user in a session, or the digest of a static token.
+    """The caller that a request names: a user in a session, or the digest of a static token.
 
     The signature of a token has been checked. `cookie` is the digest of a session cookie, whose
     session is looked up for every request, so that the cookie ends with the logout. A session alone
@@ -75,12 +75,13 @@ class Identity(NamedTuple):
     @property
     def is_anonymous(self) -> bool:
         """Whether no user is named, as by a request without credentials."""
-        # A role names no user: a run of a flow that has one is nobody, with the rights of the role.
+        # A role names no user: a run of a flow with a role is anonymous, with the rights of the
+        # role.
         return not (self.user or self.token or self.session or self.cookie or self.email)
 
     @property
     def caller(self) -> tuple[str | None, ...]:
-        """Who calls, wherever from: the parameters of the statement `find_actor`."""
+        """The caller without its address: the parameters of the statement `find_actor`."""
         return self.user, self.token, self.session, self.cookie, self.role, self.email
 
 

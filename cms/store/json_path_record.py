@@ -1,4 +1,4 @@
-"""The record of paths into JSON that reads search and sort by, for `cms doctor`."""
+"""The record of paths into JSON by which reads filter and sort, for `cms doctor`."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class JsonPathRecord:
 def _decremented(uses: Mapping[str, int]) -> dict[str, int]:
     """Return the uses of paths less one, without those that had no other.
 
-    By this algorithm of Misra and Gries a path stays if more than one in MAX_PATHS of all uses is
-    its own, however many other paths there are.
+    By this algorithm of Misra and Gries a path stays if it has more than one in MAX_PATHS of all
+    uses, however many other paths there are.
     """
     return {path: count - 1 for path, count in uses.items() if count > 1}

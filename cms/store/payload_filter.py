@@ -25,12 +25,12 @@ class FilterEvent(NamedTuple):
 
 
 class PayloadFilter(Protocol):
-    """Lets flows look at what is about to be written."""
+    """Passes payloads to flows before they are written."""
 
     def __call__(self, event: FilterEvent, payload: object, keys: Sequence[object]) -> object:
         """Return the payload as it is to be written; raises `Refused` to write nothing.
 
-        The payload of a deletion are its keys, and what is returned for it does not matter.
+        The payload of a deletion is its keys; the returned value is ignored.
         """
 
 

@@ -1,4 +1,4 @@
-"""Who has written a moment ago, and so must not read from a replica that lags behind.
+"""Callers who have just written, and so must not read from a replica that lags behind.
 
 All workers of a machine share what they know, and with Redis all machines (docs/deployment.md).
 """
@@ -39,8 +39,8 @@ class SharedKeys(Protocol):
 class RecentWriters:
     """Remembers callers for a time after each of their writes.
 
-    A caller without credentials is its address. A login is such a write: what its session reads
-    comes from the same address.
+    A caller without credentials is remembered by its address. A login counts as such a write,
+    because the new session reads from the same address.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class RecentWriters:
 
 
 def recent_writers(config: Config, secret: str) -> RecentWriters | None:
-    """Return what the settings need, None without a replica."""
+    """Return the memory of writers that the settings ask for, None without a replica."""
     if config.database_read_url is None:
         return None
     shared = None

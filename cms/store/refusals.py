@@ -68,7 +68,7 @@ def _is_more_specific(problem: Problem, known: Problem) -> bool:
 
 
 def _agrees(known: Problem, problem: Problem, key: str) -> bool:
-    # PostgreSQL does not always name the field: what it leaves out contradicts nothing.
+    # PostgreSQL does not always name the field: a missing extension contradicts none.
     return known.extensions.get(key) in (None, problem.extensions.get(key))
 
 

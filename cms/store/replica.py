@@ -1,7 +1,7 @@
 """Reads from a replica that lags behind, with the structure and the rights of the primary.
 
-What a replica shows may be old, but not to whom: a right that is withdrawn, a user who is suspended
-and a session that has ended count from the next request on (docs/deployment.md).
+The rows of a replica may be old, but permissions are not: a withdrawn permission, a suspended user
+and an ended session count from the next request on (docs/deployment.md).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Behind(Exception):
 
 
 class Replica:
-    """The replica, and what a process remembers of its structure."""
+    """The replica, with this process's snapshot of its structure."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class Replica:
     def read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
         """Do a read once; raises `Behind` where the primary has to be asked instead.
 
-        That is for who has just written, while the structure or the rights of the replica are not
-        those of the primary, and whenever one of its answers is in doubt.
+        The primary is asked for callers who have just written, while the replica has another
+        structure or other rights, and whenever an answer of the replica is in doubt.
         """
         if self._writers and self._writers.includes(identity):
             raise Behind
@@ -69,7 +69,8 @@ class Replica:
         snapshot = self.snapshots.current()
         if snapshot.version == version:
             return snapshot
-        # Asked first: each request would load the structure again until the replica has caught up.
+        # Compared first: otherwise each request would load the structure until the replica catches
+        # up.
         if current_version(self._reader.fetch) == version:
             snapshot = self.snapshots.refresh(snapshot)
         if snapshot.version != version:

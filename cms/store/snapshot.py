@@ -1,4 +1,4 @@
-"""Snapshots: what a process keeps in memory of the database, and when it loads them again."""
+"""Snapshots: the catalogue of the database in the memory of a process, and when it is reloaded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _CATALOGUE_LISTS = (
     "dropped",
     "service_tables",
 )
-"""What the statement `load_catalogue` returns as JSON, in the order of its columns."""
+"""The lists that the statement `load_catalogue` returns as JSON, in the order of its columns."""
 
 PreparedRead = tuple[Statement, tuple[object, ...]]
 """A finished statement, and the literals of the request that it was compiled for."""
@@ -62,7 +62,7 @@ def _document_cache() -> LRUCache[Hashable, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The catalogue at one version of the counters, with caches of all that depends on it.
+    """The catalogue at one version of the counters, with the caches that depend on it.
 
     A new version is a new snapshot, so that nothing in the caches is ever out of date. They begin
     with what still holds of those before (`cms.store.snapshot_reuse`).
@@ -76,7 +76,8 @@ class Snapshot:
     actors: LRUCache[Hashable, Actor] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
     policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
     former_policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
-    """Policies of older rights, from which newer ones of the same names take over what they can."""
+    """Policies of older rights, whose unchanged parts newer ones of the same names take over.
+    """
     share_actors: LRUCache[Hashable, Actor] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
     """Callers with a token of a share, whose policies belong to one structure."""
     share_policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
@@ -91,9 +92,10 @@ class Snapshot:
     )
     """PostgreSQL's estimates for reads that could nest many rows."""
     derived: LRUCache[Hashable, Any] = field(default_factory=lambda: LRUCache(MAX_STATEMENTS))
-    """What writes derive from the fields of a collection: rules, automatic fields, parsers."""
+    """Values that writes derive from the fields of a collection: rules, parsers and so on.
+    """
     documents: LRUCache[Hashable, bytes] = field(default_factory=_document_cache)
-    """What describes the service to callers: OpenAPI, types of clients."""
+    """Descriptions of the service for callers: OpenAPI, types of clients."""
 
     @property
     def catalogue(self) -> Catalogue:
@@ -183,8 +185,8 @@ class Snapshots:
         if before is None:
             return None
         now = current_version(self._fetch)
-        # With equal counters the snapshot was found stale for another reason, so it is loaded anew:
-        # PostgreSQL did not know a name or a type of a statement.
+        # With equal counters the snapshot is stale for another reason (PostgreSQL did not know a
+        # name or a type of a statement), so it is loaded anew.
         if now == before.version or now.structure != before.version.structure:
             return None
         if now.flows == before.version.flows:
@@ -195,7 +197,7 @@ class Snapshots:
         current = _with_rights(now, before, events)
         if now.access != before.version.access:
             return current
-        # Reads and rights know nothing of flows. Callers are carried over.
+        # Reads and rights do not depend on flows. Callers are carried over.
         return replace(
             current,
             share_actors=before.share_actors,
@@ -232,8 +234,8 @@ def _warn_about_reserved_tables(current: Snapshot, before: Snapshot | None) -> N
 def load_snapshot(transaction: Transaction, *, before: Snapshot | None = None) -> Snapshot:
     """Return a snapshot as a transaction sees the database, its own changes included.
 
-    Of the structure only what is not that of `before` is loaded, or of the last snapshot that this
-    transaction has loaded.
+    Only collections that differ from those of `before`, or of the last snapshot that this
+    transaction has loaded, are loaded.
     """
     cached = transaction.loaded.get("snapshot")
     if isinstance(cached, Snapshot):
@@ -252,8 +254,8 @@ def load_snapshot(transaction: Transaction, *, before: Snapshot | None = None) -
 def snapshot_at(transaction: Transaction, version: Version, *, before: Snapshot | None) -> Snapshot:
     """Return the snapshot of a transaction that has only moved the counter of structure so far.
 
-    To load the structure takes long. It is that of `before` if all counters were, and if no other
-    program has changed it since.
+    Loading the structure takes long. It is that of `before` if all counters were the same and no
+    other program has changed it since.
     """
     if before is not None and before.version == version._replace(structure=version.structure - 1):
         ((_, fingerprint),) = transaction.execute(statement("find_fingerprint"))

@@ -1,10 +1,10 @@
 """What a new snapshot reuses of the one before: callers, views and statements that still hold.
 
-A statement, or a view of a policy, has beside it what it was made of (`cms.access.dependencies`).
-After a change of structure a statement stays if its collections and relations have not changed;
-after a change of rights it stays in the cache, and is compared with the grants of whoever needs it
-next. Callers, with their policies, stay as they are: a view of a policy is compared with the
-structure when it is used. So a change takes no longer where many callers are known.
+A statement, or a view of a policy, records its dependencies (`cms.access.dependencies`). After a
+change of structure a statement stays if its collections and relations have not changed; after a
+change of rights it stays in the cache, and is compared with the grants of the next caller. Callers
+stay with their policies: a view of a policy is compared with the structure when it is used. So the
+time of a change does not depend on the number of cached callers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_CLEARED_POLICIES = 100
 
 
 def carried_over(before: Snapshot, current: Snapshot) -> Snapshot:
-    """Return a new snapshot with what still holds of the one before in its caches."""
+    """Return a new snapshot, with the valid entries of the one before in its caches."""
     # If the counters are the same, the snapshot before was found stale for another reason.
     if current.version == before.version:
         return current
@@ -54,9 +54,9 @@ def _with_callers(before: Snapshot, current: Snapshot) -> Snapshot:
     """Return a snapshot with the callers of the one before, as far as their rights are the same.
 
     To look up a caller with many permissions, and to parse these, takes longer than to load a
-    changed collection. Both snapshots then share the caches: whoever is found has the rights of
-    both. Of older rights only the policies stay, to compare those of the same names with, and only
-    those of the snapshot before: rights of roles that are gone must not stay.
+    changed collection. Both snapshots then share the caches, because their rights are the same. If
+    the rights differ, only the policies of the snapshot before are kept, so that new policies of
+    the same names can be compared with them; rights of deleted roles must not stay longer.
     """
     if before.version.access != current.version.access:
         return replace(current, former_policies=before.policies)
@@ -71,8 +71,8 @@ def _with_callers(before: Snapshot, current: Snapshot) -> Snapshot:
 def _clear_some(policies: LRUCache[str, Policy], current: Snapshot) -> None:
     """Clear some policies of views of older structures, which would keep old collections.
 
-    Only policies that nobody uses have any for long. Each change comes to others, one slice of all
-    of them after the other.
+    Only policies that nobody uses have any for long. Each change clears another slice of all
+    policies.
     """
     every = list(policies.copy().values())
     slices = -(-len(every) // MAX_CLEARED_POLICIES)

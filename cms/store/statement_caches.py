@@ -17,14 +17,14 @@ MAX_STATEMENT_CHARACTERS = 8_000_000
 
 
 class CachedStatement(NamedTuple):
-    """A statement, what it is made of, and the literals of the read that it was made for."""
+    """A statement, its dependencies, and the literals of the read that it was made for."""
 
     statement: Statement
     dependencies: Dependencies
     literals: tuple[object, ...] = ()
 
     def is_for(self, policy: Policy) -> bool:
-        """Tell whether the statement is what a policy allows, whose name is in the key."""
+        """Tell whether the statement is valid for a policy, whose name is in the key."""
         return self.dependencies.hold_for(policy)
 
 

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class Store:
-    """The database of one application, with what its process remembers of the structure."""
+    """The database of one application, with its process's snapshot of the structure."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Store:
             wait_slots=wait_slots,
         )
         self.writers = writers
-        """Those who must not read from the replica, where there is one."""
+        """Callers who must not read from the replica, where there is one."""
         self.cursor_secret = hmac.digest(secret.encode(), b"cursors", "sha256")
         self.json_path_record = JsonPathRecord(self.database)
         self.page = PageSizes(config.query_limit_default, config.query_limit_max)
@@ -236,7 +236,7 @@ class Store:
         self, identity: Identity, plan: Callable[[RequestContext], WritePlan[T]], snapshot: Snapshot
     ) -> T:
         context = _context(snapshot, identity, self.database.fetch_primary)
-        # Errors tell nothing of what is hidden from the caller.
+        # Errors reveal nothing that is hidden from the caller.
         with redaction_for(context.actor.policy):
             write = plan(context)
             if write.run_alone is not None:
@@ -257,7 +257,7 @@ class Store:
         lock_statement: str,
     ) -> T:
         with self.database.transaction() as transaction:
-            # Locks are taken in this order by every write, so that they cause no deadlock.
+            # Every write takes its locks in this order, so that they cause no deadlock.
             lock_key(transaction, identity.name, idempotency)
             if attempt.deadlocked:
                 transaction.execute(statement("wait_for_others"))
@@ -300,7 +300,7 @@ class Store:
             except Deadlock:
                 continue
             except Stale as conflict:
-                # Under the lock the structure is current: the change itself names what is missing.
+                # Under the lock the structure is current: the change itself reports missing names.
                 raise invalid_payload(f"The database refuses it: {conflict}") from None
         raise unavailable("database", "It is busy with the items of this collection")
 
@@ -369,7 +369,7 @@ def _plan_and_run(
     context: RequestContext,
     transaction: Transaction,
 ) -> T:
-    """Plan a write in its transaction and do it; no error tells of what is hidden."""
+    """Plan a write in its transaction and do it; errors reveal nothing that is hidden."""
     with redaction_for(context.actor.policy):
         return plan(context).run(transaction)
 

@@ -15,8 +15,8 @@ class WritePlan(NamedTuple, Generic[T]):
     """A planned write.
 
     `run` does it in a transaction, which has compared the counters. `run_alone`, where there is
-    one, does all of it in one statement, which compares the counters itself. It refuses nothing
-    once it has written: work that is refused may be tried again.
+    one, does all of it in one statement, which compares the counters itself. It must not refuse
+    anything after it has written, because refused work may be tried again.
     """
 
     run: Callable[[Transaction], T]

@@ -56,7 +56,7 @@ def alter(
     # Of an alias, and of a column of a view, a client may still send the whole record back.
     elif alteration.changes_type or not _is_unchanged(alteration):
         raise invalid_payload(f'"{field.name}" has no column that could change', field="schema")
-    # GET answers null for a field without a record: to send that back makes none.
+    # GET answers null for a field without a record: sending that back creates no record.
     if payload.get("meta") is not None or meta:
         metadata.save_field_record(transaction, owner.name, field.name, meta)
 
@@ -71,7 +71,7 @@ def problems_of_change(field: Field, payload: Mapping[str, object]) -> list[Prob
 
 
 def is_change_possible(field: Field, payload: Mapping[str, object]) -> bool:
-    """Tell whether a change can make a field what a body describes: else only a new field is that.
+    """Tell whether a field can be changed to match a body; otherwise it has to be created anew.
 
     A body that cannot be read counts as possible: the change itself refuses it.
     """

@@ -241,7 +241,7 @@ def _update(
     if schema.get("comment", collection.comment) != collection.comment:
         require_table(collection, "comment")
         transaction.execute_ddl(ddl.comment_on_table(collection.name, schema["comment"]))
-    # GET answers null for a table without a record: to send that back makes none.
+    # GET answers null for a table without a record: sending that back creates none.
     if payload.get("meta") is not None:
         _save(transaction, collection.name, meta, catalogue)
 

@@ -26,7 +26,7 @@ _SIZES = ("max_length", "numeric_precision", "numeric_scale")
 
 
 class ValuesLost(Refused):
-    """A change of a column's type that not every value of it has a form in."""
+    """A change of a column's type to which some of its values cannot be converted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Alteration:
 
     @property
     def changes_type(self) -> bool:
-        # By identity: several types have one name, and the column decides which of them it is.
+        # By identity: several types share a name, and the column decides which one is meant.
         return self.field_type is not self.field.type
 
 
@@ -143,7 +143,7 @@ def _would_lose(transaction: Transaction, field: Field, column: Column, data_typ
     except Refused as refused:
         if refused.status != STATUS["INVALID_PAYLOAD"]:
             raise
-        # A value has no form at all in the new type, or no value has.
+        # Some value, or every value, cannot be converted to the new type.
         return True
 
 

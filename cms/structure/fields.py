@@ -266,7 +266,7 @@ def _finish_changes(
     transaction: Transaction, renames: Sequence[_FieldRename], *, before: Collection
 ) -> list[Record]:
     """Adjust indexes and revisions to fields that have changed, and return their records."""
-    # The new catalogue tells what PostgreSQL has made of the changes, such as default values.
+    # The new catalogue shows the results of the changes in PostgreSQL, such as default values.
     catalogue = load_snapshot(transaction).catalogue
     after = catalogue.collections[before.name]
     metadata.check_archive(after, before=before)

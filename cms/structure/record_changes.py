@@ -150,7 +150,7 @@ def _columns(entry: ChangeEntry) -> tuple[str | None, ...]:
     """Return action, collection, item, data, delta and parent, as the statement takes them."""
     change = entry.change
     delta = None
-    # A change without data has no revision, and so nothing that a delta could be of.
+    # A change without data has no revision, and so no delta.
     if change.data:
         delta = change.delta
     parent = None

@@ -290,7 +290,7 @@ def _create_junction(
         )
     sides = _junction_sides(definition)
     for side in sides:
-        # Of a junction that exists only what is missing is made.
+        # If the junction exists, only its missing parts are created.
         if present is None or side.field not in present.fields:
             _add_key(transaction, side, catalogue)
     for side in sides:
@@ -305,13 +305,13 @@ def _junction_sides(definition: JunctionDefinition) -> tuple[RelationDefinition,
     near_meta = MetaSettings(
         {**definition.meta, "one_field": definition.field, "junction_field": definition.far}
     )
-    # What leaves the list is a row of the junction, which nobody needs any more.
+    # A row that leaves the list is one of the junction, which nobody needs any more.
     near_meta.setdefault("one_deselect_action", "delete")
     far_meta = MetaSettings(
         one_field=definition.meta.get("one_field"), junction_field=definition.near
     )
     junction = definition.junction
-    # First the side of the collection that has the list, and then the side of what it lists.
+    # First the side of the collection that has the list, then the side of the listed items.
     return (
         RelationDefinition(junction, definition.near, definition.collection, near_meta, schema),
         RelationDefinition(junction, definition.far, definition.related, far_meta, schema),
@@ -364,7 +364,7 @@ def _update(
     if "one_field" in meta and meta["one_field"] != relation.one_field:
         _delete_list_field(transaction, relation, catalogue)
         _ensure_list_field(transaction, definition, catalogue)
-    # GET answers null for a foreign key without a record: to send that back makes none.
+    # GET answers null for a foreign key without a record: sending that back makes none.
     if payload.get("meta") is not None:
         _save(transaction, definition)
     if schema and relation.constraint:

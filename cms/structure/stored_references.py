@@ -54,13 +54,13 @@ def _apply_to(transaction: Transaction, reference: StoredReference, change: Fiel
     key = name(reference.key)
     column = name(reference.column)
     is_json = reference.cast == "json"
-    # Compared here and not in SQL: what a rule or template names, only its parser knows.
+    # Compared here and not in SQL: only its parser knows which names a rule or template uses.
     select = "SELECT {1}::text, collection, {2}::text FROM {0} WHERE {2} IS NOT NULL"
     for row_key, collection, stored in transaction.run(fill(select, table, key, column)):
         before = stored
         if is_json:
             before = jsontext.loads_stored(stored)
-        # `collection` is what the row is about: from there the names in the value lead on.
+        # `collection` is the collection of the row: the names in the value begin there.
         after = reference.apply_change(before, collection, change)
         if after == before:
             continue

@@ -1,8 +1,8 @@
 """The history of the structure: records of collections, fields and relations, before and after.
 
-All records are compared, because a change concerns more than the call names: with a field its
-relations are deleted, with a junction fields are created, and permissions change. Revisions of
-records that the call does not name have a revision of a named record as their parent.
+All records are compared, because a change concerns more records than the call names: deleting a
+field deletes its relations, creating a junction creates fields, and permissions change. Revisions
+of records that the call does not name have a revision of a named record as their parent.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _keys_of(named: Iterable[NamedRecord]) -> list[RecordKey]:
 
 
 def _is_same(former: RecordSource | None, present: RecordSource | None) -> bool:
-    # Most are the same value, because a catalogue is loaded in parts: to compare takes longer.
+    # Most are the same object, because a catalogue is loaded in parts: comparing takes longer.
     return former is present or former == present
 
 

@@ -1,4 +1,4 @@
-"""Records of collections, fields and relations, as far as a caller may know of them."""
+"""Records of the collections, fields and relations that a caller may know."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def list_fields(store: Store, identity: Identity, collection: str | None = None)
 
 def _field_records(context: RequestContext, *, collection: str | None) -> list[Record]:
     if collection is None:
-        # Those of hidden collections are left out, and nothing tells that there are any.
+        # Fields of hidden collections are left out, and nothing reveals that there are any.
         owners = list(_visible_structure(context).collections.values())
     else:
         owners = [_visible_collection(context, collection)]

@@ -11,7 +11,8 @@ from cms.processes import processors
 MIN_SECONDS = 3.0
 MAX_SECONDS = 6.0  # a range, so that two workers on one processor do not move at once
 MIN_GAIN = 0.25
-"""By how much of its time another processor must be idler; less changes with every request."""
+"""How much idler another processor must be, in parts of its time; less varies by itself.
+"""
 
 
 class Affinity:

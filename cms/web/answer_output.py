@@ -1,4 +1,4 @@
-"""How the answers of one connection leave: from their threads to the socket, or through the loop.
+"""Writes the answers of one connection: from their threads to the socket, or through the loop.
 
 A short answer goes from its thread straight to the socket: waking the loop for it would cost as
 much as writing it.
@@ -107,7 +107,7 @@ class AnswerOutput:
 
     def begin(self) -> None:
         """Prepare for the next answer."""
-        # What a thread sends must not overtake what the loop still has to write.
+        # Bytes from a thread must not overtake bytes that the loop still has to write.
         self._writes_directly = self._socket is not None and self.is_written
 
     def _write(self, data: bytes) -> None:

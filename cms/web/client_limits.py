@@ -44,7 +44,7 @@ DESCRIPTORS_PER_CONNECTION = 2
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """What the settings allow a client; times are in seconds.
+    """The limits of a client by the settings; times are in seconds.
 
     `request_seconds` bounds a head, and a body that is read before a thread is taken. Longer bodies
     and answers must move `MIN_BYTES_PER_WINDOW` in every `rate_window_seconds`. A request that has

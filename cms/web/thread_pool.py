@@ -85,7 +85,7 @@ class ThreadPool:
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """Let another thread work while this one does what is limited in another way."""
+        """Let another thread work while this one does work that has a limit of its own."""
         self._release_slot(clients=0)
         try:
             yield
@@ -112,7 +112,8 @@ class ThreadPool:
         self._slots.put(None)
 
     def _reclaim_slot(self, *, clients: int) -> None:
-        # First of all: the client is waited for no more, however long this thread waits for a slot.
+        # First of all: this thread no longer waits for the client, however long it waits for a
+        # slot.
         with self._lock:
             self._waiting_for_clients -= clients
         self._slots.get()

@@ -25,7 +25,7 @@ _ALL_ROWS = "*"
 
 
 class PanelQuery(NamedTuple):
-    """The query of a panel, as the parameters of a list read, and what its items become."""
+    """The query of a panel, as the parameters of a list read, and the conversion of its items."""
 
     collection: str
     params: Params

@@ -45,7 +45,7 @@ ALL_TIME = "auto"
 MAX_LIST_ROWS = 500
 MAX_DECIMALS = 20
 MAX_SHORT_TEXT_LENGTH = 2_000
-"""Characters of a display template, and of what stands before and behind a number."""
+"""Characters of a display template, and of the texts before and behind a number."""
 
 # "30 days", "1 month": a count without leading zeros and a unit; whether there is such a unit,
 # `parse_variable` knows.
@@ -109,7 +109,7 @@ def _is_text(value: object) -> TypeGuard[str]:
 
 @dataclass(frozen=True, slots=True)
 class PanelType:
-    """What a type of panels needs, and the checks of its options. Null counts as not given."""
+    """A type of panels: its required options, and the checks of all. Null counts as not given."""
 
     required: tuple[str, ...] = ()
     checks: Mapping[str, Check] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class PanelType:
     """Options that are needed in addition, by the value of the option `function`."""
 
     def errors(self, options: object) -> Iterator[OptionError]:
-        """Yield what is wrong with options, whatever the collections are."""
+        """Yield the problems of options that do not depend on the collections."""
         if options is None:
             options = {}
         if not isinstance(options, Mapping):

@@ -45,7 +45,7 @@ def flow_definition(row: Sequence[Any]) -> FlowDefinition:
 
 
 def flow_problems(flow: FlowDefinition) -> Iterator[FlowProblem]:
-    """Yield what is wrong with a flow and its operations."""
+    """Yield the problems of a flow and its operations."""
     # Without a trigger nothing starts the flow, and there are no options to check.
     if flow.trigger is not None:
         for error in TRIGGER_TYPES[flow.trigger].errors(flow.options):

@@ -1,4 +1,4 @@
-"""The operations of a flow as a graph: which one comes first, and which one after which.
+"""The operations of a flow as a graph: the first one, and the successors of each.
 
 An operation leads to one other in case of success (`resolve`) and to one in case of failure
 (`reject`). Each has at most one edge in, so a flow is a tree.
@@ -47,9 +47,9 @@ class GraphProblem(NamedTuple):
 
 
 def graph_problems(graph: Graph) -> Iterator[GraphProblem]:
-    """Yield what is wrong with the ends and the keys of a flow's operations.
+    """Yield the problems of the ends and the keys of a flow's operations.
 
-    That keys are unique within a flow, the database minds.
+    The database makes sure that keys are unique within a flow.
     """
     for operation in graph.operations.values():
         if operation.key.startswith("$"):
@@ -88,7 +88,7 @@ def _reason_against(edge: _Edge, graph: Graph, sources: Mapping[str, str | None]
     """Return why an edge cannot be added to those that `sources` has: each target, its source."""
     if edge.target not in graph.operations:
         return NO_OPERATION
-    # Each operation has one source at most, so what lies before it is a line.
+    # Each operation has one source at most, so the operations before it form a line.
     before = edge.source
     while before is not None:
         if before == edge.target:

@@ -74,8 +74,8 @@ OPERATION_TYPES: Mapping[str, Options] = MappingProxyType(
                 "item": Option(key),
             }
         ),
-        # No address is checked here beyond its form: which hosts may be asked, the settings say in
-        # the moment of the request.
+        # Only the form of an address is checked here: at the time of the request the settings
+        # decide which hosts may be asked.
         "request": Options(
             {
                 "method": Option(method),

@@ -1,4 +1,4 @@
-"""The options of triggers and operations: which there are, and which values they take.
+"""The options of triggers and operations, and the values that they take.
 
 Options are checked when a flow is saved, as far as they hold no templates, and again with the
 values of a run.
@@ -55,13 +55,13 @@ class Options:
     """Options that need another one as soon as they are set and not false."""
 
     def errors(self, values: object, *, are_rendered: bool = False) -> Iterator[OptionError]:
-        """Yield what is wrong with values: as they are saved, or rendered by a run."""
+        """Yield the problems of values, as they are saved or as a run renders them."""
         if values is None:
             values = {}
         if not isinstance(values, Mapping):
             yield OptionError("they are an object")
             return
-        # Unknown options are refused: a misspelt one would be ignored in every run, without a word.
+        # Unknown options are refused: a misspelt one would be silently ignored in every run.
         for name in values:
             if name not in self.options:
                 yield OptionError(f"there is no such option; there are {self._names()}", str(name))
@@ -86,7 +86,8 @@ def _errors_of(
             yield OptionError("it is needed", name)
         return
     try:
-        # What templates stand for is known in a run only; there a text may look like one again.
+        # The values of templates are known in a run only; there a text may look like a template
+        # again.
         if are_rendered or not option.takes_templates or _is_constant(value):
             option.check(value)
     except (OptionError, TemplateError) as error:
@@ -106,7 +107,7 @@ def _elements(value: object) -> Iterator[tuple[tuple[int, ...], object]]:
         yield (index,), element
 
 
-# What options take
+# Checks of values
 
 
 def any_json(value: object) -> None:

@@ -1,7 +1,7 @@
 """Templates in the options of operations: `{{path}}` stands for a value of the run.
 
-A template only looks values up: it has no operators, calls or filters, so that nobody who may write
-a flow, or fill in what it reads, can run code with it.
+A template only looks values up. It has no operators, calls or filters, so that neither the author
+of a flow nor a sender of its values can run code with it.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _parse_list(value: Sequence[object], path: tuple[str | int, ...]) -> Templat
 
 
 def require_size(rendered: object) -> None:
-    """Check what a template has become; raises `RenderedTooLarge`.
+    """Check the size of a rendered template; raises `RenderedTooLarge`.
 
     A value that stands there several times counts as often: logs and scripts write it out.
     """

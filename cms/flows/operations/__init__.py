@@ -1,4 +1,4 @@
-"""What the operations of flows do, by type; their options are in cms/flows/definition."""
+"""The operations of flows, by type; their options are in cms/flows/definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operations of a flow do that need nothing but the values of the run."""
+"""The operations of flows that need nothing but the values of the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RULES: LRUCache[bytes, ResolvedRule] = LRUCache(1000)
 
 
 def condition(options: RenderedOptions, run: Run) -> object:
-    """Try a filter on the values of the run; null, or reject with the list of failures."""
+    """Evaluate a filter on the values of the run; return null, or reject with the failures."""
     rule = _rule(options["filter"])
     # A path would need a read with the rights of its caller; templates can look the value up
     # instead.
@@ -41,7 +41,7 @@ def condition(options: RenderedOptions, run: Run) -> object:
 def _rule(value: object) -> ResolvedRule:
     """Return the rule of a filter, which is nearly always that of the run before."""
     text = jsontext.dumps(value)
-    # A filter may hold what callers have sent, which must not fill the memory.
+    # A filter may hold values that callers have sent, which must not fill the memory.
     if len(text) > MAX_CACHED_FILTER_BYTES:
         return resolve_rule(parse_rule(value))
     return _RULES.setdefault_with(text, lambda: resolve_rule(parse_rule(value)))

@@ -38,7 +38,7 @@ def create_items(options: RenderedOptions, run: Run) -> object:
 
 def read_items(options: RenderedOptions, run: Run) -> object:
     """Return the items of a query or of a list of keys; the item alone for a single key."""
-    # In a transaction, not on a replica: a run reads what the write before it has left.
+    # In a transaction, not on a replica: a run must see the write that caused it.
     data = _run(options, run, partial(transaction_plan, partial(_read, options, run)))
     # Parts of an answer are JSON already, but templates look into them.
     return jsontext.loads_stored(jsontext.dumps(data))

@@ -90,7 +90,7 @@ def send_request(options: RenderedOptions, run: Run) -> object:
         seconds = int(time.time())
         headers |= signature_headers(keys, message=message, seconds=seconds, body=body or b"")
     method = str(options.get("method") or "GET").upper()
-    # What is signed is for one receiver only.
+    # A signed message is for one receiver only.
     outgoing = OutgoingRequest(
         options["url"], method, headers, body, follows_redirects=message is None
     )
@@ -133,7 +133,7 @@ def _exchange(
         return RequestOutcome(None, f"it answers with more than {MAX_RESPONSE_BYTES // 2**20} MB")
     first_error = _FIRST_ERROR_STATUS
     if not outgoing.follows_redirects:
-        # A redirect of a signed request has come to nothing.
+        # A redirect of a signed request counts as a failure.
         first_error = _FIRST_REDIRECT_STATUS
     headers = {name: _storable(value) for name, value in response.headers.items()}
     return RequestOutcome(

@@ -29,7 +29,7 @@ def json_web_token(options: RenderedOptions, run: Run) -> object:
         match options["operation"]:
             case "sign":
                 token = _signed(options, settings)
-                # Whoever has the token has its rights, so the log masks it.
+                # The holder of the token has its rights, so the log masks it.
                 run.secrets.add(token)
                 return token
             case "verify":

@@ -26,7 +26,7 @@ class ScriptJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScriptOutcome:
-    """The result of a script, or what it has thrown; and its console output."""
+    """The result of a script, or the value that it has thrown; and its console output."""
 
     result: object = None
     error: object = None

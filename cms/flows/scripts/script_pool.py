@@ -23,7 +23,7 @@ START_SECONDS = 20.0
 
 
 MIN_SECONDS = 0.01
-"""What a script gets at least, however late its run is."""
+"""The seconds that a script gets at least, however late its run is."""
 
 
 class ScriptPool:
@@ -35,15 +35,14 @@ class ScriptPool:
         self._children = ChildProcesses("cms.flows.scripts.script_worker", str(HEAP_BYTES))
 
     def run(self, code: str, data: object, *, max_seconds: float = math.inf) -> ScriptOutcome:
-        """Run a script in an isolate of its own and return what has come of it.
+        """Run a script in an isolate of its own and return its outcome.
 
         `data` is a JSON value. A caller with less time than the setting allows says so. Raises
         `Refused` SERVICE_UNAVAILABLE when all slots stay taken.
         """
         seconds = min(self._max_seconds, max(max_seconds, MIN_SECONDS))
         job = ScriptJob(code, jsontext.dumps(data).decode(), seconds)
-        # As JSON on one line: the child gets no pickles, because what it runs is not trusted with
-        # more.
+        # As JSON on one line: the child gets no pickles, because it runs code that is not trusted.
         line = json.dumps(job._asdict()).encode() + b"\n"
         try:
             # Slots of the machine, because several processes have pools of their own.

@@ -51,7 +51,7 @@ def on_refused(
     request: falcon.Request, response: falcon.Response, refused: Refused, params: Any
 ) -> None:
     """Answer a request that the service refuses."""
-    # Which method a flow takes is no matter of routes.
+    # A flow, and not its route, decides which method it takes.
     allowed = refused.problems[0].extensions.get("allowed")
     if refused.problems[0].code == "METHOD_NOT_ALLOWED" and isinstance(allowed, list):
         response.set_header("Allow", ", ".join(allowed))
@@ -146,7 +146,7 @@ def _problem_of(request: falcon.Request, error: falcon.HTTPError) -> Problem:
         case 415:
             return NOT_JSON
         case _:
-            # What Falcon itself refuses: malformed query strings, headers, and the like.
+            # Requests that Falcon itself refuses: malformed query strings, headers and so on.
             return Problem(
                 "INVALID_QUERY", error.description or error.title or "The request is not valid."
             )

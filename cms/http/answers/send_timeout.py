@@ -1,7 +1,7 @@
 """Answers with a time limit: no thread waits for ever for a client that does not read.
 
-A thread that writes an answer holds what the answer is made of: the database connection of an
-export, the file of an asset.
+A thread that writes an answer holds its source: the database connection of an export, the file of
+an asset.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What every request passes on its way to a resource and back."""
+"""The middleware that every request passes on its way to a resource and back."""

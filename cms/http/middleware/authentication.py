@@ -1,4 +1,4 @@
-"""Who calls, by the headers of a request."""
+"""Identifies the caller by the headers of a request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _VerifiedToken(NamedTuple):
 
 
 class Authentication:
-    """Finds out who calls from the headers alone; the store checks whether that user may act."""
+    """Identifies the caller from the headers alone; the store checks whether that user may act."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Authentication:
     ) -> None:
         self._secret = secret
         self._identify = identify
-        # A key for one purpose, so that digests that are stored say nothing of the secret itself.
+        # A key for one purpose, so that stored digests reveal nothing about the secret itself.
         self._seal = hmac.digest(secret.encode(), b"idempotency", "sha256")
         self._origins = origins
         self._trusted_proxies = trusted_proxies
@@ -59,7 +59,7 @@ class Authentication:
         )
 
     def _identity(self, request: falcon.Request) -> Identity:
-        """Return the caller of the Authorization header, else the one that the browser stands for.
+        """Return the caller of the Authorization header, else the user of the browser.
 
         Raises `Refused`.
         """
@@ -78,7 +78,8 @@ class Authentication:
         if self._identify is not None:
             identity = host_identity(self._identify, request.env)
             if identity is not None:
-                # Most likely by a cookie as well, or by another thing that browsers send unasked.
+                # Most likely it recognizes users by a cookie, too, or by something else that
+                # browsers send unasked.
                 self._require_own_page(request)
                 return identity
         cookie = session_cookie(request)
@@ -102,7 +103,7 @@ class Authentication:
         return Identity(session=session, cookie=self._digest(cookie))
 
     def _digest(self, token: str) -> str:
-        """Return what is stored of a token that comes with each request."""
+        """Return the digest of a token, which is stored instead of the token."""
         # Texts of any length would fill the memory of the cache.
         if len(token) > MAX_CACHED_TOKEN_LENGTH:
             return digest(token)

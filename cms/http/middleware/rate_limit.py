@@ -42,7 +42,7 @@ _NEVER_REFUSED = PING_PATH
 
 
 class RateLimit:
-    """Counts each request before anything is done for it, and says what is left in its answer."""
+    """Counts each request before any work for it; the answer says how many requests are left."""
 
     def __init__(self, limiter: RateLimiter, *, trusted_proxies: int) -> None:
         self._limiter = limiter
@@ -51,7 +51,7 @@ class RateLimit:
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
         """Count a request of an address; raises `Refused` REQUESTS_EXCEEDED."""
         usage = self._limiter.count_request(self._address(request))
-        # Set now, so that an answer has them whatever becomes of the request.
+        # Set now, so that every answer to the request has them.
         _set_headers(response, usage)
         request.context.usage = usage
         if not usage.passed and request.path != _NEVER_REFUSED:

@@ -107,8 +107,8 @@ class RequestTracing:
         log_answer(state, request.path, status, seconds=seconds)
 
     def _set_vary(self, response: falcon.Response) -> None:
-        # Whoever signs in after another one, in the same browser, must not see what the browser has
-        # kept. What is public is the same for all.
+        # A user who signs in after another one, in the same browser, must not see answers that the
+        # browser has kept. Public answers are the same for all.
         by_cookie = self._varies_by_cookie and not _is_public(response)
         response.set_header("Vary", vary_header(response.get_header("Vary"), by_cookie=by_cookie))
 

@@ -1,4 +1,4 @@
-"""Who may have written, so that reads which follow go to the primary."""
+"""Notes callers who may have written, so that their next reads go to the primary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cms.store.recent_writers import RecentWriters
 
 
 class NoteOfWriters:
-    """Notes who may have written, before the answer is sent: the next request may be a read."""
+    """Notes the caller of a write before its answer is sent: the next request may be a read."""
 
     def __init__(self, writers: RecentWriters) -> None:
         self._writers = writers
@@ -31,7 +31,7 @@ class NoteOfWriters:
         try:
             identity = request.context.identity
         except (Refused, IdentifyFailed):
-            # A login or refresh takes no notice of credentials that are no longer good, nor of an
-            # application around the service that cannot tell who is signed in.
+            # A login or refresh ignores expired credentials, and an application around the service
+            # that cannot say who is signed in.
             identity = ANONYMOUS.with_client(request.context.client)
         self._writers.note(identity)

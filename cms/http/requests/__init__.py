@@ -1,1 +1,1 @@
-"""What a request says, and how it is read: bodies, forms, cookies, paths, origins."""
+"""Requests and their parts: state, bodies, forms, cookies, paths, origins."""

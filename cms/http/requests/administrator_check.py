@@ -1,4 +1,4 @@
-"""Whether an administrator calls, where others get a shorter answer and no refusal."""
+"""Tells whether an administrator calls, for routes that give others a shorter answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def is_administrator(store: Store, request: falcon.Request) -> bool:
     """Tell whether an administrator calls; False for credentials that are no good."""
     try:
         identity = request.context.identity
-        # Most calls come from load balancers, which need no lookup of who calls.
+        # Most calls come from load balancers, whose calls need no lookup of the caller.
         if identity.is_anonymous:
             return False
         require_administrator(store, identity)

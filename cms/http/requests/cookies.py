@@ -134,8 +134,7 @@ def session_cookie(request: falcon.Request) -> str | None:
 def refresh_token_of(request: falcon.Request, mode: Mode | None) -> str | None:
     """Return the token from the cookie of a mode, or from either cookie without a mode."""
     if mode is None:
-        # The refresh cookie first: it reaches only /auth, so whoever sends it here means to renew
-        # it.
+        # The refresh cookie first: it reaches only /auth, so a request with it means to renew it.
         names: tuple[str, ...] = (REFRESH_COOKIE, SESSION_COOKIE)
     elif mode is Mode.SESSION:
         names = (SESSION_COOKIE,)

@@ -24,7 +24,7 @@ MAX_BOUNDARY_LENGTH = 70
 """In characters (RFC 2046, section 5.1.1)."""
 
 MAX_OVERHEAD_BYTES = 2**20
-"""What a form may hold beside its files: fields, names and boundaries."""
+"""The bytes of a form beside its files: fields, names and boundaries."""
 
 
 def is_form(request: falcon.Request) -> bool:

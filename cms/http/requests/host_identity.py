@@ -24,7 +24,7 @@ class IdentifyFailed(Exception):
 def host_identity(identify: Identify, environ: Mapping[str, Any]) -> Identity | None:
     """Return the user whom the surrounding application names; None where it names nobody.
 
-    Raises `Refused` INVALID_TOKEN for what cannot be the address of a user, and `IdentifyFailed`.
+    Raises `Refused` INVALID_TOKEN for a value that is no address of a user, and `IdentifyFailed`.
     """
     try:
         email = identify(_without_body(environ))

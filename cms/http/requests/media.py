@@ -1,4 +1,4 @@
-"""JSON bodies of requests, and the keys that make a repeated request harmless."""
+"""JSON bodies of requests, and their Idempotency-Keys."""
 
 from __future__ import annotations
 

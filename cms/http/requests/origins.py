@@ -1,4 +1,4 @@
-"""Which sites' pages may act for a user who is logged in by a cookie."""
+"""The sites whose pages may act for a user who is logged in by a cookie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests with their state: an id, the time of the beginning, and who calls."""
+"""Requests with their state: an id, the time of the beginning, and the caller."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KNOWN = frozenset(falcon.COMBINED_METHODS) - {"WEBSOCKET"}
 
 
 class RequestState:
-    """What the service knows of one request.
+    """The state of one request.
 
     `method` is the method that the client sent, `digest` the digest of a body that was read. `seal`
     is the key of digests that are stored: a body may hold a password, which nobody must be able to
@@ -132,8 +132,8 @@ class Request(falcon.Request):
 def method_label(request: falcon.Request, status: int) -> str:
     """Return the method for metrics, if the route serves it.
 
-    Clients can make up any number of others. Those that exist are two dozen: each of them on each
-    route would take all the room that there is for series.
+    Clients can make up any number of others. Even the two dozen standard methods, on each route,
+    would take all the room for series.
     """
     is_served = request.method != _UNSUPPORTED and status != _METHOD_NOT_ALLOWED
     if is_served:
@@ -172,7 +172,7 @@ def address_of(environ: Mapping[str, Any], *, trusted_proxies: int) -> str:
     forwarded = environ.get("HTTP_X_FORWARDED_FOR") if trusted_proxies else None
     if forwarded:
         # Each proxy appends the address that it saw. With two proxies, `1.2.3.4, 198.51.100.7,
-        # 10.0.0.2` came from 198.51.100.7; the first entry is the client's own word.
+        # 10.0.0.2` came from 198.51.100.7; the first entry is only a claim of the client.
         entries = forwarded.split(",")[-trusted_proxies:]
         client_ip = _address(entries[0])
         if client_ip is not None:

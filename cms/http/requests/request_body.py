@@ -1,4 +1,4 @@
-"""Bodies of requests: read no further than their end, and noticed where they are left unread.
+"""Bodies of requests: read no further than their end; connections with unread bodies are closed.
 
 The rest of a body would be taken for the next request of its connection, so an answer that leaves
 some of it unread says `Connection: close` (RFC 9112, section 9.6). That happens here, for every

@@ -269,7 +269,7 @@ def _answer(
         # The caller may write comments that it may not read: these are left out.
         items = executor.read_answer(ACTIVITY, parsed, keys)
     except Refused as refused:
-        # Whoever may comment on an item may still not be allowed to read comments.
+        # A caller who may comment on an item may still not be allowed to read comments.
         if refused.problems[0].code != "FORBIDDEN":
             raise
         return None

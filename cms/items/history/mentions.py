@@ -1,4 +1,4 @@
-"""Mentions of users in comments, `@` and the id of a user: whoever is mentioned is notified."""
+"""Mentions of users in comments (`@` and the id of a user): mentioned users are notified."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def mentioned_users(text: str) -> list[str]:
 def notify_mentioned(executor: Executor, written: Sequence[WrittenComment]) -> None:
     """Notify the users whom comments mention, without those whom they mentioned before.
 
-    Nobody is told of an item that they may not read, and nobody of their own comment. Raises
+    Users get no notification of an item that they may not read, or of their own comment. Raises
     `Refused` INVALID_PAYLOAD for more than `MAX_MENTIONS_OF_CALL`.
     """
     mentions: list[_Mention] = []
-    # All users whom the texts name count, existing or not: the answer would tell which exist.
+    # Ids of unknown users count, too: otherwise the answer would reveal which users exist.
     count = 0
     for written_comment in written:
         mention = _mention(written_comment, author=executor.context.actor.user)

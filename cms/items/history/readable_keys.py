@@ -27,7 +27,7 @@ def readable_keys(executor: Executor, collection: str, keys: Sequence[str]) -> d
     if not parsed:
         return {}
     different = list(dict.fromkeys(parsed.values()))
-    # Read with the caller's rights: no answer tells whether a hidden item exists.
+    # Read with the caller's rights: no answer reveals whether a hidden item exists.
     readable = executor.readable_keys(collection, different)
     stored: dict[str, str] = {}
     others: list[str] = []

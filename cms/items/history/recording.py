@@ -1,4 +1,4 @@
-"""The history and events of rows that fixed statements write instead of cms/items/write/rows.py."""
+"""History and events of rows that fixed statements write, and not cms/items/write/rows.py."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from cms.store.identity import Author, ClientInfo
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """Records what is done to rows of a collection, and who did it.
+    """Records changes of the rows of a collection, and their author.
 
-    It takes the same time when there is no row: otherwise the time would tell whether an account
-    exists.
+    It takes the same time without a row: otherwise the time would reveal whether an account exists.
     """
 
     transaction: Transaction

@@ -1,4 +1,4 @@
-"""Revisions of one item, and the way back to one of them."""
+"""Revisions of one item, and reverts to one of them."""
 
 from __future__ import annotations
 

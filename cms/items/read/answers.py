@@ -18,7 +18,7 @@ def json_body(answer: Mapping[str, object], max_bytes: int) -> bytes:
 
 
 def unlimited_body(answer: Mapping[str, object]) -> bytes:
-    """Return an answer as JSON, however large: what it tells of is already done."""
+    """Return an answer as JSON, however large: the work that it reports is already done."""
     body = jsontext.dumps(answer)
     # The memory of a large body goes back to the system once the answer is sent.
     note_memory_use(len(body))

@@ -49,14 +49,14 @@ class CursorSeal(NamedTuple):
     def seal(self, order: str, values: Sequence[str | None]) -> str:
         """Return the token of an item; `order` is a digest of the terms of the order."""
         content = jsontext.dumps([order, values])
-        # Otherwise the length would tell the length of a key that the caller may not read.
+        # Otherwise the length would reveal the length of a key that the caller may not read.
         content += b" " * (-len(content) % _BLOCK)
         # Nothing in it is random, so that the same page has the same ETag.
         sealed = AESSIV(self.key).encrypt(content, [self.query])
         return base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
     def open(self, token: str) -> CursorContent:
-        """Return what is in a token; raises `Refused` INVALID_QUERY."""
+        """Return the content of a token; raises `Refused` INVALID_QUERY."""
         try:
             padded = token + "=" * (-len(token) % 4)
             sealed = base64.b64decode(padded, altchars=b"-_", validate=True)
@@ -78,7 +78,7 @@ def seal_of(
     """Return the seal of the query of some parameters; `tests` are further ones of its rows."""
     actor = context.actor
     share = None
-    # A share has neither user nor role of its own; its session tells it from others.
+    # A share has neither user nor role; its session identifies it.
     if actor.policy.shared:
         share = actor.session
     caller = jsontext.dumps(["cursor", actor.user, actor.role, share])
@@ -130,7 +130,7 @@ def cut_page(
 ) -> CutPage:
     """Return the page without the row behind it."""
     assert statement.cursor is not None
-    # The statement reads one row more than the page has: where it comes, there is another page.
+    # The statement reads one row more than the page has: if it gets it, there is another page.
     size_slot = statement.cursor.size
     size = None
     if size_slot is not None:

@@ -143,7 +143,7 @@ def _parse_path(path: str) -> _ItemsRead:
         require_not_system(collection, ADMIN)
     else:
         collection = _COLLECTIONS_BY_PATH.get(f"/{root}", "")
-    # What is left of the names is the key, if there is one.
+    # The remaining name is the key, if there is one.
     if not plain_path.startswith("/") or not collection or not all(names) or len(names) > 1:
         raise invalid_query(
             'path is the path of items, such as "/items/articles?limit=5"', parameter="path"

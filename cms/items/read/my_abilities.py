@@ -18,7 +18,7 @@ from cms.store.fetching import fetch_fragment
 from cms.store.identity import Identity
 from cms.store.store import Store
 
-# Nobody creates a stored item, and whoever cannot read it gets no answer at all.
+# A stored item is not created again, and a caller who cannot read it gets no answer at all.
 _ITEM_ACTIONS = ("update", "delete", "share")
 
 

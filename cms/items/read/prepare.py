@@ -86,8 +86,8 @@ def prepare_read(
     if request.only or _CURSOR.search(request.query_string):
         return preparation.run_or_refuse_all(nested_params(request.query_string))
     shape = shape_of(request.query_string)
-    # All that the statement depends on, besides the snapshot: whatever else comes to decide about
-    # it has to come here as well, or another request would get the statement.
+    # Everything that the statement depends on, besides the snapshot. Add each new dependency here,
+    # or a request would get the statement of another one.
     key = (
         request.collection,
         shape.text,
@@ -111,7 +111,7 @@ def prepare_read(
 
 
 class _Preparation(NamedTuple):
-    """What makes a statement of the parameters of one read."""
+    """Makes the statement of one read from its parameters."""
 
     store: Store
     context: RequestContext
@@ -135,7 +135,8 @@ class _Preparation(NamedTuple):
         try:
             parsed = self._parse(params)
         except UnreadableParameters as unreadable:
-            # The others mean nothing without the wrong ones: there is no query to look for more in.
+            # The valid parameters mean nothing without the invalid ones, so no more problems can be
+            # found.
             if unreadable.rest is None:
                 raise
             raise self._refusal_of_all(unreadable.rest, first=unreadable) from None
@@ -167,7 +168,8 @@ class _Preparation(NamedTuple):
     def _parse_list(self, params: Mapping[str, object]) -> ParsedQuery:
         """Parse the parameters; where a list is the answer, a cursor among them is opened."""
         if isinstance(params.get("page"), Mapping):
-            # The refusal of a cursor tells a singleton from others, so it is for its readers only.
+            # The refusal of a cursor reveals that a collection is a singleton, so only its readers
+            # get it.
             readable_collection(
                 self.request.collection,
                 catalogue=self.context.snapshot.catalogue,
@@ -192,7 +194,7 @@ class _Preparation(NamedTuple):
 
     def _refusal_of_all(self, parsed: ParsedQuery, *, first: Refused) -> Refused:
         """Return a refusal with the other problems of the query and of its literals."""
-        # A refusal of rights stays alone: more problems would tell which names exist.
+        # A refusal of rights stays alone: more problems would reveal which names exist.
         if first.status != STATUS["INVALID_QUERY"]:
             return first
         # A keyed read has one literal more: its key, which is checked elsewhere.
@@ -224,7 +226,7 @@ def cursor_seal(
 def statement_for(
     store: Store, context: RequestContext, collection: str, query: Query
 ) -> Statement:
-    """Return the statement of a query's shape, planned once as long as what it is made of stays."""
+    """Return the statement of a query's shape, planned once until its dependencies change."""
     page = store.page.default_window
     return _cached_statement(store, context, collection, query, page).statement
 
@@ -248,7 +250,7 @@ def _cached_statement(
 def _planned(
     store: Store, context: RequestContext, collection: str, query: Query, page: Window | None
 ) -> CachedStatement:
-    """Return the statement of a query, guarded, planned and printed, and what it is made of."""
+    """Return the statement of a query, guarded, planned and printed, and its dependencies."""
     policy = context.actor.policy
     catalogue = TracedCatalogue(context.snapshot.catalogue, policy)
     guarded = guard(

@@ -1,4 +1,4 @@
-"""The plans that PostgreSQL makes of statements: EXPLAIN tells them without running anything."""
+"""PostgreSQL's plans of statements: EXPLAIN returns them without running anything."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def _answer_list(store: Store, request: ReadRequest, context: RequestContext) ->
     version = None
     # Of all list reads, only that of a singleton has a version, which becomes the ETag.
     if statement.row_outputs:
-        # A client can then demand by If-Match that nobody has created the row meanwhile.
+        # With If-Match a client can then make sure that nobody has created the row meanwhile.
         version = _version(statement, rows) or NO_ROW_VERSION
     answer = {"data": data}
     if meta:
@@ -237,8 +237,8 @@ def _answer_me(store: Store, query_string: str, context: RequestContext) -> Read
     own_user = _find_own_user(store, context, query_string)
     if own_user:
         return _answer(store, own_user.item, own_user.version)
-    # Without the query no filter is left. A user who is found now was hidden by the filter of the
-    # query alone; one who is not is hidden by a rule.
+    # Read without the filter of the query. If the user is found now, only that filter had hidden
+    # it; otherwise a rule hides it.
     if query_string and _find_own_user(store, context, ""):
         raise not_found()
     return _answer(store, _own_id(context))
@@ -281,7 +281,7 @@ def parse_key(collection: Collection, key: object) -> str:
     assert collection.primary_key
     try:
         field = collection.key
-        # Only the column tells what such a type takes, such as the choices of an enum.
+        # Only the column knows which values such a type takes, such as the choices of an enum.
         if field.type.is_text_form:
             return converter(field)(key)
         return field.type.parse(key)
@@ -311,7 +311,7 @@ def _fetch(
     store: Store, context: RequestContext, statement: Statement, literals: Sequence[object]
 ) -> list[Row]:
     """Run a read, within the limits of rows and bytes; raises `Stale` as `fetch_current` does."""
-    # PostgreSQL plans each search anew: which plan is good depends on how rare its words are.
+    # PostgreSQL plans each search anew: the best plan depends on how rare its words are.
     reader = context.reads
     fetch = reader.fetch_unprepared if statement.is_search else reader.fetch
     if not may_be_large(store, statement):

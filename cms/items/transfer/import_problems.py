@@ -39,7 +39,8 @@ class ImportProblems:
 
     def refuse(self) -> None:
         """Raise `Refused` with the problems by line, and with their number where there are more."""
-        # They come by batch, and within a batch in the order in which its halves were tried.
+        # They arrive batch by batch, and within a batch in the order in which its halves were
+        # tried.
         entries = sorted(self.entries, key=lambda entry: entry.line)
         problems = [with_line(entry.problem, entry.line) for entry in entries]
         if self.is_partial or self.total > len(problems):

@@ -329,7 +329,7 @@ def _readable(rows: Sequence[SourceRow]) -> list[SourceRow]:
 
 
 def _needs_halving(refused: Refused) -> bool:
-    """Tell whether a refusal leaves open which rows it is about, or what others have."""
+    """Tell whether a refusal leaves open which rows it is about, or the problems of other rows."""
     # PostgreSQL stops at the first value that it refuses.
     if isinstance(refused, Conflict):
         return True

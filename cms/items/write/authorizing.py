@@ -1,7 +1,7 @@
 """Authorizes the rows of a call: permissions of the caller, and hooks of system tables.
 
-Rows are checked three times (docs/permissions.md). The `completer` checks what needs only the
-payload. `authorize` and `authorize_delete` check the stored rows in the transaction, before
+Rows are checked three times (docs/permissions.md). The `completer` makes the checks that need only
+the payload. `authorize` and `authorize_delete` check the stored rows in the transaction, before
 anything is written. `check` tries the rules of permissions on the rows after they are written.
 """
 
@@ -34,9 +34,9 @@ from cms.store.store import Store
 
 
 class WriteAuthorizer:
-    """Checks the rows of one call against what its caller may do.
+    """Checks the rows of one call against the permissions of its caller.
 
-    `completer` makes the rows that are authorized; both share what is looked up about the caller.
+    `completer` makes the rows that are authorized; both share lookups about the caller.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class WriteAuthorizer:
     def in_transaction(self, context: RequestContext) -> WriteAuthorizer:
         """Return the authorizer for the transaction of the call, in which `context` fetches.
 
-        What this one has looked up already is not looked up again.
+        The new authorizer keeps the lookups of this one.
         """
         return WriteAuthorizer(self._store, context, self._cache)
 
@@ -68,7 +68,7 @@ class WriteAuthorizer:
         return bool(self._validator.rules_of(collection).conditions)
 
     def authorize_without_rows(self, resolved: ResolvedSet, problems: Problems) -> AuthorizedSet:
-        """Return a set, authorized as if all permissions of the caller applied to every row.
+        """Return a set, authorized as if all permissions of the caller applied to each row.
 
         The one statement that writes the set tests the stored row itself: it writes only if they do
         (`WritePermissions.update_rules`). Raises `Refused` FORBIDDEN.
@@ -101,7 +101,7 @@ class WriteAuthorizer:
         else:
             authorized = AuthorizedSet(resolved, resolved.rows, _creation_rules(resolved))
         changed = at_indexes(authorized.rows, numbers)
-        # After the permissions: what hooks refuse would tell of rows that the caller cannot see.
+        # After the permissions: a refusal by a hook would reveal rows that the caller cannot see.
         if hooks_of(collection.name).before:
             # Hooks get new rows as well, which have no stored row to authorize.
             new = [row for row in authorized.rows if row.is_new]
@@ -112,10 +112,10 @@ class WriteAuthorizer:
     def check_before_flows(
         self, collection: Collection, keys: Sequence[str], verb: str, fetch: Fetch
     ) -> None:
-        """Check what can be known of a create or an update before flows have changed its payload.
+        """Check a create or an update as far as possible before flows change its payload.
 
-        A flow may do what is not undone with the write, such as ask another server. Raises
-        `Refused` NOT_FOUND or FORBIDDEN.
+        A flow may have effects that are not undone with the write, such as a request to a server.
+        Raises `Refused` NOT_FOUND or FORBIDDEN.
         """
         if self.permissions.policy.is_admin:
             return
@@ -261,7 +261,7 @@ class WriteAuthorizer:
     def check(self, written: WrittenRows, row_set: RowSet, fetch: Fetch) -> None:
         """Check the rows of a set after the write: the rules they must fulfil, and hooks.
 
-        Raises `Refused` FORBIDDEN for a row that breaks its rule, or with what a hook refuses.
+        Raises `Refused` FORBIDDEN for a row that breaks its rule, or with the problems of a hook.
         """
         collection = row_set.collection
         if hooks_of(collection.name).after:
@@ -277,7 +277,7 @@ class WriteAuthorizer:
         # One statement tests all rows of a rule, however many there are.
         for rule, keys in grouped_by_rule(keys_to_test):
             answers = self._test_rows(collection, keys, [rule], fetch)
-            # A row that gives no answer is gone: a trigger may have removed it.
+            # A row without an answer is gone: a trigger may have removed it.
             if len(answers) < len(keys):
                 raise forbidden()
             for _, holds in answers:

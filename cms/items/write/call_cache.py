@@ -13,8 +13,8 @@ from cms.schema.auto_fields import Writer
 class BoundPresets(NamedTuple):
     """The presets of a permission, with the values that their variables stand for.
 
-    The permission is there so that it lives as long as its identity is a key: the number would be
-    used again for another one.
+    The permission is kept alive because its `id` is a key of the cache: Python would give the
+    number of a freed object to another one.
     """
 
     grant: Grant
@@ -35,5 +35,5 @@ class CallCache:
 
     @cached_property
     def writer(self) -> Writer:
-        """Who writes, and when; all rows of a call are of the same moment."""
+        """The author and the time of the write; all rows of a call have the same time."""
         return Writer.now(self._actor.user, self._actor.role)

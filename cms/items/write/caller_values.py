@@ -27,7 +27,7 @@ def caller_values(
     A path has no values for a caller without a user (or role), and many where it goes through a
     to-many field.
     """
-    # Administrators write the rules, which may look at what the caller cannot read.
+    # Administrators write the rules, which may test values that the caller cannot read.
     actor = replace(context.actor, policy=ADMIN)
     unrestricted = context._replace(actor=actor)
     values_by_path: dict[CallerValue, tuple[object, ...]] = {}

@@ -1,4 +1,4 @@
-"""One call that writes items: its collection, its caller, and what it intends.
+"""One call that writes items: its collection, its caller, and its intent.
 
 cms/items/write/plans.py plans a call. A batch makes one call for each of its operations.
 """
@@ -33,7 +33,7 @@ from cms.store.store import Store
 _ACTIONS = {
     Expects.ABSENT: ("create",),
     Expects.PRESENT: ("update",),
-    # Which of the two it is shows in the transaction: permissions are checked once more there.
+    # Whether it creates or updates is known in the transaction, which checks permissions again.
     Expects.EITHER: ("create", "update"),
 }
 
@@ -117,7 +117,7 @@ class WriteCall(NamedTuple):
             parser.problems,
             self.context.snapshot.catalogue,
             [InquirySet(root.collection, root.rows)],
-            # For anybody else the stored rows decide, which are looked at in the transaction.
+            # For other callers the stored rows decide; they are read in the transaction.
             is_permitted=self.context.actor.policy.is_admin,
         )
         return CompletePayload(parser, root, None)
@@ -156,8 +156,8 @@ def new_call(
 ) -> WriteCall:
     """Return a call on the collection of a name.
 
-    Raises `Refused` for what the caller may not even try: a singleton has no items to create or to
-    name by key.
+    Raises `Refused` for a call that the caller may not even try, or that a singleton does not take:
+    it has no items to create or to name by key.
     """
     collection = writable_collection(
         name,

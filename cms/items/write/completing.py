@@ -1,7 +1,7 @@
 """Makes resolved rows of parsed rows: adds automatic values and presets, and checks the values.
 
-All that needs no stored row happens here. The items of most calls are completed while the call is
-planned; related items, and items that a query names, are completed in the transaction.
+This module does everything that needs no stored row. The items of most calls are completed while
+the call is planned; related items, and items that a query names, are completed in the transaction.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from cms.store.context import RequestContext
 
 
 class _RowSource(NamedTuple):
-    """A parsed set, with everything that completing one of its rows needs to know of the set.
+    """A parsed set, and the facts about it that completing each of its rows needs.
 
     `owners` are the rows of the set above. `auto_filling` has the automatic fields of new rows
     (under True) and of changed ones, as far as there are any. `has_update_presets` is that of
@@ -81,7 +81,7 @@ class _RowSource(NamedTuple):
 
     def owner_of(self, row: ParsedRow) -> Owner | None:
         """Return the owner of a row, with what rules see in the field that points to it."""
-        # An object at a to-one field does not point to its owner: it is the other way round.
+        # An object at a to-one field does not point to its owner: its owner points to it.
         if row.owner is None or row.owner.field is None:
             return row.owner
         owner = self.owners[row.owner.number]
@@ -91,7 +91,7 @@ class _RowSource(NamedTuple):
         return row.owner._replace(value=owner.key)
 
     def changed_values(self, row: ParsedRow, number: int) -> MutableRowValues:
-        """Return what a stored row is to change: neither its key nor what it already holds."""
+        """Return the values that change in a stored row, without its key and unchanged values."""
         values = values_without_key(row.values, self.parsed.key_field, self.stored.keys[number])
         # Values that are already stored are not written, and take no permission.
         for name in self.stored.unchanged.get(number, ()):
@@ -111,7 +111,7 @@ class _RowSource(NamedTuple):
 
 
 class _CompletedRow(NamedTuple):
-    """A row that is filled, and what is wrong with it."""
+    """A row with all its values, and its problems."""
 
     row: ResolvedRow
     problems: list[Problem]
@@ -215,7 +215,7 @@ class RowCompleter:
             return _CompletedRow(_resolved_row(row, values, owner), problems)
         source.require_allowed(row)
         collection = source.collection
-        # Permissions are tried on what was sent: they decide which presets are added to it.
+        # Permissions are tried on the values that were sent: they decide which presets are added.
         sent_row = _resolved_row(row, row.values, owner)
         passing = self._passing_create_grants(collection, sent_row)
         # Only the first: presets of several permissions could contradict each other.
@@ -233,7 +233,7 @@ class RowCompleter:
         if is_written and not source.is_admin:
             source.require_allowed(row)
         problems = complete_change(values, *source.auto_filling[False])
-        # What is missing or wrong now may come from a preset later.
+        # A preset may set missing or wrong values later.
         if source.has_update_presets:
             problems = []
         owner = source.owner_of(row) if row.owner else None
@@ -262,7 +262,7 @@ class RowCompleter:
         rules = self._validator.rules_of(collection)
         auto_filling = self._auto_filling(collection, is_new=False)
         values = dict(row.values)
-        # A second time: what the first time found was dropped, as a preset might still set it.
+        # Checked again: the problems of the first check were dropped, as a preset might solve them.
         row_problems = complete_change(values, *auto_filling)
         row = row._replace(values=values)
         if rules.has_rules:
@@ -297,7 +297,7 @@ class RowCompleter:
         if not grants:
             raise forbidden()
         passing = self.passing_grants(grants, row)
-        # One permission is enough: what others find wrong does not matter then.
+        # One permission is enough: the problems by the others do not matter then.
         if passing.grants:
             return passing._replace(problems=[])
         return passing

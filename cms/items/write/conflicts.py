@@ -1,4 +1,4 @@
-"""Finds the row of a call that brought the value which the database refuses."""
+"""Finds the row of a call whose value the database refuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CODES_WITHOUT_COLUMN = ("INVALID_PAYLOAD", "VALUE_TOO_LONG", "VALUE_OUT_OF_RANG
 
 
 class _ValueSource(NamedTuple):
-    """The row that brought a value, and the field that holds it."""
+    """The row with a refused value, and the field that holds the value."""
 
     row: ResolvedRow
     field: str
@@ -58,9 +58,10 @@ class locating_conflicts:
                 raise Conflict(problem, error.value, server_text=error.server_text) from error
 
     def _problem(self, conflict: Conflict) -> Problem:
-        """Return the problem of a conflict, with what is known of its row."""
+        """Return the problem of a conflict, with position and value of its row, if it is found."""
         problem = describe_check(conflict.problems[0], self._collection)
-        # A trigger or a foreign key may refuse a row of another table, which no row here explains.
+        # A trigger or a foreign key may refuse a row of another table, which is not among the rows
+        # here.
         name = self._collection.name
         if problem.extensions.get("collection", name) != name:
             return conflict.problems[0]
@@ -71,7 +72,7 @@ class locating_conflicts:
 
 
 def describe_check(problem: Problem, collection: Collection) -> Problem:
-    """Add what a check demands, and the fields that it is about."""
+    """Add the expression of a CHECK, and the fields in it."""
     check = collection.checks.get(str(problem.extensions.get("constraint")))
     if check is None or problem.code != "INVALID_PAYLOAD":
         return problem
@@ -80,7 +81,7 @@ def describe_check(problem: Problem, collection: Collection) -> Problem:
         extensions["field"] = check.columns[0]
     else:
         extensions["fields"] = list(check.columns)
-    # What PostgreSQL itself has named comes before what the catalogue knows.
+    # Names from PostgreSQL itself come before those of the catalogue.
     extensions.update(problem.extensions)
     extensions["rule"] = check.rule
     return replace(problem, message=_message(collection, check), extensions=extensions)

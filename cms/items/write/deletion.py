@@ -1,4 +1,4 @@
-"""Deletes rows, and records what the database does to other rows because of it (ON DELETE).
+"""Deletes rows, and records the changes that ON DELETE makes to other rows.
 
 Where no foreign key changes or deletes other rows, a deletion is one statement. Elsewhere it has
 three steps, each with one statement for all rows of a foreign key:
@@ -180,7 +180,7 @@ class _Deletion:
     # Rows that stay
 
     def _clear_references(self) -> None:
-        """Change the rows that stay and lose what they point to.
+        """Set the foreign keys of rows that stay, and point to deleted rows, as ON DELETE says.
 
         The database would do so as well, but leave no history of it.
         """

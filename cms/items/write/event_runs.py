@@ -1,4 +1,4 @@
-"""Runs of flows that wait for what a write does to items: they are queued with the write."""
+"""Runs of flows that wait for the events of a write: they are queued with the write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cms.store.event_flows import CollectionEvents
 from cms.store.identity import ClientInfo
 
 Accountability = Mapping[str, str | None]
-"""User, role and address of whoever causes a run."""
+"""User, role and address of the caller who causes a run."""
 
 
 def flows_after(
@@ -23,7 +23,7 @@ def flows_after(
 ) -> FlowsByVerb:
     """Return the flows that a write of items causes to run after it."""
     events = context.snapshot.events.of(collection.name)
-    # Nearly all collections have none. Without a depth the write is one that causes no runs.
+    # Nearly all collections have none. A write without a depth causes no runs.
     if not events or client.depth is None:
         return ()
     flows: list[tuple[str, tuple[str, ...]]] = []
@@ -42,7 +42,7 @@ def event_verbs(collection: Collection, verb: str) -> tuple[str, ...]:
 
 
 def has_filter(events: CollectionEvents, collection: Collection, verb: str) -> bool:
-    """Tell whether any filter flow waits for what a write is."""
+    """Tell whether any filter flow waits for the event of a write."""
     return any(events.filters(event_verb) for event_verb in event_verbs(collection, verb))
 
 

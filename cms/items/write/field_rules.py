@@ -1,4 +1,4 @@
-"""The rules that the fields of a collection bring: `validation` and `conditions`."""
+"""The rules of the fields of a collection: `validation` and `conditions`."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _validations(collection: Collection, catalogue: Catalogue) -> Iterator[Resol
 def _conditions_of_fields(
     collection: Collection, catalogue: Catalogue
 ) -> Iterator[FieldConditions]:
-    """Yield the fields with conditions, which are rules with what they bring.
+    """Yield the fields with conditions, which are rules with their effects.
 
     As in [{"rule": {"status": {"_eq": "published"}}, "required": true}].
     """

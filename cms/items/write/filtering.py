@@ -1,7 +1,7 @@
-"""Writes of collections with filter flows: what is written is what the flows make of it.
+"""Writes of collections with filter flows, which may change what is written.
 
-Such a write is planned in its transaction. What the flows return is parsed, completed and
-authorized as if it had been sent.
+Such a write is planned in its transaction. The payload that the flows return is parsed, completed
+and authorized as if the caller had sent it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FlowFilter(NamedTuple):
         keys: Sequence[str] = (),
         position: PayloadPosition = WHOLE_ITEM,
     ) -> object:
-        """Return what flows make of an item; anything but an object is left to be refused."""
+        """Return an item as the flows change it; anything but an object is left to be refused."""
         if not isinstance(item, Mapping):
             return item
         filtered = self.filters.item(item, verb=self.verb, keys=keys, position=position)
@@ -66,14 +66,14 @@ class FlowFilter(NamedTuple):
         return {name: item[name], **self.call.check_filtered(changes)}
 
     def items(self, items: Sequence[object]) -> list[object]:
-        """Return what flows make of new items."""
+        """Return new items as the flows change them."""
         filtered: list[object] = []
         for index, item in enumerate(items):
             filtered.append(self.item(item, position=_position(items, index)))
         return filtered
 
     def keyed_items(self, items: Sequence[object]) -> list[object]:
-        """Return what flows make of items that hold their keys."""
+        """Return items that hold their keys, as the flows change them."""
         key_field = self.call.collection.key
         filtered = []
         for index, item in enumerate(items):
@@ -86,7 +86,7 @@ class FlowFilter(NamedTuple):
         return filtered
 
     def change(self, payload: Mapping[str, object]) -> Mapping[str, object]:
-        """Return a change of items that `keys` or `query` name, with what flows make of `data`."""
+        """Return a change of items that `keys` or `query` name, `data` as the flows change it."""
         keys = list(named_keys(self.filters.executor, self.call.collection, payload))
         # By keys from here on: after the flows, a query might select other items.
         return {"keys": keys, "data": self.item(payload["data"], keys)}

@@ -1,8 +1,8 @@
-"""The filter flows of items that are about to be written, in the transaction of the write.
+"""The filter flows of items that are about to be written, run in the transaction of the write.
 
-Whatever writes items of a collection comes here once it knows which of them are new: related items,
-imports, singletons and files; and whatever deletes them. The items that other calls name go through
-their flows before they are parsed (cms/items/write/filtering.py).
+Writes of related items, imports, singletons and files come here once it is known which items are
+new; so do deletions. The items that other calls name go through their flows before they are parsed
+(cms/items/write/filtering.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NO_VALUES: Mapping[int, str] = {}
 
 
 class ItemFilter(NamedTuple):
-    """The filter flows of what a write does to items of one collection.
+    """The filter flows for a write to items of one collection.
 
     `checks_rights` is not set where the service writes on behalf of a caller without permissions.
     """
@@ -54,12 +54,12 @@ class ItemFilter(NamedTuple):
         keys: Sequence[str] = (),
         position: PayloadPosition = WHOLE_ITEM,
     ) -> Mapping[str, object]:
-        """Return what flows make of an item; raises `Refused` with its position."""
+        """Return an item as the flows change it; raises `Refused` with its position."""
         payload: object = dict(item)
         if not self.waits_for(verb):
             return item
         try:
-            # First: what a flow has done, such as a mail, is not undone by a refusal after it.
+            # First: a later refusal would not undo the effects of a flow, such as a mail.
             if self.checks_rights:
                 self._check_rights(keys, verb=verb)
             for event_verb in event_verbs(self.collection, verb):
@@ -120,7 +120,7 @@ def filtered_set(
     *,
     owner_values: Mapping[int, str] = _NO_VALUES,
 ) -> ParsedSet:
-    """Return a set with what flows make of its rows, which keep their numbers.
+    """Return a set with its rows as the flows change them; rows keep their numbers.
 
     `owner_values` are what elements of lists hold in the field that points to their owner, by the
     owners' numbers. A payload that is refused already passes no flows.
@@ -135,7 +135,7 @@ def filtered_set(
             items[number] = filtering.item(number)
     if not items:
         return parsed
-    # As if the flows had sent the items: what they return may be wrong as well.
+    # Checked as if the flows had sent the items: what they return may be invalid, too.
     filtered = parser.parse_again(parsed, items)
     _refuse_other_keys(parser, filtered, stored)
     return filtered
@@ -150,11 +150,11 @@ class _SetFilter(NamedTuple):
     owner_values: Mapping[int, str]
 
     def is_waited_for(self, number: int) -> bool:
-        """Tell whether flows wait for what is done to a row."""
+        """Tell whether flows wait for the event of a row."""
         return self.filters.waits_for(self._verb(number)) and self._is_written(number)
 
     def item(self, number: int) -> Mapping[str, object]:
-        """Return what flows make of a row."""
+        """Return a row as the flows change it."""
         row = self.parsed.rows[number]
         key = self.stored.keys.get(number)
         # Flows see an element of a list like an item that names its owner itself.
@@ -182,7 +182,7 @@ class _SetFilter(NamedTuple):
         return bool(names - {self.parsed.key_field} - unchanged)
 
     def _owner_reference(self, row: ParsedRow) -> dict[str, object]:
-        """Return what an element of a list will hold in the field that points to its owner."""
+        """Return the value of a list element in the field that points to its owner."""
         owner = row.owner
         if owner is None or owner.field is None or owner.number not in self.owner_values:
             return {}

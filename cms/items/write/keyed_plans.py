@@ -89,7 +89,7 @@ def _update_named(
 ) -> Keys:
     call, executor = call.in_transaction(transaction)
     keys = named_keys(executor, call.collection, selection)
-    # Also for no item at all: what is wrong with the payload is refused in any case.
+    # Also for no item at all: problems of the payload are refused in any case.
     payload = complete_update(call, parsed, keys)
     if not keys:
         return []

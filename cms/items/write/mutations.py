@@ -30,9 +30,9 @@ class AuthorizedDelete(NamedTuple):
 class AuthorizedSet(NamedTuple):
     """A resolved set that its caller may write, unless the written rows break a rule.
 
-    `rows` are those of `resolved`, with presets added to changes. They stand beside `resolved`,
-    because the root is authorized before the sets below it are resolved: its rows stay, while the
-    resolved tree takes the place of the root. `rules` are what rows must fulfil after they are
+    `rows` are those of `resolved`, with presets added to changes. They are kept beside `resolved`,
+    because the root is authorized before the sets below it are resolved: the authorized rows stay
+    when the resolved tree replaces the root. `rules` are what rows must fulfil after they are
     written, by their numbers. `deletes` are the rows that leave lists and are deleted, by the names
     of the to-many fields.
     """
@@ -56,7 +56,7 @@ class RowId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Values of `field`, which rows take from rows of another set once these are written.
+    """Values of `field` that rows get from rows of another set, once these are written.
 
     `target` is the number of the other set, and `column` the column of its rows that `field` points
     to. Each of `pairs` is the number of a row that points and of the row that it points to.
@@ -70,7 +70,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class RowSet:
-    """Authorized rows of one collection, and what they take from rows that are written before.
+    """Authorized rows of one collection, and their references to rows that are written before.
 
     `number` is that of the set in its plan, `owners` the number of the set above it. `rules` are
     those of `AuthorizedSet`.

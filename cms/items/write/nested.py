@@ -73,7 +73,7 @@ def write_tree(
 
 @contextmanager
 def _explaining_conflicts() -> Iterator[None]:
-    """Let hooks say in their words what the database refuses."""
+    """Let hooks replace the messages of problems that the database finds."""
     try:
         yield
     except Conflict as conflict:
@@ -164,8 +164,8 @@ class _TreeAuthorization:
         try:
             return self._authorized(root)
         except Refused as refused:
-            # Without their keys the rows count as missing: lists of a hidden row are not read, as
-            # what is in them could otherwise be told from the answer.
+            # Without their keys the rows count as missing: lists of a hidden row are not read,
+            # because the answer could reveal their content.
             if refused.status in (STATUS["FORBIDDEN"], STATUS["NOT_FOUND"]):
                 rows = [row._replace(key=None) for row in root.rows]
                 self._resolver().resolve(related, root._replace(rows=rows))

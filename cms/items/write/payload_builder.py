@@ -176,7 +176,7 @@ def _sent_without_masks(row: RowBuilder) -> dict[str, object]:
 
 
 def values_of_lists(row: ParsedRow, values: MutableRowValues) -> MutableRowValues:
-    """Return what the list of an element sets in it: its owner, and its order if it has none.
+    """Return the values that the list sets in an element: its owner, and its order if it has none.
 
     `values` are those of the item that takes the place of the one that the row was parsed from.
     """

@@ -25,7 +25,7 @@ def check_match(
     if if_match is None:
         return
     version = _version(executor, collection, key)
-    # Not PRECONDITION_FAILED, which would tell that a hidden item exists.
+    # Not PRECONDITION_FAILED, which would reveal that a hidden item exists.
     if version is None:
         raise not_found()
     _compare(collection, if_match, version)

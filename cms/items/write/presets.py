@@ -1,4 +1,4 @@
-"""The values of presets, which permissions add to what callers send."""
+"""The values of presets, which permissions add to the values that callers send."""
 
 from __future__ import annotations
 

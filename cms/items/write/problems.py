@@ -1,4 +1,4 @@
-"""What is wrong with a payload, and where in it."""
+"""The problems of a payload, with their positions in it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ItemProblem(NamedTuple):
 
 @dataclass(slots=True)
 class Problems:
-    """What is wrong with a payload, to be answered together.
+    """The problems of a payload, which one answer lists.
 
     `entries` are the first problems; `total` counts all.
     """

@@ -42,7 +42,7 @@ class InquirySet(NamedTuple):
 
 
 class _UnfitValue(NamedTuple):
-    """A value that the type of a column does not take, and what PostgreSQL says of it."""
+    """A value that the type of a column does not take, and PostgreSQL's message about it."""
 
     value: str
     problem: Problem
@@ -52,9 +52,10 @@ class _UnfitValue(NamedTuple):
 class PayloadInquiry:
     """The inquiry about the rows of a payload.
 
-    `is_permitted` says that the caller is known to be permitted to write the rows. What other rows
-    hold is asked about only then, or if all rows are new. Anybody else could find out what a hidden
-    row holds: a unique value that is taken is reported, unless the changed row itself holds it.
+    `is_permitted` says that the caller is known to be permitted to write the rows. Questions about
+    other rows are asked only then, or if all rows are new. Otherwise the answers would reveal
+    values of hidden rows: a unique value that is taken is reported, unless the changed row itself
+    holds it.
     """
 
     catalogue: Catalogue
@@ -62,7 +63,7 @@ class PayloadInquiry:
     is_permitted: bool = False
 
     def __call__(self, run_question: RunQuestion) -> list[Problem]:
-        """Return what the database refuses in the payload, at most `MAX_PROBLEMS` problems."""
+        """Return the problems that the database finds in the payload, at most `MAX_PROBLEMS`."""
         run = _InquiryRun(
             self.catalogue,
             self.sets,
@@ -121,7 +122,7 @@ class _InquiryRun:
             if _has_own_rules(column):
                 self._check_type(row_set, column, columns[column.name])
         for name, check in collection.checks.items():
-            # What a column holds that was not sent is not known here.
+            # Values of columns that were not sent are not known here.
             has_values = check.columns and all(columns.get(column) for column in check.columns)
             if check.expression and has_values:
                 self._check_rule(row_set, name, check, columns)
@@ -225,7 +226,7 @@ class _InquiryRun:
         collection = row_set.collection
         row_numbers = list(values)
         texts = list(values.values())
-        # A row of the call may give its value away in the same call.
+        # A row of the call may give up its value in the same call.
         changed_keys = self._changed_keys(collection.name)
         # Positions in `texts`, which PostgreSQL counts from 1.
         taken: set[int] = set()

@@ -44,7 +44,7 @@ def insert_rows(
     groups = group_by_columns(rows)
     if len(groups) < 2:
         return _insert_group(executor, collection, rows)
-    # Several statements would number the rows group by group: give them their numbers before.
+    # Several statements would draw keys group by group: draw them before, in the order of rows.
     rows = _with_keys(executor, collection, rows)
     rows = _with_sort_values(executor, collection, rows)
     written: dict[int, WrittenRow] = {}

@@ -49,7 +49,7 @@ def run_plan(executor: Executor, plan: MutationPlan) -> WrittenRows:
         run.run()
     except Conflict as conflict:
         catalogue = executor.context.snapshot.catalogue
-        # Keys that were known by then stay known, although the rows are undone.
+        # Keys that were known by then are kept, although the rows are undone.
         sets: list[InquirySet] = []
         for row_set in plan.sets:
             rows = list(run.written.rows(row_set))

@@ -68,7 +68,7 @@ None is returned where the caller may read none of them.
 
 
 class WriteShape(NamedTuple):
-    """What writes have in common that run the same statement; `single` is for one row."""
+    """The properties that writes with the same statement share; `single` is for one row."""
 
     mutation: type[Insert] | type[Update] | type[Delete]
     collection: Collection
@@ -79,7 +79,7 @@ class WriteShape(NamedTuple):
 
 
 def plan_insert(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
-    """Return what inserts rows, and answers them in their order; None for a transaction."""
+    """Return a function that inserts rows and answers them in order; None for a transaction."""
     groups = group_by_columns(values_of(root.rows))
     # A statement has one list of columns.
     if len(groups) != 1:
@@ -99,10 +99,10 @@ def plan_insert(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
 
 
 def plan_update(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
-    """Return what changes one row and answers it; None for a transaction.
+    """Return a function that changes one row and answers it; None for a transaction.
 
-    A transaction is needed where stored values decide about the change, and where anything is wrong
-    with it: that the row does not exist has to be answered before that.
+    A transaction is needed if the change depends on stored values. It is also needed if the change
+    has a problem, because a missing row must be reported before that problem.
     """
     if call.authorizer.has_conditions(call.collection):
         return None
@@ -131,7 +131,7 @@ def plan_update(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
 
 
 def plan_delete(call: WriteCall, key: str) -> RunAlone | None:
-    """Return what deletes one row; None for a transaction."""
+    """Return a function that deletes one row; None for a transaction."""
     row_rules = call.authorizer.permissions.delete_rules(call.collection)
     # The key is the only argument of the statement.
     columns = (str(call.collection.primary_key),)
@@ -213,7 +213,7 @@ def _run(
 
 def _statement(call: WriteCall, shape: WriteShape) -> Statement:
     policy = call.context.actor.policy
-    # Nothing of one version: the statement outlives changes that do not concern it.
+    # No identity of a version: the statement is kept across changes that do not concern it.
     key = (
         "single statement",
         shape.mutation,
@@ -235,7 +235,7 @@ def _statement(call: WriteCall, shape: WriteShape) -> Statement:
 
 
 def _traced_statement(call: WriteCall, shape: WriteShape) -> CachedStatement:
-    """Return the statement of a shape, or `_NEEDS_TRANSACTION`, and what that depends on."""
+    """Return the statement of a shape, or `_NEEDS_TRANSACTION`, and its dependencies."""
     policy = call.context.actor.policy
     catalogue = TracedCatalogue(call.context.snapshot.catalogue, policy)
     # The rules of the shape are noted as if they were made here.

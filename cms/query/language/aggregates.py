@@ -1,4 +1,4 @@
-"""The aggregates: an entry for each, with what it needs of a type and its SQL."""
+"""The aggregates: an entry for each, with the trait that it needs of a type and its SQL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cms.schema.types.field_type import Trait
 
 
 class AggregateOutput(Enum):
-    """What an aggregate is shown as."""
+    """How an answer shows the result of an aggregate."""
 
     COUNT = auto()
     VALUE_OF_THE_FIELD = auto()
@@ -23,7 +23,7 @@ class AggregateFunction:
     """A function over the values of a group; only one whose output is a count takes `*`."""
 
     trait: Trait | None
-    """What a type needs for it; None: nothing."""
+    """The trait that a type needs for it; None is any type."""
     output: AggregateOutput
     sql: str
     """A template over the field."""
@@ -61,7 +61,7 @@ AGGREGATES: Mapping[str, AggregateFunction] = MappingProxyType(
             "count(DISTINCT {0})",
             "count(DISTINCT system_json_key({0}))",
         ),
-        # It is for rows: of the values of a field `count` tells how many there are.
+        # It takes `*` only; the values of a field are counted by `count`.
         "countAll": AggregateFunction(Trait.ARITHMETIC, _COUNT, "count({0})", "count({0})"),
         "sum": _of_numbers("sum({0})"),
         "sumDistinct": _of_numbers("sum(DISTINCT {0})"),

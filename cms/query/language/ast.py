@@ -89,7 +89,7 @@ class CallerKey:
 
 @dataclass(frozen=True, slots=True)
 class CallerValue:
-    """What a path leads to from the caller's own row: `$CURRENT_USER.department.id`."""
+    """The value at the end of a path from the caller's own row: `$CURRENT_USER.department.id`."""
 
     start: Caller
     path: FieldPath
@@ -198,7 +198,7 @@ class Star:
 
 
 class RowOutput(Enum):
-    """What the service itself reads of each row, beside its item. No client can ask for it."""
+    """Columns that the service reads of each row for itself. No client can ask for them."""
 
     KEY = auto()
     """The primary key, as PostgreSQL's text."""
@@ -238,10 +238,10 @@ ONE_ROW = Window(1)
 
 @dataclass(frozen=True, slots=True)
 class CursorPage:
-    """A page that tells where the next one begins.
+    """A page that comes with the cursor of the next one.
 
     It shows `size` rows, None is all of them. `token` is that of the page before, as it was sent.
-    Once it is opened it is None, and `start` says what was in it.
+    Once it is opened, `start` holds its content and `token` is None.
     """
 
     size: Slot | None
@@ -288,7 +288,7 @@ class Query:
     checked_only: tuple[Pick, ...] = ()
     """Names of `fields`, `deep` and `alias` that the answer does not show.
 
-    The caller must see them all the same.
+    The guard checks them like all others.
     """
     key_test: OperatorTest | None = None
     base_filter: Filter = EVERYTHING

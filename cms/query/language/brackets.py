@@ -16,7 +16,7 @@ _FORM = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 
 
 class Brackets(dict[str, object]):
-    """What stands in brackets behind a name: its values are texts, whatever they stand for."""
+    """The nested values of a name with brackets; all of them are texts, even numbers."""
 
 
 def nested_params(query_string: str) -> dict[str, object]:

@@ -52,7 +52,7 @@ def parse_filter(
     """Return the tree of a filter given as nested dicts or as JSON text; literals are set aside.
 
     Rules that are tried on payloads take `RULE_OPERATORS`. Raises `Refused` INVALID_QUERY with the
-    path to what is wrong.
+    path to the problem.
     """
     decoded = decode_json(value, parameter)
     parser = _Parser(literals, operators, is_text=isinstance(decoded, Brackets))
@@ -75,7 +75,7 @@ def decode_json(value: object, parameter: str) -> object:
     if not isinstance(value, str):
         return value
     try:
-        # `filter=` in a query string is as good as no filter.
+        # `filter=` in a query string counts as no filter.
         return jsontext.loads(value) if value.strip() else {}
     except TooManyDigits as error:
         path = _path_text((parameter, *map(str, error.path)))
@@ -104,7 +104,8 @@ class _Parser:
         items = _parse_each(entries)
         if not items:
             return EVERYTHING
-        # A group of one is that one: requests of one meaning share one finished statement.
+        # A group of one filter is replaced by it, so that requests with one meaning share a
+        # statement.
         if len(items) == 1:
             return items[0]
         return And(items)
@@ -214,7 +215,7 @@ class _Parser:
 
     def _count_node(self, path: FilterPath) -> None:
         self.literals.tally.add(1, "nodes of filters", maximum=MAX_FILTER_NODES, parameter=path[0])
-        # Counted by keys, which is what recursion here and in the passes behind costs.
+        # Depth is counted in keys: each costs a level of recursion here and in the later passes.
         if len(path) > MAX_FILTER_DEPTH:
             raise _wrong(path[:1], f"it is nested deeper than {MAX_FILTER_DEPTH}")
 

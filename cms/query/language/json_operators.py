@@ -1,4 +1,4 @@
-"""How operators compare values inside of JSON fields: templates of SQL, and what operands become.
+"""How operators compare values inside of JSON fields: SQL templates, and the forms of operands.
 
 The entries of cms/query/language/operators.py refer to these; cms/query/plan/json_tests.py converts
 the operands.
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class JsonForm(StrEnum):
-    """What an operand becomes as a parameter."""
+    """The form of an operand as a parameter."""
 
     SCALAR = "a text, a number or a boolean"
     SCALAR_OR_NULL = "one of these, or null"

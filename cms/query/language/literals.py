@@ -1,4 +1,4 @@
-"""Literals set aside while a request is parsed, so that the tree is the same whatever they are."""
+"""Literals set aside while a request is parsed, so that the tree does not depend on them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Literals:
         return Slot(len(self.values) - 1)
 
     def literal(self, value: object) -> Operand:
-        """Return what stands in the tree for a literal."""
+        """Return the operand that represents a literal in the tree."""
         return self.slot(value)
 
     def operand(self, value: object) -> Operand:

@@ -50,7 +50,7 @@ class BatchOperation:
 def parse_operations(payload: object) -> list[BatchOperation]:
     """Return the operations of a body.
 
-    Raises `Refused` INVALID_PAYLOAD with everything that is malformed.
+    Raises `Refused` INVALID_PAYLOAD with all malformed operations.
     """
     operations = None
     if isinstance(payload, Mapping) and payload.keys() == {"operations"}:
@@ -91,7 +91,7 @@ def _problem(field: str | None, reason: str) -> Problem:
 
 
 def _problems_of(operation: object, ids: set[str]) -> Iterator[Problem]:
-    """Yield what is wrong with the form of an operation, whose id must not be in `ids` yet."""
+    """Yield the problems of the form of an operation, whose id must not be in `ids` yet."""
     if not isinstance(operation, Mapping):
         yield _problem(None, "An operation must be an object")
         return
@@ -184,7 +184,7 @@ class OperationResults:
         return last.value
 
     def resolve_references(self, value: object, path: PayloadPath = ()) -> Any:
-        """Return a value with its references replaced by what they lead to.
+        """Return a value with its references replaced by the values that they refer to.
 
         A reference is an object with the one key `$result`; a text is never one, so that no text
         has to be escaped. Raises `Refused` INVALID_PAYLOAD with the path to a reference that leads

@@ -50,7 +50,7 @@ class Operator:
     name: str
     operand_kind: OperandKind
     trait: Trait | None
-    """What a type needs for the operator; None: nothing."""
+    """The trait that a type needs for the operator; None is any type."""
     sql: str = ""
     """A template over the field and its operands, cast to the type of the field.
 
@@ -82,14 +82,14 @@ class Operator:
 _EMPTY = "({0} IS NULL OR {0} = '')"
 # JSON is stored as it was sent, with its blanks: [ ], { } and "" are recognised by their text.
 _EMPTY_JSON = "({0} IS NULL OR {0}::text ~ '^\\s*(\\[\\s*\\]|\\{\\s*\\}|null|\"\")\\s*$')"
-# The CASE keeps null apart from an empty list: NOT (null) is null, so that neither `_contains` nor
+# The CASE keeps null and an empty list apart: NOT (null) is null, so that neither `_contains` nor
 # `_ncontains` holds for a field without a value.
 _HOLDS = (
     "CASE WHEN {0} IS NOT NULL THEN EXISTS (SELECT FROM json_array_elements_text({0}) AS e "
     "WHERE e = {1}) END"
 )
-# PostGIS fails on some invalid geometries, and the failure would tell of rows that a rule hides.
-# && is there for the index.
+# PostGIS fails on some invalid geometries, and the failure would reveal rows that a rule hides. &&
+# is there for the index.
 _INTERSECTS = "({0} && {1} AND ST_Intersects(ST_MakeValid({0}), {1}))"
 
 # Null is neither equal nor unequal to anything, as always in SQL: a row without a value passes no
@@ -378,4 +378,4 @@ RULE_OPERATORS: Mapping[str, Operator] = MappingProxyType(
 SECRET_OPERATORS = frozenset(
     operator.name for operator in _ALL if operator.operand_kind is OperandKind.NOTHING
 )
-"""The operators of hashes and concealed fields: none of them could tell the value."""
+"""The operators of hashes and concealed fields: none of them reveals the value."""

@@ -17,7 +17,7 @@ FILTER_COUNT = "filter_count"
 COUNTS = ("total_count", FILTER_COUNT)
 """The counts that `meta` may have: of all rows that the caller sees, and of those of the filter."""
 NEXT_CURSOR = "next_cursor"
-"""The member of `meta` that tells where the next page begins."""
+"""The member of `meta` with the cursor of the next page."""
 COUNT_ESTIMATE = "filter_count_estimate"
 """The member of `meta` for a number that takes no counting; `*` does not ask for it."""
 META = (*COUNTS, COUNT_ESTIMATE, NEXT_CURSOR)
@@ -47,7 +47,7 @@ def field_paths(params: Params) -> list[FieldPath]:
 def names_of(params: Params, parameter: str) -> list[str]:
     """Return names given as a comma list, repeated, by `[]`, or as a JSON array."""
     value = as_list(params.get(parameter))
-    # `fields=` is as good as no `fields`.
+    # `fields=` counts as no `fields`.
     if value is None or value == "":
         return []
     texts = value

@@ -49,7 +49,7 @@ __all__ = [
 PARAMETERS = frozenset({"fields", "meta", "deep", "highlight", *LEVEL_PARAMETERS})
 
 _NAMING_PARAMETERS = ("alias", "deep", "aggregate", "group")
-"""Parameters that say what the names in others mean."""
+"""Parameters that decide what the names in others mean."""
 
 T = TypeVar("T")
 
@@ -164,8 +164,8 @@ class _ProblemCollector(QueryParser):
         return self.attempt(lambda: QueryParser._unnamed_pick(self, head, deep, aliases), None)
 
     def _deeper(self, segment: str, deep: Params, paths: list[FieldPath]) -> Query:
-        # A list of its own for the level: its problems get the path of the level once, on the way
-        # out, and not once more for every level around it.
+        # The level has its own list, so that its problems get the path of the level once, on the
+        # way out, and not again at every level around it.
         level = replace(self, problems=[])
         try:
             QueryParser._deeper(level, segment, deep, paths)

@@ -14,8 +14,8 @@ Comparison = Callable[..., bool]
 
 def lower_text(text: str) -> str:
     """Return a text in lower case as PostgreSQL makes it: each character becomes one character."""
-    # Python would make two characters of some, such as the Turkish capital dotted I, and a text
-    # would then differ from what `lower()` of PostgreSQL compares.
+    # Python would make two characters of some, such as the Turkish capital dotted I, and the text
+    # would then differ from the result of PostgreSQL's `lower()`.
     return "".join(character.lower()[0] for character in text)
 
 

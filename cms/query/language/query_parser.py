@@ -81,7 +81,7 @@ class QueryParser:
         is_grouped = bool(aggregates or groups)
         checked_only = list(map(_count_only, unnamed.values()))
         if is_grouped:
-            # What is aggregated shows no fields, yet their names must exist.
+            # Aggregated rows show no fields, yet the names of fields must exist.
             checked_only += [pick for pick in picks if isinstance(pick, Pick)]
         cursor = self._cursor(params, is_grouped=is_grouped)
         return Query(
@@ -122,7 +122,7 @@ class QueryParser:
     def _unnamed_picks(
         self, paths: list[FieldPath], deep: Params, aliases: Aliases
     ) -> dict[FieldName, Pick]:
-        """Return picks of what `deep` and `alias` name and `fields` does not."""
+        """Return picks of names that are in `deep` or `alias`, but not in `fields`."""
         # `fields=item:headings.title` has the head `item:headings`, and `deep` may call the same
         # field `item`: both forms count as named.
         named = set()
@@ -164,7 +164,7 @@ class QueryParser:
         return Pick(key, name, self._nested(head, remainders, deep))
 
     def _nested(self, head: FieldName, remainders: list[FieldPath], deep: Params) -> Query | None:
-        """Parse the query of the items that a field leads to, None where nothing is said of it."""
+        """Parse the query of the items that a field leads to; None if no parameter is about it."""
         nested_paths = list(filter(None, remainders))
         # `deep` may name the field alone or with its target: `item`, `item:headings`.
         deep_key = head.written if deep.get(head.written) is not None else head.field
@@ -241,7 +241,7 @@ class QueryParser:
                     f"alias[{alias}] must be a plain name that stands for a field",
                     parameter="alias",
                 )
-            # What it stands for is looked up later, by the guard.
+            # The guard looks up later what the alias stands for.
             aliases[alias] = field
         self._tally(len(aliases), "aliases", limits.MAX_ALIASES, "alias")
         return aliases
@@ -270,7 +270,7 @@ class QueryParser:
         return tuple(term_of(name, aggregated=aggregated) for name in names)
 
     def _tally(self, count: int, what: str, maximum: int, parameter: str) -> None:
-        """Count what one request asks for at all its levels together."""
+        """Count the parts of one request, of all its levels together."""
         self.literals.tally.add(count, what, maximum=maximum, parameter=parameter)
 
 

@@ -11,7 +11,7 @@ from cms.errors import Problem, Refused, combined
 from cms.query.language.ast import And, AtField, Filter, Or, Pick, Query, Star
 
 MAX_PARTS = 200
-"""How many parts are tried: a refusal may cost a few times as much as the query, and no more."""
+"""The number of parts that are tried: a refusal may cost only a few times as much as the query."""
 
 NestingPick = TypeVar("NestingPick", bound=Pick | Star)
 
@@ -23,7 +23,7 @@ def refusal_of_all(query: Query, attempt: Callable[[Query], object], *, first: R
     wrong ones.
     """
     problems = [*first.problems]
-    # `combined` drops what the whole query has been refused for already.
+    # `combined` drops the problems for which the whole query was refused already.
     for part in islice(parts_of(query), MAX_PARTS):
         problems.extend(_problems(part, attempt, first.status))
     return combined(problems)
@@ -76,8 +76,7 @@ def _parts_of_nested(pick: NestingPick) -> Iterator[NestingPick]:
 def _tests_of(filter: Filter) -> Iterator[Filter]:
     """Yield the tests of a filter, each inside the names that lead to it."""
     match filter:
-        # Each test stands alone here, so that AND or OR makes no difference to what is wrong with
-        # it.
+        # Each test is tried by itself here, so that its problems do not depend on AND or OR.
         case And(items) | Or(items):
             for item in items:
                 yield from _tests_of(item)

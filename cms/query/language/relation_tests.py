@@ -1,4 +1,4 @@
-"""What a filter at a relation tests: the key itself, the related item, or quantifiers."""
+"""The kinds of tests in a filter at a relation: of the key, of the related item, quantifiers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of a query string: what is left of it without the operands of its filters.
+"""The shape of a query string: the query string without the operands of its filters.
 
 Requests that differ in operands only have one shape, which is parsed once for all of them.
 """
@@ -62,7 +62,7 @@ class OperandGap:
         return replace(self, is_json=True)
 
     def operand(self, operands: tuple[str, ...]) -> str:
-        """Return what stood in the gap."""
+        """Return the operand of the gap."""
         text = operands[self.index]
         if self.is_json:
             return JsonText(text)
@@ -104,7 +104,7 @@ def shape_of(query_string: str) -> QueryShape:
 
     These are operands of operators with one value; variables such as `$NOW` stay.
     """
-    # What the parser refuses or decodes in its own way is left to it as a whole.
+    # A string that the parser refuses, or decodes in a way of its own, is left to it as a whole.
     has_brackets = _BRACKET.search(query_string) is not None
     if not has_brackets or not query_string.isascii() or _holds_zero(query_string):
         return QueryShape(query_string)

@@ -1,7 +1,7 @@
-"""Alternatives of a condition put so that PostgreSQL can begin with the related rows.
+"""Rearranges alternatives of a condition, so that PostgreSQL can begin with the related rows.
 
-It joins a sub-select that stands alone, and then begins at either side. In an OR it tests all rows
-one by one, however few the sub-select finds.
+PostgreSQL joins a sub-select that stands alone, and can then begin at either side. If the
+sub-select is part of an OR, PostgreSQL tests all rows one by one, however few it finds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_JOINED_SUBSELECTS = 12
 
 
 def united_alternatives(items: Sequence[Predicate]) -> tuple[Predicate, ...]:
-    """Return alternatives, of which those that test related items over the same step become one.
+    """Return alternatives, in which tests of related items over the same step are merged into one.
 
     If one item fulfils the first filter, or another one the second, some item fulfils either of
     them. Look-ups of one row stay apart where other alternatives are left: each has its index.
@@ -113,7 +113,7 @@ def _is_unique(value: Value) -> bool:
     column = value.field.column
     if column is None or not (column.is_unique or column.is_primary_key):
         return False
-    # What is computed of a unique value, or a part of it, need not be unique.
+    # A function or a part of a unique value need not be unique.
     is_part = value.is_computed or Trait.JSON in value.field.type.traits
     return not is_part and value.field.type.value_sql == "{0}"
 

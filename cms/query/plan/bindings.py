@@ -54,7 +54,7 @@ def bind_values(values: Sequence[object], bindings: Bindings) -> list[object]:
                 parameters.append(value)
         return parameters
     except Refused:
-        # Only now all values are tried: a request without problems pays nothing for it.
+        # All values are tried only after a failure: a request without problems pays nothing for it.
         raise combined(_problems(values, bindings)) from None
 
 

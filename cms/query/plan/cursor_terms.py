@@ -1,4 +1,4 @@
-"""Where a page with a cursor begins, and what the cursor of the next page holds."""
+"""The start of a page with a cursor, and the content of the cursor of the next page."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class JsonPath:
 
 @dataclass(frozen=True, slots=True)
 class JsonPaths:
-    """Shows a part of a JSON field: an object of what the paths lead to, nested as they are."""
+    """Shows a part of a JSON field: an object of the values at the paths, nested like the paths."""
 
     paths: tuple[tuple[str, ...], ...]
 

@@ -29,8 +29,7 @@ class Estimate:
 
 def estimate_of(plan: Sequence[Mapping[str, Node]]) -> Estimate:
     """Return the estimate of the plan of a read (cms/query/sql/select.py)."""
-    # The root joins the one row of system_version with the rows of the answer; only the latter
-    # count.
+    # The root joins the one row of system_version with the rows of the answer; only these count.
     root = plan[0]["Plan"]
     top = 0.0
     nested = 0.0

@@ -1,8 +1,8 @@
 """The input of the planner: queries whose names are fields and links; only the guard makes it.
 
-What a name leads to is looked up once, here: values and steps bring the rules of permissions with
-them as finished predicates. Filters are still to be planned: nobody has asked yet whether operators
-and functions fit the types.
+Names are looked up only once, by the guard: values and steps carry the rules of permissions as
+finished predicates. Filters are not planned yet: the planner checks whether operators and functions
+fit the types.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ def about_item(
     primary key.
     """
     conditions: list[Predicate] = [_is("collection", "_eq", item_collection.name, history)]
-    # Rows up to this one are about items that had this name and key before.
-    # A collection can be deleted and another be made with its name: the history of the former must
-    # not become visible by the rules of the new one.
+    # Rows up to this one are about items that had this name and key before. If a collection is
+    # deleted and another one created with its name, the rules of the new one must not show the
+    # history of the former.
     if last := item_collection.former_history.get(history.name):
         conditions = [All((*conditions, _is("id", "_gt", last, history)))]
     if rule == EVERY_ROW:
@@ -31,7 +31,7 @@ def about_item(
     assert link, "the items have a key"
     # A page of the history names few items, of collections that may have many.
     conditions.append(Exists(LinkStep(link), rule, per_row=True))
-    # Otherwise a revision would show an item as it was before it came under the rule.
+    # Otherwise a revision would show an item as it was before it fulfilled the rule.
     if "data" in history.fields:
         conditions.append(on_revision_item(rule, item_collection))
     return All(tuple(conditions))

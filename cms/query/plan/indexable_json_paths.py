@@ -1,4 +1,4 @@
-"""The paths into JSON by which a read searches or sorts, for which an index would serve."""
+"""The paths into JSON by which a read filters or sorts, and which an index would serve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of a plan consist of, so that a walk through them misses no kind of part."""
+"""The inner parts of a part of a plan, so that a walk through a plan misses none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def inner_parts(part: object) -> Iterable[object]:
     return [getattr(part, name) for name in _field_names(kind)]
 
 
-# To ask the dataclass each time takes longer than the walk itself.
+# Asking the dataclass each time would take longer than the walk itself.
 @cache
 def _field_names(kind: type[Any]) -> tuple[str, ...]:
     if not is_dataclass(kind):

@@ -93,5 +93,5 @@ def _is_masked(condition: Predicate) -> bool:
 def _has_mask(value: Value) -> bool:
     if value.when is None or value.function is not None or value.members is not None:
         return False
-    # What looks into a value might fail for a hidden one, and the failure would tell of it.
+    # A test that looks into a value might fail for a hidden value, and the failure would reveal it.
     return not value.field.type.traits & {Trait.JSON, Trait.GEOMETRY}

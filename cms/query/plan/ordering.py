@@ -13,7 +13,7 @@ def default_sort(collection: Collection, link: Link | None = None) -> tuple[Fiel
     if link and link.to_many:
         name = link.relation.order_field or name
     field = collection.fields.get(name) if name else None
-    # The order of rows would tell which of two secrets is the larger one.
+    # The order of rows would reveal which of two secrets is the larger one.
     if field is None or field.is_secret or Trait.SORTING not in field.type.traits:
         return ()
     return (field,)

@@ -11,7 +11,7 @@ KeyPath = tuple[str, ...]
 
 
 def output_paths(plan: ReadPlan) -> tuple[KeyPath, ...]:
-    """Return the paths of what a level shows, in order: its outputs, or groups and aggregates."""
+    """Return the paths of a level's values, in order: of outputs, or groups and aggregates."""
     if plan.grouping is None:
         return tuple((output.key,) for output in plan.outputs)
     return tuple(_group_paths(plan.grouping))

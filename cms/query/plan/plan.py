@@ -1,4 +1,4 @@
-"""The planner: a guarded query becomes a read that can be printed. It looks no name up."""
+"""The planner: turns a guarded query into a read that can be printed, without looking up names."""
 
 from __future__ import annotations
 
@@ -188,12 +188,13 @@ def _best(query: GuardedQuery) -> Predicate | None:
 
 
 def _search(query: GuardedQuery) -> Predicate | None:
-    """Return that each word is found in the row itself or in a related item; None for no search."""
+    """Return the condition that the row or a related item has each word; None without a search."""
     if not query.search:
         return None
     values = _search_values(query)
     matches_by_word = search_matches(values, query.search)
-    # Without an index of its own the row is read anyway, and compared with all keys one by one.
+    # If no index serves the row's own values, the row is read anyway, and compared with the keys of
+    # the related items one by one.
     has_indexes = all(map(has_search_index, values))
     words: list[Predicate] = []
     for word, own_matches in zip(query.search, matches_by_word, strict=True):
@@ -226,7 +227,7 @@ def _search_values(query: GuardedQuery) -> list[Value]:
 def _count_estimate(
     query: GuardedQuery, allowed: Predicate, where: Predicate
 ) -> CountEstimate | None:
-    """Return how the rows that fulfil the filter are estimated; None where nobody asks for it."""
+    """Return how the rows that fulfil the filter are estimated; None if the query does not ask."""
     if COUNT_ESTIMATE not in query.counts:
         return None
     if allowed != EVERY_ROW or is_restricted(where):

@@ -143,7 +143,7 @@ class TypedTest:
 
 @dataclass(frozen=True, slots=True)
 class JsonOperand:
-    """What a test of a value inside of a JSON field compares with, and its type in PostgreSQL."""
+    """The operand of a test of a value inside of a JSON field, and its type in PostgreSQL."""
 
     value: Placeholder
     cast: str
@@ -246,7 +246,7 @@ class ValueOutput:
 
 @dataclass(frozen=True, slots=True)
 class RowValue:
-    """What the service itself reads of each row, as the text of the column."""
+    """A column that the service itself reads of each row, as text."""
 
     output: RowOutput
     value: Value
@@ -308,7 +308,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """What a page needs to tell where the next one begins.
+    """What a page needs for the cursor of the next one.
 
     It shows `size` rows and reads one more. It begins behind the row whose terms of the order have
     the values `starts`, of which None is null; without `starts` it is the first page.
@@ -324,10 +324,10 @@ class Cursor:
 
 
 class CountEstimate(Enum):
-    """Where an estimate of the rows that fulfil the filter comes from.
+    """The source of an estimate of the rows that fulfil the filter.
 
-    Statistics of columns are of all rows. So they only answer for a caller from whom no rule hides
-    any of them; for others the filter is tried on a sample of the rows that they see.
+    Statistics of columns cover all rows. So they are used only for a caller from whom no rule hides
+    any row; for others the filter is tried on a sample of the rows that they see.
     """
 
     STATISTICS = "statistics"

@@ -1,4 +1,4 @@
-"""Whether rules of permissions hide anything of what a condition reads."""
+"""Whether rules of permissions hide values or rows that a condition reads."""
 
 from __future__ import annotations
 

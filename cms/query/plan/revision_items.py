@@ -1,4 +1,4 @@
-"""Conditions on what a revision holds of an item, as if it were the item itself."""
+"""Conditions on the item in a revision, as if it were the item itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cms.schema.model import Collection, Field
 def on_revision_item(where: Predicate, collection: Collection) -> Predicate:
     """Return the condition that the item in a revision fulfils `where`.
 
-    It is false where the history does not keep one of the columns as it is: secrets, lists,
+    It is false if it reads a column whose exact value the history does not keep: secrets, lists,
     geometries. Alternatives, such as the rules of several permissions, are decided one by one.
     """
     # One part that cannot be decided makes a whole condition false; an alternative may still hold.

@@ -111,7 +111,8 @@ def _row(plan: ReadPlan) -> float:
         for matches in plan.highlights.fields:
             total += _value(matches[0].value)
     if plan.cursor:
-        # Every row brings the values that it is sorted by: the last one's are in the next cursor.
+        # Every row has the values that it is sorted by: those of the last row are in the next
+        # cursor.
         for term in plan.cursor.terms:
             total += _value(term.value)
     return total
@@ -126,7 +127,7 @@ def _group_row(grouping: Grouping) -> float:
 
 
 def _sum(outputs: Iterable[Output]) -> float:
-    # The start is for the braces and what else stands around the values.
+    # The constant is for braces and other characters around the values.
     return sum(map(_bytes, outputs), SHORT_VALUE)
 
 

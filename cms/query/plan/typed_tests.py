@@ -85,7 +85,7 @@ def require_fit(operator: Operator, value: Value) -> None:
 
 
 def _require_comparable(path: CallerPath, value: Value, operator: Operator) -> CallerPath:
-    """Refuse what PostgreSQL would refuse: a comparison of two types."""
+    """Refuse a comparison of two types that PostgreSQL would refuse."""
     has_same_type = path.value.type.cast == value.type.cast
     # PostgreSQL compares numbers of any two types with each other, as it does no others.
     are_numbers = Trait.ARITHMETIC in path.value.type.traits & value.type.traits

@@ -29,7 +29,7 @@ def value_reader(field_type: FieldType) -> ToComparable:
 
 
 def operand_reader(operator: Operator, read: ToComparable) -> ToComparable:
-    """Return the function that makes an operand what `fulfils` takes."""
+    """Return the function that converts an operand for `fulfils`."""
     match operator.operand_kind:
         case OperandKind.LIST:
             return partial(_read_list, read)
@@ -105,7 +105,7 @@ def function_of(field_type: FieldType, name: str) -> FieldFunction | None:
 
 
 def call_function(function: FieldFunction, field_type: FieldType, value: Any) -> int | None:
-    """Return a function of a value, None of what has no such part.
+    """Return a function of a value, None for a value that has no such part.
 
     Raises ValueError for a value that is not of the type.
     """

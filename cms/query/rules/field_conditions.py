@@ -45,8 +45,8 @@ def parse_conditions(
     An entry without a rule never holds and is left out. Raises `Refused` INVALID_QUERY for a
     malformed rule.
     """
-    # The stored JSON may have any form where somebody wrote the table by hand: what has another
-    # form is left out, and fails no write.
+    # If somebody wrote the table by hand, the stored JSON may have any form: invalid entries are
+    # left out, so that they fail no write.
     entries = meta.get("conditions") if meta else None
     if not isinstance(entries, list):
         return ()
@@ -90,7 +90,7 @@ def require_valid_rules(meta: Mapping[str, object]) -> None:
             settings[name] = jsontext.loads(text)
     if not _are_objects(settings.get("conditions")):
         raise invalid_payload("conditions: it is an array of objects", field="meta.conditions")
-    # Whether the names exist is not asked: fields may be added after the rules that name them.
+    # The names need not exist: fields may be added after the rules that name them.
     try:
         parse_rule(settings.get("validation"))
         parse_conditions(settings)

@@ -29,7 +29,7 @@ def parse_rule(
 ) -> PayloadRule:
     """Return a rule given as nested dicts; None is no rule.
 
-    Raises `Refused` INVALID_QUERY with the path to what is wrong.
+    Raises `Refused` INVALID_QUERY with the path to the problem in the rule.
     """
     filter_value: object = {}
     if value is not None:

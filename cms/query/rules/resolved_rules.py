@@ -1,8 +1,8 @@
 """Rules on payloads, resolved: names are fields, and operands that never change are read.
 
-A rule is resolved once for a structure, and tried on every payload. It may name what does not exist
-or compare what does not fit, because fields change after it was written. Such a part is refused
-only when a payload comes to it.
+A rule is resolved once for a structure, and tried on every payload. It may name missing fields or
+compare types that do not fit, because fields change after it was written. Such a part is refused
+only when a payload reaches it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from cms.schema.types.json_members import value_at
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a part of a rule tests: the value at the end of a path, and what is known of it.
+    """The subject of a test in a rule: the value at the end of a path, and its type if known.
 
     `value` is None where no field tells the type. `collection` is that of the item (or items) that
     the value is. `is_untyped` marks the inside of a JSON value, which belongs to no field.
@@ -80,7 +80,7 @@ class RuleOr:
 class RuleStep:
     """The inner rule holds for a member of the item, or for a function of it.
 
-    What a path into JSON leads to counts as a function of the field.
+    The value at a path into JSON counts as a function of the field.
     """
 
     subject: Subject
@@ -209,7 +209,7 @@ class _RuleResolver:
                 return RuleStep(subject, name.field, None, self.resolve(inner, member))
             call = _function(name.function, member)
         except Refused as refused:
-            # Only a payload that comes here is refused: other parts of the rule still apply.
+            # Only a payload that reaches this part is refused: other parts of the rule still apply.
             return RuleStep(subject, name.field, None, UnfitRule(refused.problems[0]))
         return RuleStep(subject, name.field, call.function, self.resolve(inner, call.subject))
 
@@ -273,7 +273,7 @@ def _function(name: str, subject: Subject) -> _FunctionCall:
         raise invalid_query(
             f"There is no function {name} for the type {field_type.name}", place=subject.label
         )
-    # What is tested is the result, whose type is another than that of the field.
+    # The test is of the result, whose type differs from that of the field.
     if value:
         subject = replace(subject, value=replace(value, function=function))
     return _FunctionCall(partial(call_function, function, field_type), subject)
@@ -286,7 +286,7 @@ def _test(test: OperatorTest, subject: Subject) -> ResolvedFilter:
     operator = RULE_OPERATORS[test.operator]
     # Without variables they are read now, and not again for each payload.
     values = _fixed_values(test.operands)
-    # The test as it stands when nothing is known of the type; what is known is filled in below.
+    # The test without any known type; the known parts are filled in below.
     unread = RuleTest(subject, operator, test.operands, values, None, None, None)
     # Of a value without a field the type is guessed, by the value itself.
     if subject.value is None:

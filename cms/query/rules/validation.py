@@ -29,7 +29,7 @@ from cms.query.rules.resolved_rules import (
 
 @dataclass(frozen=True, slots=True)
 class RuleContext:
-    """What a rule is tried with, besides the values of the payload.
+    """The values that a rule sees besides those of the payload.
 
     A field that is not sent has its value of `unsent_values`. Without one it is null when an item
     is created; when an item is changed, only `_submitted` looks at such a field. `caller_values`
@@ -175,7 +175,7 @@ class _RuleValidation:
 
 
 def _compares_with_caller(test: RuleTest) -> bool:
-    """Tell whether problems would tell of the caller, and maybe what the caller may not read."""
+    """Tell whether problems would show values of the caller, which may be hidden from it."""
     return any(isinstance(operand, CallerKey | CallerValue) for operand in test.operands)
 
 
@@ -192,7 +192,7 @@ def _passes(test: RuleTest, value: Any, operands: tuple[object, ...]) -> bool:
     """Read value and operands as their type and compare them.
 
     A value of a wrong type passes nothing; the type itself is checked elsewhere. A value that
-    belongs to no field passes nothing that it cannot be compared with.
+    belongs to no field fails every test with an operand to which it cannot be compared.
     """
     operator = test.operator
     # Related items are sent as objects or arrays, of which only emptiness and entries are tested.

@@ -1,4 +1,4 @@
-"""The printer of what an estimate of a count asks PostgreSQL (docs/query-language.md)."""
+"""The printer of the statements of an estimated count (docs/query-language.md)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cms.query.sql.clauses import conditions, where
 from cms.query.sql.expressions import predicate
 
 SAMPLE_ROWS = 1_000
-"""Rows on which the filter of a caller is tried who does not see every row."""
+"""Rows of the sample on which the filter is tried, for a caller who does not see every row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -385,7 +385,7 @@ def relevance(value: Relevance, level: int) -> Fragment:
 
 
 def _count_of(match: SearchMatch, level: int) -> Fragment:
-    """Print what a word counts in one value: a whole word more than a part in any other value."""
+    """Print a word's score in one value: a whole word counts more than a part in any other."""
     weight = match.value.field.search_weight
     whole = str(WHOLE_WORD + weight)
     if match.value.type.search is Search.CONTAINED:

@@ -13,8 +13,8 @@ from cms.query.plan.read_plan import Highlights, ReadPlan, SearchMatch
 from cms.query.sql.expressions import expression, search_match
 from cms.schema.types.field_type import Search
 
-# The text comes with what becomes of its characters, by the function that the search compares
-# with: only PostgreSQL knows the dictionary. Of ASCII letters the service knows it.
+# The text comes with the folds of its characters, by the function that the search compares with:
+# only PostgreSQL knows the dictionary. The service knows the folds of ASCII letters itself.
 _CHARACTERS = (
     "CASE WHEN octet_length({0}) <> length({0}) AND ({1}) THEN "
     "(SELECT json_object_agg(c, system_fold(c)) "

@@ -33,7 +33,7 @@ def key(member: Fragment) -> Fragment:
 
 
 def part(document: Fragment, paths: Sequence[JsonSteps]) -> Fragment:
-    """Print an object of what the paths lead to, nested as they are."""
+    """Print an object of the values at the paths, nested as the paths are."""
     return fill("({0})::json", _object(document, (), paths))
 
 

@@ -1,4 +1,4 @@
-"""The printer of where a page with a cursor begins: behind the values of the last row before it.
+"""The printer of the start of a page with a cursor: behind the values of the last row before it.
 
 Nulls sort as the largest values, as PostgreSQL has it.
 """

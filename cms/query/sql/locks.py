@@ -1,4 +1,4 @@
-"""The printers of locks, and of what writes ask about rows that they do not write."""
+"""The printers of locks, and of reads by writes of rows that they do not write."""
 
 from __future__ import annotations
 

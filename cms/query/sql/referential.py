@@ -1,8 +1,8 @@
 """The printers of deletions that change or delete rows of other tables (ON DELETE), with history.
 
-Rows that go with a deleted one are locked and recorded in the history; then the database deletes
-them as it would anyway. Rows that lose what they point to are changed beforehand, so that nothing
-is left for the database to do.
+Rows that are deleted along are locked and recorded in the history; then the database deletes them
+as it would anyway. The foreign keys of rows that stay are changed beforehand, so that the database
+has no more to do.
 
 Rows are identified by row ids: the primary key as text, or in a table without a primary key of one
 column the physical location (ctid) of the row, which does not change while the row is locked.
@@ -101,8 +101,8 @@ def _recorded_columns(reference: RowReference) -> Fragment:
         columns.append(text("rows.item"))
     else:
         columns.append(text("rows.row_id"))
-    # What goes with these rows is nested in their revision; a table without revisions passes on
-    # that of the row above.
+    # Rows that are deleted along with these are nested in their revision; a table without revisions
+    # passes on that of the row above.
     if own.has_revisions:
         columns.append(text("coalesce(rows.revision, rows.parent)"))
     else:
@@ -115,7 +115,7 @@ def _recorded_columns(reference: RowReference) -> Fragment:
 def clear_references(
     reference: RowReference, arguments: ArgumentSlots, *, changed: Sequence[str], to_default: bool
 ) -> Fragment:
-    """Print the change of rows that lose what they point to, with its history.
+    """Print the change of rows whose foreign key points to deleted rows, with its history.
 
     The answer is their number. The third argument is the ids of rows that are deleted as well,
     which are left alone.

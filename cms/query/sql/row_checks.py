@@ -1,4 +1,4 @@
-"""The printers of questions about items: which rules does each fulfil, and what does it hold?"""
+"""The printers of questions about items: which rules they fulfil, and their contents."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_rows(
 
 
 def item_contents(collection: Collection, keys: Sequence[str], *, masks: bool = True) -> Fragment:
-    """Print the question what items hold; its rows are a key and the item as JSON.
+    """Print the read of the contents of items; its rows are a key and the item as JSON.
 
     Items are locked in the order of their keys. Secrets are masked, or left out without `masks`.
     """

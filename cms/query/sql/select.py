@@ -78,7 +78,7 @@ def select(plan: ReadPlan) -> Fragment:
 
 
 def top_outputs(plan: ReadPlan) -> list[Fragment]:
-    """Print what a read shows of each item, and behind it what the service reads of the row."""
+    """Print the outputs of each item, and behind them the columns that the service itself reads."""
     columns = []
     for item in plan.outputs:
         columns.append(output(item, 0))
@@ -139,7 +139,7 @@ def cut_page(ordered: Fragment, page: Page, level: int) -> Fragment:
     paged = fill(shape, row, ordered, window(page))
     if page.page_limit is None:
         return paged
-    # It cuts nothing off: it tells PostgreSQL for how few rows the outputs are computed.
+    # It cuts nothing off: from it PostgreSQL knows for how few rows the outputs are computed.
     limit = text(str(page.page_limit + page.has_next_row))
     return fill("(SELECT {0}.* FROM {1} LIMIT {2}) AS {0}", row, paged, limit)
 

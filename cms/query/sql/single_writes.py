@@ -1,4 +1,4 @@
-"""What a write in one statement prints beside the rows: its conditions, and its answer."""
+"""The printers of a write in one statement, beside the rows: its conditions, and its answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cms.query.sql.columns import output_columns
 
 
 class StoredRowTests(NamedTuple):
-    """Conditions on a row as it was: does the caller see it, and may the caller write it?"""
+    """Conditions on a row before the write: the caller sees it, and may write it."""
 
     seen: Fragment
     writable: Fragment

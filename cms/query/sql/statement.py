@@ -37,7 +37,7 @@ class Statement:
     touched_collections: frozenset[str] = frozenset()
     fields: tuple[Field | None, ...] = ()
     row_outputs: tuple[RowOutput, ...] = ()
-    """What the columns behind those of the item hold: the service reads it for itself."""
+    """The columns behind those of the item, which the service reads for itself."""
     is_search: bool = False
     """Whether the best plan depends on the word that is searched."""
     nesting: ListLevel | None = None
@@ -52,7 +52,7 @@ class Statement:
     highlights: HighlightReader | None = None
     """Reads where the words of a search are, from the columns behind those of the cursor."""
     count_estimate: EstimateStatements | None = None
-    """What asks for an estimate of the rows, if the read wants one."""
+    """The statements of an estimate of the rows, if the read asks for one."""
     _keys: tuple[str, ...] | None = field(init=False, compare=False, repr=False)
     """The keys of an item in which nothing is nested; None for nested ones."""
     _first_extra: int = field(init=False, compare=False, repr=False)

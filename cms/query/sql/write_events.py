@@ -19,7 +19,7 @@ _INSERT_RUNS = (
     "SELECT {0}, 'event', {1}, json_build_object('event', {2}, 'collection', {3}, "
     "'payload', event.payload, {4}, event.keys), {5} FROM ({6}) AS event{7} RETURNING id"
 )
-# What `procrastinate_defer_jobs_v1` does: as a step of the statement it takes half the time.
+# The same as `procrastinate_defer_jobs_v1`: as a step of the statement it takes half the time.
 _INSERT_JOBS = (
     "INSERT INTO procrastinate_jobs (queue_name, task_name, args) "
     "SELECT 'flow', 'flow', jsonb_build_object('payload', jsonb_build_object('run', runs.id)) "

@@ -13,7 +13,7 @@ from cms.schema.system import system_table
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """What an action leaves in the history.
+    """The records that an action leaves in the history.
 
     `delta` is the SQL of the revision's delta; without it there is no revision. `only_when` is the
     SQL condition for a revision. `nested` rows have a column `parent`: the revision of the write
@@ -92,7 +92,7 @@ def whole_row(collection: Collection, *, masks: bool = False) -> Fragment:
 
 
 def is_recorded(field: Field) -> bool:
-    """Tell whether the history and events have the values of a field: of secrets they have not."""
+    """Tell whether the history and events hold the values of a field: they hold no secrets."""
     return not (field.is_secret or field.name in system_table(field.collection).withheld_columns)
 
 

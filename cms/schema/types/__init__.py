@@ -82,7 +82,7 @@ _OTHER_NAMES = MappingProxyType({"dateTime": "datetime"})
 
 
 def type_named(name: object) -> FieldType | None:
-    """Return the type that a client names, or None for what is no type."""
+    """Return the type that a client names, or None for a text that is no type."""
     if not isinstance(name, str):
         return None
     return TYPES.get(_OTHER_NAMES.get(name, name))

@@ -1,4 +1,4 @@
-"""What a field type is: all that the service knows of it, as one value."""
+"""A field type: everything that the service knows about it, as one value."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TooLong(ValueError):
 
 
 class Trait(StrEnum):
-    """What can be done with the values of a type; operators and aggregates name what they need."""
+    """A capability of the values of a type; operators and aggregates name one."""
 
     NULL = "null"
     EQUALITY = "equality"
@@ -57,7 +57,7 @@ class Search(StrEnum):
 
 
 class Cell(StrEnum):
-    """What the cells of imported CSV hold."""
+    """The content of cells in imported CSV."""
 
     TEXT = "text"
     NUMBER = "a number"
@@ -150,7 +150,7 @@ class FieldType:
     """Parses the usual values of many rows at once."""
     range_test: RangeTestOf = any_range
     seal: Callable[[str], str] | None = None
-    """Makes what is stored of a parsed value, such as the hash of a password."""
+    """Makes the stored form of a parsed value, such as the hash of a password."""
     comparable: Callable[[object], Any] | None = None
     """Turns a value into one that Python compares as PostgreSQL does; without it `parse` does."""
     read_default: Callable[[str], object] = same_text
@@ -177,7 +177,7 @@ class FieldType:
     """The type of written values where PostgreSQL has no plain array of `cast`, else empty."""
     # For a geometry: ST_GeomFromGeoJSON(r.c0). Most types write what the array of `cast` holds.
     write_sql: str = "{0}"
-    """The column's value from what is written; `{1}` is the type of the column."""
+    """The template of the column's value over the written one; `{1}` is the type of the column."""
     text_sql: str = "{0}::{1}"
     """The column's value from a text; `{1}` is the type of the column."""
 

@@ -169,7 +169,7 @@ CSV = FieldType(
     column_sql="text",
     can_change=False,
 )
-# What is stored is never shown or compared, so that hardly an operator is left.
+# The stored value is never shown or compared, so that hardly any operator is left.
 HASH = FieldType(
     name="hash",
     traits=frozenset({Trait.NULL, Trait.REGEX, Trait.EMPTINESS}),

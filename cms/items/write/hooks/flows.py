@@ -50,11 +50,11 @@ def _after_operations(fetch: Fetch, context: RequestContext, rows: Sequence[Reso
 
 
 def _require_sound(fetch: Fetch, keys: Sequence[str]) -> None:
-    """Raise `Refused` with what is wrong with flows as they are stored now.
+    """Raise `Refused` with the problems of flows as they are stored now.
 
     A change of one row alone can make a flow wrong together with its other rows. Two transactions
-    that change one flow take turns: each moves the counter of flows before it comes here, and this
-    statement sees what the other has committed.
+    that change one flow take turns: each increases the counter of flows before this check, and this
+    statement sees the committed changes of the other.
     """
     if not keys:
         return

@@ -56,7 +56,7 @@ class SystemTableHooks:
     keys of rows that are to be deleted, `after` the rows that have been written, with their keys;
     both run inside the transaction, and raise `Refused`.
 
-    `missing_targets` say what is wrong with fields that point to no row.
+    `missing_targets` are the messages for fields that point to no row.
     """
 
     is_admin_only: bool = False
@@ -75,7 +75,7 @@ class SystemTableHooks:
         return self.admin_fields | self.explicit_only
 
     def problems(self, row: ResolvedRow, context: RequestContext, collection: str) -> list[Problem]:
-        """Return what is wrong with the values of a row; whether null fits, the column decides."""
+        """Return the problems of the values of a row; the column decides about null."""
         problems: list[Problem] = []
         for name, check in self.checks.items():
             value = row.sent.get(name)
@@ -99,7 +99,7 @@ class SystemTableHooks:
         return problems
 
     def explained(self, problem: Problem) -> Problem:
-        """Return a problem of the database in the words of the table, if it has any for it."""
+        """Return a problem of the database with the message that the table has for it, if any."""
         reason = self.missing_targets.get(str(problem.extensions.get("field")))
         if reason is None or problem.code != "INVALID_FOREIGN_KEY":
             return problem
@@ -121,7 +121,7 @@ def _parts_of(error: ValueError) -> Sequence[ValueError]:
 
 
 def _value_inside(value: object, error: ValueError) -> object:
-    """Return the value inside a value that an error is about."""
+    """Return the part of a value that an error is about."""
     path = error.path if isinstance(error, InvalidPart) else ()
     for step in path:
         if isinstance(value, Mapping):
@@ -163,7 +163,7 @@ def failed_validation(
 
 
 def raise_errors(errors: Sequence[ValueError]) -> None:
-    """Raise what is wrong with a value, if anything is."""
+    """Raise the problems of a value, if there are any."""
     if errors:
         raise InvalidParts(errors)
 
@@ -183,7 +183,7 @@ def errors_of(refused: Refused) -> InvalidParts:
     errors: list[ValueError] = []
     for problem in refused.problems:
         reason = str(problem.extensions.get("reason", problem.message))
-        # The sentence that takes a reason up has a full stop of its own.
+        # The message that quotes the reason ends in a full stop itself.
         errors.append(ValueError(reason.removesuffix(".")))
     return InvalidParts(errors)
 

@@ -45,7 +45,7 @@ def _grid_check(minimum: int) -> ValueCheck:
 
 
 def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
-    """Raise `Refused` with what is wrong with the options of panels as they are stored now.
+    """Raise `Refused` with the problems of the options of panels as they are stored now.
 
     A change of the type alone can make the options wrong.
     """
@@ -69,7 +69,7 @@ def _errors(context: RequestContext, panel_type: str, options: object) -> Iterat
     # A query can be made of valid options only.
     if errors or not isinstance(options, dict):
         return
-    # Whoever saves a panel must be able to read what it shows.
+    # The user who saves a panel must be able to read its data.
     query = panel_query(panel_type, options)
     if query:
         try:

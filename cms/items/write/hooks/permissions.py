@@ -94,7 +94,7 @@ def _check_fits(
 
 
 def _preset_problems(collection: Collection, presets: object) -> Iterator[str]:
-    """Yield what is wrong with presets."""
+    """Yield the problems of presets."""
     if not isinstance(presets, dict):
         return
     for name, value in presets.items():

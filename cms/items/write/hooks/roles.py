@@ -43,7 +43,7 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
 
 
 def require_plain_registration_role(fetch: Fetch) -> None:
-    """Raise `Refused` UNPROCESSABLE_CONTENT when whoever registers would be an administrator."""
+    """Raise `Refused` UNPROCESSABLE_CONTENT if users who register would be administrators."""
     # A role and the settings that name it may change at once: such writes take turns.
     fetch(statement("lock_accounts"), ())
     if fetch(statement("find_registering_admins"), ()):

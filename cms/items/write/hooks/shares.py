@@ -41,7 +41,7 @@ def _before(
     rows: Sequence[ResolvedRow],
     deleted_keys: Sequence[str],
 ) -> None:
-    """Refuse shares of what the caller may not share, and changes of what never changes."""
+    """Refuse shares of items that the caller may not share, and changes of constant fields."""
     changed_rows: list[ResolvedRow] = []
     for row in rows:
         if row.is_new:
@@ -87,7 +87,7 @@ def _key(row: ResolvedRow, collection: Collection) -> str:
     try:
         return converter(collection.key)(row.values.get("item"))
     except ValueError:
-        # Like a hidden item: what keys look like is not told to those who cannot read any.
+        # Like a hidden item: the form of keys is not revealed to callers who cannot read any.
         raise forbidden() from None
 
 

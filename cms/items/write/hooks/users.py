@@ -72,8 +72,8 @@ def _before(
     for row in rows:
         if not row.is_new and _CREDENTIALS & row.sent.keys():
             changed_keys.append(str(row.key))
-    # Else whoever may change users could log in as an administrator.
-    # False: also administrators who are not active count, as they may become so again.
+    # Otherwise a caller who may change users could log in as an administrator. False: also
+    # administrators who are not active count, as they may become so again.
     if fetch(statement("find_admin"), ([*changed_keys, *deleted_keys], False)):
         raise forbidden()
 
@@ -82,8 +82,8 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
     """End sessions and registrations that a change of users has made invalid.
 
     A new password or address, and a status other than active, end the user's sessions, except the
-    caller's own. Who becomes active begins without the failed logins from before. A user whose
-    status was set is no longer one that waits for the end of a registration.
+    caller's own. A user who becomes active starts without the earlier failed logins. Setting the
+    status of a user also ends a registration that waits to be verified.
     """
     changed: list[str] = []
     with_status: list[str] = []
