@@ -41,7 +41,7 @@ from cms.store.store import Store
 from cms.structure import metadata
 from cms.structure.duplication_fields import prune_duplication_fields
 from cms.structure.fields import add_column, insert_field_record
-from cms.structure.indexes import add_index
+from cms.structure.index_builds import add_index
 from cms.structure.lookup import ManySide, many_side_of, require_alterable, require_relation
 from cms.structure.record_changes import RecordKey
 from cms.structure.structure_history import (
@@ -225,7 +225,7 @@ def _ensure_index(
 ) -> None:
     """Index the column of a relation: without it reads from the other side scan the table."""
     column = catalogue.collections[definition.collection].fields[definition.field].column
-    if column and not column.is_indexed:
+    if column and not column.is_indexed and not column.is_index_requested:
         add_index(transaction, definition.collection, definition.field)
 
 
