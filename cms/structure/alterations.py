@@ -35,6 +35,7 @@ from cms.structure.column_changes import (
     changed_settings,
     current_settings,
 )
+from cms.structure.index_builds import interrupt_builds
 from cms.structure.lookup import require_table
 
 _FIXED_SETTINGS = ("is_primary_key", "has_auto_increment")
@@ -98,6 +99,7 @@ def rename_field(
         raise Refused(duplicate_name_problem(new_name))
     if field.column:
         require_table(owner, "columns")
+        interrupt_builds(transaction, owner.name)
         # Indexes, constraints and views follow by themselves; names in stored values do not.
         transaction.execute_ddl(ddl.rename_column(owner.name, field.name, new_name))
     metadata.rename_field_records(

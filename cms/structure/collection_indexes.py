@@ -7,7 +7,7 @@ from cms.database.statements import statement
 from cms.schema import ddl
 from cms.schema.model import Collection, Field, Kind
 from cms.schema.types.field_type import IndexKind
-from cms.structure.index_builds import add_index, build_later
+from cms.structure.index_builds import add_index, build_later, interrupt_builds
 from cms.structure.indexes import is_large
 from cms.structure.search_indexes import missing_search_indexes, search_indexes
 
@@ -44,6 +44,7 @@ def update_search_indexes(
     for field in collection.columns:
         # An index that serves no search any more would only slow down writes.
         if field.name not in texts and field.column and field.column.search_index:
+            interrupt_builds(transaction, collection.name)
             transaction.execute_ddl(ddl.drop_index(field.column.search_index))
     missing = missing_search_indexes(collection, extensions)
     if missing and is_large(transaction, collection.name):

@@ -20,7 +20,7 @@ from cms.schema.records import column_record
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.structures import TEXT_JSON
 from cms.structure.collection_indexes import drop_search_index
-from cms.structure.index_builds import add_index, give_up_index
+from cms.structure.index_builds import add_index, give_up_index, interrupt_builds
 from cms.structure.indexes import drop_path_indexes
 
 _SIZES = ("max_length", "numeric_precision", "numeric_scale")
@@ -74,6 +74,9 @@ def alter_column(transaction: Transaction, alteration: Alteration, column: Colum
         # The default of the former type is dropped with it, and set again as one of the new type.
         if not column.has_auto_increment:
             changed.setdefault("default_value", result["default_value"])
+    # A new index is all that leaves the column as it is.
+    if alteration.changes_type or changed.keys() - {"is_indexed"}:
+        interrupt_builds(transaction, field.collection)
     # The type first: it decides how a new default is written.
     if alteration.changes_type or any(result[key] != current[key] for key in _SIZES):
         _change_type(transaction, alteration, column, settings=result)

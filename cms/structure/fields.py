@@ -27,7 +27,7 @@ from cms.structure.alterations import alter, problems_of_change, rename_field
 from cms.structure.collection_indexes import update_indexes
 from cms.structure.column_changes import check_text_is_json
 from cms.structure.duplication_fields import prune_duplication_fields
-from cms.structure.index_builds import add_index, give_up_index
+from cms.structure.index_builds import add_index, give_up_index, interrupt_builds
 from cms.structure.index_states import with_field_states
 from cms.structure.lookup import (
     RecordPatch,
@@ -164,6 +164,7 @@ def _named(collection: str, field: object, *, former: str | None = None) -> Name
 
 def add_column(transaction: Transaction, collection: str, definition: FieldDefinition) -> None:
     """Add a column with its index and comment."""
+    interrupt_builds(transaction, collection)
     # Rows that exist hold null in the new column unless it has a default.
     with reporting_nulls(collection, definition.name):
         transaction.execute_ddl(ddl.add_column(collection, definition))

@@ -12,9 +12,10 @@ from functools import partial
 from threading import Thread
 
 from cms.database.connections import Database, Transaction, single_values
-from cms.database.error_mapping import Stale
+from cms.database.error_mapping import Deadlock, Stale
+from cms.database.server_refusals import Canceled
 from cms.database.statements import statement
-from cms.errors import Refused
+from cms.errors import Refused, invalid_payload
 from cms.jobs.housekeeping import queue_state
 from cms.jobs.task import Job, JobError, defer
 from cms.query.sql.arrays import array
@@ -45,6 +46,8 @@ def add_index(
 ) -> None:
     """Add an index: inside the transaction, or in the background if the table is large."""
     if is_large(transaction, table):
+        if kind is IndexKind.VALUES:
+            _check_order(transaction, table, column)
         transaction.execute(statement("request_index"), (table, column))
         build_later(transaction, table)
         return
@@ -52,6 +55,15 @@ def add_index(
     if kind is IndexKind.TRIGRAMS:
         # Without statistics PostgreSQL takes each word for a frequent one, and scans the table.
         transaction.execute_ddl(ddl.analyze(table))
+
+
+def _check_order(transaction: Transaction, table: str, column: str) -> None:
+    """Refuse an index of values that have no order: a build would fail after the answer."""
+    try:
+        transaction.run(ddl.sort_nothing(table, column))
+    except Stale:
+        reason = f'"{table}.{column}" is of a type without an order, which an index needs'
+        raise invalid_payload(reason, collection=table, field=column) from None
 
 
 def build_later(transaction: Transaction, table: str) -> None:
@@ -66,10 +78,18 @@ def build_later(transaction: Transaction, table: str) -> None:
 
 def give_up_index(transaction: Transaction, field: Field) -> None:
     """Forget that the index of a field was asked for, and end its build."""
-    column = field.collection, field.name
-    transaction.execute(statement("forget_index"), column)
-    # A change of the column would wait for the build, and those who use the table for the change.
-    transaction.execute(statement("cancel_index_builds"), column)
+    transaction.execute(statement("forget_index"), (field.collection, field.name))
+    interrupt_builds(transaction, field.collection)
+
+
+def interrupt_builds(transaction: Transaction, *tables: str) -> None:
+    """End the builds of indexes of tables that this transaction is about to alter.
+
+    It would wait for them, and all who use the tables for it. What is still needed is built anew
+    when the transaction has ended.
+    """
+    for table in tables:
+        transaction.execute(statement("cancel_index_builds"), (table,))
 
 
 # Builds
@@ -96,14 +116,26 @@ def build_indexes(database: Database, table: str) -> None:
             time.sleep(BUILD_POLL_SECONDS)
         _forget_built(database, table)
         for index in _missing(_load_catalogue(database), table):
-            try:
-                _build(database, index)
-            except (Refused, Stale) as error:
-                # It was given up meanwhile, or its column is gone.
-                if index in _needed(_load_catalogue(database), table):
-                    errors.append(error)
+            if error := _build_uninterrupted(database, index):
+                errors.append(error)
     if errors:
         raise errors[0]
+
+
+def _build_uninterrupted(database: Database, index: DeferredIndex) -> Refused | Stale | None:
+    """Build an index, again if a change of structure has interrupted it; return why it failed."""
+    while True:
+        try:
+            _build(database, index)
+        except (Refused, Stale) as error:
+            # It was given up meanwhile, or its column is gone.
+            if index not in _needed(_load_settled_catalogue(database), index.table):
+                return None
+            # This session has no time limit: another one has canceled the build.
+            if not isinstance(error, Canceled | Deadlock):
+                return error
+        else:
+            return None
 
 
 def _build(database: Database, index: DeferredIndex) -> None:
@@ -153,6 +185,13 @@ def _built(catalogue: Catalogue, table: str) -> list[str]:
 def _is_building(database: Database, table: str) -> bool:
     ((_, _, _, done),) = database.fetch_primary(statement("find_index_builds"), (array([table]),))
     return done is not None
+
+
+def _load_settled_catalogue(database: Database) -> Catalogue:
+    """Return the catalogue once no change of structure is under way, which may have interrupted."""
+    with database.transaction() as transaction:
+        transaction.execute(statement("await_structure"))
+        return load_snapshot(transaction).catalogue
 
 
 def _load_catalogue(database: Database) -> Catalogue:

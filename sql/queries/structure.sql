@@ -352,25 +352,19 @@ WHERE collection = $1::text
   AND field = $2::text;
 
 -- name: cancel_index_builds
--- Ends the builds of indexes over the values of one column, or of all indexes of the table ($2 is NULL); not those of
--- other roles, which this one may not end.
+-- Ends the builds of indexes of a table; not those of other roles, which this one may not end.
 SELECT pg_cancel_backend(progress.pid)
 FROM pg_stat_progress_create_index AS progress
 JOIN pg_stat_activity AS activity ON activity.pid = progress.pid
 WHERE progress.relid = to_regclass(quote_ident($1::text))
   AND progress.datname = current_database()
-  AND activity.usename = current_user
-  AND (
-      $2::text IS NULL
-      OR EXISTS (
-          SELECT
-          FROM pg_index AS index
-          JOIN pg_attribute AS attribute
-              ON attribute.attrelid = index.indrelid AND attribute.attnum = index.indkey[0]
-          WHERE index.indexrelid = progress.index_relid
-            AND attribute.attname = $2::text
-      )
-  );
+  AND activity.usename = current_user;
+
+-- name: await_structure
+-- Waits until no change of structure is under way.
+SELECT id
+FROM system_version
+FOR SHARE;
 
 -- name: find_index_builds
 -- For each collection of $1, the status of the last job that builds its indexes, and the column and the part that is done

@@ -4,6 +4,7 @@ they are.
 
 from __future__ import annotations
 
+import time
 from copy import deepcopy
 from threading import Thread
 from typing import Any
@@ -38,6 +39,8 @@ INDEXED = """
     WHERE indrelid = to_regclass('things') AND NOT indisprimary AND indisvalid
     ORDER BY 1
 """
+TO_OTHERS = {"collection": "things", "field": "other", "related_collection": "others"}
+FROM_OTHERS = {"collection": "others", "field": "thing", "related_collection": "things"}
 WAITING = {"state": "waiting", "progress": 0.0}
 
 
@@ -203,6 +206,54 @@ def test_giving_up_ends_a_build_that_runs(
     assert_indexed(dsn, "b")
 
 
+CHANGES = [
+    ("POST", "/fields/things", {"field": "new", "type": "integer"}),
+    ("PATCH", "/fields/things/b", {"type": "text"}),
+    ("PATCH", "/fields/things/b", {"schema": {"is_unique": True, "comment": "x"}}),
+    ("PATCH", "/fields/things/b", {"field": "c"}),
+    ("DELETE", "/fields/things/b", None),
+    ("PATCH", "/collections/things", {"schema": {"comment": "x"}}),
+    ("POST", "/relations", TO_OTHERS),
+    ("PATCH", "/relations/others/thing", {"schema": {"on_delete": "CASCADE"}}),
+    ("DELETE", "/collections/others", None),
+]
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_table_interrupts_a_build_which_begins_anew(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    change: tuple[str, str, object],
+) -> None:
+    method, path, body = change
+    others = [{"field": "thing", "type": "integer"}]
+    large.post("/collections", {"collection": "others", "schema": {}, "fields": others})
+    large.post("/fields/things", {"field": "other", "type": "integer"})
+    large.post("/relations", FROM_OTHERS)
+    if path != "/relations":
+        large.post("/relations", TO_OTHERS)
+    work(config, job_database)
+    ask(large)
+    with psycopg.connect(dsn) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        builder = Thread(target=work, args=(config, job_database))
+        builder.start()
+        wait_for_state(large, "building")
+        began = time.monotonic()
+        assert large.send(method, path, body).status in (200, 204)
+        # PostgreSQL looks for deadlocks after a second: none has helped here.
+        assert time.monotonic() - began < 0.9
+        wait_for_state(large, "building")
+        reader.rollback()
+    builder.join()
+    assert state(large) == "ready"
+    assert run(dsn, INVALID) == [(0,)]
+
+
 @pytest.mark.usefixtures("worker")
 def test_a_collection_is_deleted_while_its_index_is_built(
     large: Client, config: Config, job_database: Database, dsn: str
@@ -286,6 +337,14 @@ def test_a_build_that_fails_says_so_and_leaves_only_the_change(large: Client, ds
     run(dsn, BUILDS_SUCCEED)
     ask(large)
     wait_for_state(large, "ready")
+
+
+def test_a_type_that_no_index_takes_is_refused_at_once(large: Client, dsn: str) -> None:
+    large.post("/fields/things", {"field": "j", "type": "json"})
+    answer = large.patch("/fields/things/j", ASK)
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    assert '"things.j" is of a type without an order' in answer.errors[0]["reason"]
+    assert run(dsn, JOBS) == run(dsn, REQUESTS) == []
 
 
 @pytest.mark.usefixtures("worker")

@@ -171,6 +171,27 @@ def test_what_was_dropped_meanwhile_needs_no_index(
     assert run(dsn, JOBS) == []
 
 
+@pytest.mark.usefixtures("worker")
+def test_what_is_no_longer_searched_as_its_build_begins_is_dropped(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_searchable(large)
+    build = indexes.DeferredIndex.build
+
+    def build_late(index: indexes.DeferredIndex, database: Database) -> None:
+        large.patch("/collections/things", {"meta": {"searchable": False}})
+        build(index, database)
+
+    monkeypatch.setattr(indexes.DeferredIndex, "build", build_late)
+    work(config, job_database)
+    left = "SELECT indexname FROM pg_indexes WHERE tablename = 'things'"
+    assert run(dsn, left) == [("things_pkey",)]
+
+
 def test_a_record_with_its_state_can_be_sent_back(large: Client) -> None:
     make_searchable(large)
     wait_until(large, "ready")
