@@ -18,10 +18,10 @@ from cms.jobs.job_worker import Ticker
 from cms.jobs.task import Job, Task
 from cms.mail.send import send
 from cms.store.store import Store
-from cms.structure.search_index_builds import (
+from cms.structure.index_builds import (
+    INDEX_BUILD_TASK,
     INDEX_BUILDS,
-    SEARCH_INDEX_TASK,
-    run_search_index_job,
+    run_index_build_job,
 )
 
 
@@ -58,8 +58,8 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
             poll=timedelta(seconds=0.25),
         ),
         Task(
-            SEARCH_INDEX_TASK,
-            partial(run_search_index_job, database),
+            INDEX_BUILD_TASK,
+            partial(run_index_build_job, database),
             attempts=10,
             max_concurrent=INDEX_BUILDS,
         ),

@@ -1399,3 +1399,11 @@ CREATE TABLE system_json_paths (
 COMMENT ON TABLE system_json_paths IS 'Paths into JSON that reads have searched or sorted by, a hundred of each collection: what cms doctor asks indexes for';
 COMMENT ON COLUMN system_json_paths.path IS 'As the query language writes it, beginning with the field';
 COMMENT ON COLUMN system_json_paths.uses IS 'How often a process has used it in a day, at most, rounded down to a power of two';
+
+CREATE TABLE system_index_requests (
+    collection text NOT NULL,
+    field text NOT NULL,
+    CONSTRAINT system_index_requests_pkey PRIMARY KEY (collection, field)
+);
+
+COMMENT ON TABLE system_index_requests IS 'Fields of large tables whose indexes were asked for and are not built yet';

@@ -24,7 +24,7 @@ from cms.jobs.housekeeping import queue_state
 from cms.postgresql_versions import OLDEST_SERVER
 from cms.schema.dangling_settings import dangling_settings
 from cms.store.snapshot import load_snapshot
-from cms.structure.search_index_builds import INDEX_BUILDS
+from cms.structure.index_builds import INDEX_BUILDS
 from cms.structure.search_indexes import slow_searches
 
 COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red"}

@@ -11,7 +11,7 @@ from cms.config import Config
 from cms.database.connections import Database
 from cms.jobs.job_worker import run_until_stopped
 from cms.logs import start_logging
-from cms.structure.search_index_builds import INDEX_BUILDS
+from cms.structure.index_builds import INDEX_BUILDS
 from cms.tasks import tasks_of, tickers_of
 from cms.tracing import start_tracing, stop_tracing
 

@@ -12,9 +12,13 @@ def primary_message(error: psycopg.Error) -> str:
     return error.diag.message_primary or type(error).__name__
 
 
+class Canceled(Refused):
+    """PostgreSQL ended a statement, which took too long, or which another session canceled."""
+
+
 def too_slow(error: psycopg.Error) -> Refused:
     reason = "The statement took longer than DB_STATEMENT_TIMEOUT"
-    return unavailable("database", reason, is_undone=True)
+    return Canceled(unavailable("database", reason, is_undone=True).problems)
 
 
 def not_permitted(error: psycopg.Error) -> Refused:

@@ -139,6 +139,8 @@ def _columns(loaded: LoadedLists) -> defaultdict[str, dict[str, Column]]:
             _amend(columns, index["table_name"], index["column_name"], is_unique=True)
     for index in loaded("search_indexes"):
         _amend(columns, index["table_name"], index["column_name"], search_index=index["name"])
+    for request in loaded("index_requests"):
+        _amend(columns, request["collection"], request["field"], is_index_requested=True)
     for key in loaded("keys"):
         # A key of several columns says nothing of any one of them.
         if len(key["columns"]) == 1:

@@ -112,6 +112,11 @@ def index(
     return fill("CREATE INDEX{0} ON {1} {2}", option, name(table), target)
 
 
+def sort_nothing(table: str, column: str) -> Fragment:
+    """Print a read that fails if the values of a column have no order, and reads no row."""
+    return fill("SELECT FROM {0} ORDER BY {1} LIMIT 0", name(table), name(column))
+
+
 def path_index(table: str, column: str, path: str, *, concurrently: bool = False) -> Fragment:
     """Print an index over a path of a JSON column, given as the text of an array.
 

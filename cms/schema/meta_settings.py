@@ -247,6 +247,7 @@ READ_ONLY_KEYS = frozenset(
         "field",
         "system",
         "search_index",
+        "index_build",
         "name",
         "table",
         "column",

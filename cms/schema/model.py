@@ -34,6 +34,8 @@ class Column:
     comment: str | None
     is_unique: bool = False
     is_indexed: bool = False
+    is_index_requested: bool = False
+    """Whether an index was asked for that is built in the background."""
     search_index: str | None = None
     """The index that finds texts which contain a word."""
     is_primary_key: bool = False
@@ -46,6 +48,11 @@ class Column:
     element: str | None = None
     """The type of the elements of an array that clients read and write as a list."""
     is_domain: bool = False
+
+    @property
+    def is_index_pending(self) -> bool:
+        """Whether an index was asked for that is not there yet."""
+        return self.is_index_requested and not self.is_indexed
 
     @property
     def is_search_indexed(self) -> bool:

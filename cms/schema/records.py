@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from cms.schema.defaults import default_of
 from cms.schema.meta_settings import COLLECTION_META, FIELD_META
@@ -73,6 +74,17 @@ def field_record(field: Field) -> Record:
         "meta": _field_meta(field),
         "schema": schema,
     }
+
+
+def requested_field_record(field: Field) -> Record:
+    """Return the record of a field with the index that was asked for, if it is not built yet.
+
+    Snapshots of the structure and its history hold what was asked for; answers, what is there.
+    """
+    column = field.column
+    if column is not None and column.is_index_pending:
+        field = replace(field, column=replace(column, is_indexed=True))
+    return field_record(field)
 
 
 def _field_meta(field: Field) -> Record | None:

@@ -207,6 +207,7 @@ _ALL = (
     SystemTable("system_flow_schedules", is_listed=False),
     SystemTable(FOLDERS, endpoint="/folders"),
     SystemTable("system_idempotency", is_listed=False),
+    SystemTable("system_index_requests", is_listed=False),
     SystemTable("system_json_paths", is_listed=False),
     SystemTable("system_migrations", is_listed=False),
     SystemTable(

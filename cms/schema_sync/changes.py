@@ -24,6 +24,7 @@ from cms.schema_sync.type_changes import change_types
 from cms.store.context import RequestContext
 from cms.structure import collections, fields, relations
 from cms.structure.duplication_fields import prune_duplication_fields
+from cms.structure.foreign_keys import drop_foreign_key
 from cms.structure.lookup import RecordPatch
 
 MAX_PASSES = 8
@@ -94,7 +95,8 @@ def _delete(structure: StructureTransaction, deletions: Deletions) -> None:
             structure.transaction, context, collection=collection, field=field
         )
         # The snapshot of the column has no foreign key either.
-        relations.drop_foreign_key(structure.transaction, relation)
+        if relation.constraint:
+            drop_foreign_key(structure.transaction, relation.constraint)
     for collection, field in deletions.fields:
         fields.remove(structure.transaction, context, collection=collection, name=field)
     for (collection,) in deletions.collections:

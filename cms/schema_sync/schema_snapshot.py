@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection as Names
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,13 +10,17 @@ from hashlib import sha256
 from cms import jsontext
 from cms.mappings import without
 from cms.schema.model import Catalogue, Collection, Kind, Relation
-from cms.schema.records import Record, collection_record, field_record, relation_record
+from cms.schema.records import (
+    Record,
+    collection_record,
+    relation_record,
+    requested_field_record,
+)
 from cms.schema_sync.content import read_content
 from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, STRUCTURE, Records, by_name
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
 from cms.store.store import Store, require_admin
-from cms.structure.indexes import with_index
 
 VERSION = 1
 VENDOR = "postgres"
@@ -73,20 +76,15 @@ def with_content(
     return SchemaSnapshot({**structure.sections, **content})
 
 
-def snapshot_of(
-    catalogue: Catalogue, *, pending_indexes: Names[tuple[str, str]] = ()
-) -> SchemaSnapshot:
-    """Return the snapshot of a structure, without system collections and views.
-
-    `pending_indexes` names the columns whose indexes count as present, by table and name.
-    """
+def snapshot_of(catalogue: Catalogue) -> SchemaSnapshot:
+    """Return the snapshot of a structure, without system collections and views."""
     names: set[str] = set()
     collections: list[Record] = []
     fields: list[Record] = []
     for collection in filter(_is_own, catalogue.collections.values()):
         names.add(collection.name)
         collections.append(collection_record(collection))
-        fields += _field_records(collection, pending_indexes)
+        fields += _field_records(collection)
     relations = _relation_records(catalogue.relations, names=names, catalogue=catalogue)
     return SchemaSnapshot(
         {
@@ -102,14 +100,9 @@ def _is_own(collection: Collection) -> bool:
     return not collection.is_system and collection.kind is not Kind.VIEW
 
 
-def _field_records(
-    collection: Collection, pending_indexes: Names[tuple[str, str]]
-) -> Iterable[Record]:
+def _field_records(collection: Collection) -> Iterable[Record]:
     for name in sorted(collection.fields):
-        field = collection.fields[name]
-        if (collection.name, name) in pending_indexes:
-            field = with_index(field)
-        yield _without_meta_id(field_record(field))
+        yield _without_meta_id(requested_field_record(collection.fields[name]))
 
 
 def _relation_records(

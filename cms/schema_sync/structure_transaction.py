@@ -10,7 +10,6 @@ from cms.schema_sync.comparison import RecordDiff, compare
 from cms.schema_sync.schema_snapshot import SchemaSnapshot, snapshot_of
 from cms.store.context import RequestContext
 from cms.store.snapshot import load_snapshot
-from cms.structure.indexes import pending_indexes
 
 
 @dataclass
@@ -39,5 +38,4 @@ class StructureTransaction:
         self._has_changed = True
 
     def differences(self, target: SchemaSnapshot) -> list[RecordDiff]:
-        present = snapshot_of(self.catalogue, pending_indexes=pending_indexes(self.transaction))
-        return compare(present, target)
+        return compare(snapshot_of(self.catalogue), target)

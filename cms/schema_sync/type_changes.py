@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cms.schema import ddl
 from cms.schema.model import Catalogue, ForeignKey
 from cms.schema_sync.comparison import RecordDiff
 from cms.schema_sync.losses import loss_of_values
@@ -12,6 +11,7 @@ from cms.schema_sync.record_payloads import update_payload
 from cms.schema_sync.structure_transaction import StructureTransaction
 from cms.structure import collections, fields
 from cms.structure.column_changes import ValuesLost
+from cms.structure.foreign_keys import add_foreign_key, drop_foreign_key
 from cms.structure.lookup import RecordPatch
 
 
@@ -28,7 +28,7 @@ def change_types(structure: StructureTransaction, diffs: Sequence[RecordDiff]) -
         keys |= _foreign_keys_of(structure.catalogue, *diff.name)
     # PostgreSQL would refuse to change one side of a key alone.
     for key in keys.values():
-        structure.transaction.execute_ddl(ddl.drop_constraint(key.table, key.name))
+        drop_foreign_key(structure.transaction, key)
     are_all_there = True
     for diff in diffs:
         if not _change_type(structure, diff):
@@ -36,7 +36,7 @@ def change_types(structure: StructureTransaction, diffs: Sequence[RecordDiff]) -
     structure.reload()
     for key in keys.values():
         if _has_both_sides(structure.catalogue, key):
-            structure.transaction.execute_ddl(ddl.add_foreign_key(key))
+            add_foreign_key(structure.transaction, key)
     structure.reload()
     return are_all_there
 

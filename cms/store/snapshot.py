@@ -39,6 +39,7 @@ _CATALOGUE_LISTS = (
     "actions",
     "indexes",
     "search_indexes",
+    "index_requests",
     "checks",
     "collections",
     "fields",

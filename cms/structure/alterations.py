@@ -35,6 +35,7 @@ from cms.structure.column_changes import (
     changed_settings,
     current_settings,
 )
+from cms.structure.index_builds import interrupt_builds
 from cms.structure.lookup import require_table
 
 _FIXED_SETTINGS = ("is_primary_key", "has_auto_increment")
@@ -98,6 +99,7 @@ def rename_field(
         raise Refused(duplicate_name_problem(new_name))
     if field.column:
         require_table(owner, "columns")
+        interrupt_builds(transaction, owner.name)
         # Indexes, constraints and views follow by themselves; names in stored values do not.
         transaction.execute_ddl(ddl.rename_column(owner.name, field.name, new_name))
     metadata.rename_field_records(
@@ -116,7 +118,22 @@ def _parse(field: Field, payload: Mapping[str, object], problems: list[Problem])
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, "schema", problems)
     if problems or field_type is None:
         raise Refused(problems)
+    if _is_of_pending_index(payload):
+        schema.pop("is_indexed", None)
     return Alteration(field, field_type, meta, schema)
+
+
+def _is_of_pending_index(payload: Mapping[str, object]) -> bool:
+    """Tell whether a body is a record of a field whose index is being built, sent back.
+
+    Such a record says that there is no index, which does not withdraw the request for it.
+    """
+    schema = payload.get("schema")
+    return (
+        isinstance(schema, Mapping)
+        and schema.get("is_indexed") is False
+        and schema.get("index_build") is not None
+    )
 
 
 def _type_of(payload: Mapping[str, object], field: Field) -> FieldType:

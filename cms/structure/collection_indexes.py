@@ -7,8 +7,8 @@ from cms.database.statements import statement
 from cms.schema import ddl
 from cms.schema.model import Collection, Field, Kind
 from cms.schema.types.field_type import IndexKind
-from cms.structure.indexes import add_index, is_index_pending, is_large
-from cms.structure.search_index_builds import build_later
+from cms.structure.index_builds import add_index, build_later, interrupt_builds
+from cms.structure.indexes import is_large
 from cms.structure.search_indexes import missing_search_indexes, search_indexes
 
 
@@ -17,16 +17,16 @@ def update_indexes(
 ) -> None:
     """Create the indexes that a collection needs for its manual order and its searches."""
     field = collection.fields.get(collection.sort_field or "")
-    if field and collection.kind is Kind.TABLE and _lacks_index(transaction, field):
+    if field and collection.kind is Kind.TABLE and _lacks_index(field):
         add_index(transaction, collection.name, field.name, field.type.index_kind)
     update_search_indexes(transaction, collection, extensions)
 
 
-def _lacks_index(transaction: Transaction, field: Field) -> bool:
+def _lacks_index(field: Field) -> bool:
     column = field.column
-    if column is None or column.is_indexed or column.is_unique or column.is_primary_key:
+    if column is None or column.is_unique or column.is_primary_key:
         return False
-    return not is_index_pending(transaction, field.collection, field.name)
+    return not column.is_indexed and not column.is_index_requested
 
 
 def update_search_indexes(
@@ -44,6 +44,7 @@ def update_search_indexes(
     for field in collection.columns:
         # An index that serves no search any more would only slow down writes.
         if field.name not in texts and field.column and field.column.search_index:
+            interrupt_builds(transaction, collection.name)
             transaction.execute_ddl(ddl.drop_index(field.column.search_index))
     missing = missing_search_indexes(collection, extensions)
     if missing and is_large(transaction, collection.name):

@@ -33,9 +33,10 @@ from cms.structure import metadata
 from cms.structure.collection_indexes import update_indexes
 from cms.structure.duplication_fields import check_duplication_fields, prune_duplication_fields
 from cms.structure.fields import add_index_and_comment, insert_field_record, require_extension
+from cms.structure.index_builds import interrupt_builds
+from cms.structure.index_states import with_search_states
 from cms.structure.lookup import RecordPatch, check_patches, require_alterable, require_table
 from cms.structure.record_changes import RecordKey
-from cms.structure.search_index_builds import with_search_states
 from cms.structure.structure_history import (
     NamedRecord,
     StructureChange,
@@ -240,6 +241,7 @@ def _update(
     schema = parse_settings(payload.get("schema"), COLLECTION_SCHEMA, "schema", [])
     if schema.get("comment", collection.comment) != collection.comment:
         require_table(collection, "comment")
+        interrupt_builds(transaction, collection.name)
         transaction.execute_ddl(ddl.comment_on_table(collection.name, schema["comment"]))
     # GET answers null for a table without a record: sending that back creates none.
     if payload.get("meta") is not None:
@@ -289,6 +291,8 @@ def _drop(transaction: Transaction, collection: Collection) -> None:
     """Drop a table, and before it each foreign key to it: CASCADE would drop views as well."""
     if collection.kind is not Kind.TABLE:
         return
+    interrupt_builds(transaction, collection.name)
     for table, constraint in transaction.execute(statement("foreign_keys_to"), (collection.name,)):
+        interrupt_builds(transaction, str(table))
         transaction.execute_ddl(ddl.drop_constraint(table, constraint))
     transaction.execute_ddl(ddl.drop_table(collection.name))

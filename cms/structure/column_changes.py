@@ -20,7 +20,8 @@ from cms.schema.records import column_record
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.structures import TEXT_JSON
 from cms.structure.collection_indexes import drop_search_index
-from cms.structure.indexes import add_index, drop_path_indexes
+from cms.structure.index_builds import add_index, give_up_index, interrupt_builds
+from cms.structure.indexes import drop_path_indexes
 
 _SIZES = ("max_length", "numeric_precision", "numeric_scale")
 
@@ -55,7 +56,9 @@ def changed_settings(alteration: Alteration, column: Column) -> MetaSettings:
     current = current_settings(alteration.field, column)
     changed = MetaSettings()
     for key, value in alteration.schema.items():
-        if value != current[key]:
+        # A request may be repeated, where a build has failed, and be withdrawn.
+        is_pending = key == "is_indexed" and column.is_index_pending
+        if value != current[key] or is_pending:
             changed[key] = value
     return changed
 
@@ -71,6 +74,9 @@ def alter_column(transaction: Transaction, alteration: Alteration, column: Colum
         # The default of the former type is dropped with it, and set again as one of the new type.
         if not column.has_auto_increment:
             changed.setdefault("default_value", result["default_value"])
+    # A new index is all that leaves the column as it is.
+    if alteration.changes_type or changed.keys() - {"is_indexed"}:
+        interrupt_builds(transaction, field.collection)
     # The type first: it decides how a new default is written.
     if alteration.changes_type or any(result[key] != current[key] for key in _SIZES):
         _change_type(transaction, alteration, column, settings=result)
@@ -211,6 +217,7 @@ def _set_indexed(transaction: Transaction, field: Field, column: Column, value: 
     if value:
         add_index(transaction, field.collection, field.name, field.type.index_kind)
         return
+    give_up_index(transaction, field)
     _drop_indexes(transaction, field, unique=False)
 
 

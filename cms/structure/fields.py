@@ -27,7 +27,8 @@ from cms.structure.alterations import alter, problems_of_change, rename_field
 from cms.structure.collection_indexes import update_indexes
 from cms.structure.column_changes import check_text_is_json
 from cms.structure.duplication_fields import prune_duplication_fields
-from cms.structure.indexes import add_index, is_index_pending, with_index
+from cms.structure.index_builds import add_index, give_up_index, interrupt_builds
+from cms.structure.index_states import with_field_states
 from cms.structure.lookup import (
     RecordPatch,
     check_patches,
@@ -151,6 +152,7 @@ def remove(
     # An alias has nothing to drop.
     if field.column:
         require_table(owner, "columns")
+        give_up_index(transaction, field)
         transaction.execute_ddl(ddl.drop_column(collection, name))
     # By the catalogue as it was: stored rules still name the field.
     metadata.delete_field_records(transaction, collection, name, catalogue=catalogue)
@@ -162,6 +164,7 @@ def _named(collection: str, field: object, *, former: str | None = None) -> Name
 
 def add_column(transaction: Transaction, collection: str, definition: FieldDefinition) -> None:
     """Add a column with its index and comment."""
+    interrupt_builds(transaction, collection)
     # Rows that exist hold null in the new column unless it has a default.
     with reporting_nulls(collection, definition.name):
         transaction.execute_ddl(ddl.add_column(collection, definition))
@@ -280,12 +283,6 @@ def _finish_changes(
         # Revisions hold its values as they were before it became a secret.
         if field.is_secret and not was_secret:
             metadata.delete_from_revisions(transaction, after.name, field.name)
-        records.append(_record_with_index(transaction, field))
-    return records
-
-
-def _record_with_index(transaction: Transaction, field: Field) -> Record:
-    """Return a field's record, with an index even if it is only built after the commit."""
-    if field.column and is_index_pending(transaction, field.collection, field.name):
-        field = with_index(field)
-    return field_record(field)
+        records.append(field_record(field))
+    # A build is a job of this transaction, which its own statements see.
+    return with_field_states(records, catalogue, transaction.execute)

@@ -1,24 +1,21 @@
-"""Indexes of columns: built in the transaction on small tables, after the commit on large ones."""
+"""Indexes of columns, built while others write, and tables on which only this will do."""
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cms.database.connections import Database, Transaction
 from cms.database.error_mapping import Stale
 from cms.database.statements import statement
-from cms.errors import Refused, unavailable
+from cms.errors import Refused
 from cms.fragment import Fragment
 from cms.query.sql.arrays import array
 from cms.schema import ddl
 from cms.schema.model import Field
 from cms.schema.types.field_type import IndexKind
-
-log = logging.getLogger("cms.store")
 
 LARGE_BYTES = 16 * 2**20
 """Size of a table from which a plain CREATE INDEX delays writers noticeably.
@@ -32,7 +29,7 @@ LOCK_RETRY_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class DeferredIndex:
-    """An index that is built after the commit of its transaction, without blocking writers.
+    """An index that is built outside any transaction, without blocking writers.
 
     With `steps` it is over a path into a JSON column.
     """
@@ -41,22 +38,6 @@ class DeferredIndex:
     column: str
     kind: IndexKind = IndexKind.VALUES
     steps: tuple[str, ...] = ()
-
-    def __call__(self, database: Database) -> None:
-        """Build the index; raises `Refused` SERVICE_UNAVAILABLE if that fails.
-
-        All other changes of the call are committed then, as the refusal says.
-        """
-        try:
-            with index_build_lock(database, self.table):
-                self.build(database)
-        except (Refused, Stale) as error:
-            log.warning("index on %s.%s failed: %s", self.table, self.column, error)
-            reason = (
-                f"The change is made, but the index of {self.table}.{self.column} "
-                f"could not be built: {error}"
-            )
-            raise unavailable("database", reason) from error
 
     def build(self, database: Database) -> None:
         """Build the index; the caller holds `index_build_lock`."""
@@ -109,23 +90,6 @@ def index_build_lock(database: Database, table: str) -> Iterator[None]:
             time.sleep(LOCK_RETRY_SECONDS)
 
 
-def add_index(
-    transaction: Transaction, table: str, column: str, kind: IndexKind = IndexKind.VALUES
-) -> None:
-    """Add an index, inside the transaction unless the table is large."""
-    deferred = DeferredIndex(table, column, kind)
-    # Several changes of one transaction may each need the index.
-    if deferred in transaction.after_commit:
-        return
-    if is_large(transaction, table):
-        transaction.after_commit.append(deferred)
-    else:
-        transaction.execute_ddl(ddl.index(table, column, kind))
-        if kind is IndexKind.TRIGRAMS:
-            # Without statistics PostgreSQL takes each word for a frequent one, and scans the table.
-            transaction.execute_ddl(ddl.analyze(table))
-
-
 def is_large(transaction: Transaction, table: str) -> bool:
     return bool(large_tables(transaction, [table], min_bytes=LARGE_BYTES))
 
@@ -142,26 +106,3 @@ def drop_path_indexes(transaction: Transaction, field: Field) -> None:
         _, column, steps, index, *_ = row
         if column == field.name and steps is not None:
             transaction.execute_ddl(ddl.drop_index(index))
-
-
-def pending_indexes(transaction: Transaction) -> set[tuple[str, str]]:
-    """Return the columns, by table and name, whose indexes are built after the commit.
-
-    They will be there before the answer is sent, which therefore shows them.
-    """
-    pending = set()
-    for step in transaction.after_commit:
-        if isinstance(step, DeferredIndex) and step.kind is not IndexKind.TRIGRAMS:
-            pending.add((step.table, step.column))
-    return pending
-
-
-def is_index_pending(transaction: Transaction, table: str, column: str) -> bool:
-    """Tell whether the index of a column is built after the commit: see `pending_indexes`."""
-    return (table, column) in pending_indexes(transaction)
-
-
-def with_index(field: Field) -> Field:
-    """Return a field as it will be when its column has an index."""
-    assert field.column
-    return replace(field, column=replace(field.column, is_indexed=True))

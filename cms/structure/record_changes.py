@@ -11,7 +11,12 @@ from cms.database.connections import Transaction, single_values
 from cms.database.statements import statement
 from cms.query.sql.arrays import array
 from cms.schema.model import Collection, Field, Relation
-from cms.schema.records import Record, collection_record, field_record, relation_record
+from cms.schema.records import (
+    Record,
+    collection_record,
+    relation_record,
+    requested_field_record,
+)
 from cms.schema.system import PERMISSIONS, PRESETS, SHARES
 from cms.store.identity import Author
 from cms.text_shapes import MASK
@@ -107,7 +112,7 @@ def _record(source: RecordSource | None) -> Record | None:
         case Collection():
             return collection_record(source)
         case Field():
-            return _without_secret(source, field_record(source))
+            return _without_secret(source, requested_field_record(source))
         case Relation():
             return relation_record(source)
         case _:

@@ -41,7 +41,8 @@ from cms.store.store import Store
 from cms.structure import metadata
 from cms.structure.duplication_fields import prune_duplication_fields
 from cms.structure.fields import add_column, insert_field_record
-from cms.structure.indexes import add_index
+from cms.structure.foreign_keys import add_foreign_key, drop_foreign_key
+from cms.structure.index_builds import add_index
 from cms.structure.lookup import ManySide, many_side_of, require_alterable, require_relation
 from cms.structure.record_changes import RecordKey
 from cms.structure.structure_history import (
@@ -140,14 +141,6 @@ def remove(
     return relation
 
 
-def drop_foreign_key(transaction: Transaction, relation: Relation) -> None:
-    """Drop the foreign key of a relation, where it has one."""
-    if relation.constraint:
-        transaction.execute_ddl(
-            ddl.drop_constraint(relation.constraint.table, relation.constraint.name)
-        )
-
-
 def _named(record: Record) -> list[NamedRecord]:
     """Return the record that a call names: that of the many side, even if it names the other."""
     record_key = RecordKey(RELATIONS, str(record["collection"]), str(record["field"]))
@@ -212,7 +205,7 @@ def _ensure_foreign_key(
             on_update=str(definition.schema.get("on_update", "NO ACTION")),
             on_delete=str(definition.schema.get("on_delete", on_delete)),
         )
-        transaction.execute_ddl(ddl.add_foreign_key(constraint))
+        add_foreign_key(transaction, constraint)
     # One that is there already is taken as it is, with its actions.
     elif column.foreign_table != definition.related:
         raise invalid_payload(
@@ -225,7 +218,7 @@ def _ensure_index(
 ) -> None:
     """Index the column of a relation: without it reads from the other side scan the table."""
     column = catalogue.collections[definition.collection].fields[definition.field].column
-    if column and not column.is_indexed:
+    if column and not column.is_indexed and not column.is_index_requested:
         add_index(transaction, definition.collection, definition.field)
 
 
@@ -391,8 +384,8 @@ def _change_actions(transaction: Transaction, present: ForeignKey, schema: MetaS
     # PostgreSQL cannot alter the actions of a constraint. Both statements are of one transaction,
     # so that no row can lose its target in between.
     if changed != present:
-        transaction.execute_ddl(ddl.drop_constraint(present.table, present.name))
-        transaction.execute_ddl(ddl.add_foreign_key(changed))
+        drop_foreign_key(transaction, present)
+        add_foreign_key(transaction, changed)
 
 
 def _read_record(transaction: Transaction, many_side: ManySide) -> Record:

@@ -34,7 +34,6 @@ from cms.store.identity import Author, ClientInfo, Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.store.write_plan import TransactionWork
-from cms.structure.indexes import pending_indexes, with_index
 from cms.structure.record_changes import (
     DEPENDENTS,
     ChangeEntry,
@@ -102,15 +101,13 @@ def _make_and_record(
     renamed = _rename_in_history(transaction, named)
     snapshot = load_snapshot(transaction)
     catalogue = snapshot.catalogue
-    deferred = _deferred_indexes(transaction, catalogue)
     unchanged = _unchanged(old_catalogue, catalogue)
-    unchanged -= {record_key.collection for record_key in (*deferred, *_keys_of(named))}
+    unchanged -= {record_key.collection for record_key in _keys_of(named)}
     # The snapshot of the context is older than the change, and so still has all records.
     before = _records(old_catalogue, renamed, unchanged) | stored
     # First of all steps: others change the structure again.
     transaction.after_commit.insert(0, lambda _: store.adopt(snapshot))
     after = _records(catalogue, {}, unchanged)
-    after |= deferred
     after |= _permissions(transaction, catalogue)
     _mask_defaults(transaction, before, after)
     _record_changes(transaction, client.author(context.actor.user), named, before, after)
@@ -219,15 +216,6 @@ def _records(
         if not is_system(many_collection):
             name = renamed.get((many_collection, relation.many_field), relation.many_field)
             sources[RecordKey(RELATIONS, many_collection, name)] = relation
-    return sources
-
-
-def _deferred_indexes(transaction: Transaction, catalogue: Catalogue) -> RecordSources:
-    """Return the fields whose indexes are built after the commit, as they will be then."""
-    sources: RecordSources = {}
-    for collection, name in pending_indexes(transaction):
-        field = catalogue.collections[collection].fields[name]
-        sources[RecordKey(FIELDS, collection, name)] = with_index(field)
     return sources
 
 

@@ -12,8 +12,8 @@ from cms.schema.records import Record, collection_record, field_record, relation
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
 from cms.store.store import Store
+from cms.structure.index_states import with_field_states, with_search_states
 from cms.structure.lookup import require_relation
-from cms.structure.search_index_builds import with_search_states
 
 # Collections
 
@@ -56,7 +56,7 @@ def _field_records(context: RequestContext, *, collection: str | None) -> list[R
     records: list[Record] = []
     for owner in owners:
         records += map(field_record, owner.fields.values())
-    return records
+    return with_field_states(records, context.snapshot.catalogue, context.fetch)
 
 
 def read_field(store: Store, identity: Identity, collection: str, field: str) -> Record:
@@ -66,7 +66,8 @@ def read_field(store: Store, identity: Identity, collection: str, field: str) ->
 
 
 def _field_record(context: RequestContext, *, collection: str, field: str) -> Record:
-    return field_record(_visible_field(context, collection, field))
+    record = field_record(_visible_field(context, collection, field))
+    return with_field_states([record], context.snapshot.catalogue, context.fetch)[0]
 
 
 # Relations

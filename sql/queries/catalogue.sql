@@ -309,6 +309,7 @@ fingerprints AS (  -- a collection has the fingerprint that it had if all rows t
         UNION ALL SELECT collection, hashtextextended(c::text, 7) FROM system_collections AS c
         UNION ALL SELECT collection, hashtextextended(f::text, 8) FROM system_fields AS f
         UNION ALL SELECT collection, hashtextextended(d::text, 9) FROM system_dropped_collections AS d
+        UNION ALL SELECT collection, hash_record_extended(r, 10) FROM system_index_requests AS r
     ) AS parts (name, hash)
     GROUP BY name
 ),
@@ -358,6 +359,11 @@ SELECT
         FROM search_indexes
         WHERE table_name IN (TABLE changed)
     ), '[]')::text AS search_indexes,
+    coalesce((
+        SELECT json_agg(r ORDER BY collection, field)
+        FROM system_index_requests AS r
+        WHERE collection IN (TABLE changed)
+    ), '[]')::text AS index_requests,
     coalesce((
         SELECT json_agg(checks ORDER BY name, columns)
         FROM checks

@@ -327,38 +327,92 @@ WHERE class.relkind = 'r'
   AND pg_table_size(class.oid) > $2::bigint
 ORDER BY name;
 
--- name: find_search_builds
--- For each collection of $1, the status of the last job that builds its indexes for searches, and the part that is done
+-- name: request_index
+-- Notes that an index of the column was asked for, until it is built.
+INSERT INTO system_index_requests (collection, field)
+VALUES ($1::text, $2::text)
+ON CONFLICT DO NOTHING;
+
+-- name: forget_index
+-- Forgets that an index of the column was asked for: it is built, or was given up.
+DELETE FROM system_index_requests
+WHERE collection = $1::text
+  AND field = $2::text;
+
+-- name: forget_indexes
+-- Forgets what indexes of a collection were asked for.
+DELETE FROM system_index_requests
+WHERE collection = $1::text;
+
+-- name: rename_field_in_index_requests
+-- Keeps asking for the index of a renamed field.
+UPDATE system_index_requests
+SET field = $3::text
+WHERE collection = $1::text
+  AND field = $2::text;
+
+-- name: cancel_index_builds
+-- Ends the builds of indexes of a table; not those of other roles, which this one may not end.
+SELECT pg_cancel_backend(progress.pid)
+FROM pg_stat_progress_create_index AS progress
+JOIN pg_stat_activity AS activity ON activity.pid = progress.pid
+WHERE progress.relid = to_regclass(quote_ident($1::text))
+  AND progress.datname = current_database()
+  AND activity.usename = current_user;
+
+-- name: await_structure
+-- Waits until no change of structure is under way.
+SELECT id
+FROM system_version
+FOR SHARE;
+
+-- name: find_index_builds
+-- For each collection of $1, the status of the last job that builds its indexes, and the column and the part that is done
 -- of the index that the server builds at this moment. A table is read twice for an index, to build and to validate it.
 SELECT
     name,
     (
         SELECT status::text
         FROM procrastinate_jobs
-        WHERE task_name = 'search_index'
+        WHERE task_name = 'index_build'
           AND args #>> '{payload,collection}' = name
-        ORDER BY id DESC
+        ORDER BY status IN ('todo', 'doing') DESC, id DESC
         LIMIT 1
     ) AS status,
-    (
-        SELECT CASE
+    build.column_name,
+    build.done::text AS done
+FROM unnest($1::text[]) AS name
+LEFT JOIN LATERAL (
+    SELECT
+        (
+            SELECT attribute.attname
+            FROM pg_depend AS depend  -- an index over an expression names its columns only here
+            JOIN pg_attribute AS attribute
+                ON attribute.attrelid = depend.refobjid AND attribute.attnum = depend.refobjsubid
+            WHERE depend.classid = 'pg_class'::regclass
+              AND depend.objid = progress.index_relid
+              AND depend.refclassid = 'pg_class'::regclass
+              AND depend.refobjid = progress.relid
+              AND depend.refobjsubid > 0
+            LIMIT 1
+        ) AS column_name,
+        CASE
             WHEN phase LIKE 'building%' THEN 0.8 * coalesce(blocks_done / nullif(blocks_total, 0)::double precision, 0)
             WHEN phase LIKE 'index validation%' OR phase LIKE 'waiting for old%' THEN 0.9
             WHEN phase LIKE 'waiting for writers before validation%' THEN 0.8
             ELSE 0
-        END
-        FROM pg_stat_progress_create_index
-        WHERE datname = current_database()
-          AND relid = to_regclass(quote_ident(name))
-        LIMIT 1
-    )::text AS done
-FROM unnest($1::text[]) AS name;
+        END AS done
+    FROM pg_stat_progress_create_index AS progress
+    WHERE datname = current_database()
+      AND relid = to_regclass(quote_ident(name))
+    LIMIT 1
+) AS build ON TRUE;
 
--- name: finish_search_index_jobs
--- Ends the jobs that wait for a worker to build the indexes for searches in $1; those that succeeded leave the queue.
+-- name: finish_index_build_jobs
+-- Ends the jobs that wait for a worker to build the indexes of $1; those that succeeded leave the queue.
 SELECT procrastinate_finish_job_v1(id, $2::procrastinate_job_status, $2::text = 'succeeded')::text
 FROM procrastinate_jobs
-WHERE task_name = 'search_index'
+WHERE task_name = 'index_build'
   AND status = 'todo'
   AND args #>> '{payload,collection}' = $1::text;
 

@@ -1,4 +1,4 @@
-"""Collections that tests of several modules use."""
+"""Collections and workers that tests of several modules use."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from cms.config import Config
+from cms.database.connections import Database
 from tests.api.nesting import make_relations
 from tests.client import Client
+from tests.index_building import WORKER, run
 from tests.things import Stage, Table
 
 
@@ -29,3 +32,17 @@ def flows_of_the_test(admin: Client) -> Iterator[None]:
     yield
     flows = [flow["id"] for flow in admin.get("/flows", fields="id").data]
     assert admin.delete("/flows", flows).status == 204
+
+
+@pytest.fixture
+def job_database(config: Config) -> Iterator[Database]:
+    """The connections of a worker that does the jobs of a test."""
+    database = Database(config)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def worker(dsn: str) -> None:
+    """A worker of the queue, which takes no job until `work` does it in its place."""
+    run(dsn, WORKER)

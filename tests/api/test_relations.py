@@ -10,6 +10,7 @@ import pytest
 from cms.structure import indexes
 from tests.client import Client
 from tests.things import field, filled_template, table
+from tests.waiting import eventually
 
 
 def make_library(admin: Client) -> None:
@@ -452,7 +453,8 @@ def test_a_large_table_gets_the_index_of_its_relation_after_the_commit(
 ) -> None:
     monkeypatch.setattr(indexes, "LARGE_BYTES", -1)
     relate(library)
-    assert library.get("/fields/articles/author").data["schema"]["is_indexed"]
+    path = "/fields/articles/author"
+    eventually(lambda: library.get(path).data["schema"]["is_indexed"])
 
 
 def test_a_list_is_in_the_order_of_its_relation(library: Client) -> None:

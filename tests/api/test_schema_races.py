@@ -12,7 +12,9 @@ import pytest
 from cms.structure import indexes
 from tests.api.test_structure_races import simultaneously, statuses
 from tests.client import Client
+from tests.index_building import is_indexed
 from tests.things import Json, field, make_collections
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.release
 
@@ -73,6 +75,8 @@ def test_indexes_of_large_tables_are_built_once(
     target["relations"].append({**relation, "meta": {}})
     diff = api.post("/schema/diff", target).data
     assert api.post("/schema/apply", diff).status == 204
+    assert api.post("/schema/diff", target).status == 204
+    eventually(lambda: is_indexed(api, "things", "a", "b"))
     assert api.post("/schema/diff", target).status == 204
     with psycopg.connect(dsn) as connection:
         assert connection.execute(DUPLICATES).fetchone() == (0,)

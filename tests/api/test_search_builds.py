@@ -5,8 +5,6 @@ how far they are.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from functools import partial
 from threading import Thread
 from typing import Any
 
@@ -15,24 +13,12 @@ import pytest
 
 from cms.config import Config
 from cms.database.connections import Database
-from cms.jobs.job_worker import drain
-from cms.jobs.task import Task
-from cms.structure import indexes, search_index_builds
-from cms.structure.search_index_builds import SEARCH_INDEX_TASK, run_search_index_job
+from cms.structure import index_builds, indexes
 from tests.client import Client
+from tests.index_building import BUILDS_FAIL, INVALID, JOBS, run, work
 
 pytestmark = pytest.mark.release
 
-BUILDS_FAIL = """
-    CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
-        IF current_query() LIKE 'CREATE INDEX CONCURRENTLY%%' THEN
-            RAISE 'refused' USING ERRCODE = 'program_limit_exceeded';
-        END IF;
-    END $$;
-    CREATE EVENT TRIGGER refuse ON ddl_command_end EXECUTE FUNCTION refuse()
-"""
-JOBS = "SELECT status::text FROM procrastinate_jobs WHERE task_name = 'search_index' ORDER BY id"
-INVALID = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
 READY = {"state": "ready", "progress": 1.0}
 
 
@@ -45,29 +31,6 @@ def large(api: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
     api.post("/items/things", [{"a": "Crème"}, {"n": 7}])
     monkeypatch.setattr(indexes, "LARGE_BYTES", -1)
     return api
-
-
-@pytest.fixture
-def database(config: Config) -> Iterator[Database]:
-    database = Database(config)
-    yield database
-    database.close()
-
-
-@pytest.fixture
-def worker(dsn: str) -> None:
-    """A worker of the queue, which takes no job until `work` does it in its place."""
-    run(dsn, "INSERT INTO procrastinate_workers DEFAULT VALUES")
-
-
-def run(dsn: str, sql: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        cursor = connection.execute(sql.encode())
-        return cursor.fetchall() if cursor.description else []
-
-
-def work(config: Config, database: Database) -> None:
-    drain(config, database, [Task(SEARCH_INDEX_TASK, partial(run_search_index_job, database))])
 
 
 def state(client: Client) -> Any:
@@ -104,7 +67,7 @@ def assert_searched_by_index(client: Client, dsn: str) -> None:
 
 @pytest.mark.usefixtures("worker")
 def test_a_worker_builds_the_indexes_after_the_answer(
-    large: Client, config: Config, database: Database, dsn: str
+    large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
     assert make_searchable(large) == {
         "state": "waiting",
@@ -112,7 +75,7 @@ def test_a_worker_builds_the_indexes_after_the_answer(
     }
     assert state(large)["state"] == "waiting"
     assert [item["id"] for item in large.get("/items/things?search=creme").data] == [1]
-    work(config, database)
+    work(config, job_database)
     assert_searched_by_index(large, dsn)
     listed = {item["collection"]: item["meta"] for item in large.get("/collections").data}
     assert listed["things"]["search_index"] == READY
@@ -131,13 +94,13 @@ def test_without_a_worker_the_process_itself_builds_them(large: Client, dsn: str
 
 @pytest.mark.usefixtures("worker")
 def test_while_a_build_runs_the_collection_tells_so(
-    large: Client, config: Config, database: Database, dsn: str
+    large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
     make_searchable(large)
     # A build waits for writes that began before it; this one stands for hours of work.
     with psycopg.connect(dsn) as writer:
         writer.execute("INSERT INTO things (a) VALUES ('x')")
-        builder = Thread(target=work, args=(config, database))
+        builder = Thread(target=work, args=(config, job_database))
         builder.start()
         building = wait_until(large, "building")
         assert 0.3 < building["progress"] < 1
@@ -149,15 +112,15 @@ def test_while_a_build_runs_the_collection_tells_so(
 
 @pytest.mark.usefixtures("worker")
 def test_what_a_killed_build_has_left_is_built_again(
-    large: Client, config: Config, database: Database, dsn: str
+    large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
     make_searchable(large)
     run(dsn, "CREATE INDEX broken ON things USING gin (system_fold(a) gin_trgm_ops)")
     run(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
-    work(config, database)
+    work(config, job_database)
     assert_searched_by_index(large, dsn)
     # A second run, of a job whose worker was killed at its end, finds nothing to do.
-    search_index_builds.build_search_indexes(database, "things")
+    index_builds.build_indexes(job_database, "things")
     assert_searched_by_index(large, dsn)
 
 
@@ -165,11 +128,11 @@ def test_what_a_killed_build_has_left_is_built_again(
 def test_a_build_that_the_server_goes_on_with_is_waited_for(
     large: Client,
     config: Config,
-    database: Database,
+    job_database: Database,
     dsn: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(search_index_builds, "BUILD_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(index_builds, "BUILD_POLL_SECONDS", 0.02)
     make_searchable(large)
     index = "CREATE INDEX CONCURRENTLY ON things USING gin (system_fold(a) gin_trgm_ops)"
     with psycopg.connect(dsn) as writer:
@@ -178,7 +141,7 @@ def test_a_build_that_the_server_goes_on_with_is_waited_for(
         orphan = Thread(target=run, args=(dsn, index))
         orphan.start()
         wait_until(large, "building")
-        builder = Thread(target=work, args=(config, database))
+        builder = Thread(target=work, args=(config, job_database))
         builder.start()
         time.sleep(0.3)
         writer.rollback()
@@ -188,7 +151,7 @@ def test_a_build_that_the_server_goes_on_with_is_waited_for(
 
 
 def test_a_build_that_fails_says_so_and_leaves_only_the_change(large: Client, dsn: str) -> None:
-    run(dsn, BUILDS_FAIL.replace("%%", "%"))
+    run(dsn, BUILDS_FAIL)
     make_searchable(large)
     assert wait_until(large, "failed")["progress"] < 1
     assert large.get("/collections/things").data["meta"]["searchable"] is True
@@ -200,12 +163,33 @@ def test_a_build_that_fails_says_so_and_leaves_only_the_change(large: Client, ds
 
 @pytest.mark.usefixtures("worker")
 def test_what_was_dropped_meanwhile_needs_no_index(
-    large: Client, config: Config, database: Database, dsn: str
+    large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
     make_searchable(large)
     assert large.delete("/collections/things").status == 204
-    work(config, database)
+    work(config, job_database)
     assert run(dsn, JOBS) == []
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_is_no_longer_searched_as_its_build_begins_is_dropped(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_searchable(large)
+    build = indexes.DeferredIndex.build
+
+    def build_late(index: indexes.DeferredIndex, database: Database) -> None:
+        large.patch("/collections/things", {"meta": {"searchable": False}})
+        build(index, database)
+
+    monkeypatch.setattr(indexes.DeferredIndex, "build", build_late)
+    work(config, job_database)
+    left = "SELECT indexname FROM pg_indexes WHERE tablename = 'things'"
+    assert run(dsn, left) == [("things_pkey",)]
 
 
 def test_a_record_with_its_state_can_be_sent_back(large: Client) -> None:

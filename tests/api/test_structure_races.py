@@ -17,6 +17,7 @@ import pytest
 from cms.store.snapshot import Snapshot, Snapshots
 from cms.structure import indexes
 from tests.client import Answer, Client
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.release
 
@@ -232,24 +233,19 @@ def test_an_index_of_a_large_table_holds_up_no_writer_and_is_seen_by_every_proce
         {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]},
     )
     monkeypatch.setattr(indexes, "LARGE_BYTES", -1)
-    with (
-        ThreadPoolExecutor(1) as pool,
-        psycopg.connect(dsn) as writer,
-        psycopg.connect(dsn, autocommit=True) as watcher,
-    ):
-        writer.execute(
-            "INSERT INTO a (x) VALUES (1)"
-        )  # the build waits for writes that began before it
-        answer = pool.submit(changer.patch, "/fields/a/x", {"schema": {"is_indexed": True}})
-        while watcher.execute("SELECT count(*) FROM pg_stat_progress_create_index").fetchone() == (
-            0,
-        ):
-            assert not answer.done(), answer.result().text
+
+    def seen_by_other() -> Any:
+        return other.get("/fields/a/x").data["schema"]
+
+    with psycopg.connect(dsn) as writer:
+        # The build waits for writes that began before it.
+        writer.execute("INSERT INTO a (x) VALUES (1)")
+        assert changer.patch("/fields/a/x", {"schema": {"is_indexed": True}}).status == 200
+        eventually(lambda: seen_by_other()["index_build"]["state"] == "building")
         assert other.post("/items/a", {"x": 2}).status == 200
-        assert not other.get("/fields/a/x").data["schema"]["is_indexed"]
+        assert not seen_by_other()["is_indexed"]
         writer.commit()
-        assert answer.result().data["schema"]["is_indexed"]
-    assert other.get("/fields/a/x").data["schema"]["is_indexed"]
+    eventually(lambda: seen_by_other()["is_indexed"])
 
 
 WAITING = (

@@ -20,6 +20,7 @@ from tests.machines.installation import Client, Installation, installation
 from tests.machines.load import load, make_notes
 from tests.machines.pgbouncer import pgbouncer, set_for_role
 from tests.smoke.running import TIMEOUT_SECONDS, command, new_folder
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]
 
@@ -145,10 +146,16 @@ def require_indexes(pooled_site: Pooled, admin: Client, table: str) -> None:
 
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(index, "ab")) == [(200, "")] * 2
+
+    def is_built(field: str) -> bool:
+        return bool(admin.data("GET", f"/fields/{table}/{field}")["schema"]["is_indexed"])
+
+    eventually(lambda: is_built("a") and is_built("b"))
     indexes = f"SELECT count(*) FROM pg_indexes WHERE tablename = '{table}'"
     assert pooled_site.query(indexes) == [(3,)]
     locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
-    assert pooled_site.query(locks) == [(0,)]
+    # The builder lets go of its lock behind the last index.
+    eventually(lambda: pooled_site.query(locks) == [(0,)], seconds=10)
 
 
 def test_without_a_way_past_it_indexes_of_a_table_are_built_one_after_the_other(

@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 
 from cms.config import Config
+from cms.database.statements import statement
 from cms.jobs.job_worker import GRACE_SECONDS, POLL_SECONDS
 from cms.mail.mail_queue import Mail, post
+from cms.structure.index_builds import build_later
 from tests.databases import end_connections
 from tests.mail.server import Inbox, mail_server
 from tests.queues import QueueDatabase, queue_database
@@ -29,6 +32,9 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.slow
 
 MAX_MEMORY_BYTES = 80 * 1024**2
+
+BUILDS = "FROM pg_stat_progress_create_index WHERE datname = current_database()"
+INVALID = "SELECT indexrelid FROM pg_index WHERE NOT indisvalid"
 
 
 @dataclass(frozen=True)
@@ -169,6 +175,40 @@ def test_a_job_that_was_running_when_its_worker_was_killed_runs_again(home: Home
         eventually(lambda: bool(home.inbox.mails))
         eventually(lambda: home.queue.jobs() == [])
         assert "lost its worker and runs again" in second.log_text()
+
+
+@pytest.mark.parametrize("server_goes_on", [True, False])
+def test_an_index_whose_worker_was_killed_is_built_all_the_same(
+    home: Home, *, server_goes_on: bool
+) -> None:
+    query = home.queue.execute
+    query("DROP TABLE IF EXISTS things; CREATE TABLE things (id serial PRIMARY KEY, a text)")
+    with home.worker() as killed, psycopg.connect(home.queue.dsn) as reader:
+        # A build waits for older snapshots; this one stands for minutes of work.
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        with home.queue.database.transaction() as transaction:
+            transaction.execute(statement("request_index"), ("things", "a"))
+            build_later(transaction, "things")
+        # From then on a build that is broken off leaves something behind.
+        eventually(lambda: query(INVALID) != [])
+        killed.process.kill()
+        killed.ended()
+        if not server_goes_on:
+            query(f"SELECT pg_terminate_backend(pid) {BUILDS}")
+            eventually(lambda: query(f"SELECT pid {BUILDS}") == [])
+            assert query(INVALID) != []
+        query("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'")
+        with home.worker():
+            eventually(lambda: home.queue.jobs() == [("index_build", "doing", 1)])
+            reader.rollback()
+            eventually(lambda: home.queue.jobs() == [])
+    assert query(INVALID) == []
+    assert query("SELECT indexname FROM pg_indexes WHERE tablename = 'things' ORDER BY 1") == [
+        ("things_a_idx",),
+        ("things_pkey",),
+    ]
+    assert query("SELECT field FROM system_index_requests") == []
 
 
 def test_a_job_that_runs_when_the_end_is_asked_for_is_done(home: Home) -> None:

@@ -1,0 +1,407 @@
+"""Indexes of fields in large tables are built in the background, and the field tells how far
+they are.
+"""
+
+from __future__ import annotations
+
+import time
+from copy import deepcopy
+from threading import Thread
+from typing import Any
+
+import psycopg
+import pytest
+
+from cms.config import Config
+from cms.database.connections import Database
+from cms.structure import index_builds, indexes
+from tests.client import Client
+from tests.index_building import (
+    BUILDS_FAIL,
+    BUILDS_SUCCEED,
+    INVALID,
+    JOBS,
+    REQUESTS,
+    run,
+    work,
+)
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.release
+
+FIELD = "/fields/things/a"
+ASK = {"schema": {"is_indexed": True}}
+GIVE_UP = {"schema": {"is_indexed": False}}
+INDEXED = """
+    SELECT attname::text
+    FROM pg_index
+    JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
+    WHERE indrelid = to_regclass('things') AND NOT indisprimary AND indisvalid
+    ORDER BY 1
+"""
+TO_OTHERS = {"collection": "things", "field": "other", "related_collection": "others"}
+FROM_OTHERS = {"collection": "others", "field": "thing", "related_collection": "things"}
+WAITING = {"state": "waiting", "progress": 0.0}
+
+
+@pytest.fixture
+def large(api: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """The administrator's client, with a collection "things" of two fields that counts as large."""
+    fields = [{"field": name, "type": "string"} for name in "ab"]
+    body = {"collection": "things", "schema": {}, "fields": fields}
+    assert api.post("/collections", body).status == 200
+    monkeypatch.setattr(indexes, "LARGE_BYTES", -1)
+    return api
+
+
+def schema(client: Client, path: str = FIELD) -> Any:
+    return client.get(path).data["schema"]
+
+
+def state(client: Client, path: str = FIELD) -> str:
+    """Return the state of the build; "ready" once the index is there."""
+    record = schema(client, path)
+    assert record["is_indexed"] == ("index_build" not in record)
+    if record["is_indexed"]:
+        return "ready"
+    return str(record["index_build"]["state"])
+
+
+def wait_for_state(client: Client, name: str, path: str = FIELD) -> None:
+    eventually(lambda: state(client, path) == name)
+
+
+def ask(client: Client, path: str = FIELD) -> Any:
+    answer = client.patch(path, ASK)
+    assert answer.status == 200, answer
+    return answer.data["schema"]
+
+
+def assert_indexed(dsn: str, *columns: str) -> None:
+    """The columns have an index each, and nothing is left to do."""
+    assert [name for (name,) in run(dsn, INDEXED)] == list(columns)
+    assert run(dsn, INVALID) == [(0,)]
+    assert run(dsn, REQUESTS) == []
+    assert run(dsn, JOBS) == []
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_worker_builds_the_index_after_the_answer(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    asked = ask(large)
+    assert (asked["is_indexed"], asked["index_build"]) == (False, WAITING)
+    listed = {field["field"]: field["schema"] for field in large.get("/fields/things").data}
+    assert listed["a"]["index_build"] == WAITING
+    assert "index_build" not in listed["b"]
+    work(config, job_database)
+    assert state(large) == "ready"
+    assert_indexed(dsn, "a")
+    # A second run, of a job whose worker was killed at its end, finds nothing to do.
+    index_builds.build_indexes(job_database, "things")
+    assert_indexed(dsn, "a")
+
+
+def test_without_a_worker_the_process_itself_builds_it(large: Client, dsn: str) -> None:
+    assert "index_build" in ask(large)
+    wait_for_state(large, "ready")
+    # The job is ended behind the last index.
+    eventually(lambda: run(dsn, JOBS) == [])
+    assert_indexed(dsn, "a")
+
+
+@pytest.mark.usefixtures("worker")
+def test_every_change_that_needs_an_index_has_it_built(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    new = {"field": "c", "type": "integer", **ASK}
+    assert large.post("/fields/things", new).data["schema"]["index_build"] == WAITING
+    large.post("/fields/things", {"field": "up", "type": "integer"})
+    relation = {"collection": "things", "field": "up", "related_collection": "things"}
+    assert large.post("/relations", relation).status == 200
+    assert large.patch("/collections/things", {"meta": {"sort_field": "b"}}).status == 200
+    names = ("b", "c", "up")
+    assert [state(large, f"/fields/things/{name}") for name in names] == ["waiting"] * 3
+    work(config, job_database)
+    assert_indexed(dsn, *names)
+
+
+@pytest.mark.usefixtures("worker")
+def test_while_a_build_runs_others_write_and_the_field_tells_so(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    ask(large)
+    ask(large, "/fields/things/b")
+    # A build waits for writes that began before it; this one stands for minutes of work.
+    with psycopg.connect(dsn) as writer:
+        writer.execute("INSERT INTO things (a) VALUES ('x')")
+        builder = Thread(target=work, args=(config, job_database))
+        builder.start()
+        wait_for_state(large, "building")
+        assert state(large, "/fields/things/b") == "waiting"
+        assert large.post("/items/things", {"a": "y"}).status == 200
+        writer.rollback()
+    builder.join()
+    assert_indexed(dsn, "a", "b")
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_a_killed_build_has_left_is_built_again(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    ask(large)
+    run(dsn, "CREATE INDEX broken ON things (a)")
+    run(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
+    large.post("/utils/cache/clear")
+    assert state(large) == "waiting"
+    work(config, job_database)
+    assert_indexed(dsn, "a")
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_was_killed_behind_its_build_leaves_no_request(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    ask(large)
+    run(dsn, "CREATE INDEX ON things (a)")
+    large.post("/utils/cache/clear")
+    assert state(large) == "ready"
+    work(config, job_database)
+    assert_indexed(dsn, "a")
+
+
+@pytest.mark.usefixtures("worker")
+def test_an_index_that_is_given_up_is_not_built(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    ask(large)
+    assert "index_build" not in large.patch(FIELD, GIVE_UP).data["schema"]
+    work(config, job_database)
+    assert_indexed(dsn)
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize(("method", "body"), [("PATCH", GIVE_UP), ("DELETE", None)])
+def test_giving_up_ends_a_build_that_runs(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    method: str,
+    body: object,
+) -> None:
+    ask(large)
+    ask(large, "/fields/things/b")
+    with psycopg.connect(dsn) as reader:
+        # A build waits for older snapshots, and holds up no change of the table by that.
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        builder = Thread(target=work, args=(config, job_database))
+        builder.start()
+        wait_for_state(large, "building")
+        assert large.send(method, FIELD, body).status in (200, 204)
+        wait_for_state(large, "building", "/fields/things/b")
+        reader.rollback()
+    builder.join()
+    assert_indexed(dsn, "b")
+
+
+CHANGES = [
+    ("POST", "/fields/things", {"field": "new", "type": "integer"}),
+    ("PATCH", "/fields/things/b", {"type": "text"}),
+    ("PATCH", "/fields/things/b", {"schema": {"is_unique": True, "comment": "x"}}),
+    ("PATCH", "/fields/things/b", {"field": "c"}),
+    ("DELETE", "/fields/things/b", None),
+    ("PATCH", "/collections/things", {"schema": {"comment": "x"}}),
+    ("POST", "/relations", TO_OTHERS),
+    ("PATCH", "/relations/others/thing", {"schema": {"on_delete": "CASCADE"}}),
+    ("DELETE", "/collections/others", None),
+]
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_table_interrupts_a_build_which_begins_anew(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    change: tuple[str, str, object],
+) -> None:
+    method, path, body = change
+    others = [{"field": "thing", "type": "integer"}]
+    large.post("/collections", {"collection": "others", "schema": {}, "fields": others})
+    large.post("/fields/things", {"field": "other", "type": "integer"})
+    large.post("/relations", FROM_OTHERS)
+    if path != "/relations":
+        large.post("/relations", TO_OTHERS)
+    work(config, job_database)
+    ask(large)
+    with psycopg.connect(dsn) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        builder = Thread(target=work, args=(config, job_database))
+        builder.start()
+        wait_for_state(large, "building")
+        began = time.monotonic()
+        assert large.send(method, path, body).status in (200, 204)
+        # PostgreSQL looks for deadlocks after a second: none has helped here.
+        assert time.monotonic() - began < 0.9
+        wait_for_state(large, "building")
+        reader.rollback()
+    builder.join()
+    assert state(large) == "ready"
+    assert run(dsn, INVALID) == [(0,)]
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_collection_is_deleted_while_its_index_is_built(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    ask(large)
+    with psycopg.connect(dsn) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        builder = Thread(target=work, args=(config, job_database))
+        builder.start()
+        wait_for_state(large, "building")
+        assert large.delete("/collections/things").status == 204
+        reader.rollback()
+    builder.join()
+    assert_indexed(dsn)
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_is_given_up_as_its_build_begins_is_dropped(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask(large)
+    build = indexes.DeferredIndex.build
+
+    def build_late(index: indexes.DeferredIndex, database: Database) -> None:
+        assert large.patch(FIELD, GIVE_UP).status == 200
+        build(index, database)
+
+    monkeypatch.setattr(indexes.DeferredIndex, "build", build_late)
+    work(config, job_database)
+    assert_indexed(dsn)
+    assert schema(large)["is_indexed"] is False
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_renamed_field_gets_its_index(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    ask(large)
+    renamed = large.patch(FIELD, {"field": "c"}).data
+    assert renamed["schema"]["index_build"] == WAITING
+    work(config, job_database)
+    assert_indexed(dsn, "c")
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_record_that_is_sent_back_asks_for_what_it_asked_for(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    ask(large)
+    record = large.get(FIELD).data
+    assert large.patch(FIELD, {**record, "meta": {"note": "x"}}).data["schema"] == record["schema"]
+    work(config, job_database)
+    assert_indexed(dsn, "a")
+
+
+@pytest.mark.usefixtures("worker")
+def test_two_requests_for_one_index_build_it_once(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    ask(large)
+    ask(large)
+    workers = [Thread(target=work, args=(config, job_database)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert_indexed(dsn, "a")
+
+
+def test_a_build_that_fails_says_so_and_leaves_only_the_change(large: Client, dsn: str) -> None:
+    run(dsn, BUILDS_FAIL)
+    answer = large.patch(FIELD, {"schema": {"is_indexed": True, "comment": "done"}})
+    assert (answer.status, answer.data["schema"]["comment"]) == (200, "done")
+    wait_for_state(large, "failed")
+    assert run(dsn, INVALID) == [(0,)]
+    run(dsn, BUILDS_SUCCEED)
+    ask(large)
+    wait_for_state(large, "ready")
+
+
+def test_a_type_that_no_index_takes_is_refused_at_once(large: Client, dsn: str) -> None:
+    large.post("/fields/things", {"field": "j", "type": "json"})
+    answer = large.patch("/fields/things/j", ASK)
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    assert '"things.j" is of a type without an order' in answer.errors[0]["reason"]
+    assert run(dsn, JOBS) == run(dsn, REQUESTS) == []
+
+
+@pytest.mark.usefixtures("worker")
+def test_one_build_that_fails_hinders_no_other(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    # Too long for an entry of a tree, and not to be compressed.
+    run(
+        dsn,
+        "ALTER TABLE things ALTER a TYPE text; INSERT INTO things (a)"
+        " SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 500)",
+    )
+    ask(large)
+    ask(large, "/fields/things/b")
+    work(config, job_database)
+    assert (state(large), state(large, "/fields/things/b")) == ("waiting", "ready")
+    assert run(dsn, REQUESTS) == [("things", "a")]
+    assert run(dsn, INVALID) == [(0,)]
+    assert large.patch(FIELD, GIVE_UP).status == 200
+    assert run(dsn, REQUESTS) == []
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_snapshot_holds_the_index_that_is_being_built(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    before = large.get("/schema/snapshot").data
+    target = deepcopy(before)
+    for record in target["fields"]:
+        if record["field"] == "a":
+            record["schema"]["is_indexed"] = True
+    diff = large.post("/schema/diff", target).data
+    assert large.post("/schema/apply", diff).status == 204
+    assert state(large) == "waiting"
+    assert large.get("/schema/snapshot").data == target
+    assert large.post("/schema/diff", target).status == 204
+    back = large.post("/schema/diff", before).data
+    assert large.post("/schema/apply", back).status == 204
+    work(config, job_database)
+    assert_indexed(dsn)
+
+
+@pytest.mark.usefixtures("worker")
+def test_the_history_has_the_index_that_was_asked_for(
+    large: Client, config: Config, job_database: Database
+) -> None:
+    ask(large)
+    params = {
+        "filter[collection]": "system_fields",
+        "sort": "-id",
+        "fields": "item,delta",
+        "limit": 1,
+    }
+    (revision,) = large.get("/revisions", **params).data
+    assert revision == {"item": "things.a", "delta": {"schema": {"is_indexed": True}}}
+    work(config, job_database)
+    # That it is built by now is no change that somebody made.
+    large.patch(FIELD, {"schema": {"comment": "x"}})
+    (revision,) = large.get("/revisions", **params).data
+    assert revision["delta"] == {"schema": {"comment": "x"}}
