@@ -36,6 +36,8 @@ class Column:
     is_indexed: bool = False
     search_index: str | None = None
     """The index that finds texts which contain a word."""
+    word_index: str | None = None
+    """The index that finds texts which have a word as a whole one."""
     is_primary_key: bool = False
     foreign_table: str | None = None
     foreign_column: str | None = None
