@@ -30,6 +30,9 @@ LARGE_BYTES = 16 * 2**20
 EXPECTED_ROWS = 20_000
 """Within how many rows the sample must promise a page: more than these, an index is quicker."""
 
+EXPECTED_ROWS_BY_WORDS = 10_000
+"""The same where indexes of words find the best, in a few milliseconds if these are no more."""
+
 MAX_ROWS_IN_ORDER = 30_000
 """How many rows are read in order: where the best come late, this is what was in vain."""
 
@@ -128,7 +131,8 @@ def _best_of_page(plan: ReadPlan) -> Fragment:
 
 def _in_order(plan: ReadPlan) -> Fragment:
     later = order_by(plan.order[1:], 0)
-    is_frequent = fill(_IS_FREQUENT, text(str(EXPECTED_ROWS)), text(str(row_limit(plan.page))))
+    expected = EXPECTED_ROWS if plan.best_by_words is None else EXPECTED_ROWS_BY_WORDS
+    is_frequent = fill(_IS_FREQUENT, text(str(expected)), text(str(row_limit(plan.page))))
     return fill(
         _IN_ORDER,
         name(plan.collection.name),
