@@ -39,7 +39,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class RankedSearch:
-    """A search: what it finds, and what its first page costs.
+    """A search: what it finds, and what its first page costs, also with indexes of words.
 
     `everything` is what ranking all rows costs, as it is printed for `-_relevance`.
     """
@@ -50,6 +50,8 @@ class RankedSearch:
     everything: Cost
     equal: Cost
     title_first: Cost
+    equal_by_words: Cost
+    title_first_by_words: Cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,29 +86,46 @@ def measure(stage: BenchEnvironment, *, rows: int = ROWS) -> list[RankedSearch]:
     with serving("service", stage.folder, stage.environ) as service:
         token = login(service)
         sentences.make(service, stage.dsn, token=token, rows=rows)
-        return measure_searches(service, stage.dsn, token)
+        return measure_searches(service, stage, token)
 
 
-def measure_searches(service: RunningServer, dsn: str, token: str) -> list[RankedSearch]:
-    """Measure a page of each search in the collection that is there."""
+def measure_searches(
+    service: RunningServer, stage: BenchEnvironment, token: str
+) -> list[RankedSearch]:
+    """Measure a page of each search in the collection that is there, and make indexes of words."""
     found = searches()
     everything = _statements(service, token, "-_relevance")
-    by_weight = []
-    for weight in WEIGHTS:
-        sentences.set_title_weight(service, token, weight)
-        by_weight.append(_statements(service, token, "_relevance"))
+    pages = list(_pages(service, token))
+    sentences.index_words(stage.environ)
+    pages += _pages(service, token)
+    dsn = stage.dsn
     with psycopg.connect(dsn, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
         connection.execute(_NO_WORKERS)
         return [
-            _ranked(connection, label, words, [each[label] for each in (everything, *by_weight)])
+            _ranked(connection, label, words, [each[label] for each in (everything, *pages)])
             for label, words in found.items()
         ]
 
 
 def relevance_table(measured: Sequence[RankedSearch]) -> str:
     """Return the table: milliseconds and buffers."""
-    head = ("search", "rows, whole in the title", "everything ranked", "the page", "title first")
+    head = (
+        "search",
+        "rows, whole in the title",
+        "everything ranked",
+        "the page",
+        "title first",
+        "the page, by words",
+        "title first, by words",
+    )
     return "\n".join([row(head), rule(len(head)), *map(row, map(_cells, measured))])
+
+
+def _pages(service: RunningServer, token: str) -> Iterator[Mapping[str, Statement]]:
+    """Yield the statements of pages, for each weight of the title."""
+    for weight in WEIGHTS:
+        sentences.set_title_weight(service, token, weight)
+        yield _statements(service, token, "_relevance")
 
 
 def _statements(service: RunningServer, token: str, sort: str) -> Mapping[str, Statement]:
@@ -167,7 +186,13 @@ def _buffers(connection: psycopg.Connection, statement: Statement) -> int:
 
 
 def _cells(search: RankedSearch) -> tuple[str, ...]:
-    costs = (search.everything, search.equal, search.title_first)
+    costs = (
+        search.everything,
+        search.equal,
+        search.title_first,
+        search.equal_by_words,
+        search.title_first_by_words,
+    )
     return (
         search.label,
         f"{search.found:,}, {search.in_title:,}",

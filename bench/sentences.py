@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import psycopg
@@ -40,6 +43,12 @@ def make(service: RunningServer, dsn: str, *, token: str, rows: int) -> None:
     make_searchable(service, token, NAME)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(f"VACUUM (ANALYZE) {NAME}".encode())
+
+
+def index_words(environ: Mapping[str, str]) -> None:
+    """Make the indexes of words, which pages by relevance use."""
+    command = [sys.executable, "-m", "cms", "index", NAME, "--words"]
+    subprocess.run(command, env={**os.environ, **environ}, check=True, stdout=subprocess.DEVNULL)
 
 
 def set_title_weight(service: RunningServer, token: str, weight: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import click
 
@@ -20,6 +20,35 @@ from cms.structure.value_indexes import (
     make_index,
     value_indexes,
 )
+from cms.structure.word_indexes import drop_word_indexes, make_word_indexes
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCommand:
+    """What `cms index` was called with."""
+
+    collection: str | None
+    path: str | None
+    words: bool
+    drop: bool
+
+
+def run_index_command(config: Config, command: IndexCommand) -> None:
+    """List, make or drop indexes; raises `click.UsageError` where a name is missing."""
+    collection = command.collection
+    path = command.path
+    if command.words:
+        if collection is None or path is not None:
+            raise click.UsageError("--words needs a collection, and no field.")
+        change_word_indexes(config, collection=collection, drop=command.drop)
+    elif collection is None or path is None:
+        if command.drop:
+            raise click.UsageError("--drop needs a collection and a field or path.")
+        list_indexes(config, collection)
+    elif command.drop:
+        drop_value_index(config, collection=collection, path=path)
+    else:
+        make_value_index(config, collection=collection, path=path)
 
 
 def list_indexes(config: Config, collection: str | None) -> None:
@@ -56,6 +85,16 @@ def drop_value_index(config: Config, *, collection: str, path: str) -> None:
     if not names:
         raise click.ClickException(f"{collection} has no index of {target} that could be dropped.")
     say(f"Dropped the index of {target} of {collection}.")
+
+
+def change_word_indexes(config: Config, *, collection: str, drop: bool) -> None:
+    with _database(config) as (database, catalogue):
+        if drop:
+            dropped = drop_word_indexes(database, catalogue, collection)
+            say(f"{collection} has no index of words any more: {len(dropped)} dropped.")
+        else:
+            made = make_word_indexes(database, catalogue, collection)
+            say(f"{collection} has indexes of the words in its searched texts: {len(made)} new.")
 
 
 @contextmanager

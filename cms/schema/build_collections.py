@@ -122,6 +122,8 @@ def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueR
 
 # Columns
 
+_SEARCH_INDEXES = {"parts": "search_index", "words": "word_index"}
+
 
 def _columns(loaded: LoadedLists) -> defaultdict[str, dict[str, Column]]:
     """Return the columns by their tables and names."""
@@ -138,7 +140,8 @@ def _columns(loaded: LoadedLists) -> defaultdict[str, dict[str, Column]]:
         if index["is_unique"]:
             _amend(columns, index["table_name"], index["column_name"], is_unique=True)
     for index in loaded("search_indexes"):
-        _amend(columns, index["table_name"], index["column_name"], search_index=index["name"])
+        attribute = {_SEARCH_INDEXES[index["kind"]]: index["name"]}
+        _amend(columns, index["table_name"], index["column_name"], **attribute)
     for request in loaded("index_requests"):
         _amend(columns, request["collection"], request["field"], is_index_requested=True)
     for key in loaded("keys"):

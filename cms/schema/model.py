@@ -38,6 +38,8 @@ class Column:
     """Whether an index was asked for that is built in the background."""
     search_index: str | None = None
     """The index that finds texts which contain a word."""
+    word_index: str | None = None
+    """The index that finds texts which have a word as a whole one."""
     is_primary_key: bool = False
     foreign_table: str | None = None
     foreign_column: str | None = None

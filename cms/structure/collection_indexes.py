@@ -9,7 +9,7 @@ from cms.schema.model import Collection, Field, Kind
 from cms.schema.types.field_type import IndexKind
 from cms.structure.index_builds import add_index, build_later, interrupt_builds
 from cms.structure.indexes import is_large
-from cms.structure.search_indexes import missing_search_indexes, search_indexes
+from cms.structure.search_indexes import missing_search_indexes, search_indexes, word_indexes
 
 
 def update_indexes(
@@ -41,7 +41,10 @@ def update_search_indexes(
         return
     needed = search_indexes(collection, extensions)
     texts = {index.column for index in needed if index.kind is IndexKind.TRIGRAMS}
+    words = {index.column for index in word_indexes(collection)}
     for field in collection.columns:
+        if field.name not in words and field.column and field.column.word_index:
+            transaction.execute_ddl(ddl.drop_index(field.column.word_index))
         # An index that serves no search any more would only slow down writes.
         if field.name not in texts and field.column and field.column.search_index:
             interrupt_builds(transaction, collection.name)
@@ -55,7 +58,7 @@ def update_search_indexes(
 
 
 def drop_search_index(transaction: Transaction, field: Field) -> None:
-    """Drop the index for searches for parts of words in a field, where there is one now."""
+    """Drop the indexes for searches for words and parts of words in a field that are there now."""
     parameters = field.collection, field.name
     for index in single_values(transaction.read(statement("find_search_indexes"), parameters)):
         transaction.execute_ddl(ddl.drop_index(index))

@@ -62,7 +62,7 @@ class DeferredIndex:
 
     @property
     def _is_of_expression(self) -> bool:
-        return self.kind is IndexKind.TRIGRAMS or bool(self.steps)
+        return self.kind in {IndexKind.TRIGRAMS, IndexKind.WORDS} or bool(self.steps)
 
     def drop_invalid(self, database: Database) -> None:
         """Drop the index of a failed build, which costs every write and serves no read."""

@@ -32,6 +32,22 @@ def search_indexes(collection: Collection, extensions: frozenset[str]) -> list[D
     return indexes
 
 
+def word_indexes(collection: Collection) -> list[DeferredIndex]:
+    """Return the indexes that pages by relevance may have: of the words of each searched text.
+
+    Only `cms index` makes them, because not everybody sorts by relevance, and writes pay for them.
+    """
+    if not is_searchable(collection):
+        return []
+    return [
+        DeferredIndex(collection.name, field.name, IndexKind.WORDS)
+        for field in collection.columns
+        if field.is_searchable
+        and field.type.search is Search.CONTAINED
+        and not field.type.is_text_form
+    ]
+
+
 def missing_search_indexes(
     collection: Collection, extensions: frozenset[str]
 ) -> list[DeferredIndex]:

@@ -254,10 +254,14 @@ indexes AS MATERIALIZED (
       AND index.indpred IS NULL
       AND index.indisvalid
 ),
-search_indexes AS MATERIALIZED (  -- for texts that contain a word: expressions over one column
+search_indexes AS MATERIALIZED (  -- for words in texts, and for parts of words: expressions over one column
     SELECT
         tables.name AS table_name,
         attribute.attname AS column_name,
+        CASE
+            WHEN pg_get_expr(index.indexprs, index.indrelid) LIKE 'system_fold(%' THEN 'parts'
+            ELSE 'words'
+        END AS kind,
         (SELECT relname FROM pg_class WHERE oid = index.indexrelid) AS name
     FROM tables
     JOIN pg_index AS index ON index.indrelid = tables.oid
@@ -270,7 +274,7 @@ search_indexes AS MATERIALIZED (  -- for texts that contain a word: expressions 
       AND index.indpred IS NULL
       AND index.indnkeyatts = 1
       AND index.indisvalid
-      AND pg_get_expr(index.indexprs, index.indrelid) LIKE 'system_fold(%'
+      AND pg_get_expr(index.indexprs, index.indrelid) ~ '^(regexp_split_to_array\(regexp_replace\()?system_fold\('
 ),
 checks AS MATERIALIZED (  -- of tables, and of the domains that their columns are of
     SELECT

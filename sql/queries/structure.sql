@@ -252,7 +252,7 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND index.indisvalid
   AND index.indpred IS NULL
   AND index.indnkeyatts = 1
-  AND pg_get_expr(index.indexprs, index.indrelid) LIKE 'system_fold(%';
+  AND pg_get_expr(index.indexprs, index.indrelid) ~ '^(regexp_split_to_array\(regexp_replace\()?system_fold\(';
 
 -- name: lock_index_build
 -- Whether the transaction may now build an index of the table. It does not wait: see `_index_build_lock`.

@@ -19,6 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cms.query.sql import best_first
+from cms.structure.word_indexes import make_word_indexes
 from tests.client import Client
 from tests.examples import example_count
 from tests.members import may, member
@@ -62,6 +63,7 @@ def large_from_one_block_on() -> Iterator[None]:
         patch.setattr(best_first, "SAMPLE_BYTES", BLOCK)
         # In the small collections here most pages would be read in order.
         patch.setattr(best_first, "EXPECTED_ROWS", 12)
+        patch.setattr(best_first, "EXPECTED_ROWS_BY_WORDS", 12)
         patch.setattr(best_first, "MAX_ROWS_IN_ORDER", 12)
         yield
 
@@ -74,6 +76,27 @@ def weighted(stage: Stage) -> Searched:
 @pytest.fixture(scope="module")
 def equal(stage: Stage) -> Searched:
     return searched(stage, {"title": 1, "label": 1, "body": 1, "size": 1, "id": 1})
+
+
+@pytest.fixture(scope="module")
+def weighted_with_words(stage: Stage) -> Searched:
+    searched_by_words = searched(stage, {"title": 10, "label": 10, "body": 1, "size": 2, "id": 1})
+    return with_words(stage, searched_by_words)
+
+
+@pytest.fixture(scope="module")
+def equal_with_words(stage: Stage) -> Searched:
+    return with_words(
+        stage, searched(stage, {"title": 1, "label": 1, "body": 1, "size": 1, "id": 1})
+    )
+
+
+def with_words(stage: Stage, searched: Searched) -> Searched:
+    """Give a collection the indexes of words, as `cms index --words` does."""
+    store = stage.admin.app.store
+    catalogue = store.snapshots.current().catalogue
+    assert make_word_indexes(store.database, catalogue, searched.admin.name) == list(TEXTS)
+    return searched
 
 
 def searched(stage: Stage, weights: dict[str, int]) -> Searched:
@@ -155,7 +178,10 @@ rows_of_texts = st.lists(
     max_size=16,
 )
 words_of_searches = st.lists(
-    st.sampled_from(["cat", "dog", "at", "7"]), min_size=1, max_size=2, unique=True
+    st.sampled_from(["cat", "CAT", "dog", "at", "7", "cat_7", "cat-cat"]),
+    min_size=1,
+    max_size=2,
+    unique=True,
 )
 CATS = [
     {"title": "a cat", "label": None, "body": "cat", "size": 1, "shown": True, "mine": True}
@@ -169,7 +195,7 @@ HIDDEN_AND_NOT = [
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("caller", ["member", "reader", "admin"])
-@pytest.mark.parametrize("kind", ["weighted", "equal"])
+@pytest.mark.parametrize("kind", ["weighted", "equal", "weighted_with_words", "equal_with_words"])
 def test_every_page_is_that_of_the_ranking(
     request: pytest.FixtureRequest, kind: str, caller: str
 ) -> None:
@@ -192,7 +218,7 @@ def test_every_page_is_that_of_the_ranking(
         searched.fill(rows)
         items = [{**row, "id": number} for number, row in enumerate(rows, start=1)]
         visible = [row for item in items if (row := seen_by(caller, item))]
-        expected = ranked(searched, visible, words, sort)
+        expected = ranked(searched, visible, list(map(str.lower, words)), sort)
         query = f"search={'+'.join(words)}&sort=_relevance{sort}&fields=id&limit={limit}"
         answer = reader.read(f"{query}&offset={offset}&meta=filter_count").body
         ids = [item["id"] for item in answer["data"]]
@@ -275,6 +301,34 @@ def test_behind_items_that_fit_less_nothing_is_looked_for_but_others(weighted: S
     assert sum(scanned(weighted, f"{query}&page[after]={token}")) == 1
 
 
+def test_an_index_of_words_finds_the_best_without_a_sign_of_them_in_the_sample(
+    weighted_with_words: Searched,
+) -> None:
+    weighted_with_words.fill([*[PART] * 80, *CATS[:5]])
+    query = "search=cat&sort=_relevance"
+    assert word_scans(weighted_with_words, f"{query}&limit=5") == {"sample", "by index"}
+
+
+def test_items_with_whole_words_in_other_fields_come_before_any_item_with_a_part(
+    weighted_with_words: Searched,
+) -> None:
+    in_body = {**PART, "body": "a cat"}
+    weighted_with_words.fill([*[{**PART, "body": None}] * 20, CATS[0], *[in_body] * 4])
+    query = "search=cat&sort=_relevance"
+    by_words = {"sample", "by index", "whole"}
+    assert word_scans(weighted_with_words, f"{query}&limit=5") == by_words
+    assert word_scans(weighted_with_words, f"{query}&limit=6") == {*by_words, "all"}
+
+
+def test_a_phrase_and_a_word_of_other_letters_are_found_without_the_index_of_words(
+    weighted_with_words: Searched,
+) -> None:
+    weighted_with_words.fill([CATS[0], {**CATS[0], "title": "no dog"}])
+    for words in ("%22a cat%22", "c%C3%A4t", "a-cat"):
+        query = f"search={words}&sort=_relevance"
+        assert "regexp_split_to_array" not in statement_of(weighted_with_words, query)["statement"]
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -316,6 +370,13 @@ def scans(searched: Searched, query: str) -> set[str]:
     """Which scans of the table were executed: of the sample, of the best items, and of all."""
     # In the order in which the statement has them.
     parts = ("sample", "in order", "sample of found", "by index", "all")
+    executed = zip(parts, scanned(searched, query), strict=True)
+    return {part for part, is_executed in executed if is_executed}
+
+
+def word_scans(searched: Searched, query: str) -> set[str]:
+    """Which scans of a table with indexes of words were executed."""
+    parts = ("sample", "in order", "by index", "whole", "all")
     executed = zip(parts, scanned(searched, query), strict=True)
     return {part for part, is_executed in executed if is_executed}
 

@@ -211,10 +211,15 @@ AnyPick = Pick | Star
 
 @dataclass(frozen=True, slots=True)
 class SearchWord:
-    """A word or a phrase that is searched; `is_short` is one that no index helps to find."""
+    """A word or a phrase that is searched.
+
+    No index helps to find a short one as a part of others. A plain one is of letters and digits
+    alone: an index of words has it as it is.
+    """
 
     text: Slot
     is_short: bool = False
+    is_plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

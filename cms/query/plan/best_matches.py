@@ -23,6 +23,31 @@ def best_matches(words: Sequence[Sequence[SearchMatch]]) -> Predicate | None:
     return All(tuple(best))
 
 
+def best_by_words(words: Sequence[Sequence[SearchMatch]]) -> Predicate | None:
+    """Return which rows fit best, as indexes of words find them; None where these are missing."""
+    return _by_words(list(map(_heaviest, words)))
+
+
+def whole_matches(words: Sequence[Sequence[SearchMatch]]) -> Predicate | None:
+    """Return which rows have each word as a whole one, in whichever field.
+
+    None where not each field has an index of words, or where these rows are the best.
+    """
+    if all(len(_heaviest(matches)) == len(matches) for matches in words):
+        return None
+    return _by_words(words)
+
+
+def _by_words(words: Sequence[Sequence[SearchMatch]]) -> Predicate | None:
+    found: list[Predicate] = []
+    for matches in words:
+        if not matches or not all(map(_has_word_index, matches)):
+            return None
+        by_index = [replace(match, is_whole=True, by_word_index=True) for match in matches]
+        found.append(AnyOf(tuple(by_index)))
+    return All(tuple(found))
+
+
 def best_relevance(relevance: Relevance) -> int:
     """Return what the rows count that fit best."""
     return sum(WHOLE_WORD + _greatest_weight(matches) for matches in relevance.words)
@@ -43,7 +68,17 @@ def _greatest_weight(matches: Sequence[SearchMatch]) -> int:
 
 
 def _has_index(match: SearchMatch) -> bool:
-    return has_search_index(match.value)
+    return has_search_index(match.value) or _has_word_index(match)
+
+
+def _has_word_index(match: SearchMatch) -> bool:
+    """Tell whether an index finds the rows in which a value is a word, or has it as a whole one."""
+    column = match.value.field.column
+    if column is None:
+        return False
+    if match.value.type.search is Search.CONTAINED:
+        return match.is_plain and column.word_index is not None
+    return column.is_indexed or column.is_unique or column.is_primary_key
 
 
 def has_search_index(value: Value) -> bool:

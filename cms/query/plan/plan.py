@@ -7,7 +7,12 @@ from dataclasses import replace
 from cms.errors import invalid_query
 from cms.query.language.ast import RowOutput, SearchWord, Slot
 from cms.query.language.parameters import COUNT_ESTIMATE, COUNTS
-from cms.query.plan.best_matches import best_matches, has_search_index
+from cms.query.plan.best_matches import (
+    best_by_words,
+    best_matches,
+    has_search_index,
+    whole_matches,
+)
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.conditions import predicate_of
 from cms.query.plan.cursor_terms import cursor_of
@@ -59,10 +64,15 @@ def plan(guarded: Guarded) -> ReadPlan:
     """
     query = guarded.query
     read = _read(query)
-    best = _best(query)
-    if best is None:
+    if not _is_page_by_relevance(query):
         return read
-    return replace(read, best=best)
+    words = search_matches(_search_values(query), query.search)
+    return replace(
+        read,
+        best=_found_rows(query, best_matches(words)),
+        best_by_words=_found_rows(query, best_by_words(words)),
+        whole=_found_rows(query, whole_matches(words)),
+    )
 
 
 def _read(query: GuardedQuery) -> ReadPlan:
@@ -171,17 +181,19 @@ def _where(query: GuardedQuery, search: Predicate | None) -> Predicate:
     return All(tuple(conditions))
 
 
-def _best(query: GuardedQuery) -> Predicate | None:
-    """Return the rows that come first in an order by relevance, where that is worth a look."""
+def _is_page_by_relevance(query: GuardedQuery) -> bool:
+    """Tell whether the rows that fit best come first, where all others may be left unread."""
     if not query.sort:
-        return None
+        return False
     term = query.sort[0]
     if not isinstance(term, RelevanceTerm) or term.descending:
-        return None
+        return False
     # Where all rows are read, all are ranked.
-    if query.window is None or query.window.row_limit is None:
-        return None
-    matches = best_matches(search_matches(_search_values(query), query.search))
+    return query.window is not None and query.window.row_limit is not None
+
+
+def _found_rows(query: GuardedQuery, matches: Predicate | None) -> Predicate | None:
+    """Return that a row is among those of a query, and has what is searched as `matches` says."""
     if matches is None:
         return None
     return with_rules_beside(_where(query, matches))

@@ -181,13 +181,16 @@ class SearchMatch:
     """A search word in one field: contained in a text, equal to a number or a UUID.
 
     No index helps to find a text that contains a short word. With `is_whole` it is in the text as a
-    word of its own, and not as a part of one.
+    word of its own, and not as a part of one: an index of words finds a plain one, with
+    `by_word_index`.
     """
 
     value: Value
     word: Placeholder
     is_short: bool = False
+    is_plain: bool = False
     is_whole: bool = False
+    by_word_index: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +381,14 @@ class ReadPlan:
     """Of an order by relevance, instead of `where`: the rows that fit best, all of them equally.
 
     Only at the top of a read, and where indexes find these rows.
+    """
+    best_by_words: Predicate | None = None
+    """The same rows as `best`, as indexes of words find them; None without these."""
+    whole: Predicate | None = None
+    """Beside `best`: the rows that have each word as a whole one, in whichever field.
+
+    They come before all others. None where no index of words finds them, and where they are the
+    best.
     """
     masks: tuple[MaskColumn, ...] = ()
     """Rules that outputs and groups name as `SharedMask` (cms/query/plan/shared_masks.py)."""

@@ -30,7 +30,10 @@ def search_matches(
 def _matches_of_word(values: Sequence[Value], word: SearchWord) -> tuple[SearchMatch, ...]:
     # One parameter for all texts, however many there are.
     text = Placeholder(word.text, parse_text, "search")
-    return tuple(SearchMatch(value, _operand(value, word, text), word.is_short) for value in values)
+    return tuple(
+        SearchMatch(value, _operand(value, word, text), word.is_short, word.is_plain)
+        for value in values
+    )
 
 
 def _operand(value: Value, word: SearchWord, text: Placeholder) -> Placeholder:

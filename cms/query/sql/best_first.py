@@ -7,13 +7,16 @@ A sample tells what is tried first. Where it has many of the best, the rows are 
 until the page is full; where it has some, and more that fit less, an index of the searched fields
 finds the best. PostgreSQL's own estimate does not decide: it compares the word with a hundred
 values of a column, and can be wrong by a hundred times.
+
+An index of words needs no sign in the sample, because it leads to the best alone. Then it leads to
+the rows in which each word is a whole one: they come before all others.
 """
 
 from __future__ import annotations
 
 from cms.fragment import EMPTY, Fragment, concat, fill, name, optional, param, text
 from cms.query.plan.best_matches import best_relevance
-from cms.query.plan.read_plan import All, AnyOf, Order, ReadPlan, SearchMatch
+from cms.query.plan.read_plan import All, AnyOf, Order, Predicate, ReadPlan, SearchMatch
 from cms.query.sql.clauses import conditions, order_by, row_limit, rows_up_to_limit
 from cms.query.sql.expressions import predicate
 from cms.query.sql.keyset import behind
@@ -27,6 +30,9 @@ LARGE_BYTES = 16 * 2**20
 EXPECTED_ROWS = 20_000
 """Within how many rows the sample must promise a page: more than these, an index is quicker."""
 
+EXPECTED_ROWS_BY_WORDS = 10_000
+"""The same where indexes of words find the best, in a few milliseconds if these are no more."""
+
 MAX_ROWS_IN_ORDER = 30_000
 """How many rows are read in order: where the best come late, this is what was in vain."""
 
@@ -34,8 +40,12 @@ MAX_ROWS_IN_ORDER = 30_000
 # decides whether a part is read stands outside of it: within, PostgreSQL might start a parallel
 # worker first, which takes ten milliseconds.
 _BEST_OR_ALL = (
-    "(WITH system_sample AS MATERIALIZED ({0}), {1} SELECT * FROM system_best WHERE {2} "
-    "UNION ALL SELECT t0.* FROM (SELECT t0.* FROM {3} AS t0{4}) AS t0 WHERE NOT {2}) AS t0"
+    "(WITH system_sample AS MATERIALIZED ({0}), {1} SELECT * FROM {2} WHERE {3} "
+    "UNION ALL SELECT t0.* FROM (SELECT t0.* FROM {4} AS t0{5}) AS t0 WHERE NOT {3}) AS t0"
+)
+_BEST_OR_WHOLE = (
+    "{0}, system_whole AS MATERIALIZED (SELECT * FROM system_best WHERE {1} "
+    "UNION ALL SELECT t0.* FROM (SELECT t0.* FROM {2} AS t0{3}) AS t0 WHERE NOT {1})"
 )
 # A sample of 0 percent has no rows.
 _SAMPLED = (
@@ -68,15 +78,32 @@ def best_first(plan: ReadPlan) -> Fragment:
     terms = plan.cursor.terms if plan.cursor else ()
     starts = plan.cursor.starts if plan.cursor else ()
     all_behind = behind(terms, starts) if starts else EMPTY
-    page_conditions = conditions(all_behind, predicate(plan.allowed, 0), predicate(plan.where, 0))
+    first = _best_of_page(plan)
+    part = "system_best"
+    if plan.whole is not None:
+        first = fill(
+            _BEST_OR_WHOLE,
+            first,
+            _is_page(part, plan),
+            name(plan.collection.name),
+            _ranked(plan, all_behind, plan.whole),
+        )
+        part = "system_whole"
     return fill(
         _BEST_OR_ALL,
         _sample(plan),
-        _best_of_page(plan),
-        _is_page("system_best", plan),
+        first,
+        text(part),
+        _is_page(part, plan),
         name(plan.collection.name),
-        concat(page_conditions, order_by(plan.order, 0), rows_up_to_limit(plan.page)),
+        _ranked(plan, all_behind, plan.where),
     )
+
+
+def _ranked(plan: ReadPlan, all_behind: Fragment, where: Predicate) -> Fragment:
+    """Print the conditions of rows that are ranked, and which of them are read."""
+    page_conditions = conditions(all_behind, predicate(plan.allowed, 0), predicate(where, 0))
+    return concat(page_conditions, order_by(plan.order, 0), rows_up_to_limit(plan.page))
 
 
 def _sample(plan: ReadPlan) -> Fragment:
@@ -104,7 +131,8 @@ def _best_of_page(plan: ReadPlan) -> Fragment:
 
 def _in_order(plan: ReadPlan) -> Fragment:
     later = order_by(plan.order[1:], 0)
-    is_frequent = fill(_IS_FREQUENT, text(str(EXPECTED_ROWS)), text(str(row_limit(plan.page))))
+    expected = EXPECTED_ROWS if plan.best_by_words is None else EXPECTED_ROWS_BY_WORDS
+    is_frequent = fill(_IS_FREQUENT, text(str(expected)), text(str(row_limit(plan.page))))
     return fill(
         _IN_ORDER,
         name(plan.collection.name),
@@ -117,15 +145,19 @@ def _in_order(plan: ReadPlan) -> Fragment:
 
 
 def _by_index(plan: ReadPlan, when: Fragment) -> Fragment:
+    by_words = plan.best_by_words
+    best = by_words or plan.best
+    assert best is not None
     # The OFFSET keeps PostgreSQL from reading them in order. Without an index it had better do so.
-    fence = optional(" OFFSET 0", when=not all(matches[0].is_short for matches in _words(plan)))
+    is_short = all(matches[0].is_short for matches in _words(plan))
+    fence = optional(" OFFSET 0", when=by_words is not None or not is_short)
     return fill(
         _BY_INDEX,
         name(plan.collection.name),
-        conditions(_best_behind(plan), *_best(plan)),
+        conditions(_best_behind(plan), predicate(plan.allowed, 0), predicate(best, 0)),
         fence,
         concat(order_by(plan.order[1:], 0), rows_up_to_limit(plan.page)),
-        conditions(_fits_best(plan), when, _is_selective(plan)),
+        conditions(_fits_best(plan), when, EMPTY if by_words is not None else _is_selective(plan)),
     )
 
 

@@ -38,6 +38,13 @@ from cms.query.sql import json_paths
 from cms.query.sql.columns import alias, column_of
 from cms.query.sql.constants import text_list
 from cms.query.sql.link_keys import key_condition
+from cms.query.sql.word_templates import (
+    CONTAINS,
+    FAST_FOLD,
+    HAS_WHOLE,
+    fold_function,
+    shape_of_match,
+)
 from cms.schema.types.field_type import Search, Trait
 
 
@@ -332,44 +339,19 @@ def revision_item(condition: RevisionItem, level: int) -> Fragment:
 
 # Search
 
-# Folding can turn a character into a metacharacter (those of full width), so the word is escaped
-# after it.
-_CONTAINS = "{0} LIKE '%' || regexp_replace(system_fold({1}), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
-_HAS_WHOLE = (
-    "{0} ~ ('(^|\\W)' || regexp_replace(system_fold({1}), '([][(){}.*+?^$|\\\\-])', '\\\\\\1', 'g')"
-    " || '(\\W|$)')"
-)
-# The first part of it is there to save time: it takes a tenth of that of a regular expression.
-# PostgreSQL takes `<> 0` for true of nearly every row, so that it expects as many rows as the
-# expression finds.
-_IS_WHOLE = f"(strpos({{0}}, system_fold({{1}})) <> 0 AND {_HAS_WHOLE})"
-
 
 def search_match(match: SearchMatch, level: int) -> Fragment:
     word = param(match.word, match.value.cast)
     # Beside the rule and not within it: an index serves the bare column only.
     column = expression(replace(match.value, when=None), level)
     if match.value.type.search is Search.CONTAINED:
-        shape = _CONTAINS
-        if match.is_whole:
-            shape = _IS_WHOLE
-        has_word = fill(shape, fill("{0}({1})", text(_fold_function(match)), column), word)
+        folded = fill("{0}({1})", text(fold_function(match)), column)
+        has_word = fill(shape_of_match(match), folded, word)
     else:
         has_word = fill("{0} = {1}", column, word)
     if match.value.when is None:
         return has_word
     return fill("({0} AND {1})", predicate(match.value.when, level), has_word)
-
-
-def _fold_function(match: SearchMatch) -> str:
-    """Return the function that folds a text as the index has it, or faster where none helps."""
-    column = match.value.field.column
-    if column is None or not column.is_search_indexed or match.is_short:
-        return _FAST_FOLD
-    return "system_fold"
-
-
-_FAST_FOLD = "system_fold_unindexed"
 
 
 def relevance(value: Relevance, level: int) -> Fragment:
@@ -389,10 +371,10 @@ def _count_of(match: SearchMatch, level: int) -> Fragment:
     weight = match.value.field.search_weight
     whole = str(WHOLE_WORD + weight)
     if match.value.type.search is Search.CONTAINED:
-        column = fill("{0}({1})", text(_FAST_FOLD), expression(match.value, level))
+        column = fill("{0}({1})", text(FAST_FOLD), expression(match.value, level))
         shape = "CASE WHEN {0} THEN CASE WHEN {1} THEN {2} ELSE {3} END END"
         word = param(match.word, match.value.cast)
-        contains = fill(_CONTAINS, column, word)
-        has_whole = fill(_HAS_WHOLE, column, word)
+        contains = fill(CONTAINS, column, word)
+        has_whole = fill(HAS_WHOLE, column, word)
         return fill(shape, contains, has_whole, text(whole), text(str(weight)))
     return fill("CASE WHEN {0} THEN {1} END", search_match(match, level), text(whole))

@@ -1,0 +1,61 @@
+"""Indexes of the words in searched texts, as `cms index --words` makes them."""
+
+from __future__ import annotations
+
+from cms.database.connections import Database
+from cms.database.error_mapping import Stale
+from cms.database.statements import statement
+from cms.errors import Refused, invalid_query, unavailable
+from cms.schema import ddl
+from cms.schema.model import Catalogue, Collection
+from cms.structure.indexes import index_build_lock
+from cms.structure.search_indexes import word_indexes
+
+
+def make_word_indexes(database: Database, catalogue: Catalogue, collection: str) -> list[str]:
+    """Build the indexes of words that a collection lacks, and return the fields that get one.
+
+    Others write meanwhile. Raises `Refused`: INVALID_QUERY where the collection has no searched
+    texts or is not searchable, SERVICE_UNAVAILABLE if a build fails.
+    """
+    table = _collection(catalogue, collection)
+    needed = word_indexes(table)
+    if not needed:
+        raise invalid_query(
+            f'"{collection}" has no indexes for searches: set meta.searchable of a collection with '
+            "texts that are searched"
+        )
+    made: list[str] = []
+    with index_build_lock(database, collection):
+        for index in needed:
+            column = table.fields[index.column].column
+            if column is not None and column.word_index is not None:
+                continue
+            try:
+                # What a build has left behind whose process was killed.
+                index.drop_invalid(database)
+                index.build(database)
+            except (Refused, Stale) as error:
+                reason = f"The words of {collection}.{index.column} have no index: {error}"
+                raise unavailable("database", reason) from error
+            made.append(index.column)
+    return made
+
+
+def drop_word_indexes(database: Database, catalogue: Catalogue, collection: str) -> list[str]:
+    """Drop the indexes of words of a collection, and return their names."""
+    dropped: list[str] = []
+    with database.autocommit_connection() as connection:
+        for field in _collection(catalogue, collection).columns:
+            if field.column is not None and field.column.word_index is not None:
+                connection.execute_ddl(ddl.drop_index(field.column.word_index, concurrently=True))
+                dropped.append(field.column.word_index)
+        connection.execute(statement("advance_structure"))
+    return dropped
+
+
+def _collection(catalogue: Catalogue, name: str) -> Collection:
+    collection = catalogue.collections.get(name)
+    if collection is None:
+        raise invalid_query(f'There is no collection "{name}"')
+    return collection
