@@ -179,10 +179,17 @@ def _use_schema(connection: Connection, schema: str) -> None:
     with connection.transaction():
         # Two installations may begin at once, which share a database and its extensions.
         _execute(connection, "lock_database")
-        create_schema(connection, schema)
+        _create_schema(connection, schema)
         _check_schema(connection, schema)
         if not _has_table(connection):
             _execute(connection, "create_shared_extensions")
+
+
+def _create_schema(connection: Connection, schema: str) -> None:
+    try:
+        create_schema(connection, schema)
+    except Refused as error:
+        raise MigrationError(str(error)) from None
 
 
 def _check_schema(connection: Connection, schema: str) -> None:

@@ -34,10 +34,23 @@ def has_schema(connection: psycopg.Connection[Any], schema: str) -> bool:
 
 
 def create_schema(connection: psycopg.Connection[Any], schema: str) -> None:
-    """Create a schema where it is missing."""
+    """Create a schema where it is missing.
+
+    Raises `Refused` SERVICE_UNAVAILABLE for the name of the role, where `public` has an
+    installation: by default PostgreSQL looks into the schema of that name first, so that the
+    installation would read and write the tables there.
+    """
     # IF NOT EXISTS would need the right to make one even where it is there.
-    if not has_schema(connection, schema):
-        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+    if has_schema(connection, schema):
+        return
+    query = statement("hides_public").encode()
+    if psycopg.RawCursor(connection).execute(query, (schema,)).fetchone() == (True,):
+        raise unavailable(
+            "database",
+            f'A schema "{schema}" has the name of its PostgreSQL role, and would hide the '
+            "installation in the schema public. Give DATABASE_SCHEMA another value",
+        )
+    connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
 
 
 def check_schema(

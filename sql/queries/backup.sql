@@ -302,6 +302,10 @@ ORDER BY name;
 -- Whether there is a schema of this name.
 SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1::text);
 
+-- name: hides_public
+-- Whether a new schema would come before `public` in the sessions of this role, and an installation is there.
+SELECT $1::text = current_user AND to_regclass('public.system_version') IS NOT NULL;
+
 -- name: pass_counters_of_version
 -- Moves the counters behind those of before: every process reads anew what it keeps in memory.
 UPDATE system_version

@@ -334,6 +334,21 @@ def test_a_session_in_another_schema_is_refused(shared_dsn: str, tenants: Tenant
         check_schema(connection, "blue")
 
 
+def test_a_schema_that_would_hide_the_installation_in_public_is_not_made(
+    dsn: str, make_database: Callable[..., str]
+) -> None:
+    with psycopg.connect(dsn) as connection:
+        role = connection.info.user
+    with pytest.raises(MigrationError, match="would hide the installation in the schema public"):
+        migrate(in_schema(dsn, role))
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT current_schemas(false)").fetchone() == (["public"],)
+    # Where there is no such installation, the name is as good as any other.
+    empty = make_database()
+    migrate(in_schema(empty, role))
+    drop_database(empty)
+
+
 def test_behind_an_empty_schema_nobody_finds_the_tables_of_another(dsn: str) -> None:
     address = in_schema(dsn, "blue")
     with psycopg.connect(dsn) as connection:
