@@ -63,7 +63,6 @@ def large_from_one_block_on() -> Iterator[None]:
         patch.setattr(best_first, "SAMPLE_BYTES", BLOCK)
         # In the small collections here most pages would be read in order.
         patch.setattr(best_first, "EXPECTED_ROWS", 12)
-        patch.setattr(best_first, "EXPECTED_ROWS_BY_WORDS", 12)
         patch.setattr(best_first, "MAX_ROWS_IN_ORDER", 12)
         yield
 

@@ -30,8 +30,8 @@ LARGE_BYTES = 16 * 2**20
 EXPECTED_ROWS = 20_000
 """Within how many rows the sample must promise a page: more than these, an index is quicker."""
 
-EXPECTED_ROWS_BY_WORDS = 10_000
-"""The same where indexes of words find the best, in a few milliseconds if these are no more."""
+COST_IN_ORDER = 2
+"""What a row costs that is read in order, where one that an index of words finds costs 1."""
 
 MAX_ROWS_IN_ORDER = 30_000
 """How many rows are read in order: where the best come late, this is what was in vain."""
@@ -52,7 +52,10 @@ _SAMPLED = (
     "{0} AS t0 TABLESAMPLE SYSTEM ((SELECT CASE WHEN bytes > {2} "
     "THEN {3}.0 / bytes ELSE 0 END FROM pg_relation_size(quote_ident({1})::regclass) AS bytes))"
 )
-_SAMPLE = "SELECT count(*) AS looked_at, count(*) FILTER ({1}) AS best FROM {0}"
+_SAMPLE = (
+    "SELECT count(*) AS looked_at, count(*) FILTER ({1}) AS best, "
+    "pg_relation_size(quote_ident({2})::regclass) AS bytes FROM {0}"
+)
 # The inner LIMIT keeps PostgreSQL from choosing another way to these rows.
 _IN_ORDER = (
     "SELECT t0.* FROM (SELECT t0.* FROM (SELECT t0.* FROM {0} AS t0{1}{2} LIMIT {3}) AS t0{4}) "
@@ -66,6 +69,11 @@ _IN_ORDER_OR_BY_INDEX = (
     "SELECT * FROM system_first WHERE {1} UNION ALL {2})"
 )
 _IS_FREQUENT = "(SELECT best * {0} > looked_at * {1} FROM system_sample)"
+# An index of words reads all of the best: as many as the sample promises for the whole table. In
+# order, rows are read until a page of the best is full. These products are too large for a bigint.
+_IS_QUICKER_IN_ORDER = (
+    "(SELECT best::float8 * best * bytes > looked_at::float8 * {0} * {1} * {2} FROM system_sample)"
+)
 # A word that few rows hold is not looked for twice; neither is one that is mostly among the best,
 # where ranking everything is as quick. This has a sample of its own, taken where some are the best.
 _IS_SELECTIVE = "(SELECT best > 0 AND best * 2 <= (SELECT count(*) FROM {0}{1}) FROM system_sample)"
@@ -107,7 +115,8 @@ def _ranked(plan: ReadPlan, all_behind: Fragment, where: Predicate) -> Fragment:
 
 
 def _sample(plan: ReadPlan) -> Fragment:
-    return fill(_SAMPLE, _sampled(plan), conditions(*_best(plan)))
+    table = param(plan.collection.name, "text")
+    return fill(_SAMPLE, _sampled(plan), conditions(*_best(plan)), table)
 
 
 def _sampled(plan: ReadPlan) -> Fragment:
@@ -131,8 +140,6 @@ def _best_of_page(plan: ReadPlan) -> Fragment:
 
 def _in_order(plan: ReadPlan) -> Fragment:
     later = order_by(plan.order[1:], 0)
-    expected = EXPECTED_ROWS if plan.best_by_words is None else EXPECTED_ROWS_BY_WORDS
-    is_frequent = fill(_IS_FREQUENT, text(str(expected)), text(str(row_limit(plan.page))))
     return fill(
         _IN_ORDER,
         name(plan.collection.name),
@@ -140,8 +147,15 @@ def _in_order(plan: ReadPlan) -> Fragment:
         later,
         text(str(MAX_ROWS_IN_ORDER)),
         concat(conditions(*_best(plan)), later, rows_up_to_limit(plan.page)),
-        conditions(_fits_best(plan), is_frequent),
+        conditions(_fits_best(plan), _is_worth_reading_in_order(plan)),
     )
+
+
+def _is_worth_reading_in_order(plan: ReadPlan) -> Fragment:
+    rows = text(str(row_limit(plan.page)))
+    if plan.best_by_words is None:
+        return fill(_IS_FREQUENT, text(str(EXPECTED_ROWS)), rows)
+    return fill(_IS_QUICKER_IN_ORDER, rows, text(str(COST_IN_ORDER)), text(str(SAMPLE_BYTES)))
 
 
 def _by_index(plan: ReadPlan, when: Fragment) -> Fragment:
