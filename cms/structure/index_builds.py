@@ -31,6 +31,9 @@ log = logging.getLogger("cms.store")
 INDEX_BUILD_TASK = "index_build"
 """The task of the queue that builds the indexes of one collection."""
 
+FORMER_BUILD_TASK = "search_index"
+"""Its former name, in jobs that a service of the version before has put in the queue."""
+
 INDEX_BUILDS = 1
 """How many of these jobs a worker runs at a time, beside others: one may take hours."""
 
@@ -101,6 +104,12 @@ def run_index_build_job(database: Database, job: Job) -> None:
         build_indexes(database, str(job.payload["collection"]))
     except (Refused, Stale) as error:
         raise JobError(str(error)) from error
+
+
+def run_former_build_job(database: Database, job: Job) -> None:
+    """Have a job that has the task's former name run under its present one."""
+    with database.transaction() as transaction:
+        defer(transaction.execute, INDEX_BUILD_TASK, job.payload)
 
 
 def build_indexes(database: Database, table: str) -> None:

@@ -374,7 +374,7 @@ SELECT
     (
         SELECT status::text
         FROM procrastinate_jobs
-        WHERE task_name = 'index_build'
+        WHERE task_name IN ('index_build', 'search_index')  -- its former name
           AND args #>> '{payload,collection}' = name
         ORDER BY status IN ('todo', 'doing') DESC, id DESC
         LIMIT 1
@@ -412,7 +412,7 @@ LEFT JOIN LATERAL (
 -- Ends the jobs that wait for a worker to build the indexes of $1; those that succeeded leave the queue.
 SELECT procrastinate_finish_job_v1(id, $2::procrastinate_job_status, $2::text = 'succeeded')::text
 FROM procrastinate_jobs
-WHERE task_name = 'index_build'
+WHERE task_name IN ('index_build', 'search_index')  -- its former name
   AND status = 'todo'
   AND args #>> '{payload,collection}' = $1::text;
 
