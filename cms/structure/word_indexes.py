@@ -5,10 +5,10 @@ from __future__ import annotations
 from cms.database.connections import Database
 from cms.database.error_mapping import Stale
 from cms.database.statements import statement
-from cms.errors import Refused, invalid_query, unavailable
+from cms.errors import Refused, invalid_query
 from cms.schema import ddl
 from cms.schema.model import Catalogue, Collection
-from cms.structure.indexes import index_build_lock
+from cms.structure.indexes import failed_build, index_build_lock
 from cms.structure.search_indexes import word_indexes
 
 
@@ -36,8 +36,8 @@ def make_word_indexes(database: Database, catalogue: Catalogue, collection: str)
                 index.drop_invalid(database)
                 index.build(database)
             except (Refused, Stale) as error:
-                reason = f"The words of {collection}.{index.column} have no index: {error}"
-                raise unavailable("database", reason) from error
+                words = f"The words of {collection}.{index.column} have no index"
+                raise failed_build(words, error) from error
             made.append(index.column)
     return made
 

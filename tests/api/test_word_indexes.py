@@ -109,6 +109,8 @@ def test_to_end_the_search_interrupts_the_command_which_says_so(
         assert time.monotonic() - began < 0.9
         result = interrupted.result()
     assert (result.exit_code, count(stage, things)) == (1, 0)
+    assert "has interrupted the build" in result.output
+    assert "DB_STATEMENT_TIMEOUT" not in result.output
 
 
 def test_the_state_of_a_searchable_collection_does_not_wait_for_words(
