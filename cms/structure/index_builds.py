@@ -124,7 +124,7 @@ def build_indexes(database: Database, table: str) -> None:
         while _is_building(database, table):
             time.sleep(BUILD_POLL_SECONDS)
         _forget_built(database, table)
-        for index in _missing(_load_catalogue(database), table):
+        for index in _missing(load_catalogue(database), table):
             if error := _build_uninterrupted(database, index):
                 errors.append(error)
     if errors:
@@ -173,7 +173,7 @@ def _drop(transaction: Transaction, index: DeferredIndex) -> None:
 
 def _forget_built(database: Database, table: str) -> None:
     """Forget requests for indexes that are there, as of a process that was killed at the end."""
-    if not _built(_load_catalogue(database), table):
+    if not _built(load_catalogue(database), table):
         return
     with database.transaction() as transaction:
         transaction.execute(statement("advance_structure"))
@@ -203,7 +203,8 @@ def _load_settled_catalogue(database: Database) -> Catalogue:
         return load_snapshot(transaction).catalogue
 
 
-def _load_catalogue(database: Database) -> Catalogue:
+def load_catalogue(database: Database) -> Catalogue:
+    """Return the catalogue as it is now."""
     with database.transaction() as transaction:
         return load_snapshot(transaction).catalogue
 

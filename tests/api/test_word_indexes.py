@@ -94,6 +94,23 @@ def test_a_new_text_gets_its_index_when_the_command_runs_again(
 
 
 @pytest.mark.release
+def test_two_commands_at_once_make_each_index_once(
+    shell: CliRunner, stage: Stage, things: Table
+) -> None:
+    with ThreadPoolExecutor(2) as executor:
+        with builds_waiting(stage):
+            first = executor.submit(make_words, stage, things)
+            wait_for_build(stage)
+            second = executor.submit(words, shell, things.name)
+            # It tries again and again to get the lock of builds.
+            tries = "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%pg_try_advisory%'"
+            eventually(lambda: bool(stage.value(tries)))
+        assert first.result() == ["title", "body"]
+        assert second.result().output.endswith("texts: 0 new.\n")
+    assert count(stage, things) == 2
+
+
+@pytest.mark.release
 def test_to_end_the_search_interrupts_the_command_which_says_so(
     shell: CliRunner, stage: Stage, admin: Client, things: Table
 ) -> None:
@@ -111,6 +128,16 @@ def test_to_end_the_search_interrupts_the_command_which_says_so(
     assert (result.exit_code, count(stage, things)) == (1, 0)
     assert "has interrupted the build" in result.output
     assert "DB_STATEMENT_TIMEOUT" not in result.output
+
+
+def test_what_a_killed_command_has_left_is_dropped(
+    shell: CliRunner, stage: Stage, things: Table
+) -> None:
+    words(shell, things.name)
+    indexes = f"indrelid = '{things.name}'::regclass AND NOT indisprimary AND indexprs IS NOT NULL"
+    stage.execute(f"UPDATE pg_index SET indisvalid = FALSE WHERE {indexes}")
+    words(shell, things.name, "--drop")
+    assert count(stage, things) == 0
 
 
 def test_the_state_of_a_searchable_collection_does_not_wait_for_words(
