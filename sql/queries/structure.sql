@@ -352,13 +352,17 @@ WHERE collection = $1::text
   AND field = $2::text;
 
 -- name: cancel_index_builds
--- Ends the builds of indexes of a table; not those of other roles, which this one may not end.
+-- Ends the builds of indexes of a table by the service; not those of other roles, which this one may not end. Other
+-- programs name their indexes, or do not quote the table as `ddl.index` does: nobody would begin their builds anew.
 SELECT pg_cancel_backend(progress.pid)
 FROM pg_stat_progress_create_index AS progress
 JOIN pg_stat_activity AS activity ON activity.pid = progress.pid
 WHERE progress.relid = to_regclass(quote_ident($1::text))
   AND progress.datname = current_database()
-  AND activity.usename = current_user;
+  AND activity.usename = current_user
+  AND starts_with(
+    activity.query, 'CREATE INDEX CONCURRENTLY ON "' || replace($1::text, '"', '""') || '" '
+  );
 
 -- name: await_structure
 -- Waits until no change of structure is under way.

@@ -5,6 +5,7 @@ they are.
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from threading import Thread
 from typing import Any
@@ -39,6 +40,7 @@ INDEXED = """
     WHERE indrelid = to_regclass('things') AND NOT indisprimary AND indisvalid
     ORDER BY 1
 """
+BUILDING = "SELECT count(*) FROM pg_stat_progress_create_index"
 TO_OTHERS = {"collection": "things", "field": "other", "related_collection": "others"}
 FROM_OTHERS = {"collection": "others", "field": "thing", "related_collection": "things"}
 WAITING = {"state": "waiting", "progress": 0.0}
@@ -251,6 +253,29 @@ def test_a_change_of_the_table_interrupts_a_build_which_begins_anew(
         reader.rollback()
     builder.join()
     assert state(large) == "ready"
+    assert run(dsn, INVALID) == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        "CREATE INDEX CONCURRENTLY ON things (a)",
+        'CREATE INDEX CONCURRENTLY of_others ON "things" ("a")',
+        "REINDEX TABLE CONCURRENTLY things",
+    ],
+)
+def test_a_change_interrupts_no_build_of_other_programs(
+    large: Client, job_database: Database, dsn: str, build: str
+) -> None:
+    assert schema(large)["is_indexed"] is False
+    with ThreadPoolExecutor(1) as executor:
+        with psycopg.connect(dsn) as writer:
+            writer.execute("INSERT INTO things (a) VALUES ('x')")
+            built = executor.submit(run, dsn, build)
+            eventually(lambda: run(dsn, BUILDING) == [(1,)])
+            with job_database.transaction() as transaction:
+                index_builds.interrupt_builds(transaction, "things")
+        assert built.exception() is None
     assert run(dsn, INVALID) == [(0,)]
 
 
