@@ -50,7 +50,7 @@ def add_index(
     """Add an index: inside the transaction, or in the background if the table is large."""
     if is_large(transaction, table):
         if kind is IndexKind.VALUES:
-            _check_order(transaction, table, column)
+            check_order(transaction, table, column)
         transaction.execute(statement("request_index"), (table, column))
         build_later(transaction, table)
         return
@@ -60,8 +60,8 @@ def add_index(
         transaction.execute_ddl(ddl.analyze(table))
 
 
-def _check_order(transaction: Transaction, table: str, column: str) -> None:
-    """Refuse an index of values that have no order: a build would fail after the answer."""
+def check_order(transaction: Transaction, table: str, column: str) -> None:
+    """Raise `Refused` for an index of values without an order: its build would fail later."""
     try:
         transaction.run(ddl.sort_nothing(table, column))
     except Stale:

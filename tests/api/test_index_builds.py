@@ -373,6 +373,18 @@ def test_a_type_that_no_index_takes_is_refused_at_once(large: Client, dsn: str) 
 
 
 @pytest.mark.usefixtures("worker")
+def test_a_change_to_such_a_type_is_refused_while_an_index_is_asked_for(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    ask(large)
+    answer = large.patch(FIELD, {"type": "json"})
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    assert large.patch(FIELD, {"type": "json", **GIVE_UP}).status == 200
+    work(config, job_database)
+    assert_indexed(dsn)
+
+
+@pytest.mark.usefixtures("worker")
 def test_one_build_that_fails_hinders_no_other(
     large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
