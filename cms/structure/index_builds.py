@@ -137,8 +137,9 @@ def _build_uninterrupted(database: Database, index: DeferredIndex) -> Refused | 
         try:
             _build(database, index)
         except (Refused, Stale) as error:
-            # It was given up meanwhile, or its column is gone.
-            if index not in _needed(_load_settled_catalogue(database), index.table):
+            # It was given up meanwhile, its column is gone, or it was built before the error.
+            if index not in _missing(_load_settled_catalogue(database), index.table):
+                _forget_built(database, index.table)
                 return None
             # This session has no time limit: another one has canceled the build.
             if not isinstance(error, Canceled | Deadlock):

@@ -15,6 +15,8 @@ import pytest
 
 from cms.config import Config
 from cms.database.connections import Database
+from cms.database.server_refusals import Canceled
+from cms.errors import unavailable
 from cms.structure import index_builds, indexes
 from tests.client import Client
 from tests.index_building import (
@@ -315,6 +317,30 @@ def test_what_is_given_up_as_its_build_begins_is_dropped(
     work(config, job_database)
     assert_indexed(dsn)
     assert schema(large)["is_indexed"] is False
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_is_interrupted_behind_its_build_is_not_built_again(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask(large)
+    build = indexes.DeferredIndex.build
+    builds = 0
+
+    def interrupted_late(index: indexes.DeferredIndex, database: Database) -> None:
+        nonlocal builds
+        builds += 1
+        build(index, database)
+        if builds == 1:
+            raise Canceled(unavailable("database", "interrupted").problems)
+
+    monkeypatch.setattr(indexes.DeferredIndex, "build", interrupted_late)
+    work(config, job_database)
+    assert_indexed(dsn, "a")
 
 
 @pytest.mark.usefixtures("worker")
