@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Thread
 
-from cms.database.connections import Database, Transaction, single_values
+from cms.database.connections import Database, Transaction, single_value, single_values
 from cms.database.error_mapping import Deadlock, Stale
 from cms.database.server_refusals import Canceled
 from cms.database.statements import statement
-from cms.errors import Refused, invalid_payload
+from cms.errors import Refused, invalid_payload, unavailable
 from cms.jobs.housekeeping import queue_state
 from cms.jobs.task import Job, JobError, defer
 from cms.query.sql.arrays import array
@@ -49,6 +49,7 @@ def add_index(
 ) -> None:
     """Add an index: inside the transaction, or in the background if the table is large."""
     if is_large(transaction, table):
+        _check_owner(transaction, table)
         if kind is IndexKind.VALUES:
             check_order(transaction, table, column)
         transaction.execute(statement("request_index"), (table, column))
@@ -58,6 +59,12 @@ def add_index(
     if kind is IndexKind.TRIGRAMS:
         # Without statistics PostgreSQL takes each word for a frequent one, and scans the table.
         transaction.execute_ddl(ddl.analyze(table))
+
+
+def _check_owner(transaction: Transaction, table: str) -> None:
+    """Raise `Refused` for a table that the account does not own: its build would fail later."""
+    if not single_value(transaction.read(statement("owns_table"), (table,))):
+        raise unavailable("database", "The service's account does not own the table")
 
 
 def check_order(transaction: Transaction, table: str, column: str) -> None:

@@ -327,6 +327,12 @@ WHERE class.relkind = 'r'
   AND pg_table_size(class.oid) > $2::bigint
 ORDER BY name;
 
+-- name: owns_table
+-- Whether this account owns a table, as only an owner makes indexes of it.
+SELECT pg_has_role(relowner, 'USAGE')
+FROM pg_class
+WHERE oid = to_regclass(quote_ident($1::text));
+
 -- name: request_index
 -- Notes that an index of the column was asked for, until it is built.
 INSERT INTO system_index_requests (collection, field)
