@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Set
 from dataclasses import dataclass
 from functools import partial
 from threading import Thread
@@ -131,11 +132,21 @@ def build_indexes(database: Database, table: str) -> None:
         while _is_building(database, table):
             time.sleep(BUILD_POLL_SECONDS)
         _forget_built(database, table)
-        for index in _missing(load_catalogue(database), table):
+        tried: set[DeferredIndex] = set()
+        while index := _next_missing(database, table, tried):
+            tried.add(index)
             if error := _build_uninterrupted(database, index):
                 errors.append(error)
     if errors:
         raise errors[0]
+
+
+def _next_missing(
+    database: Database, table: str, tried: Set[DeferredIndex]
+) -> DeferredIndex | None:
+    """Return a missing index that was not tried; fields may have been renamed meanwhile."""
+    missing = _missing(load_catalogue(database), table)
+    return next((index for index in missing if index not in tried), None)
 
 
 def _build_uninterrupted(database: Database, index: DeferredIndex) -> Refused | Stale | None:

@@ -355,6 +355,23 @@ def test_a_renamed_field_gets_its_index(
 
 
 @pytest.mark.usefixtures("worker")
+def test_a_field_that_is_renamed_while_its_index_is_built_gets_it(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    ask(large)
+    with psycopg.connect(dsn) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        builder = Thread(target=work, args=(config, job_database))
+        builder.start()
+        wait_for_state(large, "building")
+        assert large.patch(FIELD, {"field": "c"}).status == 200
+        reader.rollback()
+    builder.join()
+    assert_indexed(dsn, "c")
+
+
+@pytest.mark.usefixtures("worker")
 def test_a_record_that_is_sent_back_asks_for_what_it_asked_for(
     large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
