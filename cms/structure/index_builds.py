@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import Thread
@@ -170,7 +171,7 @@ def _build(database: Database, index: DeferredIndex) -> None:
     # What a build has left behind that was broken off serves no read.
     index.drop_invalid(database)
     index.build(database)
-    with database.transaction() as transaction:
+    with _patient_transaction(database) as transaction:
         # The lock of all changes of structure: none comes between this look and what it leads to.
         transaction.execute(statement("advance_structure"))
         if index in _needed(load_snapshot(transaction).catalogue, index.table):
@@ -194,7 +195,7 @@ def _forget_built(database: Database, table: str) -> None:
     """Forget requests for indexes that are there, as of a process that was killed at the end."""
     if not _built(load_catalogue(database), table):
         return
-    with database.transaction() as transaction:
+    with _patient_transaction(database) as transaction:
         transaction.execute(statement("advance_structure"))
         for column in _built(load_snapshot(transaction).catalogue, table):
             transaction.execute(statement("forget_index"), (table, column))
@@ -217,9 +218,17 @@ def _is_building(database: Database, table: str) -> bool:
 
 def _load_settled_catalogue(database: Database) -> Catalogue:
     """Return the catalogue once no change of structure is under way, which may have interrupted."""
-    with database.transaction() as transaction:
+    with _patient_transaction(database) as transaction:
         transaction.execute(statement("await_structure"))
         return load_snapshot(transaction).catalogue
+
+
+@contextmanager
+def _patient_transaction(database: Database) -> Iterator[Transaction]:
+    """Open a transaction that waits for a change of structure as long as that takes."""
+    with database.transaction() as transaction:
+        transaction.execute(statement("lift_time_limit"))
+        yield transaction
 
 
 def load_catalogue(database: Database) -> Catalogue:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from dataclasses import replace
+from datetime import timedelta
 from threading import Thread
 from typing import Any
 
@@ -341,6 +343,28 @@ def test_what_is_interrupted_behind_its_build_is_not_built_again(
     monkeypatch.setattr(indexes.DeferredIndex, "build", interrupted_late)
     work(config, job_database)
     assert_indexed(dsn, "a")
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_builder_waits_for_a_long_change_of_structure(
+    large: Client, config: Config, dsn: str
+) -> None:
+    ask(large)
+    database = Database(replace(config, db_statement_timeout=timedelta(milliseconds=100)))
+    with ThreadPoolExecutor(1) as executor, psycopg.connect(dsn) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        builder = executor.submit(index_builds.build_indexes, database, "things")
+        wait_for_state(large, "building")
+        with psycopg.connect(dsn) as changer:
+            changer.execute("SELECT FROM system_version FOR UPDATE")
+            changer.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_progress_create_index")
+            reader.rollback()
+            time.sleep(0.5)
+        builder.result()
+    database.close()
+    assert [name for (name,) in run(dsn, INDEXED)] == ["a"]
+    assert run(dsn, REQUESTS) == []
 
 
 @pytest.mark.usefixtures("worker")
