@@ -19,8 +19,10 @@ from cms.jobs.task import Job, Task
 from cms.mail.send import send
 from cms.store.store import Store
 from cms.structure.index_builds import (
+    FORMER_BUILD_TASK,
     INDEX_BUILD_TASK,
     INDEX_BUILDS,
+    run_former_build_job,
     run_index_build_job,
 )
 
@@ -63,6 +65,7 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
             attempts=10,
             max_concurrent=INDEX_BUILDS,
         ),
+        Task(FORMER_BUILD_TASK, partial(run_former_build_job, database)),
         Task("maintain", maintain, attempts=5, wait=timedelta(minutes=5), cron="17 3 * * *"),
     )
 

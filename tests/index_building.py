@@ -13,6 +13,7 @@ from cms.jobs.job_worker import drain
 from cms.jobs.task import Task
 from cms.structure.index_builds import INDEX_BUILD_TASK, run_index_build_job
 from tests.client import Client
+from tests.waiting import eventually
 
 BUILDS_FAIL = """
     CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -47,3 +48,48 @@ def is_indexed(client: Client, collection: str, *fields: str) -> bool:
 def work(config: Config, database: Database) -> None:
     """Do the jobs that are due, in place of a worker."""
     drain(config, database, [Task(INDEX_BUILD_TASK, partial(run_index_build_job, database))])
+
+
+# The collection of the fixture `large` of tests/api
+
+FIELD = "/fields/things/a"
+ASK = {"schema": {"is_indexed": True}}
+GIVE_UP = {"schema": {"is_indexed": False}}
+INDEXED = """
+    SELECT attname::text
+    FROM pg_index
+    JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
+    WHERE indrelid = to_regclass('things') AND NOT indisprimary AND indisvalid
+    ORDER BY 1
+"""
+
+
+def schema(client: Client, path: str = FIELD) -> Any:
+    return client.get(path).data["schema"]
+
+
+def state(client: Client, path: str = FIELD) -> str:
+    """Return the state of the build; "ready" once the index is there."""
+    record = schema(client, path)
+    assert record["is_indexed"] == ("index_build" not in record)
+    if record["is_indexed"]:
+        return "ready"
+    return str(record["index_build"]["state"])
+
+
+def wait_for_state(client: Client, name: str, path: str = FIELD) -> None:
+    eventually(lambda: state(client, path) == name)
+
+
+def ask(client: Client, path: str = FIELD) -> Any:
+    answer = client.patch(path, ASK)
+    assert answer.status == 200, answer
+    return answer.data["schema"]
+
+
+def assert_indexed(dsn: str, *columns: str) -> None:
+    """The columns have an index each, and nothing is left to do."""
+    assert [name for (name,) in run(dsn, INDEXED)] == list(columns)
+    assert run(dsn, INVALID) == [(0,)]
+    assert run(dsn, REQUESTS) == []
+    assert run(dsn, JOBS) == []

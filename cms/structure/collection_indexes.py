@@ -43,18 +43,24 @@ def update_search_indexes(
     texts = {index.column for index in needed if index.kind is IndexKind.TRIGRAMS}
     words = {index.column for index in word_indexes(collection)}
     for field in collection.columns:
-        if field.name not in words and field.column and field.column.word_index:
-            transaction.execute_ddl(ddl.drop_index(field.column.word_index))
+        column = field.column
         # An index that serves no search any more would only slow down writes.
-        if field.name not in texts and field.column and field.column.search_index:
-            interrupt_builds(transaction, collection.name)
-            transaction.execute_ddl(ddl.drop_index(field.column.search_index))
+        if field.name not in words and column and column.word_index:
+            _drop_beside_builds(transaction, collection, column.word_index)
+        if field.name not in texts and column and column.search_index:
+            _drop_beside_builds(transaction, collection, column.search_index)
     missing = missing_search_indexes(collection, extensions)
     if missing and is_large(transaction, collection.name):
         build_later(transaction, collection.name)
         return
     for index in missing:
         add_index(transaction, index.table, index.column, index.kind)
+
+
+def _drop_beside_builds(transaction: Transaction, collection: Collection, index: str) -> None:
+    """Drop an index; to drop any of a table waits for builds of others on it."""
+    interrupt_builds(transaction, collection.name)
+    transaction.execute_ddl(ddl.drop_index(index))
 
 
 def drop_search_index(transaction: Transaction, field: Field) -> None:

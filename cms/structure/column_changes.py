@@ -20,7 +20,12 @@ from cms.schema.records import column_record
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.structures import TEXT_JSON
 from cms.structure.collection_indexes import drop_search_index
-from cms.structure.index_builds import add_index, give_up_index, interrupt_builds
+from cms.structure.index_builds import (
+    add_index,
+    check_order,
+    give_up_index,
+    interrupt_builds,
+)
 from cms.structure.indexes import drop_path_indexes
 
 _SIZES = ("max_length", "numeric_precision", "numeric_scale")
@@ -80,6 +85,9 @@ def alter_column(transaction: Transaction, alteration: Alteration, column: Colum
     # The type first: it decides how a new default is written.
     if alteration.changes_type or any(result[key] != current[key] for key in _SIZES):
         _change_type(transaction, alteration, column, settings=result)
+        # PostgreSQL looks at the indexes that are there.
+        if column.is_index_requested and changed.get("is_indexed", True):
+            check_order(transaction, field.collection, field.name)
     if changed.get("default_value") is not None:
         changed["default_value"] = _default_value(alteration, column, changed, result)
     for key, change in _CHANGES.items():

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import Thread
 
-from cms.database.connections import Database, Transaction, single_values
+from cms.database.connections import Database, Transaction, single_value, single_values
 from cms.database.error_mapping import Deadlock, Stale
 from cms.database.server_refusals import Canceled
 from cms.database.statements import statement
-from cms.errors import Refused, invalid_payload
+from cms.errors import Refused, invalid_payload, unavailable
 from cms.jobs.housekeeping import queue_state
 from cms.jobs.task import Job, JobError, defer
 from cms.query.sql.arrays import array
@@ -30,6 +32,9 @@ log = logging.getLogger("cms.store")
 
 INDEX_BUILD_TASK = "index_build"
 """The task of the queue that builds the indexes of one collection."""
+
+FORMER_BUILD_TASK = "search_index"
+"""Its former name, in jobs that a service of the version before has put in the queue."""
 
 INDEX_BUILDS = 1
 """How many of these jobs a worker runs at a time, beside others: one may take hours."""
@@ -46,8 +51,9 @@ def add_index(
 ) -> None:
     """Add an index: inside the transaction, or in the background if the table is large."""
     if is_large(transaction, table):
+        _check_owner(transaction, table)
         if kind is IndexKind.VALUES:
-            _check_order(transaction, table, column)
+            check_order(transaction, table, column)
         transaction.execute(statement("request_index"), (table, column))
         build_later(transaction, table)
         return
@@ -57,8 +63,14 @@ def add_index(
         transaction.execute_ddl(ddl.analyze(table))
 
 
-def _check_order(transaction: Transaction, table: str, column: str) -> None:
-    """Refuse an index of values that have no order: a build would fail after the answer."""
+def _check_owner(transaction: Transaction, table: str) -> None:
+    """Raise `Refused` for a table that the account does not own: its build would fail later."""
+    if not single_value(transaction.read(statement("owns_table"), (table,))):
+        raise unavailable("database", "The service's account does not own the table")
+
+
+def check_order(transaction: Transaction, table: str, column: str) -> None:
+    """Raise `Refused` for an index of values without an order: its build would fail later."""
     try:
         transaction.run(ddl.sort_nothing(table, column))
     except Stale:
@@ -103,6 +115,12 @@ def run_index_build_job(database: Database, job: Job) -> None:
         raise JobError(str(error)) from error
 
 
+def run_former_build_job(database: Database, job: Job) -> None:
+    """Have a job that has the task's former name run under its present one."""
+    with database.transaction() as transaction:
+        defer(transaction.execute, INDEX_BUILD_TASK, job.payload)
+
+
 def build_indexes(database: Database, table: str) -> None:
     """Build the indexes that a table needs and does not have, without blocking writers.
 
@@ -115,11 +133,21 @@ def build_indexes(database: Database, table: str) -> None:
         while _is_building(database, table):
             time.sleep(BUILD_POLL_SECONDS)
         _forget_built(database, table)
-        for index in _missing(_load_catalogue(database), table):
+        tried: set[DeferredIndex] = set()
+        while index := _next_missing(database, table, tried):
+            tried.add(index)
             if error := _build_uninterrupted(database, index):
                 errors.append(error)
     if errors:
         raise errors[0]
+
+
+def _next_missing(
+    database: Database, table: str, tried: Set[DeferredIndex]
+) -> DeferredIndex | None:
+    """Return a missing index that was not tried; fields may have been renamed meanwhile."""
+    missing = _missing(load_catalogue(database), table)
+    return next((index for index in missing if index not in tried), None)
 
 
 def _build_uninterrupted(database: Database, index: DeferredIndex) -> Refused | Stale | None:
@@ -128,8 +156,9 @@ def _build_uninterrupted(database: Database, index: DeferredIndex) -> Refused | 
         try:
             _build(database, index)
         except (Refused, Stale) as error:
-            # It was given up meanwhile, or its column is gone.
-            if index not in _needed(_load_settled_catalogue(database), index.table):
+            # It was given up meanwhile, its column is gone, or it was built before the error.
+            if index not in _missing(_load_settled_catalogue(database), index.table):
+                _forget_built(database, index.table)
                 return None
             # This session has no time limit: another one has canceled the build.
             if not isinstance(error, Canceled | Deadlock):
@@ -142,7 +171,7 @@ def _build(database: Database, index: DeferredIndex) -> None:
     # What a build has left behind that was broken off serves no read.
     index.drop_invalid(database)
     index.build(database)
-    with database.transaction() as transaction:
+    with _patient_transaction(database) as transaction:
         # The lock of all changes of structure: none comes between this look and what it leads to.
         transaction.execute(statement("advance_structure"))
         if index in _needed(load_snapshot(transaction).catalogue, index.table):
@@ -164,9 +193,9 @@ def _drop(transaction: Transaction, index: DeferredIndex) -> None:
 
 def _forget_built(database: Database, table: str) -> None:
     """Forget requests for indexes that are there, as of a process that was killed at the end."""
-    if not _built(_load_catalogue(database), table):
+    if not _built(load_catalogue(database), table):
         return
-    with database.transaction() as transaction:
+    with _patient_transaction(database) as transaction:
         transaction.execute(statement("advance_structure"))
         for column in _built(load_snapshot(transaction).catalogue, table):
             transaction.execute(statement("forget_index"), (table, column))
@@ -189,12 +218,21 @@ def _is_building(database: Database, table: str) -> bool:
 
 def _load_settled_catalogue(database: Database) -> Catalogue:
     """Return the catalogue once no change of structure is under way, which may have interrupted."""
-    with database.transaction() as transaction:
+    with _patient_transaction(database) as transaction:
         transaction.execute(statement("await_structure"))
         return load_snapshot(transaction).catalogue
 
 
-def _load_catalogue(database: Database) -> Catalogue:
+@contextmanager
+def _patient_transaction(database: Database) -> Iterator[Transaction]:
+    """Open a transaction that waits for a change of structure as long as that takes."""
+    with database.transaction() as transaction:
+        transaction.execute(statement("lift_time_limit"))
+        yield transaction
+
+
+def load_catalogue(database: Database) -> Catalogue:
+    """Return the catalogue as it is now."""
     with database.transaction() as transaction:
         return load_snapshot(transaction).catalogue
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from cms.database.connections import Database, Transaction
 from cms.database.error_mapping import Stale
+from cms.database.server_refusals import Canceled
 from cms.database.statements import statement
-from cms.errors import Refused
+from cms.errors import Refused, unavailable
 from cms.fragment import Fragment
 from cms.query.sql.arrays import array
 from cms.schema import ddl
@@ -70,6 +71,18 @@ class DeferredIndex:
         with database.autocommit_connection() as connection:
             for (index,) in connection.execute(statement("invalid_indexes"), parameters):
                 connection.execute_ddl(ddl.drop_index(index))
+
+
+def failed_build(sentence: str, error: Refused | Stale) -> Refused:
+    """Return the refusal of a command, whose build of an index has failed for a reason."""
+    reason = str(error)
+    # These sessions have no time limit.
+    if isinstance(error, Canceled):
+        reason = (
+            "A change of the structure of its table, or somebody else, has interrupted the build. "
+            "Call the command again"
+        )
+    return unavailable("database", f"{sentence}: {reason}")
 
 
 @contextmanager

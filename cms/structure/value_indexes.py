@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from cms.database.connections import Database, Transaction
 from cms.database.error_mapping import Stale
 from cms.database.statements import statement
-from cms.errors import Refused, invalid_query, unavailable
+from cms.errors import Refused, invalid_query
 from cms.schema import ddl
 from cms.schema.field_names import DottedName, FieldName, dotted_name
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.system import is_system
 from cms.schema.types.field_type import Trait
 from cms.schema.types.structures import JSON
-from cms.structure.indexes import DeferredIndex, index_build_lock
+from cms.structure.indexes import DeferredIndex, failed_build, index_build_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ def make_index(database: Database, catalogue: Catalogue, target: IndexTarget) ->
         with index_build_lock(database, target.collection):
             index.build(database)
     except (Refused, Stale) as error:
-        reason = f"The index of {target.collection}.{target} could not be built: {error}"
-        raise unavailable("database", reason) from error
+        name = f"{target.collection}.{target}"
+        raise failed_build(f"The index of {name} could not be built", error) from error
     return True
 
 

@@ -327,6 +327,12 @@ WHERE class.relkind = 'r'
   AND pg_table_size(class.oid) > $2::bigint
 ORDER BY name;
 
+-- name: owns_table
+-- Whether this account owns a table, as only an owner makes indexes of it.
+SELECT pg_has_role(relowner, 'USAGE')
+FROM pg_class
+WHERE oid = to_regclass(quote_ident($1::text));
+
 -- name: request_index
 -- Notes that an index of the column was asked for, until it is built.
 INSERT INTO system_index_requests (collection, field)
@@ -352,13 +358,17 @@ WHERE collection = $1::text
   AND field = $2::text;
 
 -- name: cancel_index_builds
--- Ends the builds of indexes of a table; not those of other roles, which this one may not end.
+-- Ends the builds of indexes of a table by the service; not those of other roles, which this one may not end. Other
+-- programs name their indexes, or do not quote the table as `ddl.index` does: nobody would begin their builds anew.
 SELECT pg_cancel_backend(progress.pid)
 FROM pg_stat_progress_create_index AS progress
 JOIN pg_stat_activity AS activity ON activity.pid = progress.pid
 WHERE progress.relid = to_regclass(quote_ident($1::text))
   AND progress.datname = current_database()
-  AND activity.usename = current_user;
+  AND activity.usename = current_user
+  AND starts_with(
+    activity.query, 'CREATE INDEX CONCURRENTLY ON "' || replace($1::text, '"', '""') || '" '
+  );
 
 -- name: await_structure
 -- Waits until no change of structure is under way.
@@ -374,7 +384,7 @@ SELECT
     (
         SELECT status::text
         FROM procrastinate_jobs
-        WHERE task_name = 'index_build'
+        WHERE task_name IN ('index_build', 'search_index')  -- its former name
           AND args #>> '{payload,collection}' = name
         ORDER BY status IN ('todo', 'doing') DESC, id DESC
         LIMIT 1
@@ -412,7 +422,7 @@ LEFT JOIN LATERAL (
 -- Ends the jobs that wait for a worker to build the indexes of $1; those that succeeded leave the queue.
 SELECT procrastinate_finish_job_v1(id, $2::procrastinate_job_status, $2::text = 'succeeded')::text
 FROM procrastinate_jobs
-WHERE task_name = 'index_build'
+WHERE task_name IN ('index_build', 'search_index')  -- its former name
   AND status = 'todo'
   AND args #>> '{payload,collection}' = $1::text;
 

@@ -8,6 +8,7 @@ import pytest
 
 from cms.config import Config
 from cms.database.connections import Database
+from cms.structure import indexes
 from tests.api.nesting import make_relations
 from tests.client import Client
 from tests.index_building import WORKER, run
@@ -46,3 +47,13 @@ def job_database(config: Config) -> Iterator[Database]:
 def worker(dsn: str) -> None:
     """A worker of the queue, which takes no job until `work` does it in its place."""
     run(dsn, WORKER)
+
+
+@pytest.fixture
+def large(api: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """The administrator's client, with a collection "things" of two fields that counts as large."""
+    fields = [{"field": name, "type": "string"} for name in "ab"]
+    body = {"collection": "things", "schema": {}, "fields": fields}
+    assert api.post("/collections", body).status == 200
+    monkeypatch.setattr(indexes, "LARGE_BYTES", -1)
+    return api

@@ -11,6 +11,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cms.config import Config
+from cms.structure import indexes
 from tests.client import Client
 from tests.things import Stage, Table, admin_token, field, table
 
@@ -115,3 +116,15 @@ def test_a_row_policy_counts_at_once_and_refuses_rows_as_a_check_does(
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("REVOKE INSERT ON things FROM ordinary_account")
     assert ordinary.post("/items/things", {"name": "yes"}).codes == ["SERVICE_UNAVAILABLE"]
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("large_bytes", [-1, indexes.LARGE_BYTES])
+def test_an_index_of_a_table_of_somebody_else_is_refused_at_once(
+    ordinary: Client, dsn: str, monkeypatch: pytest.MonkeyPatch, large_bytes: int
+) -> None:
+    monkeypatch.setattr(indexes, "LARGE_BYTES", large_bytes)
+    answer = ordinary.patch("/fields/things/name", {"schema": {"is_indexed": True}})
+    assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT FROM system_index_requests").fetchall() == []

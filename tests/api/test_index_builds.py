@@ -4,85 +4,37 @@ they are.
 
 from __future__ import annotations
 
-import time
 from copy import deepcopy
 from threading import Thread
-from typing import Any
 
 import psycopg
 import pytest
 
 from cms.config import Config
 from cms.database.connections import Database
-from cms.structure import index_builds, indexes
+from cms.structure import index_builds
 from tests.client import Client
 from tests.index_building import (
+    ASK,
     BUILDS_FAIL,
     BUILDS_SUCCEED,
+    FIELD,
+    GIVE_UP,
     INVALID,
     JOBS,
     REQUESTS,
+    ask,
+    assert_indexed,
     run,
+    state,
+    wait_for_state,
     work,
 )
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.release
 
-FIELD = "/fields/things/a"
-ASK = {"schema": {"is_indexed": True}}
-GIVE_UP = {"schema": {"is_indexed": False}}
-INDEXED = """
-    SELECT attname::text
-    FROM pg_index
-    JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
-    WHERE indrelid = to_regclass('things') AND NOT indisprimary AND indisvalid
-    ORDER BY 1
-"""
-TO_OTHERS = {"collection": "things", "field": "other", "related_collection": "others"}
-FROM_OTHERS = {"collection": "others", "field": "thing", "related_collection": "things"}
 WAITING = {"state": "waiting", "progress": 0.0}
-
-
-@pytest.fixture
-def large(api: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
-    """The administrator's client, with a collection "things" of two fields that counts as large."""
-    fields = [{"field": name, "type": "string"} for name in "ab"]
-    body = {"collection": "things", "schema": {}, "fields": fields}
-    assert api.post("/collections", body).status == 200
-    monkeypatch.setattr(indexes, "LARGE_BYTES", -1)
-    return api
-
-
-def schema(client: Client, path: str = FIELD) -> Any:
-    return client.get(path).data["schema"]
-
-
-def state(client: Client, path: str = FIELD) -> str:
-    """Return the state of the build; "ready" once the index is there."""
-    record = schema(client, path)
-    assert record["is_indexed"] == ("index_build" not in record)
-    if record["is_indexed"]:
-        return "ready"
-    return str(record["index_build"]["state"])
-
-
-def wait_for_state(client: Client, name: str, path: str = FIELD) -> None:
-    eventually(lambda: state(client, path) == name)
-
-
-def ask(client: Client, path: str = FIELD) -> Any:
-    answer = client.patch(path, ASK)
-    assert answer.status == 200, answer
-    return answer.data["schema"]
-
-
-def assert_indexed(dsn: str, *columns: str) -> None:
-    """The columns have an index each, and nothing is left to do."""
-    assert [name for (name,) in run(dsn, INDEXED)] == list(columns)
-    assert run(dsn, INVALID) == [(0,)]
-    assert run(dsn, REQUESTS) == []
-    assert run(dsn, JOBS) == []
 
 
 @pytest.mark.usefixtures("worker")
@@ -181,118 +133,6 @@ def test_an_index_that_is_given_up_is_not_built(
 
 
 @pytest.mark.usefixtures("worker")
-@pytest.mark.parametrize(("method", "body"), [("PATCH", GIVE_UP), ("DELETE", None)])
-def test_giving_up_ends_a_build_that_runs(
-    large: Client,
-    config: Config,
-    job_database: Database,
-    dsn: str,
-    method: str,
-    body: object,
-) -> None:
-    ask(large)
-    ask(large, "/fields/things/b")
-    with psycopg.connect(dsn) as reader:
-        # A build waits for older snapshots, and holds up no change of the table by that.
-        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        reader.execute("SELECT 1")
-        builder = Thread(target=work, args=(config, job_database))
-        builder.start()
-        wait_for_state(large, "building")
-        assert large.send(method, FIELD, body).status in (200, 204)
-        wait_for_state(large, "building", "/fields/things/b")
-        reader.rollback()
-    builder.join()
-    assert_indexed(dsn, "b")
-
-
-CHANGES = [
-    ("POST", "/fields/things", {"field": "new", "type": "integer"}),
-    ("PATCH", "/fields/things/b", {"type": "text"}),
-    ("PATCH", "/fields/things/b", {"schema": {"is_unique": True, "comment": "x"}}),
-    ("PATCH", "/fields/things/b", {"field": "c"}),
-    ("DELETE", "/fields/things/b", None),
-    ("PATCH", "/collections/things", {"schema": {"comment": "x"}}),
-    ("POST", "/relations", TO_OTHERS),
-    ("PATCH", "/relations/others/thing", {"schema": {"on_delete": "CASCADE"}}),
-    ("DELETE", "/collections/others", None),
-]
-
-
-@pytest.mark.usefixtures("worker")
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_change_of_the_table_interrupts_a_build_which_begins_anew(
-    large: Client,
-    config: Config,
-    job_database: Database,
-    dsn: str,
-    change: tuple[str, str, object],
-) -> None:
-    method, path, body = change
-    others = [{"field": "thing", "type": "integer"}]
-    large.post("/collections", {"collection": "others", "schema": {}, "fields": others})
-    large.post("/fields/things", {"field": "other", "type": "integer"})
-    large.post("/relations", FROM_OTHERS)
-    if path != "/relations":
-        large.post("/relations", TO_OTHERS)
-    work(config, job_database)
-    ask(large)
-    with psycopg.connect(dsn) as reader:
-        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        reader.execute("SELECT 1")
-        builder = Thread(target=work, args=(config, job_database))
-        builder.start()
-        wait_for_state(large, "building")
-        began = time.monotonic()
-        assert large.send(method, path, body).status in (200, 204)
-        # PostgreSQL looks for deadlocks after a second: none has helped here.
-        assert time.monotonic() - began < 0.9
-        wait_for_state(large, "building")
-        reader.rollback()
-    builder.join()
-    assert state(large) == "ready"
-    assert run(dsn, INVALID) == [(0,)]
-
-
-@pytest.mark.usefixtures("worker")
-def test_a_collection_is_deleted_while_its_index_is_built(
-    large: Client, config: Config, job_database: Database, dsn: str
-) -> None:
-    ask(large)
-    with psycopg.connect(dsn) as reader:
-        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        reader.execute("SELECT 1")
-        builder = Thread(target=work, args=(config, job_database))
-        builder.start()
-        wait_for_state(large, "building")
-        assert large.delete("/collections/things").status == 204
-        reader.rollback()
-    builder.join()
-    assert_indexed(dsn)
-
-
-@pytest.mark.usefixtures("worker")
-def test_what_is_given_up_as_its_build_begins_is_dropped(
-    large: Client,
-    config: Config,
-    job_database: Database,
-    dsn: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ask(large)
-    build = indexes.DeferredIndex.build
-
-    def build_late(index: indexes.DeferredIndex, database: Database) -> None:
-        assert large.patch(FIELD, GIVE_UP).status == 200
-        build(index, database)
-
-    monkeypatch.setattr(indexes.DeferredIndex, "build", build_late)
-    work(config, job_database)
-    assert_indexed(dsn)
-    assert schema(large)["is_indexed"] is False
-
-
-@pytest.mark.usefixtures("worker")
 def test_a_renamed_field_gets_its_index(
     large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
@@ -345,6 +185,18 @@ def test_a_type_that_no_index_takes_is_refused_at_once(large: Client, dsn: str) 
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     assert '"things.j" is of a type without an order' in answer.errors[0]["reason"]
     assert run(dsn, JOBS) == run(dsn, REQUESTS) == []
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_change_to_such_a_type_is_refused_while_an_index_is_asked_for(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    ask(large)
+    answer = large.patch(FIELD, {"type": "json"})
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    assert large.patch(FIELD, {"type": "json", **GIVE_UP}).status == 200
+    work(config, job_database)
+    assert_indexed(dsn)
 
 
 @pytest.mark.usefixtures("worker")

@@ -13,7 +13,9 @@ import pytest
 
 from cms.config import Config
 from cms.database.connections import Database
+from cms.jobs.job_worker import drain
 from cms.structure import index_builds, indexes
+from cms.tasks import tasks_of
 from tests.client import Client
 from tests.index_building import BUILDS_FAIL, INVALID, JOBS, run, work
 
@@ -80,6 +82,21 @@ def test_a_worker_builds_the_indexes_after_the_answer(
     listed = {item["collection"]: item["meta"] for item in large.get("/collections").data}
     assert listed["things"]["search_index"] == READY
     assert "search_index" not in listed["system_users"]
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_job_of_the_version_before_is_done_as_well(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    make_searchable(large)
+    former = "'search_index'"
+    run(dsn, f"UPDATE procrastinate_jobs SET task_name = {former}, queue_name = {former}")
+    assert state(large)["state"] == "waiting"
+    # The first run gives it its present name, by which it is run then.
+    for _ in range(2):
+        drain(config, job_database, tasks_of(config, job_database))
+    assert_searched_by_index(large, dsn)
+    assert run(dsn, "SELECT FROM procrastinate_jobs WHERE task_name <> 'maintain'") == []
 
 
 def test_without_a_worker_the_process_itself_builds_them(large: Client, dsn: str) -> None:

@@ -270,7 +270,13 @@ def test_a_worker_runs_as_many_flows_as_the_setting_says(queue: QueueDatabase) -
     config = replace(queue.config, flows_concurrency=7)
     tasks = tasks_of(config, queue.database)
     numbers = {task.name: task.max_concurrent for task in tasks}
-    assert numbers == {"mail": None, "flow": 7, "index_build": 1, "maintain": None}
+    assert numbers == {
+        "mail": None,
+        "flow": 7,
+        "index_build": 1,
+        "search_index": None,
+        "maintain": None,
+    }
 
 
 # Upkeep

@@ -1,0 +1,238 @@
+"""Changes of structure interrupt builds of indexes in the background, which begin anew."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from threading import Thread
+
+import psycopg
+import pytest
+
+from cms.config import Config
+from cms.database.connections import Database
+from cms.database.server_refusals import Canceled
+from cms.errors import unavailable
+from cms.structure import index_builds, indexes
+from tests.client import Client
+from tests.index_building import (
+    FIELD,
+    GIVE_UP,
+    INDEXED,
+    INVALID,
+    REQUESTS,
+    ask,
+    assert_indexed,
+    run,
+    schema,
+    state,
+    wait_for_state,
+    work,
+)
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.release
+
+BUILDING = "SELECT count(*) FROM pg_stat_progress_create_index"
+TO_OTHERS = {"collection": "things", "field": "other", "related_collection": "others"}
+FROM_OTHERS = {"collection": "others", "field": "thing", "related_collection": "things"}
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize(("method", "body"), [("PATCH", GIVE_UP), ("DELETE", None)])
+def test_giving_up_ends_a_build_that_runs(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    method: str,
+    body: object,
+) -> None:
+    ask(large)
+    ask(large, "/fields/things/b")
+    with psycopg.connect(dsn) as reader:
+        # A build waits for older snapshots, and holds up no change of the table by that.
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        builder = Thread(target=work, args=(config, job_database))
+        builder.start()
+        wait_for_state(large, "building")
+        assert large.send(method, FIELD, body).status in (200, 204)
+        wait_for_state(large, "building", "/fields/things/b")
+        reader.rollback()
+    builder.join()
+    assert_indexed(dsn, "b")
+
+
+CHANGES = [
+    ("POST", "/fields/things", {"field": "new", "type": "integer"}),
+    ("PATCH", "/fields/things/b", {"type": "text"}),
+    ("PATCH", "/fields/things/b", {"schema": {"is_unique": True, "comment": "x"}}),
+    ("PATCH", "/fields/things/b", {"field": "c"}),
+    ("DELETE", "/fields/things/b", None),
+    ("PATCH", "/collections/things", {"schema": {"comment": "x"}}),
+    ("POST", "/relations", TO_OTHERS),
+    ("PATCH", "/relations/others/thing", {"schema": {"on_delete": "CASCADE"}}),
+    ("DELETE", "/collections/others", None),
+]
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_table_interrupts_a_build_which_begins_anew(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    change: tuple[str, str, object],
+) -> None:
+    method, path, body = change
+    others = [{"field": "thing", "type": "integer"}]
+    large.post("/collections", {"collection": "others", "schema": {}, "fields": others})
+    large.post("/fields/things", {"field": "other", "type": "integer"})
+    large.post("/relations", FROM_OTHERS)
+    if path != "/relations":
+        large.post("/relations", TO_OTHERS)
+    work(config, job_database)
+    ask(large)
+    with psycopg.connect(dsn) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        builder = Thread(target=work, args=(config, job_database))
+        builder.start()
+        wait_for_state(large, "building")
+        began = time.monotonic()
+        assert large.send(method, path, body).status in (200, 204)
+        # PostgreSQL looks for deadlocks after a second: none has helped here.
+        assert time.monotonic() - began < 0.9
+        wait_for_state(large, "building")
+        reader.rollback()
+    builder.join()
+    assert state(large) == "ready"
+    assert run(dsn, INVALID) == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        "CREATE INDEX CONCURRENTLY ON things (a)",
+        'CREATE INDEX CONCURRENTLY of_others ON "things" ("a")',
+        "REINDEX TABLE CONCURRENTLY things",
+    ],
+)
+def test_a_change_interrupts_no_build_of_other_programs(
+    large: Client, job_database: Database, dsn: str, build: str
+) -> None:
+    assert schema(large)["is_indexed"] is False
+    with ThreadPoolExecutor(1) as executor:
+        with psycopg.connect(dsn) as writer:
+            writer.execute("INSERT INTO things (a) VALUES ('x')")
+            built = executor.submit(run, dsn, build)
+            eventually(lambda: run(dsn, BUILDING) == [(1,)])
+            with job_database.transaction() as transaction:
+                index_builds.interrupt_builds(transaction, "things")
+        assert built.exception() is None
+    assert run(dsn, INVALID) == [(0,)]
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_collection_is_deleted_while_its_index_is_built(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    ask(large)
+    with psycopg.connect(dsn) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        builder = Thread(target=work, args=(config, job_database))
+        builder.start()
+        wait_for_state(large, "building")
+        assert large.delete("/collections/things").status == 204
+        reader.rollback()
+    builder.join()
+    assert_indexed(dsn)
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_is_given_up_as_its_build_begins_is_dropped(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask(large)
+    build = indexes.DeferredIndex.build
+
+    def build_late(index: indexes.DeferredIndex, database: Database) -> None:
+        assert large.patch(FIELD, GIVE_UP).status == 200
+        build(index, database)
+
+    monkeypatch.setattr(indexes.DeferredIndex, "build", build_late)
+    work(config, job_database)
+    assert_indexed(dsn)
+    assert schema(large)["is_indexed"] is False
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_is_interrupted_behind_its_build_is_not_built_again(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask(large)
+    build = indexes.DeferredIndex.build
+    builds = 0
+
+    def interrupted_late(index: indexes.DeferredIndex, database: Database) -> None:
+        nonlocal builds
+        builds += 1
+        build(index, database)
+        if builds == 1:
+            raise Canceled(unavailable("database", "interrupted").problems)
+
+    monkeypatch.setattr(indexes.DeferredIndex, "build", interrupted_late)
+    work(config, job_database)
+    assert_indexed(dsn, "a")
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_builder_waits_for_a_long_change_of_structure(
+    large: Client, config: Config, dsn: str
+) -> None:
+    ask(large)
+    database = Database(replace(config, db_statement_timeout=timedelta(milliseconds=100)))
+    with ThreadPoolExecutor(1) as executor, psycopg.connect(dsn) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        builder = executor.submit(index_builds.build_indexes, database, "things")
+        wait_for_state(large, "building")
+        with psycopg.connect(dsn) as changer:
+            changer.execute("SELECT FROM system_version FOR UPDATE")
+            changer.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_progress_create_index")
+            reader.rollback()
+            time.sleep(0.5)
+        builder.result()
+    database.close()
+    assert [name for (name,) in run(dsn, INDEXED)] == ["a"]
+    assert run(dsn, REQUESTS) == []
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_field_that_is_renamed_while_its_index_is_built_gets_it(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    ask(large)
+    with psycopg.connect(dsn) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        builder = Thread(target=work, args=(config, job_database))
+        builder.start()
+        wait_for_state(large, "building")
+        assert large.patch(FIELD, {"field": "c"}).status == 200
+        reader.rollback()
+    builder.join()
+    assert_indexed(dsn, "c")
