@@ -118,14 +118,16 @@ def test_every_check_says_what_it_takes(migrated: Connection) -> None:
         "SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid::regclass::text "
         "LIKE 'system_%'"
     )
-    said: set[str] = set()
+    described: set[str] = set()
     for table in SYSTEM_TABLES.values():
-        said |= table.check_rules.keys()
-        said |= {f"{table.name}_{column}_check" for column in table.choices}
+        described |= table.check_rules.keys()
+        described |= {f"{table.name}_{column}_check" for column in table.choices}
     names = {name for (name,) in migrated.execute(named)}
-    assert names == said
-    unsaid = [name for name in names if not any(t.rule_of(name) for t in SYSTEM_TABLES.values())]
-    assert not unsaid
+    assert names == described
+    without_rule = [
+        name for name in names if not any(t.rule_of(name) for t in SYSTEM_TABLES.values())
+    ]
+    assert not without_rule
 
 
 def test_columns_take_the_words_that_their_checks_list(migrated: Connection) -> None:
