@@ -41,7 +41,7 @@ class SourceModule(NamedTuple):
     """The lines of `a if x else b if y else c`, in whichever of its parts."""
     comparisons: list[Comparison]
     patterns: list[str]
-    """The code of the regular expressions that it compiles."""
+    """The code of its regular expressions."""
     sentences: list[str]
     """Its strings of `SENTENCE_WORDS` or more, pieces of f-strings too, but no docstrings.
 
@@ -100,6 +100,11 @@ def _note(module: SourceModule, node: ast.AST) -> None:
         case ast.Compare():
             module.comparisons.extend(_comparison(node))
         case ast.Call(func=ast.Attribute(attr="compile"), args=[pattern, *_]):
+            module.patterns.append(ast.unparse(pattern))
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="re")),
+            args=[ast.Constant() | ast.JoinedStr() as pattern, *_],
+        ):
             module.patterns.append(ast.unparse(pattern))
 
 
