@@ -75,10 +75,10 @@ def test_a_row_that_leaves_a_list_is_changed_like_any_other(stage: Stage) -> Non
     key = post(admin, comments=[{"text": "a"}, {"text": "b"}])
     ids = admin.get(f"/items/posts/{key}").data["comments"]
     keeps = may("comments", "post", action="update", validation={"post": {"_nnull": True}})
-    keeper = member(stage, may("posts", action="update"), may("posts"), keeps, may("comments"))
+    client = member(stage, may("posts", action="update"), may("posts"), keeps, may("comments"))
     changes: tuple[object, ...] = ([], {"delete": [ids[0]]})
     for change in changes:
-        answer = keeper.patch(f"/items/posts/{key}", {"comments": change})
+        answer = client.patch(f"/items/posts/{key}", {"comments": change})
         assert (answer.status, answer.codes[0], answer.errors[0]["path"]) == (
             422,
             "FAILED_VALIDATION",

@@ -22,7 +22,7 @@ def post(admin: Client, **values: object) -> int:
 def refused(
     admin: Client, path: str, body: object, *, method: str = "PATCH"
 ) -> list[tuple[str, object]]:
-    """Send what is refused, and return what is told: code and path of each fault."""
+    """Send what is refused, and return code and path of each fault."""
     answer = admin.send(method, path, body)
     assert 400 <= answer.status < 500, answer.text
     return [(fault["code"], fault.get("path")) for fault in answer.errors]
@@ -402,7 +402,7 @@ def test_a_thousand_tags_are_a_handful_of_statements(
 # Tables of the users' own
 
 
-def test_circles_are_written_where_the_columns_allow_it(admin: Client) -> None:
+def test_cycles_are_written_where_the_columns_allow_it(admin: Client) -> None:
     key = admin.post("/items/people", {"name": "snake"}).data["id"]
     sent = {"boss": {"name": "tail", "boss": key}}
     changed = admin.patch(f"/items/people/{key}?fields=boss.name,boss.boss.name", sent).data

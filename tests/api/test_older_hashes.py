@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ import pytest
 from cms.app import create_app
 from cms.auth import factors
 from cms.config import Config
-from cms.database.connections import Database, Row, standalone_transaction
+from cms.database.connections import standalone_transaction
 from cms.database.statements import statement
 from cms.hashing import passwords
 from cms.hashing.hash_parameters import HashParameters
@@ -66,15 +66,8 @@ def test_whoever_is_refused_costs_the_same_comparisons_and_statements(
     stage: Stage, client: Client, compared: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the account, also where the password is right and the answer does not tell it."""
-    statements: list[str] = []
-    fetch = Database.fetch_primary
-
-    def recorded(database: Database, text: str, values: Sequence[object] = ()) -> list[Row]:
-        statements.append(text)
-        return fetch(database, text, values)
-
     login(client, "somebody@example.com")  # the first login looks for other parameters
-    monkeypatch.setattr(Database, "fetch_primary", recorded)
+    statements = record_primary_fetches(monkeypatch)
     attempts = [("nobody@example.com", "wrong")]
     attempts += [(make(stage), "wrong") for make in (person, with_older)]
     for columns in (

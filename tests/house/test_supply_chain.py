@@ -185,7 +185,7 @@ def wheel(folder: Path, name: str, tags: str) -> str:
 
 
 @pytest.mark.release
-def test_a_platform_without_a_wheel_is_told(tmp_path: Path) -> None:
+def test_a_platform_without_a_wheel_is_reported(tmp_path: Path) -> None:
     everywhere = wheel(tmp_path, "pure", "py3-none-any")
     linux_only = wheel(tmp_path, "native", "cp311-abi3-manylinux_2_28_x86_64")
     local = ("--no-index", "--offline", "--find-links", str(tmp_path))
