@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -18,10 +17,9 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @pytest.fixture(scope="module")
-def migrated(module_migrated_dsn: str) -> Iterator[Connection]:
-    """A connection to a migrated database, which the tests only read."""
-    with psycopg.connect(module_migrated_dsn, autocommit=True) as connection:
-        yield connection
+def migrated(migrated_connection: Connection) -> Connection:
+    """A migrated database, which the tests only read."""
+    return migrated_connection
 
 
 def rows(connection: Connection, query: str) -> list[tuple[Any, ...]]:
