@@ -5,6 +5,7 @@ each.
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,8 @@ ROOT = Path(__file__).parent.parent.parent
 FOLDERS = ("cms", "tests", "bench", "supply_chain")
 MAX_LINE_LENGTH = 100
 SENTENCE_WORDS = 6
+
+_TYPE_NAME = re.compile(r"_?[A-Z][a-z]")
 
 
 class Function(NamedTuple):
@@ -33,6 +36,8 @@ class SourceModule(NamedTuple):
     long_lines: list[int]
     functions: list[Function]
     classes: list[str]
+    type_aliases: list[str]
+    """Names such as `Row` that are assigned: types that are no classes."""
     imports: set[str]
     """Modules, and `module.name` where a name is imported from one."""
     packed_assignments: list[int]
@@ -66,7 +71,7 @@ def _read(path: Path) -> SourceModule:
     lines = text.splitlines()
     long_lines = [number for number, line in enumerate(lines, 1) if len(line) > MAX_LINE_LENGTH]
     name = path.relative_to(ROOT)
-    module = SourceModule(name, len(lines), long_lines, [], [], set(), [], [], [], [], [])
+    module = SourceModule(name, len(lines), long_lines, [], [], [], set(), [], [], [], [], [])
     docstrings: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         _note(module, node)
@@ -91,6 +96,8 @@ def _note(module: SourceModule, node: ast.AST) -> None:
             module.imports.update(alias.name for alias in node.names)
         case ast.ImportFrom(module=str(source)):
             module.imports.update(f"{source}.{alias.name}" for alias in node.names)
+        case ast.Assign(targets=[ast.Name(id=name)]) if _TYPE_NAME.match(name):
+            module.type_aliases.append(name)
         case ast.Assign(value=ast.Tuple()):
             if any(isinstance(target, ast.Tuple) for target in node.targets):
                 module.packed_assignments.append(node.lineno)
