@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
+
+import psycopg
 
 from cms.config import Config
 from cms.database.connections import Database
@@ -25,6 +28,12 @@ JOBS = "SELECT status::text FROM procrastinate_jobs WHERE task_name = 'index_bui
 INVALID = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
 REQUESTS = "SELECT collection, field FROM system_index_requests ORDER BY 1, 2"
 WORKER = "INSERT INTO procrastinate_workers DEFAULT VALUES"
+
+
+def run(dsn: str, sql: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(sql.encode())
+        return cursor.fetchall() if cursor.description else []
 
 
 def is_indexed(client: Client, collection: str, *fields: str) -> bool:

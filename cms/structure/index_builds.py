@@ -129,7 +129,7 @@ def _build_uninterrupted(database: Database, index: DeferredIndex) -> Refused | 
             _build(database, index)
         except (Refused, Stale) as error:
             # It was given up meanwhile, or its column is gone.
-            if index not in _needed(_load_catalogue_after_changes(database), index.table):
+            if index not in _needed(_load_settled_catalogue(database), index.table):
                 return None
             # This session has no time limit: another one has canceled the build.
             if not isinstance(error, Canceled | Deadlock):
@@ -187,7 +187,7 @@ def _is_building(database: Database, table: str) -> bool:
     return done is not None
 
 
-def _load_catalogue_after_changes(database: Database) -> Catalogue:
+def _load_settled_catalogue(database: Database) -> Catalogue:
     """Return the catalogue once no change of structure is under way, which may have interrupted."""
     with database.transaction() as transaction:
         transaction.execute(statement("await_structure"))

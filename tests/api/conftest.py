@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from cms.config import Config
 from cms.database.connections import Database
 from tests.api.nesting import make_relations
 from tests.client import Client
-from tests.databases import run_sql
-from tests.index_building import WORKER
+from tests.index_building import WORKER, run
 from tests.things import Stage, Table, staged
 
 
@@ -57,11 +54,4 @@ def job_database(config: Config) -> Iterator[Database]:
 @pytest.fixture
 def worker(dsn: str) -> None:
     """A worker of the queue, which takes no job until `work` does it in its place."""
-    run_sql(dsn, WORKER)
-
-
-@pytest.fixture
-def shell(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    """The command line of an installation whose database is the stage's."""
-    monkeypatch.chdir(tmp_path)
-    return CliRunner(env={"DATABASE_URL": stage.dsn, "SECRET": "only-for-tests-" * 3})
+    run(dsn, WORKER)

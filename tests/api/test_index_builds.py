@@ -16,13 +16,13 @@ from cms.config import Config
 from cms.database.connections import Database
 from cms.structure import index_builds, indexes
 from tests.client import Client
-from tests.databases import run_sql
 from tests.index_building import (
     BUILDS_FAIL,
     BUILDS_SUCCEED,
     INVALID,
     JOBS,
     REQUESTS,
+    run,
     work,
 )
 from tests.waiting import eventually
@@ -79,10 +79,10 @@ def ask(client: Client, path: str = FIELD) -> Any:
 
 def assert_indexed(dsn: str, *columns: str) -> None:
     """The columns have an index each, and nothing is left to do."""
-    assert [name for (name,) in run_sql(dsn, INDEXED)] == list(columns)
-    assert run_sql(dsn, INVALID) == [(0,)]
-    assert run_sql(dsn, REQUESTS) == []
-    assert run_sql(dsn, JOBS) == []
+    assert [name for (name,) in run(dsn, INDEXED)] == list(columns)
+    assert run(dsn, INVALID) == [(0,)]
+    assert run(dsn, REQUESTS) == []
+    assert run(dsn, JOBS) == []
 
 
 @pytest.mark.usefixtures("worker")
@@ -106,7 +106,7 @@ def test_without_a_worker_the_process_itself_builds_it(large: Client, dsn: str) 
     assert "index_build" in ask(large)
     wait_for_state(large, "ready")
     # The job is ended behind the last index.
-    eventually(lambda: run_sql(dsn, JOBS) == [])
+    eventually(lambda: run(dsn, JOBS) == [])
     assert_indexed(dsn, "a")
 
 
@@ -150,8 +150,8 @@ def test_what_a_killed_build_has_left_is_built_again(
     large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
     ask(large)
-    run_sql(dsn, "CREATE INDEX broken ON things (a)")
-    run_sql(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
+    run(dsn, "CREATE INDEX broken ON things (a)")
+    run(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
     large.post("/utils/cache/clear")
     assert state(large) == "waiting"
     work(config, job_database)
@@ -163,7 +163,7 @@ def test_what_was_killed_behind_its_build_leaves_no_request(
     large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
     ask(large)
-    run_sql(dsn, "CREATE INDEX ON things (a)")
+    run(dsn, "CREATE INDEX ON things (a)")
     large.post("/utils/cache/clear")
     assert state(large) == "ready"
     work(config, job_database)
@@ -251,7 +251,7 @@ def test_a_change_of_the_table_interrupts_a_build_which_begins_anew(
         reader.rollback()
     builder.join()
     assert state(large) == "ready"
-    assert run_sql(dsn, INVALID) == [(0,)]
+    assert run(dsn, INVALID) == [(0,)]
 
 
 @pytest.mark.usefixtures("worker")
@@ -329,12 +329,12 @@ def test_two_requests_for_one_index_build_it_once(
 
 
 def test_a_build_that_fails_says_so_and_leaves_only_the_change(large: Client, dsn: str) -> None:
-    run_sql(dsn, BUILDS_FAIL)
+    run(dsn, BUILDS_FAIL)
     answer = large.patch(FIELD, {"schema": {"is_indexed": True, "comment": "done"}})
     assert (answer.status, answer.data["schema"]["comment"]) == (200, "done")
     wait_for_state(large, "failed")
-    assert run_sql(dsn, INVALID) == [(0,)]
-    run_sql(dsn, BUILDS_SUCCEED)
+    assert run(dsn, INVALID) == [(0,)]
+    run(dsn, BUILDS_SUCCEED)
     ask(large)
     wait_for_state(large, "ready")
 
@@ -344,7 +344,7 @@ def test_a_type_that_no_index_takes_is_refused_at_once(large: Client, dsn: str) 
     answer = large.patch("/fields/things/j", ASK)
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     assert '"things.j" is of a type without an order' in answer.errors[0]["reason"]
-    assert run_sql(dsn, JOBS) == run_sql(dsn, REQUESTS) == []
+    assert run(dsn, JOBS) == run(dsn, REQUESTS) == []
 
 
 @pytest.mark.usefixtures("worker")
@@ -352,7 +352,7 @@ def test_one_build_that_fails_hinders_no_other(
     large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
     # Too long for an entry of a tree, and not to be compressed.
-    run_sql(
+    run(
         dsn,
         "ALTER TABLE things ALTER a TYPE text; INSERT INTO things (a)"
         " SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 500)",
@@ -361,10 +361,10 @@ def test_one_build_that_fails_hinders_no_other(
     ask(large, "/fields/things/b")
     work(config, job_database)
     assert (state(large), state(large, "/fields/things/b")) == ("waiting", "ready")
-    assert run_sql(dsn, REQUESTS) == [("things", "a")]
-    assert run_sql(dsn, INVALID) == [(0,)]
+    assert run(dsn, REQUESTS) == [("things", "a")]
+    assert run(dsn, INVALID) == [(0,)]
     assert large.patch(FIELD, GIVE_UP).status == 200
-    assert run_sql(dsn, REQUESTS) == []
+    assert run(dsn, REQUESTS) == []
 
 
 @pytest.mark.usefixtures("worker")

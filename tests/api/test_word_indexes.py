@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner, Result
 
@@ -11,6 +13,12 @@ from tests.things import Stage, Table, field, table
 
 INDEXES = """SELECT count(*) FROM pg_indexes
 WHERE tablename = '{0}' AND indexdef LIKE '%regexp_split_to_array%'"""
+
+
+@pytest.fixture
+def shell(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    monkeypatch.chdir(tmp_path)
+    return CliRunner(env={"DATABASE_URL": stage.dsn, "SECRET": "only-for-tests-" * 3})
 
 
 @pytest.fixture
